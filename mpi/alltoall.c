@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// All-to-all: each rank has a block for each, its own included, which is copied. The variants that are made of pairs
-// meet the others in an order in which, when A picks D, D picks A. Each rank records its own time.
+// All-to-all: each rank has a block for every rank; its own is copied. In the pairwise variants the ranks form pairs in
+// every step. Each rank records its own time.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,25 +8,26 @@
 
 static struct messages out, in;
 static int bytes;
-static int *partners, meetings;  // the ranks that this one meets, in order
+static int *partners, step_count;  // the partners of this rank, in order
 static MPI_Request *requests;
 
-// Powers of two: rank XOR step. Others play a tournament of as many rounds: in round r those meet whose sum is r,
-// modulo the rounds; whoever would meet itself rests, or, if the number of ranks is even, meets the last one.
+// Powers of two: rank XOR step. Otherwise a round-robin tournament: in round r two ranks are partners if their sum is r
+// modulo the number of rounds. The rank that would be its own partner is idle, or, with an even number of ranks, paired
+// with the last rank.
 static int partner_in(int round) {
   if (!(ranks & (ranks - 1))) return rank ^ (round + 1);
   int rounds = ranks - 1 + ranks % 2, last = ranks % 2 ? -1 : rounds;
-  // Twice this one is `round`, modulo the odd number of rounds.
-  int alone = (int)((int64_t)round * (rounds + 1) / 2 % rounds);
-  if (rank == last) return alone;
-  return rank == alone ? (last < 0 ? rank : last) : (round - rank + rounds) % rounds;
+  // 2 * alone = round, modulo the odd number of rounds.
+  int unpaired = (int)((int64_t)round * (rounds + 1) / 2 % rounds);
+  if (rank == last) return unpaired;
+  return rank == unpaired ? (last < 0 ? rank : last) : (round - rank + rounds) % rounds;
 }
 
-static void arrange(void) {
+static void find_partners(void) {
   partners = allocate((size_t)ranks * sizeof *partners);
   for (int round = 0; round < ranks - 1 + ranks % 2; round++) {
     int partner = partner_in(round);
-    if (partner != rank) partners[meetings++] = partner;
+    if (partner != rank) partners[step_count++] = partner;
   }
 }
 
@@ -41,8 +42,8 @@ static void pairwise_sendrecv(int count) {
   for (int number = 0; number < count; number++) {
     unsigned char *from = next_buffer(&out.buffers), *to = next_buffer(&in.buffers);
     memcpy(block(to, rank), block(from, rank), (size_t)bytes);
-    for (int meeting = 0; meeting < meetings; meeting++) {
-      int partner = partners[meeting];
+    for (int step = 0; step < step_count; step++) {
+      int partner = partners[step];
       MPI_Sendrecv(block(from, partner), bytes, MPI_BYTE, partner, 0, block(to, partner), bytes, MPI_BYTE, partner, 0,
                    MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
@@ -51,16 +52,16 @@ static void pairwise_sendrecv(int count) {
 
 static void sendrecv_replace(int count) {
   for (int number = 0; number < count; number++) {
-    unsigned char *both = next_buffer(&out.buffers);
-    for (int meeting = 0; meeting < meetings; meeting++)
-      MPI_Sendrecv_replace(block(both, partners[meeting]), bytes, MPI_BYTE, partners[meeting], 0, partners[meeting], 0,
+    unsigned char *buffer = next_buffer(&out.buffers);
+    for (int step = 0; step < step_count; step++)
+      MPI_Sendrecv_replace(block(buffer, partners[step]), bytes, MPI_BYTE, partners[step], 0, partners[step], 0,
                            MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
 }
 
 static void post_receives(unsigned char *to) {
-  for (int meeting = 0; meeting < meetings; meeting++)
-    MPI_Irecv(block(to, partners[meeting]), bytes, MPI_BYTE, partners[meeting], 0, MPI_COMM_WORLD, &requests[meeting]);
+  for (int step = 0; step < step_count; step++)
+    MPI_Irecv(block(to, partners[step]), bytes, MPI_BYTE, partners[step], 0, MPI_COMM_WORLD, &requests[step]);
 }
 
 static void irecv_send(int count) {
@@ -68,9 +69,9 @@ static void irecv_send(int count) {
     unsigned char *from = next_buffer(&out.buffers), *to = next_buffer(&in.buffers);
     post_receives(to);
     memcpy(block(to, rank), block(from, rank), (size_t)bytes);
-    for (int meeting = 0; meeting < meetings; meeting++)
-      MPI_Send(block(from, partners[meeting]), bytes, MPI_BYTE, partners[meeting], 0, MPI_COMM_WORLD);
-    MPI_Waitall(meetings, requests, MPI_STATUSES_IGNORE);
+    for (int step = 0; step < step_count; step++)
+      MPI_Send(block(from, partners[step]), bytes, MPI_BYTE, partners[step], 0, MPI_COMM_WORLD);
+    MPI_Waitall(step_count, requests, MPI_STATUSES_IGNORE);
   }
 }
 
@@ -78,11 +79,11 @@ static void irecv_isend(int count) {
   for (int number = 0; number < count; number++) {
     unsigned char *from = next_buffer(&out.buffers), *to = next_buffer(&in.buffers);
     post_receives(to);
-    for (int meeting = 0; meeting < meetings; meeting++)
-      MPI_Isend(block(from, partners[meeting]), bytes, MPI_BYTE, partners[meeting], 0, MPI_COMM_WORLD,
-                &requests[meetings + meeting]);
+    for (int step = 0; step < step_count; step++)
+      MPI_Isend(block(from, partners[step]), bytes, MPI_BYTE, partners[step], 0, MPI_COMM_WORLD,
+                &requests[step_count + step]);
     memcpy(block(to, rank), block(from, rank), (size_t)bytes);
-    MPI_Waitall(2 * meetings, requests, MPI_STATUSES_IGNORE);
+    MPI_Waitall(2 * step_count, requests, MPI_STATUSES_IGNORE);
   }
 }
 
@@ -103,7 +104,7 @@ static void measure_size(size_t size, const int *all) {
   out = messages_for(size, ranks, all, 1);
   in = messages_for(size, ranks, all, 1);
   for (int kind = 0; kind < KINDS; kind++)
-    if (wanted(kinds[kind].variant))
+    if (is_selected(kinds[kind].variant))
       measure(
           &(struct pattern){.point = {.variant = kinds[kind].variant, .quantity = "alltoall", .message_bytes = size},
                             .timed = 1,
@@ -125,7 +126,7 @@ int main(int argc, char **argv) {
                           .variants = variants,
                           .threads = MPI_THREAD_SINGLE,
                           .ranks_min = 2});
-  arrange();
+  find_partners();
   requests = allocate(2 * (size_t)ranks * sizeof *requests);
   int *all = allocate((size_t)ranks * sizeof *all);
   for (int number = 0; number < ranks; number++) all[number] = number;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// How much of the processor is left to the program while messages go: post, work, wait, after the host processor
-// overhead method of Sandia's micro-benchmarks (Doerfler, Brightwell 2006). "time" is that of a whole iteration against
-// growing work ("computation"); with work longer than the message, time - computation is the overhead, and
+// Processor time left to the program during messages: post, work, wait, after the host processor overhead method of
+// Sandia's micro-benchmarks (Doerfler, Brightwell 2006). "time" is that of a whole iteration against growing work
+// ("computation"); with work longer than the message, time - computation is the overhead, and
 // 1 - overhead / (time without work) the availability.
-// send: Isend, work, Wait, as soon as the receiver says that its receive is posted. receive: Irecv, that word, work,
-// Wait. Nothing of an iteration is outside the clock.
+// send: Isend, work, Wait, once the receiver has notified that its receive is posted. receive: Irecv, notification,
+// work, Wait. Everything in an iteration is timed.
 #include "common/compute.h"
 #include "common/sweep.h"
 
@@ -36,13 +36,13 @@ static void receive(struct ends *ends, uint64_t operations) {
   }
 }
 
-// From the end of one iteration to the end of another `inner` later.
+// Time from the end of one iteration to the end of the `inner`-th after it.
 static inline __attribute__((always_inline)) struct stretch iterations(struct ends *ends, int inner,
                                                                        uint64_t operations,
-                                                                       void (*one)(struct ends *, uint64_t)) {
-  one(ends, operations);
+                                                                       void (*iteration)(struct ends *, uint64_t)) {
+  iteration(ends, operations);
   uint64_t start = now_ns();
-  for (int number = 0; number < inner; number++) one(ends, operations);
+  for (int number = 0; number < inner; number++) iteration(ends, operations);
   return (struct stretch){.total_ns = (double)(now_ns() - start), .received = rank == 0 ? 0 : inner + 1};
 }
 

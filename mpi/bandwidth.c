@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Bandwidth with a queue, after Stival 2006: the first of each pair starts Q messages; when half of them are complete
-// it starts as many more; the second posts its receives likewise. A one-byte reply, within the time taken, says that
-// all data has arrived. Variant blocking sends and receives one message after the other by blocking calls.
+// Bandwidth with a queue, after Stival 2006: the first rank of each pair starts Q messages, and as many more whenever
+// half of them are complete; the second posts its receives likewise. A one-byte reply, within the timed region,
+// confirms that all data has arrived. Variant blocking sends and receives one message after another by blocking calls.
 #include "common/measure.h"
 
 enum {
@@ -22,9 +22,9 @@ static struct messages out, in;
 static int bytes, depth;
 
 static void reply(void) {
-  char all_here = 0;
-  if (pair.first) MPI_Recv(&all_here, 1, MPI_BYTE, pair.partner, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  else MPI_Send(&all_here, 1, MPI_BYTE, pair.partner, 1, MPI_COMM_WORLD);
+  char reply_byte = 0;
+  if (pair.first) MPI_Recv(&reply_byte, 1, MPI_BYTE, pair.partner, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  else MPI_Send(&reply_byte, 1, MPI_BYTE, pair.partner, 1, MPI_COMM_WORLD);
 }
 
 static void blocking(int count) {
@@ -40,7 +40,7 @@ static void start(MPI_Request *request) {
   else MPI_Irecv(next_buffer(&in.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
 }
 
-// The older half is waited for: messages of a pair complete in order, but for the library's liberties.
+// Waits for the older half: messages of a pair normally complete in order, although MPI does not require it.
 static void queue(int count) {
   MPI_Request requests[DEPTH_MAX];
   int half = depth > 1 ? depth / 2 : 1, started = 0;
@@ -57,7 +57,7 @@ static void measure_size(size_t size) {
   out = messages_for(size, 1, &pair.partner, DEPTH_MAX);
   in = messages_for(size, 1, &pair.partner, DEPTH_MAX);
   for (int kind = 0; kind < KINDS; kind++) {
-    if (!wanted(kinds[kind].variant)) continue;
+    if (!is_selected(kinds[kind].variant)) continue;
     depth = kinds[kind].depth;
     measure(&(struct pattern){.point = {.variant = kinds[kind].variant,
                                         .quantity = "send_interval",
@@ -80,13 +80,14 @@ int main(int argc, char **argv) {
   const char *variants[KINDS + 1] = {NULL};
   for (int kind = 0; kind < KINDS; kind++) variants[kind] = kinds[kind].variant;
   begin(argc, argv,
-        &(struct program){.name = "bandwidth",
-                          .summary = "messages one way with so many under way at once, to the reply that all arrived",
-                          .variants = variants,
-                          .extras = (struct extra[]){PAIRS_OPTION, {0}},
-                          .threads = MPI_THREAD_SINGLE,
-                          .ranks_min = 2,
-                          .ranks_even = 1});
+        &(struct program){
+            .name = "bandwidth",
+            .summary = "one-way messages with a fixed number in flight, timed to the reply that all arrived",
+            .variants = variants,
+            .extras = (struct extra[]){PAIRS_OPTION, {0}},
+            .threads = MPI_THREAD_SINGLE,
+            .ranks_min = 2,
+            .needs_even_ranks = 1});
   pair = join_pairs();
   for (int number = 0; number < settings.size_count; number++) measure_size(settings.sizes[number]);
   finish();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Both ways at once, as NetPIPE's two-way mode: both of a pair send and receive one message each. The receive of the
-// next message is posted before this one is sent, so none ever arrives before its receive.
+// Both directions at once, like NetPIPE's two-way mode: both ranks of a pair send and receive a message. The next
+// receive is posted before the current message is sent, so no message is unexpected.
 #include "common/measure.h"
 
 static const char *const variants[] = {"blocking-send", "nonblocking-send", NULL};
@@ -25,16 +25,16 @@ static void blocking(int count) {
 
 static void nonblocking(int count) {
   for (int number = 0; number < count; number++) {
-    MPI_Request both[2] = {posted};
+    MPI_Request requests[2] = {posted};
     post(&posted);
-    MPI_Isend(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, &both[1]);
-    MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+    MPI_Isend(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
   }
 }
 
 static void post_first(void) { post(&posted); }
 
-static void use_up_last(void) {
+static void match_last(void) {
   MPI_Send(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD);
   MPI_Wait(&posted, MPI_STATUS_IGNORE);
 }
@@ -44,7 +44,7 @@ static void measure_size(size_t size) {
   out = messages_for(size, 1, &pair.partner, 2);
   in = messages_for(size, 1, &pair.partner, 2);
   for (int variant = 0; variants[variant]; variant++)
-    if (wanted(variants[variant]))
+    if (is_selected(variants[variant]))
       measure(&(struct pattern){
           .point = {.variant = variants[variant], .quantity = "exchange", .message_bytes = size, .pairs = pair.count},
           .idle = pair.idle,
@@ -54,7 +54,7 @@ static void measure_size(size_t size) {
           .steady = 1,
           .run = variant ? nonblocking : blocking,
           .open = post_first,
-          .close = use_up_last,
+          .close = match_last,
           .out = &out,
           .in = &in});
   free_messages(&out);
@@ -64,12 +64,12 @@ static void measure_size(size_t size) {
 int main(int argc, char **argv) {
   begin(argc, argv,
         &(struct program){.name = "bidirectional",
-                          .summary = "a message each way at once, the receives always posted before",
+                          .summary = "messages in both directions at once, receives always posted in advance",
                           .variants = variants,
                           .extras = (struct extra[]){PAIRS_OPTION, {0}},
                           .threads = MPI_THREAD_SINGLE,
                           .ranks_min = 2,
-                          .ranks_even = 1});
+                          .needs_even_ranks = 1});
   pair = join_pairs();
   for (int number = 0; number < settings.size_count; number++) measure_size(settings.sizes[number]);
   finish();

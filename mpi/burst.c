@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Bursts of messages one way, with pauses: the first rank sends so many, then computes without any call of MPI, and so
-// on. The last rank receives one after the other and never answers, but for the end of all bursts. Recorded by the
-// first rank: "sends", the time from before a burst's first send to where its last one's buffer may be used again; and,
-// where both ranks have the same clock, "delivery": to where the last rank has its last message.
+// One-way bursts of messages with pauses: the first rank sends a burst, computes without MPI calls, and repeats. The
+// last rank receives one message after another and replies only after the last burst. The first rank records: "sends",
+// the time from before a burst's first send until its last buffer can be reused; and, if both ranks have the same
+// clock, "delivery", until the last rank has received the last message.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum {
   BURST_MAX = 64,
-  IDENTITY = 64,  // of a running kernel, which has one clock
+  BOOT_ID_BYTES = 64,  // length of the boot id, which identifies a kernel and its clock
   TRIALS = 5
 };
 
@@ -26,7 +26,7 @@ enum {
 };
 
 static int64_t pause_us = 200;
-static int one_clock;
+static int has_common_clock;
 
 static void send_burst(struct ends *ends, const struct kind *kind) {
   MPI_Request requests[BURST_MAX];
@@ -43,8 +43,8 @@ static void compute_until(uint64_t end_ns) {
   while (now_ns() < end_ns) continue;
 }
 
-// So many bursts; of each its start and, where the sends were done, at the first rank; of each its last message's
-// arrival, at the last. The first gets these after the last burst, which is the only answer.
+// Executes `count` bursts. The first rank fills in `starts` and `sent` (all sends complete), the last rank `arrived`
+// (last message received), which it sends back after the last burst as the only reply.
 static void bursts(struct ends *ends, const struct kind *kind, int count, uint64_t *starts, uint64_t *sent,
                    uint64_t *arrived) {
   if (rank == 0) {
@@ -84,25 +84,25 @@ static void record_both(const struct kind *kind, size_t bytes, int warmup, int c
   record(&point, WARMUP, sends, rank ? 0 : warmup);
   record(&point, MEASURE, sends + warmup, rank ? 0 : count - warmup);
   point.quantity = "delivery";
-  record(&point, WARMUP, delivery, rank || !one_clock ? 0 : warmup);
-  record(&point, MEASURE, delivery + warmup, rank || !one_clock ? 0 : count - warmup);
+  record(&point, WARMUP, delivery, rank || !has_common_clock ? 0 : warmup);
+  record(&point, MEASURE, delivery + warmup, rank || !has_common_clock ? 0 : count - warmup);
   free(sends);
   free(delivery);
 }
 
 static void measure(const struct kind *kind, size_t bytes) {
-  if (!wanted(kind->variant) || !fits(kind->variant, bytes, 2 * bytes)) return;
+  if (!is_selected(kind->variant) || !fits(kind->variant, bytes, 2 * bytes)) return;
   struct ends ends = open_ends(bytes);
   uint64_t first[TRIALS], sent_first[TRIALS], arrived_first[TRIALS];
   int outer = 0;
-  if (takes_part()) bursts(&ends, kind, TRIALS, first, sent_first, arrived_first);
-  // What a burst takes once connected, with its pause.
+  if (participates()) bursts(&ends, kind, TRIALS, first, sent_first, arrived_first);
+  // From the time of a burst once connected, with its pause.
   if (rank == 0) outer = samples_within((double)(sent_first[TRIALS - 1] - first[TRIALS - 1]) + (double)pause_us * 1e3);
   MPI_Bcast(&outer, 1, MPI_INT, 0, MPI_COMM_WORLD);
   int count = settings.warmup + outer;
   size_t size = (size_t)count * sizeof(uint64_t);
   uint64_t *starts = allocate(size), *sent = allocate(size), *arrived = allocate(size);
-  if (takes_part()) bursts(&ends, kind, count, starts, sent, arrived);
+  if (participates()) bursts(&ends, kind, count, starts, sent, arrived);
   record_both(kind, bytes, settings.warmup, count, starts, sent, arrived);
   free(starts);
   free(sent);
@@ -111,14 +111,14 @@ static void measure(const struct kind *kind, size_t bytes) {
 }
 
 static void compare_clocks(void) {
-  char mine[IDENTITY] = {0}, first[IDENTITY];
+  char local_id[BOOT_ID_BYTES] = {0}, first_id[BOOT_ID_BYTES];
   FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-  int known = file && fgets(mine, sizeof mine, file);
+  int is_readable = file && fgets(local_id, sizeof local_id, file);
   if (file) fclose(file);
-  memcpy(first, mine, sizeof first);
-  MPI_Bcast(first, sizeof first, MPI_CHAR, 0, MPI_COMM_WORLD);
-  int same = known && !memcmp(mine, first, sizeof first);
-  MPI_Allreduce(&same, &one_clock, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
+  memcpy(first_id, local_id, sizeof first_id);
+  MPI_Bcast(first_id, sizeof first_id, MPI_CHAR, 0, MPI_COMM_WORLD);
+  int same = is_readable && !memcmp(local_id, first_id, sizeof first_id);
+  MPI_Allreduce(&same, &has_common_clock, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
 }
 
 int main(int argc, char **argv) {
@@ -127,15 +127,15 @@ int main(int argc, char **argv) {
   begin(argc, argv,
         &(struct program){
             .name = "burst",
-            .summary = "bursts of messages to a receiver that never answers, with pauses between",
+            .summary = "bursts of messages with pauses, to a receiver that does not reply",
             .variants = variants,
             .extras =
                 (struct extra[]){{"pause", COUNT, &pause_us, "microseconds between bursts (200)"}, MEMORY_OPTION, {0}},
             .threads = MPI_THREAD_SINGLE,
             .ranks_min = 2});
-  if (pause_us > 1000000) wrong_use("--pause must be at most 1000000 us, not %" PRId64, pause_us);
+  if (pause_us > 1000000) usage_error("--pause must be at most 1000000 us, not %" PRId64, pause_us);
   compare_clocks();
-  if (!one_clock) leave_out("delivery", 0, "the ranks are on several machines, whose clocks differ");
+  if (!has_common_clock) leave_out("delivery", 0, "the ranks are on machines with different clocks");
   for (int kind = 0; kind < KINDS; kind++)
     for (int size = 0; size < settings.size_count; size++) measure(&kinds[kind], settings.sizes[size]);
   finish();

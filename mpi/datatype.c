@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Half of a round trip of messages whose m bytes lie apart in memory, beside as many in one piece. Both ends use the
-// same derived datatype; every byte, those between the pieces included, is checked by the table of pieces alone.
-// vector-8, vector-512: pieces of so many bytes, with gaps as long. indexed: pieces of 1 to 16 words of 8 bytes and
-// gaps of 1 to 16, drawn from the seed. struct: 2, 4 and 2 bytes as C lays them out, in 12.
+// Half a round trip of m bytes that are not contiguous in memory, compared with contiguous ones. Both sides use the
+// same derived datatype. Every byte, gaps included, is checked against a table of pieces made without MPI.
+// vector-8, vector-512: pieces of 8 or 512 bytes, with gaps of the same length. indexed: pieces of 1 to 16 words of 8
+// bytes and gaps of 1 to 16, drawn from the seed. struct: 2, 4 and 2 bytes with C's alignment, in 12.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,11 @@
 
 enum {
   WORD = 8,
-  WORDS_MAX = 16,    // of a piece, or of a gap, of indexed
+  WORDS_MAX = 16,    // of a piece or a gap of `indexed`
   STRUCT_BYTES = 12  // with padding
 };
 
-// Of the message, in order.
+// The pieces of the message, in order.
 static struct {
   size_t *offsets, *lengths;
   size_t count, extent;
@@ -82,7 +82,7 @@ static void structure(void) {
 static const struct kind {
   const char *variant;
   void (*describe)(void);
-  size_t multiple;  // of which sizes must be
+  size_t multiple;  // sizes must be multiples of it
 } kinds[] = {{"contiguous", contiguous, 1},
              {"vector-8", vector_8, WORD},
              {"vector-512", vector_512, 512},
@@ -112,7 +112,7 @@ static void fill_out(void) {
   fill(packed, bytes, key_of(rank, pair.partner, ++epoch));
   for (size_t piece = 0; piece < pieces.count; from += pieces.lengths[piece++])
     memcpy(out + pieces.offsets[piece], from, pieces.lengths[piece]);
-  // Gaps keep this; a message has other contents each time, so that none of the last series passes for one of this.
+  // Gaps must keep this value. Contents change with each series, so that old messages are detected.
   memset(in, (int)(0x55 + epoch), pieces.extent);
 }
 
@@ -132,18 +132,18 @@ static void check_in(void) {
 }
 
 static void measure_one(size_t size) {
-  // The longest is indexed: a gap of 16 words for a piece of one, at worst.
-  uint64_t most = (uint64_t)size * 2 * (WORDS_MAX + 1) + 3 * (uint64_t)size / 2 * sizeof(size_t);
-  if (!wanted(kind->variant)) return;
+  // `indexed` needs most: at worst a gap of 16 words for each piece of one word.
+  uint64_t needed_bytes = (uint64_t)size * 2 * (WORDS_MAX + 1) + 3 * (uint64_t)size / 2 * sizeof(size_t);
+  if (!is_selected(kind->variant)) return;
   if (size % kind->multiple) {
     leave_out(kind->variant, size, "its messages are multiples of %zu bytes", kind->multiple);
     return;
   }
-  if (kind->describe == indexed && !fits(kind->variant, size, most)) return;
+  if (kind->describe == indexed && !fits(kind->variant, size, needed_bytes)) return;
   if (!fits(kind->variant, size, 4 * (uint64_t)size)) return;
   bytes = size;
-  size_t pieces_most = kind->describe == contiguous ? 1 : 3 * size / WORD + 1;
-  pieces.offsets = allocate(pieces_most * sizeof(size_t)), pieces.lengths = allocate(pieces_most * sizeof(size_t));
+  size_t pieces_max = kind->describe == contiguous ? 1 : 3 * size / WORD + 1;
+  pieces.offsets = allocate(pieces_max * sizeof(size_t)), pieces.lengths = allocate(pieces_max * sizeof(size_t));
   pieces.count = pieces.extent = 0;
   kind->describe();
   MPI_Type_commit(&type);
@@ -171,13 +171,13 @@ int main(int argc, char **argv) {
   for (int number = 0; number < KINDS; number++) variants[number] = kinds[number].variant;
   begin(argc, argv,
         &(struct program){.name = "datatype",
-                          .summary = "half of a round trip of derived datatypes, and of as many bytes in one piece",
+                          .summary = "half a round trip of derived datatypes, and of contiguous bytes",
                           .variants = variants,
                           .extras = (struct extra[]){PAIRS_OPTION, MEMORY_OPTION, {0}},
                           .threads = MPI_THREAD_SINGLE,
                           .ranks_min = 2,
-                          .ranks_even = 1});
-  if (settings.walk_bytes) wrong_use("--walk is not for datatypes: their messages are always the same ones");
+                          .needs_even_ranks = 1});
+  if (settings.walk_bytes) usage_error("--walk does not apply to datatypes: their buffers are reused");
   pair = join_pairs();
   for (int number = 0; number < KINDS; number++) {
     kind = &kinds[number];

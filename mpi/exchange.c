@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Exchange: both of a pair send a message and receive one, by each of the ways that MPI has for it. Blocking receive
-// means a non-blocking send, a blocking receive and the wait for the send: two blocking sends would wait for each
-// other.
+// Exchange: both ranks of a pair send a message and receive one, by each of MPI's methods. blocking-receive is a
+// non-blocking send, a blocking receive and the wait for the send, because two blocking sends could deadlock.
 #include "common/measure.h"
 
 static struct pair pair;
@@ -64,7 +63,7 @@ static void measure_size(size_t size) {
   out = messages_for(size, 1, &pair.partner, 1);
   in = messages_for(size, 1, &pair.partner, 1);
   for (int kind = 0; kind < KINDS; kind++)
-    if (wanted(kinds[kind].variant))
+    if (is_selected(kinds[kind].variant))
       measure(&(struct pattern){
           .point = {.variant = kinds[kind].variant, .quantity = "exchange", .message_bytes = size, .pairs = pair.count},
           .idle = pair.idle,
@@ -84,12 +83,12 @@ int main(int argc, char **argv) {
   for (int kind = 0; kind < KINDS; kind++) variants[kind] = kinds[kind].variant;
   begin(argc, argv,
         &(struct program){.name = "exchange",
-                          .summary = "both of a pair send and receive, in each way that MPI has for it",
+                          .summary = "both ranks of a pair send and receive, by each of MPI's methods",
                           .variants = variants,
                           .extras = (struct extra[]){PAIRS_OPTION, {0}},
                           .threads = MPI_THREAD_SINGLE,
                           .ranks_min = 2,
-                          .ranks_even = 1});
+                          .needs_even_ranks = 1});
   pair = join_pairs();
   for (int number = 0; number < settings.size_count; number++) measure_size(settings.sizes[number]);
   finish();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Memory for each peer: rank 0 exchanges one message of each size with one rank after the other. Recorded is its own
-// resident memory, in KiB, with the number of peers it has had by then ("resident"), and how much it has grown for each
-// of them since it had none ("growth"). Memory that is shared with another process counts as soon as it is touched.
+// Memory per peer: rank 0 exchanges one message of each size with one rank after another. It records its resident
+// memory in KiB for each number of peers ("resident"), and the growth per peer since there were none ("growth"). Memory
+// shared with another process counts once it is touched.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ static double resident_kib(void) {
   long whole, resident = 0;
   FILE *file = fopen("/proc/self/statm", "r");
   if (!file || fscanf(file, "%ld %ld", &whole, &resident) != 2)
-    cannot_here("/proc/self/statm, which says how much memory a process has, cannot be read");
+    unsupported_here("/proc/self/statm cannot be read, which has the memory size of a process");
   fclose(file);
   return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1024;
 }
@@ -28,7 +28,7 @@ static void exchange(int peer, uint64_t number, size_t bytes) {
   check(in, bytes, key_of(peer, rank, number), what);
 }
 
-static void meet(int peer) {
+static void exchange_sizes(int peer) {
   for (int size = 0; size < settings.size_count; size++) exchange(peer, (uint64_t)size, settings.sizes[size]);
 }
 
@@ -40,21 +40,21 @@ int main(int argc, char **argv) {
                           .variants = variants,
                           .threads = MPI_THREAD_SINGLE,
                           .ranks_min = 2});
-  if (settings.walk_bytes) wrong_use("--walk is not for this test: it is about memory of the library");
+  if (settings.walk_bytes) usage_error("--walk does not apply to this test, which measures the library's memory");
   size_t longest = 0;
   for (int size = 0; size < settings.size_count; size++)
     if (settings.sizes[size] > longest) longest = settings.sizes[size];
   out = allocate(longest), in = allocate(longest);
   double *resident = allocate((size_t)ranks * sizeof *resident);
-  // The program's own first use of what it reads and writes by comes before.
+  // The program's own memory is touched before the first reading.
   resident_kib();
   fill(out, longest, 0);
   resident[0] = resident_kib();
   for (int peer = 1; peer < ranks && rank == 0; peer++) {
-    meet(peer);
+    exchange_sizes(peer);
     resident[peer] = resident_kib();
   }
-  if (rank) meet(0);
+  if (rank) exchange_sizes(0);
   for (int peers = 0; peers < ranks; peers++) {
     struct point point = {.variant = variants[0],
                           .quantity = "resident",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Halo exchange: ranks form a grid of two dimensions, periodic, as near to a square as their number allows; each sends
-// one message to each of its four neighbours and receives one from each. In a dimension of two ranks or one, both
-// neighbours are the same rank; the collective may then swap their messages, since the editions of MPI differ there.
+// Halo exchange: ranks form a periodic grid of two dimensions, as square as possible. Each sends a message to each of
+// its four neighbours and receives one from each. In a dimension of one or two ranks both neighbours are the same rank;
+// the collective may then swap their messages, since the editions of MPI differ there.
 #include "common/measure.h"
 
 enum {
@@ -20,7 +20,7 @@ static void irecv_isend(int count) {
   for (int number = 0; number < count; number++) {
     unsigned char *from = next_buffer(&out.buffers), *to = next_buffer(&in.buffers);
     MPI_Request requests[2 * NEIGHBOURS];
-    // A message's tag is the direction that it goes in, and it comes from the opposite one.
+    // The tag is the direction of the message, which arrives from the opposite direction.
     for (int side = 0; side < NEIGHBOURS; side++)
       MPI_Irecv(to + (size_t)side * (size_t)bytes, bytes, MPI_BYTE, neighbours[side], side ^ 1, grid, &requests[side]);
     for (int side = 0; side < NEIGHBOURS; side++)
@@ -36,14 +36,14 @@ static void neighbor_collective(int count) {
 }
 
 static void measure_size(size_t size) {
-  // Messages between the same two ranks are told apart by their dimension.
+  // The dimension distinguishes messages between the same two ranks.
   static const int dimensions[NEIGHBOURS] = {0, 0, 1, 1};
   bytes = (int)size;
   out = messages_for(size, NEIGHBOURS, neighbours, 1);
   in = messages_for(size, NEIGHBOURS, neighbours, 1);
   out.numbers = in.numbers = dimensions;
   for (int variant = 0; variants[variant]; variant++)
-    if (wanted(variants[variant]))
+    if (is_selected(variants[variant]))
       measure(&(struct pattern){.point = {.variant = variants[variant], .quantity = "halo", .message_bytes = size},
                                 .timed = 1,
                                 .divide_by = 1,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What parametrised LogP needs, of each message size (Kielmann, Bal, Verstoep 2000; Stival 2006):
-// roundtrip: ping-pong, so EEL(m) = time / 2. gap: a saturating train of messages, so g(m). gap-send, gap-receive: the
-// same against a growing computation, so Os(m) and Or(m). L follows from the smallest size.
+// Measurements for parametrised LogP, for each message size (Kielmann, Bal, Verstoep 2000; Stival 2006):
+// roundtrip: ping-pong, gives EEL(m) = time / 2. gap: a saturating train of messages, gives g(m). gap-send,
+// gap-receive: trains with a growing computation, give Os(m) and Or(m). L follows from the smallest size.
 #include "common/gap.h"
 #include "common/roundtrip.h"
 

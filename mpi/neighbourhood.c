@@ -1,47 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Neighbourhood collectives, on a periodic Cartesian grid of two dimensions and on a graph in which each rank sends to
-// those 1, 2, 4, … above it. In allgather all neighbours get the same block, in alltoall each its own, in those with v
-// blocks have different lengths, m on average. Each rank records its own time.
+// Neighbourhood collectives, on a periodic Cartesian grid of two dimensions and on a graph in which rank r sends to
+// r + 1, r + 2, r + 4, … In allgather all neighbours get the same block, in alltoall different ones, in alltoallv with
+// unequal lengths, m on average. Each rank records its own time.
 #include <limits.h>
 
 #include "common/measure.h"
 
 enum {
-  DEGREE_MAX = 32,  // 2 to this power is more than there are ranks
+  DEGREE_MAX = 32,  // 2 to this power exceeds the number of ranks
   DIMENSIONS = 2
 };
 
 struct topology {
   MPI_Comm ranks;
-  int degree;  // neighbours that this rank sends to, and as many that it receives from
+  int degree;  // number of destinations, and of sources
   int to[DEGREE_MAX], from[DEGREE_MAX];
-  // Tells blocks between the same two ranks apart. In a dimension of one rank or two both neighbours are the same rank,
-  // and editions of MPI differ in the order of their blocks: the number is the dimension's, and so is the length.
+  // Distinguishes blocks between the same two ranks. In a dimension of one or two ranks both neighbours are the same
+  // rank, and editions of MPI differ in the order of their blocks: so number and length follow from the dimension.
   int numbers[DEGREE_MAX];
   int classes;  // different numbers
 };
 
 static struct topology cartesian, graph;
-static const struct topology *here;
+static const struct topology *topology;
 static struct messages out, in;
 static int bytes, lengths[DEGREE_MAX], offsets[DEGREE_MAX];
 
 static void allgather(int count) {
   for (int number = 0; number < count; number++)
     MPI_Neighbor_allgather(next_buffer(&out.buffers), bytes, MPI_BYTE, next_buffer(&in.buffers), bytes, MPI_BYTE,
-                           here->ranks);
+                           topology->ranks);
 }
 
 static void alltoall(int count) {
   for (int number = 0; number < count; number++)
     MPI_Neighbor_alltoall(next_buffer(&out.buffers), bytes, MPI_BYTE, next_buffer(&in.buffers), bytes, MPI_BYTE,
-                          here->ranks);
+                          topology->ranks);
 }
 
 static void alltoallv(int count) {
   for (int number = 0; number < count; number++)
     MPI_Neighbor_alltoallv(next_buffer(&out.buffers), lengths, offsets, MPI_BYTE, next_buffer(&in.buffers), lengths,
-                           offsets, MPI_BYTE, here->ranks);
+                           offsets, MPI_BYTE, topology->ranks);
 }
 
 static const struct kind {
@@ -72,7 +72,7 @@ static void make_cartesian(void) {
 }
 
 static void make_graph(void) {
-  // Debian's Open MPI declares MPI_UNWEIGHTED so that the compiler takes it for an array of nothing.
+  // Not MPI_UNWEIGHTED: the compiler takes its declaration in Debian's Open MPI for an empty array.
   int weights[DEGREE_MAX];
   for (int distance = 1; distance < ranks; distance *= 2) {
     graph.to[graph.degree] = (rank + distance) % ranks;
@@ -86,32 +86,32 @@ static void make_graph(void) {
                                  MPI_INFO_NULL, 0, &graph.ranks);
 }
 
-// From half of m to one and a half.
-static void arrange_lengths(void) {
-  int offset = 0, steps = here->classes > 1 ? here->classes - 1 : 1;
-  for (int block = 0; block < here->degree; block++) {
-    lengths[block] = bytes / 2 + (int)((int64_t)bytes * here->numbers[block] / steps);
+// Lengths from m / 2 to 3 m / 2.
+static void set_lengths(void) {
+  int offset = 0, steps = topology->classes > 1 ? topology->classes - 1 : 1;
+  for (int block = 0; block < topology->degree; block++) {
+    lengths[block] = bytes / 2 + (int)((int64_t)bytes * topology->numbers[block] / steps);
     offsets[block] = offset;
     offset += lengths[block];
   }
 }
 
 static void measure_one(const struct kind *kind, size_t size) {
-  here = kind->topology;
-  size_t longest = size + size / 2, degree = (size_t)here->degree;
-  if (!wanted(kind->variant) || !fits(kind->variant, size, 2 * longest * degree)) return;
+  topology = kind->topology;
+  size_t longest = size + size / 2, degree = (size_t)topology->degree;
+  if (!is_selected(kind->variant) || !fits(kind->variant, size, 2 * longest * degree)) return;
   if (longest * degree > INT_MAX) {
-    leave_out(kind->variant, size, "its displacements are above what an int holds");
+    leave_out(kind->variant, size, "its displacements exceed the range of int");
     return;
   }
   bytes = (int)size;
-  arrange_lengths();
-  int gathers = kind->run == allgather, differ = kind->run == alltoallv;
-  out = messages_for(differ ? longest : size, gathers ? 1 : here->degree, here->to, 1);
-  in = messages_for(differ ? longest : size, here->degree, here->from, 1);
+  set_lengths();
+  int gathers = kind->run == allgather, are_unequal = kind->run == alltoallv;
+  out = messages_for(are_unequal ? longest : size, gathers ? 1 : topology->degree, topology->to, 1);
+  in = messages_for(are_unequal ? longest : size, topology->degree, topology->from, 1);
   out.to_all = in.to_all = gathers;
-  if (!gathers) out.numbers = in.numbers = here->numbers;
-  if (differ) {
+  if (!gathers) out.numbers = in.numbers = topology->numbers;
+  if (are_unequal) {
     out.lengths = in.lengths = lengths;
     out.offsets = in.offsets = offsets;
   }

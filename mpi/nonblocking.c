@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Non-blocking collectives: the time of the call and the wait for it ("time"), and with a computation between them that
-// takes as long by itself ("beside"; the computation alone, on all ranks at once: "computation"). What of the first is
-// hidden follows from the three.
+// Non-blocking collectives: the time of call and wait ("time"), the same with an equally long computation between them
+// ("beside"), and the computation alone, on all ranks at once ("computation"). The hidden share follows from these.
 #include "common/collectives.h"
 #include "common/compute.h"
 
@@ -16,7 +15,7 @@ static void compute_alone(int count) {
 }
 
 static void measure_one(const struct collective *collective, size_t bytes) {
-  if (!wanted(collective->name) || !open_collective(collective, bytes)) return;
+  if (!is_selected(collective->name) || !open_collective(collective, bytes)) return;
   struct pattern pattern = collective_pattern();
   pattern.point.quantity = "time";
   pattern.run = run_nonblocking;
@@ -35,7 +34,7 @@ int main(int argc, char **argv) {
   for (int number = 0; number < COLLECTIVES; number++) variants[number] = collectives[number].name;
   begin(argc, argv,
         &(struct program){.name = "nonblocking",
-                          .summary = "non-blocking collectives, alone and beside a computation as long",
+                          .summary = "non-blocking collectives, alone and beside an equally long computation",
                           .variants = variants,
                           .extras = (struct extra[]){MEMORY_OPTION, {0}},
                           .threads = MPI_THREAD_SINGLE,
@@ -43,8 +42,8 @@ int main(int argc, char **argv) {
   calibrate_computation();
   for (int number = 0; number < COLLECTIVES; number++) {
     // A barrier has no size.
-    if (collectives[number].sends == NOTHING) measure_one(&collectives[number], 0);
-    for (int size = 0; collectives[number].sends != NOTHING && size < settings.size_count; size++)
+    if (collectives[number].sends == SEND_NOTHING) measure_one(&collectives[number], 0);
+    for (int size = 0; collectives[number].sends != SEND_NOTHING && size < settings.size_count; size++)
       measure_one(&collectives[number], settings.sizes[size]);
   }
   finish();

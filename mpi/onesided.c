@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// One-sided operations from the first rank on the last one's memory, each in a synchronisation of its own:
-// fence: both call MPI_Win_fence after it. pscw: MPI_Win_start, it, MPI_Win_complete against MPI_Win_post,
-// MPI_Win_wait. lock: MPI_Win_lock, it, MPI_Win_unlock. flush: it and MPI_Win_flush, under one MPI_Win_lock_all. In the
-// last two the target waits for a message meanwhile, inside MPI_Recv. Recorded is the origin's time.
+// One-sided operations of the first rank on the last rank's memory, each with its synchronisation:
+// fence: operation, then MPI_Win_fence by both. pscw: MPI_Win_start, operation, MPI_Win_complete against MPI_Win_post,
+// MPI_Win_wait. lock: MPI_Win_lock, operation, MPI_Win_unlock. flush: operation, MPI_Win_flush, within one
+// MPI_Win_lock_all. For lock and flush the target is inside MPI_Recv meanwhile. The origin's time is recorded.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,16 +11,16 @@
 
 enum {
   WORD = 8,   // of fetch-and-op and compare-and-swap
-  TARGET = 1  // in `both`
+  TARGET = 1  // rank in `window_ranks`
 };
 
 static size_t bytes;
 static unsigned char *local, *fetched, *window_memory;
 static MPI_Win window;
-static int target, origin;    // whether this rank is
-static uint64_t epoch, done;  // contents; operations of this series
-static MPI_Comm both;
-static MPI_Group other;  // the one other rank, for pscw
+static int is_target, is_origin;  // roles of this rank
+static uint64_t epoch, done;      // number of the contents; operations in this series
+static MPI_Comm window_ranks;
+static MPI_Group peer_group;  // the peer, for pscw
 
 static void put(void) { MPI_Put(local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, window); }
 
@@ -34,7 +34,7 @@ static void accumulate(void) {
 
 static void fetch_and_op(void) { MPI_Fetch_and_op(local, fetched, MPI_UINT64_T, TARGET, 0, MPI_SUM, window); }
 
-// Each swaps in the number of its operation for that of the one before.
+// Each operation replaces the number of the previous operation by its own.
 static void compare_and_swap(void) {
   static uint64_t expected, next;
   expected = epoch << 32 | done, next = expected + 1;
@@ -43,8 +43,8 @@ static void compare_and_swap(void) {
 
 static const struct access {
   const char *name;
-  void (*begin)(void);
-  int of_words;
+  void (*start)(void);
+  int is_word_operation;
 } accesses[] = {{"put", put, 0},
                 {"get", get, 0},
                 {"accumulate", accumulate, 0},
@@ -54,43 +54,43 @@ static const struct access *access;
 
 static void fence(int count) {
   for (int number = 0; number < count; number++) {
-    if (origin) access->begin();
+    if (is_origin) access->start();
     MPI_Win_fence(0, window);
     done++;
   }
 }
 
 static void pscw(int count) {
-  for (int number = 0; number < count && origin; number++) {
-    MPI_Win_start(other, 0, window);
-    access->begin();
+  for (int number = 0; number < count && is_origin; number++) {
+    MPI_Win_start(peer_group, 0, window);
+    access->start();
     MPI_Win_complete(window);
     done++;
   }
-  for (int number = 0; number < count && target; number++) {
-    MPI_Win_post(other, 0, window);
+  for (int number = 0; number < count && is_target; number++) {
+    MPI_Win_post(peer_group, 0, window);
     MPI_Win_wait(window);
     done++;
   }
 }
 
 static void lock(int count) {
-  for (int number = 0; number < count && origin; number++) {
+  for (int number = 0; number < count && is_origin; number++) {
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, TARGET, 0, window);
-    access->begin();
+    access->start();
     MPI_Win_unlock(TARGET, window);
     done++;
   }
-  if (target) done += (uint64_t)count;
+  if (is_target) done += (uint64_t)count;
 }
 
 static void flush(int count) {
-  for (int number = 0; number < count && origin; number++) {
-    access->begin();
+  for (int number = 0; number < count && is_origin; number++) {
+    access->start();
     MPI_Win_flush(TARGET, window);
     done++;
   }
-  if (target) done += (uint64_t)count;
+  if (is_target) done += (uint64_t)count;
 }
 
 static const struct {
@@ -104,33 +104,33 @@ enum {
 static char names[ACCESSES * METHODS][32];
 static void (*method)(int);
 
-// The target is inside MPI until the origin's stretch has ended.
-static void settle(void) {
+// Keeps the target inside MPI until the origin's stretch has ended.
+static void drain(void) {
   if (method == fence || method == pscw) return;
-  if (origin) MPI_Send(NULL, 0, MPI_BYTE, ranks - 1, 0, MPI_COMM_WORLD);
-  if (target) MPI_Recv(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (is_origin) MPI_Send(NULL, 0, MPI_BYTE, ranks - 1, 0, MPI_COMM_WORLD);
+  if (is_target) MPI_Recv(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
 static uint64_t key(int of_rank) { return key_of(of_rank, ranks - 1, epoch); }
 
-// The target's memory and the origin's have contents of their own. What is overwritten is there before.
+// Fills the target's and the origin's memory with different contents before the operations.
 static void open_series(void) {
   epoch++, done = 0;
-  if (origin) fill(local, bytes, key(0));
-  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window);
+  if (is_origin) fill(local, bytes, key(0));
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, is_target, 0, window);
   uint64_t first = epoch << 32;
-  if (access->begin == compare_and_swap) memcpy(window_memory, &first, WORD);
+  if (access->start == compare_and_swap) memcpy(window_memory, &first, WORD);
   else fill(window_memory, bytes, key(ranks - 1));
-  MPI_Win_unlock(target, window);
-  MPI_Barrier(both);
+  MPI_Win_unlock(is_target, window);
+  MPI_Barrier(window_ranks);
   if (method == fence) MPI_Win_fence(MPI_MODE_NOPRECEDE, window);
-  if (method == flush && origin) MPI_Win_lock_all(0, window);
+  if (method == flush && is_origin) MPI_Win_lock_all(0, window);
 }
 
-// The word that the target holds after so many operations: what was there, and the sum of what came.
+// The target's word after this many operations: the initial value plus the sum of the operands.
 static uint64_t word_after(uint64_t operations) {
-  uint64_t there = key(ranks - 1), added = key(0), word = epoch << 32 | operations;
-  if (access->begin == fetch_and_op) word = draw(&there) + operations * draw(&added);
+  uint64_t initial = key(ranks - 1), operand = key(0), word = epoch << 32 | operations;
+  if (access->start == fetch_and_op) word = draw(&initial) + operations * draw(&operand);
   return word;
 }
 
@@ -153,76 +153,76 @@ static void check_sum(void) {
 
 static void close_series(void) {
   if (method == fence) MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
-  if (method == flush && origin) MPI_Win_unlock_all(window);
-  MPI_Barrier(both);
-  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window);
+  if (method == flush && is_origin) MPI_Win_unlock_all(window);
+  MPI_Barrier(window_ranks);
+  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, is_target, 0, window);
   char what[64];
-  snprintf(what, sizeof what, "%s, message from rank %d", access->name, access->begin == get ? ranks - 1 : 0);
-  if (access->of_words && target) check_word(window_memory, word_after(done), what);
-  if (access->of_words && origin && done) check_word(fetched, word_after(done - 1), what);
-  if (access->begin == put && target && done) check(window_memory, bytes, key(0), what);
-  if (access->begin == get && origin && done) check(local, bytes, key(ranks - 1), what);
-  if (access->begin == accumulate && target) check_sum();
-  MPI_Win_unlock(target, window);
+  snprintf(what, sizeof what, "%s, message from rank %d", access->name, access->start == get ? ranks - 1 : 0);
+  if (access->is_word_operation && is_target) check_word(window_memory, word_after(done), what);
+  if (access->is_word_operation && is_origin && done) check_word(fetched, word_after(done - 1), what);
+  if (access->start == put && is_target && done) check(window_memory, bytes, key(0), what);
+  if (access->start == get && is_origin && done) check(local, bytes, key(ranks - 1), what);
+  if (access->start == accumulate && is_target) check_sum();
+  MPI_Win_unlock(is_target, window);
 }
 
 static void measure_one(size_t size, const char *variant) {
-  if (!wanted(variant) || !fits(variant, size, 2 * size)) return;
-  int idle = !origin && !target;
+  if (!is_selected(variant) || !fits(variant, size, 2 * size)) return;
+  int idle = !is_origin && !is_target;
   bytes = size;
   if (!idle) {
     local = allocate(size > WORD ? size : WORD);
     fetched = allocate(WORD);
-    MPI_Win_allocate((MPI_Aint)(size > WORD ? size : WORD), 1, MPI_INFO_NULL, both, &window_memory, &window);
+    MPI_Win_allocate((MPI_Aint)(size > WORD ? size : WORD), 1, MPI_INFO_NULL, window_ranks, &window_memory, &window);
   }
   measure(&(struct pattern){.point = {.variant = variant, .quantity = "time", .message_bytes = size},
                             .idle = idle,
-                            .timed = origin,
+                            .timed = is_origin,
                             .divide_by = 1,
                             .unit = 1,
                             .run = method,
                             .open = open_series,
                             .close = close_series,
-                            .settle = settle});
+                            .drain = drain});
   if (idle) return;
   MPI_Win_free(&window);
   free(local);
   free(fetched);
 }
 
-// Of the two ranks that have windows.
+// Creates the communicator of the two ranks that have windows.
 static void join(void) {
-  origin = rank == 0, target = rank == ranks - 1;
-  MPI_Comm_split(MPI_COMM_WORLD, origin || target ? 0 : MPI_UNDEFINED, rank, &both);
-  measure_among(origin || target);
-  if (!origin && !target) return;
+  is_origin = rank == 0, is_target = rank == ranks - 1;
+  MPI_Comm_split(MPI_COMM_WORLD, is_origin || is_target ? 0 : MPI_UNDEFINED, rank, &window_ranks);
+  set_measuring_ranks(is_origin || is_target);
+  if (!is_origin && !is_target) return;
   MPI_Group group;
-  MPI_Comm_group(both, &group);
-  MPI_Group_incl(group, 1, &(int){origin ? TARGET : 0}, &other);
+  MPI_Comm_group(window_ranks, &group);
+  MPI_Group_incl(group, 1, &(int){is_origin ? TARGET : 0}, &peer_group);
   MPI_Group_free(&group);
 }
 
 int main(int argc, char **argv) {
   const char *variants[ACCESSES * METHODS + 1] = {NULL};
-  for (int one = 0; one < ACCESSES * METHODS; one++) {
-    snprintf(names[one], sizeof names[one], "%s-%s", accesses[one / METHODS].name, methods[one % METHODS].name);
-    variants[one] = names[one];
+  for (int index = 0; index < ACCESSES * METHODS; index++) {
+    snprintf(names[index], sizeof names[index], "%s-%s", accesses[index / METHODS].name, methods[index % METHODS].name);
+    variants[index] = names[index];
   }
   begin(argc, argv,
         &(struct program){
             .name = "onesided",
-            .summary = "one-sided operations, each with its synchronisation (those of words: 8 bytes alone)",
+            .summary = "one-sided operations, each with its synchronisation (word operations: 8 bytes only)",
             .variants = variants,
             .extras = (struct extra[]){MEMORY_OPTION, {0}},
             .threads = MPI_THREAD_SINGLE,
             .ranks_min = 2});
-  if (settings.walk_bytes) wrong_use("--walk is not for windows: the operations are always on the same memory");
+  if (settings.walk_bytes) usage_error("--walk does not apply to windows: all operations access the same memory");
   join();
-  for (int one = 0; one < ACCESSES * METHODS; one++) {
-    access = &accesses[one / METHODS], method = methods[one % METHODS].run;
-    if (access->of_words) measure_one(WORD, names[one]);
-    for (int size = 0; !access->of_words && size < settings.size_count; size++)
-      measure_one(settings.sizes[size], names[one]);
+  for (int index = 0; index < ACCESSES * METHODS; index++) {
+    access = &accesses[index / METHODS], method = methods[index % METHODS].run;
+    if (access->is_word_operation) measure_one(WORD, names[index]);
+    for (int size = 0; !access->is_word_operation && size < settings.size_count; size++)
+      measure_one(settings.sizes[size], names[index]);
   }
   finish();
 }

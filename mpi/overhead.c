@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The processor time that sending (Os) and receiving (Or) take away from a program, in two ways.
-// gap-send, gap-isend, gap-receive (Stival 2006): consecutive messages with a growing computation between them; with C'
-// the largest that leaves the time between messages as it is, g, the overhead is g - C'.
-// call-send, call-receive (Kielmann, Bal, Verstoep 2000): "time" is that of the call itself; of Recv when the message
-// has been there for long.
+// The processor time of sending (Os) and receiving (Or), by two methods.
+// gap-send, gap-isend, gap-receive (Stival 2006): consecutive messages with a growing computation between them; if C'
+// is the largest computation that does not lengthen the gap g, the overhead is g - C'. call-send, call-receive
+// (Kielmann, Bal, Verstoep 2000): "time" is that of the call itself; of Recv for a message that has arrived long
+// before.
 #include "common/compute.h"
 #include "common/gap.h"
 
@@ -25,7 +25,7 @@ static struct stretch call_send(struct ends *ends, int inner, uint64_t operation
   return stretch;
 }
 
-// Between asking for the message and receiving it the receiver computes, twice as long as it else had to wait.
+// Between requesting and receiving the message the receiver computes for twice the time of the message.
 static struct stretch call_receive(struct ends *ends, int inner, uint64_t operations) {
   struct stretch stretch = {.received = rank == 0 ? 0 : inner};
   int count = (int)ends->bytes;
@@ -55,13 +55,12 @@ static const struct swept tests[] = {
 int main(int argc, char **argv) {
   static const char *const variants[] = {"gap-send", "gap-isend", "gap-receive", "call-send", "call-receive", NULL};
   static const struct extra extras[] = {SWEEP_OPTIONS, {0}};
-  begin(
-      argc, argv,
-      &(struct program){.name = "overhead",
-                        .summary = "processor time that sending and receiving take, by hidden computation and by call",
-                        .variants = variants,
-                        .extras = extras,
-                        .ranks_min = 2});
+  begin(argc, argv,
+        &(struct program){.name = "overhead",
+                          .summary = "processor time of sending and receiving, by hidden computation and by call",
+                          .variants = variants,
+                          .extras = extras,
+                          .ranks_min = 2});
   sweep_all(tests, sizeof tests / sizeof *tests);
   finish();
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// How much computation a message hides, after Stival 2006. Recorded is the time of messages against a growing
-// computation (common/sweep.h); what was hidden follows from where the curve stops being flat.
-// pingpong: one side computes between its Send and its Recv.
+// Overlap of computation and messages, after Stival 2006: the time of messages against a growing computation
+// (common/sweep.h). The hidden computation follows from the end of the curve's flat part.
+// pingpong: one side computes between Send and Recv.
 // local-standard, local-synchronous: Isend or Issend, computation, Wait, one message at a time, its receive posted
-// before; "wait" is the time inside Wait. local-receive: the same on the receiver's side.
+// in advance; "wait" is the time inside Wait. local-receive: the same on the receiver.
 #include "common/compute.h"
 #include "common/roundtrip.h"
 
 typedef int post_send(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm where,
                       MPI_Request *request);
 
-// Adds what the time was from `start`, of which in Wait that from `computed`.
+// Adds the time since `start`, and the part in Wait, since `computed`.
 static void add(struct stretch *stretch, uint64_t start, uint64_t computed) {
   uint64_t end = now_ns();
   stretch->total_ns += (double)(end - start);
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
   static const struct extra extras[] = {SWEEP_OPTIONS, {0}};
   begin(argc, argv,
         &(struct program){.name = "overlap",
-                          .summary = "time of messages against a computation that they may hide",
+                          .summary = "time of messages against a computation that they can hide",
                           .variants = variants,
                           .extras = extras,
                           .ranks_min = 2});

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Half of a round trip of partitioned messages (MPI 4): MPI_Start, MPI_Pready of each of so many partitions, MPI_Wait
-// against MPI_Start, MPI_Wait, and back. whole: the same by MPI_Send_init and MPI_Recv_init. Requests are made once,
-// outside the clock; a receive is started before the message for it can be sent.
+// Half a round trip of partitioned messages (MPI 4): MPI_Start, MPI_Pready of each partition, MPI_Wait against
+// MPI_Start, MPI_Wait, and back. whole: the same by MPI_Send_init and MPI_Recv_init. Requests are created once, outside
+// the timed region; a receive is started before its message can be sent.
 #include "common/measure.h"
 
-// Open MPI 5 has them, though it calls itself MPI 3.1.
+// Open MPI 5 supports them, although it declares MPI 3.1.
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define HAVE_PARTITIONED 1
 #else
@@ -13,7 +13,7 @@
 
 static const struct kind {
   const char *variant;
-  int partitions;  // 0: no partitioned message
+  int partitions;  // 0: not partitioned
 } kinds[] = {{"whole", 0}, {"partitions-1", 1}, {"partitions-8", 8}, {"partitions-64", 64}};
 enum {
   KINDS = sizeof kinds / sizeof *kinds
@@ -62,7 +62,7 @@ static void make_requests(void) {
   if (!pair.first) MPI_Start(&receiving);
 }
 
-// The second one's last receive stands.
+// Matches the last receive of the second rank, which is still posted.
 static void free_requests(void) {
   if (pair.first) send_one();
   else MPI_Wait(&receiving, MPI_STATUS_IGNORE);
@@ -72,7 +72,7 @@ static void free_requests(void) {
 
 static void measure_one(size_t size) {
   const char *variant = kind->variant;
-  if (!wanted(variant) || !fits(variant, size, 2 * size)) return;
+  if (!is_selected(variant) || !fits(variant, size, 2 * size)) return;
   if (kind->partitions && size % (size_t)kind->partitions) {
     leave_out(variant, size, "its messages are multiples of %d bytes", kind->partitions);
     return;
@@ -100,19 +100,19 @@ int main(int argc, char **argv) {
   for (int number = 0; number < KINDS; number++) variants[number] = kinds[number].variant;
   begin(argc, argv,
         &(struct program){.name = "partitioned",
-                          .summary = "half of a round trip of messages in partitions, and of whole ones",
+                          .summary = "half a round trip of partitioned messages, and of whole ones",
                           .variants = variants,
                           .extras = (struct extra[]){PAIRS_OPTION, MEMORY_OPTION, {0}},
                           .threads = MPI_THREAD_SINGLE,
                           .ranks_min = 2,
-                          .ranks_even = 1});
-  if (settings.walk_bytes) wrong_use("--walk is not for persistent requests: each has its buffer");
+                          .needs_even_ranks = 1});
+  if (settings.walk_bytes) usage_error("--walk does not apply to persistent requests: each has a fixed buffer");
   pair = join_pairs();
   for (int number = 0; number < KINDS; number++) {
     kind = &kinds[number];
     if (kind->partitions && !HAVE_PARTITIONED) {
-      if (wanted(kind->variant))
-        leave_out(kind->variant, 0, "this library has MPI %d.%d; partitioned messages came with MPI 4", MPI_VERSION,
+      if (is_selected(kind->variant))
+        leave_out(kind->variant, 0, "this library has MPI %d.%d; partitioned messages need MPI 4", MPI_VERSION,
                   MPI_SUBVERSION);
       continue;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Persistent operations: both of a pair send so many messages (--messages) and receive as many, by requests that are
-// made once, outside the clock. isend: MPI_Irecv and MPI_Isend of each, for comparison. start: MPI_Start of each.
-// startall: one MPI_Startall. Each waits by one MPI_Waitall.
+// Persistent operations: both ranks of a pair send and receive --messages messages, by requests that are created once,
+// outside the timed region. isend: MPI_Irecv and MPI_Isend of each, for comparison. start: MPI_Start of each. startall:
+// one MPI_Startall. All wait by one MPI_Waitall.
 #include <stdlib.h>
 
 #include "common/measure.h"
@@ -13,7 +13,7 @@ enum {
 static struct pair pair;
 static int64_t messages = 8;
 static struct messages out, in;
-static int bytes, each;
+static int bytes, message_count;
 static int peers[MESSAGES_MAX], numbers[MESSAGES_MAX];
 static MPI_Request requests[2 * MESSAGES_MAX];  // receives, then sends
 
@@ -23,37 +23,38 @@ static unsigned char *at(struct messages *of, int number) {
 
 static void isend(int count) {
   for (int done = 0; done < count; done++) {
-    for (int number = 0; number < each; number++)
+    for (int number = 0; number < message_count; number++)
       MPI_Irecv(at(&in, number), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, &requests[number]);
-    for (int number = 0; number < each; number++)
-      MPI_Isend(at(&out, number), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, &requests[each + number]);
-    MPI_Waitall(2 * each, requests, MPI_STATUSES_IGNORE);
+    for (int number = 0; number < message_count; number++)
+      MPI_Isend(at(&out, number), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, &requests[message_count + number]);
+    MPI_Waitall(2 * message_count, requests, MPI_STATUSES_IGNORE);
   }
 }
 
 static void start(int count) {
   for (int done = 0; done < count; done++) {
-    for (int number = 0; number < 2 * each; number++) MPI_Start(&requests[number]);
-    MPI_Waitall(2 * each, requests, MPI_STATUSES_IGNORE);
+    for (int number = 0; number < 2 * message_count; number++) MPI_Start(&requests[number]);
+    MPI_Waitall(2 * message_count, requests, MPI_STATUSES_IGNORE);
   }
 }
 
 static void startall(int count) {
   for (int done = 0; done < count; done++) {
-    MPI_Startall(2 * each, requests);
-    MPI_Waitall(2 * each, requests, MPI_STATUSES_IGNORE);
+    MPI_Startall(2 * message_count, requests);
+    MPI_Waitall(2 * message_count, requests, MPI_STATUSES_IGNORE);
   }
 }
 
 static void make_requests(void) {
-  for (int number = 0; number < each; number++) {
+  for (int number = 0; number < message_count; number++) {
     MPI_Recv_init(at(&in, number), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, &requests[number]);
-    MPI_Send_init(at(&out, number), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, &requests[each + number]);
+    MPI_Send_init(at(&out, number), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD,
+                  &requests[message_count + number]);
   }
 }
 
 static void free_requests(void) {
-  for (int number = 0; number < 2 * each; number++) MPI_Request_free(&requests[number]);
+  for (int number = 0; number < 2 * message_count; number++) MPI_Request_free(&requests[number]);
 }
 
 static const struct kind {
@@ -65,10 +66,10 @@ enum {
 };
 
 static void measure_one(const struct kind *kind, size_t size) {
-  if (!wanted(kind->variant) || !fits(kind->variant, size, 2 * size * (uint64_t)messages)) return;
+  if (!is_selected(kind->variant) || !fits(kind->variant, size, 2 * size * (uint64_t)messages)) return;
   bytes = (int)size;
-  out = messages_for(size, each, peers, 1);
-  in = messages_for(size, each, peers, 1);
+  out = messages_for(size, message_count, peers, 1);
+  in = messages_for(size, message_count, peers, 1);
   out.numbers = in.numbers = numbers;
   int persistent = kind->run != isend;
   measure(&(struct pattern){.point = {.variant = kind->variant,
@@ -76,7 +77,7 @@ static void measure_one(const struct kind *kind, size_t size) {
                                       .message_bytes = size,
                                       .pairs = pair.count,
                                       .parameter = "messages",
-                                      .parameter_value = each},
+                                      .parameter_value = message_count},
                             .idle = pair.idle,
                             .timed = 1,
                             .divide_by = 1,
@@ -97,20 +98,21 @@ int main(int argc, char **argv) {
   begin(argc, argv,
         &(struct program){
             .name = "persistent",
-            .summary = "messages both ways by persistent requests",
+            .summary = "messages in both directions by persistent requests",
             .variants = variants,
-            .extras =
-                (struct extra[]){
-                    PAIRS_OPTION, {"messages", COUNT, &messages, "each way in an exchange (8)"}, MEMORY_OPTION, {0}},
+            .extras = (struct extra[]){PAIRS_OPTION,
+                                       {"messages", COUNT, &messages, "messages per direction in an exchange (8)"},
+                                       MEMORY_OPTION,
+                                       {0}},
             .threads = MPI_THREAD_SINGLE,
             .ranks_min = 2,
-            .ranks_even = 1});
+            .needs_even_ranks = 1});
   if (messages < 1 || messages > MESSAGES_MAX)
-    wrong_use("--messages must be from 1 to %d, not %" PRId64, MESSAGES_MAX, messages);
-  if (settings.walk_bytes) wrong_use("--walk is not for persistent requests: each has its buffer");
+    usage_error("--messages must be from 1 to %d, not %" PRId64, MESSAGES_MAX, messages);
+  if (settings.walk_bytes) usage_error("--walk does not apply to persistent requests: each has a fixed buffer");
   pair = join_pairs();
-  each = (int)messages;
-  for (int number = 0; number < each; number++) peers[number] = pair.partner, numbers[number] = number;
+  message_count = (int)messages;
+  for (int number = 0; number < message_count; number++) peers[number] = pair.partner, numbers[number] = number;
   for (int kind = 0; kind < KINDS; kind++)
     for (int size = 0; size < settings.size_count; size++) measure_one(&kinds[kind], settings.sizes[size]);
   finish();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Half of a round trip: the first of each pair sends a message, the second answers with one as long. In all variants
-// but the blocking ones a receive is posted before the message for it can be sent: the first posts that of the answer
-// before it sends, the second posts that of the next message before it answers. Ready mode needs that.
+// Half a round trip: the first rank of each pair sends a message, the second replies with one of the same length. In
+// the non-blocking variants and in ready mode, which requires it, every receive is posted before its message can be
+// sent: the first rank posts the receive of the reply before it sends, the second that of the next message before it
+// replies.
 #include <limits.h>
 #include <stdlib.h>
 
@@ -11,14 +12,14 @@ typedef int send_function(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 typedef int start_function(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
 enum {
-  ROOM_BYTES = 1 << 24,  // of buffered mode, for short messages: a library frees what it has sent in its own time
-  ROOM_MESSAGES = 2      // but at least so many
+  BSEND_BUFFER_BYTES = 1 << 24,  // of buffered mode, for short messages: libraries release sent messages late
+  BSEND_BUFFER_MESSAGES = 2      // at least
 };
 
 static const struct mode {
   const char *variant;
   send_function *send;    // of blocking variants
-  start_function *start;  // of non-blocking ones
+  start_function *start;  // of non-blocking variants
   int buffered;
   int posted;  // receives are posted ahead
 } modes[] = {{"blocking-standard", MPI_Send, NULL, 0, 0},      {"blocking-synchronous", MPI_Ssend, NULL, 0, 0},
@@ -33,8 +34,8 @@ static const struct mode *mode;
 static struct pair pair;
 static struct messages out, in;
 static int bytes;
-static MPI_Request next;  // the second's receive
-static void *room;
+static MPI_Request next_receive;  // the second rank's posted receive
+static void *bsend_buffer;
 
 static void receive_one(void) {
   MPI_Recv(next_buffer(&in.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -69,45 +70,46 @@ static void blocking_posted(int count) {
     MPI_Wait(&answer, MPI_STATUS_IGNORE);
   }
   for (int number = 0; number < count && !pair.first; number++) {
-    MPI_Wait(&next, MPI_STATUS_IGNORE);
-    post(&next);
+    MPI_Wait(&next_receive, MPI_STATUS_IGNORE);
+    post(&next_receive);
     send_one();
   }
 }
 
 static void nonblocking(int count) {
   for (int number = 0; number < count && pair.first; number++) {
-    MPI_Request both[2];
-    post(&both[0]);
-    start_one(&both[1]);
-    MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+    MPI_Request requests[2];
+    post(&requests[0]);
+    start_one(&requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
   }
   for (int number = 0; number < count && !pair.first; number++) {
     MPI_Request answer;
-    MPI_Wait(&next, MPI_STATUS_IGNORE);
-    post(&next);
+    MPI_Wait(&next_receive, MPI_STATUS_IGNORE);
+    post(&next_receive);
     start_one(&answer);
     MPI_Wait(&answer, MPI_STATUS_IGNORE);
   }
 }
 
-static void before_all(void) {
+static void open_series(void) {
   if (mode->buffered) {
     size_t each = (size_t)bytes + MPI_BSEND_OVERHEAD;
-    size_t whole = each * ROOM_MESSAGES > ROOM_BYTES ? each * ROOM_MESSAGES : ROOM_BYTES;
-    room = allocate(whole);
-    MPI_Buffer_attach(room, (int)whole);
+    size_t whole =
+        each * BSEND_BUFFER_MESSAGES > BSEND_BUFFER_BYTES ? each * BSEND_BUFFER_MESSAGES : BSEND_BUFFER_BYTES;
+    bsend_buffer = allocate(whole);
+    MPI_Buffer_attach(bsend_buffer, (int)whole);
   }
-  if (mode->posted && !pair.first) post(&next);
+  if (mode->posted && !pair.first) post(&next_receive);
 }
 
-static void after_all(void) {
+static void close_series(void) {
   if (mode->posted && pair.first) MPI_Send(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD);
-  if (mode->posted && !pair.first) MPI_Wait(&next, MPI_STATUS_IGNORE);
+  if (mode->posted && !pair.first) MPI_Wait(&next_receive, MPI_STATUS_IGNORE);
   if (mode->buffered) {
     int size;
-    MPI_Buffer_detach(&room, &size);
-    free(room);
+    MPI_Buffer_detach(&bsend_buffer, &size);
+    free(bsend_buffer);
   }
 }
 
@@ -116,7 +118,7 @@ static void measure_size(size_t size) {
   out = messages_for(size, 1, &pair.partner, 1);
   in = messages_for(size, 1, &pair.partner, 1);
   for (mode = modes; mode < modes + MODES; mode++)
-    if (wanted(mode->variant))
+    if (is_selected(mode->variant))
       measure(&(struct pattern){.point = {.variant = mode->variant,
                                           .quantity = "half_round_trip",
                                           .message_bytes = size,
@@ -129,8 +131,8 @@ static void measure_size(size_t size) {
                                 .run = mode->start    ? nonblocking
                                        : mode->posted ? blocking_posted
                                                       : blocking,
-                                .open = before_all,
-                                .close = after_all,
+                                .open = open_series,
+                                .close = close_series,
                                 .out = &out,
                                 .in = &in});
   free_messages(&out);
@@ -142,18 +144,18 @@ int main(int argc, char **argv) {
   for (int number = 0; number < MODES; number++) variants[number] = modes[number].variant;
   begin(argc, argv,
         &(struct program){.name = "pingpong",
-                          .summary = "half of a round trip between pairs of ranks, in each mode of sending",
+                          .summary = "half a round trip between pairs of ranks, in each send mode",
                           .variants = variants,
                           .extras = (struct extra[]){PAIRS_OPTION, {0}},
                           .threads = MPI_THREAD_SINGLE,
                           .ranks_min = 2,
-                          .ranks_even = 1});
+                          .needs_even_ranks = 1});
   pair = join_pairs();
-  size_t most = INT_MAX / ROOM_MESSAGES - MPI_BSEND_OVERHEAD;
+  size_t size_max = INT_MAX / BSEND_BUFFER_MESSAGES - MPI_BSEND_OVERHEAD;
   for (int number = 0; number < settings.size_count; number++)
-    if (settings.sizes[number] > most && (wanted("blocking-buffered") || wanted("nonblocking-buffered")))
-      wrong_use("buffered mode takes messages of up to %zu bytes, not %zu: name other --variants", most,
-                settings.sizes[number]);
+    if (settings.sizes[number] > size_max && (is_selected("blocking-buffered") || is_selected("nonblocking-buffered")))
+      usage_error("buffered mode takes messages of up to %zu bytes, not %zu: choose other --variants", size_max,
+                  settings.sizes[number]);
   for (int number = 0; number < settings.size_count; number++) measure_size(settings.sizes[number]);
   finish();
 }

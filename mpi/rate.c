@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Message rate: the first of each pair starts a window of messages at once and waits for them and for a one-byte reply.
-// The second posts the receives of the next window before it replies, so no message arrives before its receive.
+// Message rate: the first rank of each pair starts a window of messages and waits for them and for a one-byte reply.
+// The second posts the receives of the next window before it replies, so no message is unexpected.
 #include <stdlib.h>
 
 #include "common/measure.h"
@@ -11,7 +11,7 @@ enum {
 
 static const char *const variants[] = {"window", NULL};
 
-static int64_t window_wanted = 64;
+static int64_t window_requested = 64;
 static struct pair pair;
 static struct messages out, in;
 static int bytes, window;
@@ -49,7 +49,7 @@ static void post_first(void) {
   if (!pair.first) post_window();
 }
 
-static void use_up_last(void) {
+static void match_last(void) {
   if (pair.first) start_window();
   MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
 }
@@ -71,7 +71,7 @@ static void measure_size(size_t size) {
                             .steady = 1,
                             .run = pair.first ? send_windows : receive_windows,
                             .open = post_first,
-                            .close = use_up_last,
+                            .close = match_last,
                             .out = pair.first ? &out : NULL,
                             .in = pair.first ? NULL : &in});
   free_messages(&out);
@@ -79,19 +79,19 @@ static void measure_size(size_t size) {
 }
 
 int main(int argc, char **argv) {
-  begin(
-      argc, argv,
-      &(struct program){
-          .name = "rate",
-          .summary = "windows of messages between pairs of ranks, a reply for each window",
-          .variants = variants,
-          .extras = (struct extra[]){PAIRS_OPTION, {"window", COUNT, &window_wanted, "messages in a window (64)"}, {0}},
-          .threads = MPI_THREAD_SINGLE,
-          .ranks_min = 2,
-          .ranks_even = 1});
-  if (window_wanted < 1 || window_wanted > WINDOW_MAX)
-    wrong_use("--window must be from 1 to %d, not %" PRId64, WINDOW_MAX, window_wanted);
-  window = (int)window_wanted;
+  begin(argc, argv,
+        &(struct program){
+            .name = "rate",
+            .summary = "windows of messages between pairs of ranks, with a reply per window",
+            .variants = variants,
+            .extras =
+                (struct extra[]){PAIRS_OPTION, {"window", COUNT, &window_requested, "messages in a window (64)"}, {0}},
+            .threads = MPI_THREAD_SINGLE,
+            .ranks_min = 2,
+            .needs_even_ranks = 1});
+  if (window_requested < 1 || window_requested > WINDOW_MAX)
+    usage_error("--window must be from 1 to %d, not %" PRId64, WINDOW_MAX, window_requested);
+  window = (int)window_requested;
   requests = allocate((size_t)window * sizeof *requests);
   pair = join_pairs();
   for (int number = 0; number < settings.size_count; number++) measure_size(settings.sizes[number]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// From the call of MPI_Init to the end of a first barrier ("first_barrier"), of which the call itself ("init"); and a
-// second barrier, when all that the first had to set up is there ("next_barrier"). A launch has one value of each.
-// Connections are made when they are first used: what a barrier does not use is not in the time.
+// Time from the call of MPI_Init to the end of a first barrier ("first_barrier"), of the call itself ("init"), and of a
+// second barrier, for which connections exist ("next_barrier"). A launch has one value of each. Connections are set up
+// on first use, so those that a barrier does not use are not included.
 #include "common/suite.h"
 
 static double init_ns, first_barrier_ns, next_barrier_ns;
@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
   begin(argc, argv,
         &(struct program){
             .name = "startup",
-            .summary = "from MPI_Init to the end of a first barrier; one value a launch, whatever the sizes",
+            .summary = "from MPI_Init to the end of a first barrier; one value per launch, regardless of sizes",
             .variants = variants,
             .threads = MPI_THREAD_SINGLE,
             .ranks_min = 1,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// One way without a pause, as NetPIPE streams: the first of each pair sends message after message, the second takes the
-// time between one message's arrival and the next's. A reply after each stretch, outside the clock, holds the sender
-// back, so that nothing of the next stretch arrives before its lead-in.
+// One-way messages without a pause, like NetPIPE's streaming mode: the first rank of each pair sends message after
+// message, the second measures the interval between arrivals. An untimed reply after each stretch holds the sender
+// back, so that no message of the next stretch arrives before its lead-in.
 #include "common/measure.h"
 
 static const char *const variants[] = {"blocking-receive", "nonblocking-receive", NULL};
@@ -9,8 +9,8 @@ static const char *const variants[] = {"blocking-receive", "nonblocking-receive"
 static struct pair pair;
 static struct messages out, in;
 static int bytes;
-static MPI_Request requests[2];  // receives that are posted: the one waited for, and the next
-static unsigned waited;          // for so many
+static MPI_Request requests[2];  // posted receives: the current and the next
+static unsigned waited;          // number of completed waits
 
 static void post(MPI_Request *request) {
   MPI_Irecv(next_buffer(&in.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
@@ -34,7 +34,7 @@ static void receive_posted(int count) {
   }
 }
 
-static void settle(void) {
+static void drain(void) {
   char reply = 0;
   if (pair.first) MPI_Recv(&reply, 1, MPI_BYTE, pair.partner, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   else MPI_Send(&reply, 1, MPI_BYTE, pair.partner, 1, MPI_COMM_WORLD);
@@ -45,7 +45,7 @@ static void post_both(void) {
   for (int number = 0; number < 2 && !pair.first; number++) post(&requests[number]);
 }
 
-static void use_up_both(void) {
+static void match_last(void) {
   if (pair.first) send_all(2);
   else MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
@@ -62,15 +62,15 @@ static void measure_size(size_t size) {
       .unit = 1,
       .steady = 1,
       .run = pair.first ? send_all : receive_all,
-      .settle = settle,
+      .drain = drain,
       .out = pair.first ? &out : NULL,
       .in = pair.first ? NULL : &in};
-  if (wanted(variants[0])) measure(&pattern);
+  if (is_selected(variants[0])) measure(&pattern);
   pattern.point.variant = variants[1];
   pattern.run = pair.first ? send_all : receive_posted;
   pattern.open = post_both;
-  pattern.close = use_up_both;
-  if (wanted(variants[1])) measure(&pattern);
+  pattern.close = match_last;
+  if (is_selected(variants[1])) measure(&pattern);
   free_messages(&out);
   free_messages(&in);
 }
@@ -78,12 +78,12 @@ static void measure_size(size_t size) {
 int main(int argc, char **argv) {
   begin(argc, argv,
         &(struct program){.name = "stream",
-                          .summary = "messages one way without a pause, timed where they arrive",
+                          .summary = "one-way messages without a pause, timed at the receiver",
                           .variants = variants,
                           .extras = (struct extra[]){PAIRS_OPTION, {0}},
                           .threads = MPI_THREAD_SINGLE,
                           .ranks_min = 2,
-                          .ranks_even = 1});
+                          .needs_even_ranks = 1});
   pair = join_pairs();
   for (int number = 0; number < settings.size_count; number++) measure_size(settings.sizes[number]);
   finish();

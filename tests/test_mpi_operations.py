@@ -163,7 +163,7 @@ def test_what_is_left_out_says_why(tmp_path: Path) -> None:
     assert launch("partitioned", "openmpi", "--sizes", "64", *FEW, "--output", str(file)).returncode == 0
     samples, left_out = measured(file)
     assert {one["variant"] for one in samples} == {"whole"}
-    assert len(left_out) == 3 and all("partitioned messages came with MPI 4" in one for one in left_out)
+    assert len(left_out) == 3 and all("partitioned messages need MPI 4" in one for one in left_out)
     assert launch("datatype", "openmpi", "--sizes", "12", *FEW, "--output", str(file)).returncode == 0
     samples, left_out = measured(file)
     assert {one["variant"] for one in samples} == {"contiguous"}
@@ -173,9 +173,9 @@ def test_what_is_left_out_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("test", "ranks", "arguments", "says"),
     [
-        ("onesided", 2, ("--walk", "100000"), "--walk is not for windows"),
+        ("onesided", 2, ("--walk", "100000"), "--walk does not apply to windows"),
         ("persistent", 2, ("--messages", "0"), "--messages must be from 1 to 256, not 0"),
-        ("incast", 2, ("--senders", "2"), "--senders 2 needs one rank more; there are 2"),
+        ("incast", 2, ("--senders", "2"), "--senders 2 needs one more rank; there are 2"),
         ("burst", 2, ("--pause", "2000000"), "--pause must be at most 1000000 us, not 2000000"),
         ("datatype", 3, (), "needs an even number of ranks, not 3"),
     ],

@@ -174,7 +174,7 @@ def test_a_flipped_byte_is_found_by_each_program(program: str) -> None:
         ("overhead", ("--train", "2"), "--train must be 16 or more"),
         ("beff", ("--rings", "100000"), "--rings must be at most 10000"),
         ("beff", ("--exchanges", "0"), "--exchanges must be 1 or more"),
-        ("beff", ("--walk", "1000000"), "--walk is not for rings"),
+        ("beff", ("--walk", "1000000"), "--walk does not apply to rings"),
     ],
 )
 def test_wrong_use_says_what_to_do(program: str, options: tuple[str, ...], says: str) -> None:

@@ -204,7 +204,7 @@ def test_what_cannot_be_is_said_once(test: str, ranks: int, arguments: tuple[str
 def test_more_memory_than_there_is_is_this_machines_limit() -> None:
     done = launch("stream", "openmpi", "--walk", str(1 << 40), "--output", "/dev/null")
     assert done.returncode == 3, done.stderr
-    assert re.search(r"stream: rank \d: no memory for 10995\d+ bytes: name smaller sizes, or less", done.stderr)
+    assert re.search(r"stream: rank \d: no memory for 10995\d+ bytes: use smaller --sizes", done.stderr)
 
 
 def alone(test: str, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -233,7 +233,7 @@ _ROLES: dict[str, Callable[[str], bool]] = {
     "peer": lambda name: name in ("dest", "source", "root", "target_rank", "rank"),
     "request": lambda name: name in ("request", "newcomm_request"),
     "requests": lambda name: name in ("request", "array_of_requests"),
-    "many": lambda name: name in ("count", "incount"),
+    "request_count": lambda name: name in ("count", "incount"),
     "wide": lambda name: True,
 }
 

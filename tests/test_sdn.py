@@ -390,8 +390,8 @@ def test_a_job_that_the_controller_refuses_does_not_start(site: Site) -> None:
     ("options", "code", "said"),
     [
         (("--strategy", "mpi=best"), 2, "there is no strategy 'best'; there are: stp"),
-        (("--listen", "6653"), 2, "write unix:PATH or tcp:ADDRESS:PORT"),
-        (("--api", "0.0.0.0:8181"), 2, "every address of this machine"),
+        (("--listen", "6653"), 2, "unix:PATH or tcp:ADDRESS:PORT"),
+        (("--api", "0.0.0.0:8181"), 2, "means all addresses"),
         (("--policy", "/none"), 2, "cannot read /none"),
         (("--idle", "-1"), 2, "idle_s is -1"),
         (("--listen", "tcp:192.0.2.1:6653"), 3, "cannot listen for switches"),

@@ -70,10 +70,10 @@ def campaign(experiment: str, fabric: str = "tcp") -> BenchCampaign:
 @pytest.mark.parametrize("test", ["shuffle", pytest.param("ring", marks=pytest.mark.matrix)])
 def test_each_job_is_measured_while_the_other_runs_beside_it(tmp_path: Path, test: str) -> None:
     measured = campaign("both")
-    order = next(one for one in next(measured.rounds()) if one.test == test and one.others)
+    order = next(one for one in next(measured.rounds()) if one.test == test and one.other_hosts)
     measured.launch(order, tmp_path / "records")
     read = measured.read(order, tmp_path / "records")
-    assert read.end["complete"] and read.start["sdn"]["beside"] == list(order.others)
+    assert read.end["complete"] and read.start["sdn"]["beside"] == list(order.other_hosts)
     [value] = [one.median for one in measured.series(read.samples) if one.quantity in ("job", "bandwidth")][:1]
     assert value and value > 0
     if test == "shuffle":
@@ -112,4 +112,4 @@ def test_a_ring_whose_listener_is_missing_says_so(tmp_path: Path) -> None:
     program = [str(suite("openmpi") / "beff"), "--sizes", "8", "--steps", str(tmp_path / "nobody")]
     mpirun = [library("openmpi").program("mpirun"), "--allow-run-as-root", "--oversubscribe", "-n", "2"]
     done = subprocess.run([*mpirun, *program], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 3 and "nobody listens at --steps" in done.stderr
+    assert done.returncode == 3 and "no listener at --steps" in done.stderr

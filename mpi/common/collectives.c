@@ -8,90 +8,102 @@
 #include "compute.h"
 
 #define WORLD MPI_COMM_WORLD
-// The non-blocking function has the blocking one's arguments, and a request behind them.
-#define EITHER(blocking, nonblocking, ...) \
+// A non-blocking function has the arguments of the blocking one, followed by a request.
+#define CALL(blocking, nonblocking, ...) \
   (request ? nonblocking(__VA_ARGS__, WORLD, request) : blocking(__VA_ARGS__, WORLD))
 
-static unsigned char *block(const struct layout *at, unsigned char *buffer, int number) {
-  return buffer + (size_t)number * (size_t)at->bytes;
+static unsigned char *block(const struct layout *layout, unsigned char *buffer, int number) {
+  return buffer + (size_t)number * (size_t)layout->bytes;
 }
 
-static void barrier(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
+static void barrier(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
+                    MPI_Request *request) {
   if (request) MPI_Ibarrier(WORLD, request);
   else MPI_Barrier(WORLD);
 }
 
-static void bcast(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  void *data = rank == root ? out : block(at, in, root);
-  EITHER(MPI_Bcast, MPI_Ibcast, data, at->bytes, MPI_BYTE, root);
+static void bcast(const struct layout *layout, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
+  void *data = rank == root ? out : block(layout, in, root);
+  CALL(MPI_Bcast, MPI_Ibcast, data, layout->bytes, MPI_BYTE, root);
 }
 
-static void reduce(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Reduce, MPI_Ireduce, out, in, at->count, at->type, at->operation, root);
+static void reduce(const struct layout *layout, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
+  CALL(MPI_Reduce, MPI_Ireduce, out, in, layout->count, layout->type, layout->operation, root);
 }
 
-static void allreduce(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Allreduce, MPI_Iallreduce, out, in, at->count, at->type, at->operation);
+static void allreduce(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
+                      MPI_Request *request) {
+  CALL(MPI_Allreduce, MPI_Iallreduce, out, in, layout->count, layout->type, layout->operation);
 }
 
-static void reduce_scatter(const struct layout *at, int root, unsigned char *out, unsigned char *in,
+static void reduce_scatter(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
                            MPI_Request *request) {
-  EITHER(MPI_Reduce_scatter, MPI_Ireduce_scatter, out, in, at->counts, at->type, at->operation);
+  CALL(MPI_Reduce_scatter, MPI_Ireduce_scatter, out, in, layout->counts, layout->type, layout->operation);
 }
 
-static void gather(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Gather, MPI_Igather, out, at->bytes, MPI_BYTE, in, at->bytes, MPI_BYTE, root);
+static void gather(const struct layout *layout, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
+  CALL(MPI_Gather, MPI_Igather, out, layout->bytes, MPI_BYTE, in, layout->bytes, MPI_BYTE, root);
 }
 
-static void gatherv(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Gatherv, MPI_Igatherv, out, at->lengths[rank], MPI_BYTE, in, at->lengths, at->offsets, MPI_BYTE, root);
+static void gatherv(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
+                    MPI_Request *request) {
+  CALL(MPI_Gatherv, MPI_Igatherv, out, layout->lengths[rank], MPI_BYTE, in, layout->lengths, layout->offsets, MPI_BYTE,
+       root);
 }
 
-static void scatter(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Scatter, MPI_Iscatter, out, at->bytes, MPI_BYTE, block(at, in, root), at->bytes, MPI_BYTE, root);
+static void scatter(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
+                    MPI_Request *request) {
+  CALL(MPI_Scatter, MPI_Iscatter, out, layout->bytes, MPI_BYTE, block(layout, in, root), layout->bytes, MPI_BYTE, root);
 }
 
-static void scatterv(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  unsigned char *to = in + (size_t)root * (size_t)at->lengths[rank];
-  EITHER(MPI_Scatterv, MPI_Iscatterv, out, at->lengths, at->offsets, MPI_BYTE, to, at->lengths[rank], MPI_BYTE, root);
+static void scatterv(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
+                     MPI_Request *request) {
+  unsigned char *to = in + (size_t)root * (size_t)layout->lengths[rank];
+  CALL(MPI_Scatterv, MPI_Iscatterv, out, layout->lengths, layout->offsets, MPI_BYTE, to, layout->lengths[rank],
+       MPI_BYTE, root);
 }
 
-static void allgather(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Allgather, MPI_Iallgather, out, at->bytes, MPI_BYTE, in, at->bytes, MPI_BYTE);
+static void allgather(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
+                      MPI_Request *request) {
+  CALL(MPI_Allgather, MPI_Iallgather, out, layout->bytes, MPI_BYTE, in, layout->bytes, MPI_BYTE);
 }
 
-static void allgatherv(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Allgatherv, MPI_Iallgatherv, out, at->lengths[rank], MPI_BYTE, in, at->lengths, at->offsets, MPI_BYTE);
+static void allgatherv(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
+                       MPI_Request *request) {
+  CALL(MPI_Allgatherv, MPI_Iallgatherv, out, layout->lengths[rank], MPI_BYTE, in, layout->lengths, layout->offsets,
+       MPI_BYTE);
 }
 
-static void alltoall(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Alltoall, MPI_Ialltoall, out, at->bytes, MPI_BYTE, in, at->bytes, MPI_BYTE);
+static void alltoall(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
+                     MPI_Request *request) {
+  CALL(MPI_Alltoall, MPI_Ialltoall, out, layout->bytes, MPI_BYTE, in, layout->bytes, MPI_BYTE);
 }
 
-static void alltoallv(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Alltoallv, MPI_Ialltoallv, out, at->lengths, at->offsets, MPI_BYTE, in, at->lengths, at->offsets,
-         MPI_BYTE);
+static void alltoallv(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
+                      MPI_Request *request) {
+  CALL(MPI_Alltoallv, MPI_Ialltoallv, out, layout->lengths, layout->offsets, MPI_BYTE, in, layout->lengths,
+       layout->offsets, MPI_BYTE);
 }
 
-static void scan(const struct layout *at, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  EITHER(MPI_Scan, MPI_Iscan, out, in, at->count, at->type, at->operation);
+static void scan(const struct layout *layout, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
+  CALL(MPI_Scan, MPI_Iscan, out, in, layout->count, layout->type, layout->operation);
 }
 
 const struct collective collectives[COLLECTIVES] = {
-    {"barrier", barrier, 0, NOTHING, NONE},
-    {"bcast", bcast, 1, ALL, OTHERS},
-    {"reduce", reduce, 1, ALL, SUM},
-    {"allreduce", allreduce, 0, ALL, SUM},
-    {"reduce-scatter", reduce_scatter, 0, ALL, SUM_PART},
-    {"gather", gather, 1, ALL, BLOCKS},
-    {"gatherv", gatherv, 1, ALL, BLOCKS_DIFFER},
-    {"scatter", scatter, 1, SAME, BLOCKS},
-    {"scatterv", scatterv, 1, DIFFERENT, BLOCKS_AS_MINE},
-    {"allgather", allgather, 0, ALL, BLOCKS},
-    {"allgatherv", allgatherv, 0, ALL, BLOCKS_DIFFER},
-    {"alltoall", alltoall, 0, SAME, BLOCKS},
-    {"alltoallv", alltoallv, 0, DIFFERENT, BLOCKS_DIFFER},
-    {"scan", scan, 0, ALL, SUM_TO_HERE},
+    {"barrier", barrier, 0, SEND_NOTHING, RECEIVE_NOTHING},
+    {"bcast", bcast, 1, SEND_SAME, RECEIVE_FROM_OTHERS},
+    {"reduce", reduce, 1, SEND_SAME, RECEIVE_SUM},
+    {"allreduce", allreduce, 0, SEND_SAME, RECEIVE_SUM},
+    {"reduce-scatter", reduce_scatter, 0, SEND_SAME, RECEIVE_SUM_PART},
+    {"gather", gather, 1, SEND_SAME, RECEIVE_EQUAL_BLOCKS},
+    {"gatherv", gatherv, 1, SEND_SAME, RECEIVE_UNEQUAL_BLOCKS},
+    {"scatter", scatter, 1, SEND_EQUAL_BLOCKS, RECEIVE_EQUAL_BLOCKS},
+    {"scatterv", scatterv, 1, SEND_UNEQUAL_BLOCKS, RECEIVE_OWN_LENGTH},
+    {"allgather", allgather, 0, SEND_SAME, RECEIVE_EQUAL_BLOCKS},
+    {"allgatherv", allgatherv, 0, SEND_SAME, RECEIVE_UNEQUAL_BLOCKS},
+    {"alltoall", alltoall, 0, SEND_EQUAL_BLOCKS, RECEIVE_EQUAL_BLOCKS},
+    {"alltoallv", alltoallv, 0, SEND_UNEQUAL_BLOCKS, RECEIVE_UNEQUAL_BLOCKS},
+    {"scan", scan, 0, SEND_SAME, RECEIVE_PREFIX_SUM},
 };
 
 uint64_t collective_operations;
@@ -100,8 +112,8 @@ static struct layout layout;
 static struct messages out, in;
 static int *all, *others;  // peers of each block
 
-// From half of m to one and a half; in an all-to-all a pair's length is the same both ways.
-static void arrange_lengths(size_t bytes) {
+// Lengths from m / 2 to 3 m / 2; in an all-to-all the lengths of a pair are equal in both directions.
+static void set_lengths(size_t bytes) {
   int shift = current->function == alltoallv ? rank : 0, offset = 0;
   for (int number = 0; number < ranks; number++) {
     size_t step = ranks > 1 ? bytes * (size_t)((number + shift) % ranks) / (size_t)(ranks - 1) : bytes / 2;
@@ -111,12 +123,12 @@ static void arrange_lengths(size_t bytes) {
   }
 }
 
-// Parts begin at whole words of the contents. Returns the first word of this rank's.
-static size_t arrange_parts(size_t bytes) {
-  int words = (int)((bytes + 7) / 8), first = 0, here = 0, bytes_of_word = out.bytewise ? 8 : 1;
+// Parts begin at whole words of the contents. Returns the first word of this rank's part.
+static size_t set_parts(size_t bytes) {
+  int words = (int)((bytes + 7) / 8), first = 0, here = 0, count_per_word = out.bytewise ? 8 : 1;
   for (int number = 0; number < ranks; number++) {
     int part = words / ranks + (number < words % ranks);
-    layout.counts[number] = part * bytes_of_word;
+    layout.counts[number] = part * count_per_word;
     // The last word may not be whole.
     if (out.bytewise && part && first + part == words) layout.counts[number] -= words * 8 - (int)bytes;
     if (number == rank) here = first;
@@ -125,58 +137,58 @@ static size_t arrange_parts(size_t bytes) {
   return (size_t)here;
 }
 
-static void prepare_once(void) {
+static void allocate_layout(void) {
   if (all) return;
-  size_t of_each = (size_t)ranks * sizeof(int);
-  all = allocate(of_each), others = allocate(of_each);
-  layout.lengths = allocate(of_each), layout.offsets = allocate(of_each), layout.counts = allocate(of_each);
+  size_t array_bytes = (size_t)ranks * sizeof(int);
+  all = allocate(array_bytes), others = allocate(array_bytes);
+  layout.lengths = allocate(array_bytes), layout.offsets = allocate(array_bytes), layout.counts = allocate(array_bytes);
   for (int number = 0; number < ranks; number++) {
     all[number] = number;
     others[number] = number == rank ? NOBODY : number;
   }
 }
 
-static void arrange_received(size_t bytes, size_t first_word) {
-  int with_blocks = current->receives < SUM;
-  in.to_all = current->sends == ALL;
-  if (current->receives == BLOCKS_DIFFER) in.lengths = layout.lengths, in.offsets = layout.offsets;
-  if (current->receives == BLOCKS_AS_MINE) in.bytes = (size_t)layout.lengths[rank];
-  if (with_blocks) return;
-  in.summed = current->receives == SUM_TO_HERE ? rank + 1 : ranks;
+static void describe_received(size_t bytes, size_t first_word) {
+  int receives_blocks = current->receives < RECEIVE_SUM;
+  in.to_all = current->sends == SEND_SAME;
+  if (current->receives == RECEIVE_UNEQUAL_BLOCKS) in.lengths = layout.lengths, in.offsets = layout.offsets;
+  if (current->receives == RECEIVE_OWN_LENGTH) in.bytes = (size_t)layout.lengths[rank];
+  if (receives_blocks) return;
+  in.summed = current->receives == RECEIVE_PREFIX_SUM ? rank + 1 : ranks;
   in.bytewise = out.bytewise;
-  if (current->receives != SUM_PART) return;
+  if (current->receives != RECEIVE_SUM_PART) return;
   in.bytes = (size_t)layout.counts[rank] * (out.bytewise ? 1 : 8);
   in.skipped_words = first_word;
 }
 
 int open_collective(const struct collective *collective, size_t bytes) {
   current = collective;
-  prepare_once();
-  int sent = current->sends == ALL ? 1 : current->sends == NOTHING ? 0 : ranks;
-  int received = current->receives == NONE ? 0 : current->receives < SUM ? ranks : 1;
-  // Blocks that differ are up to half as long again.
-  int differ = current->sends == DIFFERENT || current->receives == BLOCKS_DIFFER;
-  size_t longest = differ ? bytes + bytes / 2 : bytes;
+  allocate_layout();
+  int sent = current->sends == SEND_SAME ? 1 : current->sends == SEND_NOTHING ? 0 : ranks;
+  int received = current->receives == RECEIVE_NOTHING ? 0 : current->receives < RECEIVE_SUM ? ranks : 1;
+  // Blocks of unequal length have up to 3 m / 2 bytes.
+  int are_unequal = current->sends == SEND_UNEQUAL_BLOCKS || current->receives == RECEIVE_UNEQUAL_BLOCKS;
+  size_t longest = are_unequal ? bytes + bytes / 2 : bytes;
   if (!fits(current->name, bytes, (uint64_t)longest * (uint64_t)(sent + received))) return 0;
-  if (differ && (uint64_t)longest * (uint64_t)ranks > INT_MAX) {
-    leave_out(current->name, bytes, "its displacements are above what an int holds");
+  if (are_unequal && (uint64_t)longest * (uint64_t)ranks > INT_MAX) {
+    leave_out(current->name, bytes, "its displacements exceed the range of int");
     return 0;
   }
   layout.bytes = (int)bytes;
-  arrange_lengths(bytes);
+  set_lengths(bytes);
   out = in = (struct messages){0};
   if (sent) out = messages_for(sent == 1 ? longest : bytes, sent, all, 1);
-  size_t room = current->receives == BLOCKS_AS_MINE ? longest : bytes;
-  if (received) in = messages_for(room, received, current->receives == OTHERS ? others : all, 1);
+  size_t received_bytes = current->receives == RECEIVE_OWN_LENGTH ? longest : bytes;
+  if (received) in = messages_for(received_bytes, received, current->receives == RECEIVE_FROM_OTHERS ? others : all, 1);
   in.bytes = bytes;
   out.bytewise = bytes % 8 != 0;
   layout.type = out.bytewise ? MPI_UINT8_T : MPI_UINT64_T;
   layout.operation = out.bytewise ? MPI_BXOR : MPI_SUM;
   layout.count = out.bytewise ? (int)bytes : (int)(bytes / 8);
-  out.to_all = current->sends == ALL;
-  if (out.to_all) out.bytes = differ ? (size_t)layout.lengths[rank] : bytes;
-  if (current->sends == DIFFERENT) out.lengths = layout.lengths, out.offsets = layout.offsets;
-  arrange_received(bytes, arrange_parts(bytes));
+  out.to_all = current->sends == SEND_SAME;
+  if (out.to_all) out.bytes = are_unequal ? (size_t)layout.lengths[rank] : bytes;
+  if (current->sends == SEND_UNEQUAL_BLOCKS) out.lengths = layout.lengths, out.offsets = layout.offsets;
+  describe_received(bytes, set_parts(bytes));
   return 1;
 }
 

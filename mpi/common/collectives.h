@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// MPI's collectives: what each sends and receives, blocking and non-blocking. An operation of one with a root is a
-// round in which each rank is the root once: no rank can then run ahead of the others.
+// MPI's collectives, blocking and non-blocking, with the data that each sends and receives. An operation of a rooted
+// collective is a round in which each rank is the root once, so that no rank can run ahead of the others.
 #pragma once
 #include "measure.h"
 
-// Of one size.
+// Layout of the buffers for one message size.
 struct layout {
   int bytes;          // m
-  int *lengths;       // of blocks that differ, m on average
-  int *offsets;       // of those
-  int count;          // of `type`, in m bytes
-  MPI_Datatype type;  // that is summed
+  int *lengths;       // of blocks of unequal length, m on average
+  int *offsets;       // of these blocks
+  int count;          // elements of `type` in m bytes
+  MPI_Datatype type;  // of the reduction
   MPI_Op operation;
-  int *counts;  // of `type`, in each rank's part of m bytes
+  int *counts;  // elements of `type` in each rank's part of m bytes
 };
 
-// Begins one collective, or does it at once if `request` is NULL.
+// Starts a collective; if `request` is NULL, calls the blocking function.
 typedef void collective_function(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
                                  MPI_Request *request);
 
@@ -24,20 +24,20 @@ struct collective {
   collective_function *function;
   int rooted;
   enum {
-    NOTHING,
-    ALL,       // the same for all
-    SAME,      // a block for each rank, all as long
-    DIFFERENT  // a block for each rank, of different lengths
+    SEND_NOTHING,
+    SEND_SAME,           // the same block to all ranks
+    SEND_EQUAL_BLOCKS,   // a block to each rank, of equal lengths
+    SEND_UNEQUAL_BLOCKS  // a block to each rank, of unequal lengths
   } sends;
   enum {
-    NONE,
-    BLOCKS,          // from each rank, all as long
-    BLOCKS_DIFFER,   // from each rank, of different lengths
-    BLOCKS_AS_MINE,  // from each rank, each as long as this rank's
-    OTHERS,          // from each other rank, all as long
-    SUM,             // of all ranks
-    SUM_TO_HERE,     // of the ranks up to this one
-    SUM_PART         // this rank's part of the sum of all ranks
+    RECEIVE_NOTHING,
+    RECEIVE_EQUAL_BLOCKS,    // a block from each rank, of equal lengths
+    RECEIVE_UNEQUAL_BLOCKS,  // a block from each rank, of unequal lengths
+    RECEIVE_OWN_LENGTH,      // a block from each rank, each of this rank's length
+    RECEIVE_FROM_OTHERS,     // a block from each other rank, of equal lengths
+    RECEIVE_SUM,             // over all ranks
+    RECEIVE_PREFIX_SUM,      // over the ranks up to this one
+    RECEIVE_SUM_PART         // this rank's part of the sum of all ranks
   } receives;
 };
 
@@ -46,14 +46,14 @@ enum {
 };
 extern const struct collective collectives[COLLECTIVES];
 
-// Buffers for a size, after the last ones were freed; returns 0 if the collective is left out with messages of this
-// size.
+// Allocates buffers for a size; the previous ones must have been freed. Returns 0 if the collective is left out for
+// this size.
 int open_collective(const struct collective *collective, size_t bytes);
 void close_collective(void);
-// Of the collective that is open: does so many operations, one after the other.
+// Executes `count` operations of the open collective, one after another.
 void run_blocking(int count);
-// The same by non-blocking calls, with so much computation between the call and the wait for it.
+// Likewise with non-blocking calls, and `collective_operations` of computation between each call and its wait.
 void run_nonblocking(int count);
 extern uint64_t collective_operations;
-// A pattern of it, but for `run` and the point's quantity.
+// The measurement of the open collective, without `run` and the point's quantity.
 struct pattern collective_pattern(void);

@@ -7,7 +7,7 @@
 #include "suite.h"
 
 enum {
-  CELLS = 131072,  // of each array: 1 MiB, above the 64 kB of Stival 2006; both are more than most second caches
+  CELLS = 131072,  // of each array: 1 MiB, more than the 64 kB of Stival 2006; both exceed most second-level caches
   BLOCKS = 31,     // of the calibration
   BLOCK_OPERATIONS = 20000,
   CLOCK_READINGS = 1000
@@ -15,7 +15,7 @@ enum {
 
 static double *factors, *summands;
 static uint64_t cell;
-// Written at the end of each call, so that no compiler leaves the computation out.
+// Written at the end of each call, so that the compiler cannot remove the computation.
 static volatile double result;
 static double operation_ns;
 
@@ -61,6 +61,6 @@ void calibrate_computation(void) {
   point.quantity = "clock";
   point.inner = CLOCK_READINGS;
   record(&point, MEASURE, clock, BLOCKS);
-  // Not the smallest: what is wanted is what operations take in the run, of which the median tells most.
+  // The median, not the smallest value, because it predicts the time during the run.
   operation_ns = median(operation, BLOCKS);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Memory for messages, and contents that a receiver can check.
+// Memory for messages, and contents that a receiver can verify.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,16 +8,16 @@
 
 void *allocate(size_t bytes) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes / page + 1) * page;
-  // A kernel that promises more memory than there is would end some process when it is touched.
-  int too_much = whole / page > (size_t)sysconf(_SC_PHYS_PAGES);
-  void *memory = too_much ? NULL : aligned_alloc(page, whole);
-  if (!memory) cannot_here("no memory for %zu bytes: name smaller sizes, or less to --walk through", bytes);
+  // With overcommitted memory the kernel would kill a process when the memory is touched.
+  int exceeds_memory = whole / page > (size_t)sysconf(_SC_PHYS_PAGES);
+  void *memory = exceeds_memory ? NULL : aligned_alloc(page, whole);
+  if (!memory) unsupported_here("no memory for %zu bytes: use smaller --sizes or a smaller --walk", bytes);
   memset(memory, 0, whole);
   return memory;
 }
 
 struct buffers buffers_at_least(size_t least, size_t bytes) {
-  // A cache line of distance, so that no two messages share one.
+  // At least one cache line between messages, so that no two share one.
   size_t stride = (bytes / 64 + 2) * 64, count = settings.walk_bytes / stride;
   if (count < least) count = least;
   return (struct buffers){.memory = allocate(stride * count), .stride = stride, .count = count};
@@ -63,13 +63,13 @@ void fill_with(void *data, size_t bytes, struct contents contents) {
   memcpy(to + whole, &word, bytes - whole);
 }
 
-__attribute__((noreturn)) static void differs(const unsigned char *got, size_t at, size_t bytes, uint64_t expected,
-                                              const char *what) {
+__attribute__((noreturn)) static void report_difference(const unsigned char *received, size_t at, size_t bytes,
+                                                        uint64_t expected, const char *what) {
   unsigned char word[8];
   memcpy(word, &expected, sizeof word);
   size_t byte = 0;
-  while (got[at + byte] == word[byte]) byte++;
-  wrong_result("%s: byte %zu of %zu is 0x%02x, not 0x%02x", what, at + byte, bytes, got[at + byte], word[byte]);
+  while (received[at + byte] == word[byte]) byte++;
+  wrong_result("%s: byte %zu of %zu is 0x%02x, not 0x%02x", what, at + byte, bytes, received[at + byte], word[byte]);
 }
 
 void check(const void *data, size_t bytes, uint64_t key, const char *what) {
@@ -78,15 +78,15 @@ void check(const void *data, size_t bytes, uint64_t key, const char *what) {
 
 void check_for(const void *data, size_t bytes, struct contents contents, const char *what) {
   static uint64_t checked;
-  // The memory is ours and writable, whatever the caller promises not to do to it.
+  // The memory is writable in spite of the const.
   if (bytes && ++checked == settings.corrupt) ((unsigned char *)(uintptr_t)data)[bytes / 2] ^= 1;
-  const unsigned char *got = data;
+  const unsigned char *received = data;
   size_t whole = bytes / 8 * 8;
   for (size_t at = 0; at < whole; at += 8) {
     uint64_t expected = next_word(&contents), word;
-    memcpy(&word, got + at, 8);
-    if (word != expected) differs(got, at, bytes, expected, what);
+    memcpy(&word, received + at, 8);
+    if (word != expected) report_difference(received, at, bytes, expected, what);
   }
   uint64_t expected = next_word(&contents);
-  if (memcmp(got + whole, &expected, bytes - whole)) differs(got, whole, bytes, expected, what);
+  if (memcmp(received + whole, &expected, bytes - whole)) report_difference(received, whole, bytes, expected, what);
 }

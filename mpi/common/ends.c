@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-// Of what lies in a buffer, whichever way it goes: an answer may be what was received.
+// Key of a buffer's contents, the same in both directions, because an answer may be the received message.
 static uint64_t key_at(const struct ends *ends, size_t buffer) {
   return key_of(0, ranks - 1, (uint64_t)ends->bytes << 20 ^ buffer);
 }
 
 struct ends open_ends(size_t bytes) {
   struct ends ends = {.bytes = bytes};
-  if (!takes_part()) return ends;
+  if (!participates()) return ends;
   ends.out = buffers_for(bytes);
   ends.in = buffers_for(bytes);
   for (size_t buffer = 0; buffer < ends.out.count; buffer++)

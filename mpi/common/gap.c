@@ -25,13 +25,13 @@ static void isend_computed(struct ends *ends, uint64_t operations) {
 }
 
 static inline __attribute__((always_inline)) double train(struct ends *ends, int number, uint64_t operations,
-                                                          void (*one)(struct ends *, uint64_t)) {
+                                                          void (*send_one)(struct ends *, uint64_t)) {
   unsigned char answer = 0;
   uint64_t start = now_ns();
   if (rank == 0) {
-    for (int at = 1; at < number; at++) one(ends, operations);
-    // No computation beside the last message: it would go on during the answer's way.
-    one(ends, 0);
+    for (int at = 1; at < number; at++) send_one(ends, operations);
+    // No computation beside the last message: it would overlap with the answer.
+    send_one(ends, 0);
     MPI_Recv(&answer, 1, MPI_BYTE, ranks - 1, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   } else {
     receive(ends, number);
@@ -41,10 +41,10 @@ static inline __attribute__((always_inline)) double train(struct ends *ends, int
 }
 
 static inline __attribute__((always_inline)) struct stretch trains(struct ends *ends, int inner, uint64_t operations,
-                                                                   void (*one)(struct ends *, uint64_t)) {
+                                                                   void (*send_one)(struct ends *, uint64_t)) {
   struct stretch stretch = {.received = rank == 0 ? 0 : ANSWERED + inner + 1};
-  for (int number = 0; number < ANSWERED; number++) stretch.part_ns += train(ends, 1, 0, one);
-  stretch.total_ns = train(ends, inner + 1, operations, one) - stretch.part_ns / ANSWERED;
+  for (int number = 0; number < ANSWERED; number++) stretch.part_ns += train(ends, 1, 0, send_one);
+  stretch.total_ns = train(ends, inner + 1, operations, send_one) - stretch.part_ns / ANSWERED;
   return stretch;
 }
 

@@ -1,78 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// How all traffic patterns are measured. A stretch, which gives one value, is so many operations between two readings
-// of the clock that it lasts RESOLUTIONS_MIN; how many is found out by series of stretches of growing length. Then
-// comes the series that counts. All others are recorded as warm-up, and the messages of all are checked.
+// The measurement of all traffic patterns. A stretch gives one value: enough operations between two clock readings to
+// last RESOLUTIONS_MIN clock steps. Series of stretches of growing length determine that number; the measured series
+// follows. The others are recorded as warm-up. The messages of all series are checked.
 #pragma once
 #include "suite.h"
 
-// The messages of one direction: each buffer holds `blocks` of them, one after the other.
+// The messages of one direction: each buffer holds `blocks` messages, one after another.
 struct messages {
   struct buffers buffers;
   size_t bytes;        // of one message
-  int blocks;          // messages of one operation that lie in one buffer
-  const int *peers;    // for each block: to whom, or from whom; NOBODY: the block is not used
-  const int *numbers;  // for each block: tells it from others between the same two ranks; NULL: there are none
-  // Where each block lies in its buffer and how many bytes it has; NULL: at multiples of `bytes`, so many.
+  int blocks;          // messages of one operation in one buffer
+  const int *peers;    // destination or source of each block; NOBODY: the block is not used
+  const int *numbers;  // for each block: distinguishes blocks between the same two ranks; NULL: one block each
+  // Offset of each block in its buffer and its length; NULL: at multiples of `bytes`, each `bytes` long.
   const int *offsets, *lengths;
-  int to_all;  // a rank sends all others the same contents
-  // What is received is the sum of what the ranks below this number send to all: of 64-bit words or, where the message
-  // of the operation is no whole number of them, the exclusive or of bytes; 0: neither.
+  int to_all;  // a rank sends the same contents to all others
+  // The received data is the sum of the contents of the ranks below this number: of 64-bit words or, if the message is
+  // not a multiple of 8 bytes, the exclusive or of bytes. 0: no reduction.
   int summed;
   int bytewise;
-  size_t skipped_words;  // what is received begins so many words into that sum
+  size_t skipped_words;  // words of that sum before the received part
 };
 enum {
   NOBODY = -1
 };
-// Buffers for at least `least` messages that are under way at once, for each block.
+// Buffers for at least `least` messages in flight at once, for each block.
 struct messages messages_for(size_t bytes, int blocks, const int *peers, size_t least);
 void free_messages(struct messages *messages);
 
-// One variant of one test with one message size, as this rank sees it.
+// One variant of one test with one message size, for this rank.
 struct pattern {
-  struct point point;  // all but `inner`
-  int idle;            // this rank takes no part
+  struct point point;  // everything except `inner`
+  int idle;            // this rank does not participate
   int timed;           // this rank's times are recorded
-  int divide_by;       // one-way trips in an operation, if the value is the time of one; else 1
-  int unit;            // `run` is called for multiples of so many operations; 1 or more
-  // A stretch is to show what goes on and on, not a beginning: it lasts STEADY_NS and four units, and there is a
-  // lead-in of a quarter as many operations right before it.
+  int divide_by;       // one-way messages per operation if the value is per message; else 1
+  int unit;            // `run` is called with multiples of this number of operations; 1 or more
+  // Stretches show sustained behaviour: each lasts at least STEADY_NS and four units, right after a lead-in of a
+  // quarter as many operations.
   int steady;
-  // Does so many operations, each with the next buffers of `out` and `in`.
+  // Executes `count` operations, each with the next buffers of `out` and `in`.
   void (*run)(int count);
-  // Around each series of stretches: receives that stand before the first of them, and the messages for those that are
-  // left. May be NULL. A barrier follows `open`.
+  // Called before and after each series of stretches: to post receives before the first stretch, and to match those
+  // left over. May be NULL. A barrier follows `open`.
   void (*open)(void);
   void (*close)(void);
-  // After each stretch, outside the clock: until all messages have arrived. May be NULL.
-  void (*settle)(void);
-  // NULL where this rank sends or receives nothing; the same one twice if each operation receives into what it sends.
+  // Called after each stretch, outside the timed region: waits until all messages have arrived. May be NULL.
+  void (*drain)(void);
+  // NULL if this rank sends or receives nothing; equal if each operation receives into its send buffer.
   struct messages *out, *in;
 };
 
 enum {
-  STEADY_NS = 4000000  // with its lead-in, well above the 0.5 ms of burst that a shaped link lets through
+  STEADY_NS = 4000000  // with its lead-in, well above the burst of 0.5 ms that a shaped link allows
 };
 
-// Measures and records. Collective over all ranks. Returns the median of this rank's values; 0 where it has none.
+// Measures and records. Collective over all ranks. Returns the median of this rank's values; 0 if it has none.
 double measure(const struct pattern *pattern);
-// Which ranks take part from now on, if not all. Collective.
-void measure_among(int takes_part);
+// Sets the ranks that measure from now on; by default all. Collective.
+void set_measuring_ranks(int participates);
 
-// Pairs of ranks: the first half with the second, `count` of which measure at once while the others sleep.
+// Pairs of ranks of the first and the second half; `count` pairs measure at once while the other ranks sleep.
 struct pair {
   int partner, first, idle, count;
-  // A number was asked for, be it one: round trips and exchanges are then measured in steady stretches, which several
-  // pairs need so that they meet, and one needs to be compared with them.
+  // --pairs was given, even as 1: round trips and exchanges are then measured in steady stretches, so that stretches of
+  // several pairs overlap and one pair is measured in the same way.
   int steady;
 };
-extern int64_t pairs_wanted;
+extern int64_t pairs_requested;
 enum {
   PAIRS_NOT_GIVEN = -1
 };
 #define PAIRS_OPTION \
-  { "pairs", COUNT, &pairs_wanted, "so many pairs at once, rank r with r + ranks/2; 0: all, a bisection (one pair)" }
-// Collective, after begin; wrong use if there are not so many.
+  { "pairs", COUNT, &pairs_requested, "concurrent pairs, rank r with r + ranks/2; 0: all, a bisection (one pair)" }
+// Collective, after begin; a usage error if there are too few ranks.
 struct pair join_pairs(void);
-// Forgets the ranks and pairs that measured, for the next program of the same start of MPI.
-void disband(void);
+// Resets the measuring ranks and pairs, for the next program in the same MPI job.
+void reset_measuring_ranks(void);

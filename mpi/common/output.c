@@ -45,9 +45,9 @@ void write_start(const char *test, int argc, char **argv) {
   cpu_set_t allowed;
   if (!sched_getaffinity(0, sizeof allowed, &allowed)) cpus[1] = CPU_COUNT(&allowed);
   char *hosts = rank ? NULL : allocate((size_t)ranks * sizeof host);
-  int *places = rank ? NULL : allocate((size_t)ranks * sizeof cpus);
+  int *all_cpus = rank ? NULL : allocate((size_t)ranks * sizeof cpus);
   MPI_Gather(host, sizeof host, MPI_CHAR, hosts, sizeof host, MPI_CHAR, 0, MPI_COMM_WORLD);
-  MPI_Gather(cpus, 2, MPI_INT, places, 2, MPI_INT, 0, MPI_COMM_WORLD);
+  MPI_Gather(cpus, 2, MPI_INT, all_cpus, 2, MPI_INT, 0, MPI_COMM_WORLD);
   if (rank) return;
   fprintf(file, "{\"record\": \"start\", \"schema\": \"%s\", \"test\": \"%s\", \"library\": ", SCHEMA, test);
   write_text(library);
@@ -60,10 +60,10 @@ void write_start(const char *test, int argc, char **argv) {
     if (number) fputs(", ", file);
     write_text(hosts + (size_t)number * sizeof host);
   }
-  // The core that a rank was on, and how many it may use.
+  // The current core of each rank, and the number of cores that it may use.
   fputs("], \"cpus\": [", file);
   for (int number = 0; number < ranks; number++)
-    fprintf(file, "%s[%d, %d]", number ? ", " : "", places[2 * number], places[2 * number + 1]);
+    fprintf(file, "%s[%d, %d]", number ? ", " : "", all_cpus[2 * number], all_cpus[2 * number + 1]);
   fprintf(file, "], \"clock\": \"CLOCK_MONOTONIC\", \"clock_resolution_ns\": %" PRIu64 ", \"seed\": %" PRIu64,
           clock_resolution_ns, settings.seed);
   fputs(", \"arguments\": [", file);
@@ -74,7 +74,7 @@ void write_start(const char *test, int argc, char **argv) {
   fputs("]}\n", file);
   fflush(file);
   free(hosts);
-  free(places);
+  free(all_cpus);
 }
 
 static void write_samples(const struct point *point, enum phase phase, int of_rank, const double *values, int count) {
@@ -96,16 +96,16 @@ void record(const struct point *point, enum phase phase, const double *values, i
     if (count > 0) MPI_Send(values, count, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD);
     return;
   }
-  for (int other = 0; other < ranks; other++) {
-    if (counts[other] <= 0) continue;
-    if (other == 0) {
+  for (int sender = 0; sender < ranks; sender++) {
+    if (counts[sender] <= 0) continue;
+    if (sender == 0) {
       write_samples(point, phase, 0, values, count);
       continue;
     }
-    double *theirs = allocate((size_t)counts[other] * sizeof(double));
-    MPI_Recv(theirs, counts[other], MPI_DOUBLE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    write_samples(point, phase, other, theirs, counts[other]);
-    free(theirs);
+    double *received = allocate((size_t)counts[sender] * sizeof(double));
+    MPI_Recv(received, counts[sender], MPI_DOUBLE, sender, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    write_samples(point, phase, sender, received, counts[sender]);
+    free(received);
   }
   fflush(file);
   free(counts);

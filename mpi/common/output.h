@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The file of records, which rank 0 writes: JSON Lines, first one "start", then "samples", last one "end".
+// The file of records, written by rank 0: JSON Lines, a "start" record, then "samples", then "end".
 #pragma once
 
-// Returns 0, or the errno for which the file cannot be opened. Rank 0 only.
+// Returns 0, or the errno if the file cannot be opened. Rank 0 only.
 int open_output(const char *path, int append);
-// Collective: gathers who takes part.
+// Collective: gathers hosts and cores of all ranks.
 void write_start(const char *test, int argc, char **argv);
-// Closes the file. Returns 0 if something could not be written.
+// Closes the file. Returns 0 after a write error.
 int write_end(void);

@@ -6,8 +6,8 @@
 
 #include "suite.h"
 
-static int by_value(const void *one, const void *other) {
-  double first = *(const double *)one, second = *(const double *)other;
+static int by_value(const void *left, const void *right) {
+  double first = *(const double *)left, second = *(const double *)right;
   return (first > second) - (first < second);
 }
 

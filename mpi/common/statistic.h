@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The one statistic that programs need themselves: to choose how much to compute and how often to repeat. What is
-// reported of samples is not made here.
+// The only statistic computed by the programs, to choose amounts of computation and numbers of repetitions. Reported
+// statistics are computed elsewhere.
 #pragma once
 
-// Of count values, 1 or more; leaves them as they are. Of an even number, the upper of the two in the middle.
+// Median of count >= 1 values, which are not modified; for an even count the upper of the two middle values.
 double median(const double *values, int count);

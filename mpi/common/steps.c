@@ -18,21 +18,21 @@ void open_steps(const char *path) {
   if (!listener) return;
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path)
-    wrong_use("--steps %s is longer than a Unix socket's %zu bytes", path, sizeof address.sun_path - 1);
+    usage_error("--steps %s is longer than a Unix socket's %zu bytes", path, sizeof address.sun_path - 1);
   if (rank) return;
   memcpy(address.sun_path, path, strlen(path));
   connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (connection < 0 || connect(connection, (struct sockaddr *)&address, sizeof address))
-    cannot_here("nobody listens at --steps %s: %s", path, strerror(errno));
+    unsupported_here("no listener at --steps %s: %s", path, strerror(errno));
 }
 
-static void tell(const char *name, int number) {
+static void announce(const char *name, int number) {
   char answer;
-  if (dprintf(connection, "%s %d\n", name, number) < 0) cannot_here("--steps %s: %s", listener, strerror(errno));
+  if (dprintf(connection, "%s %d\n", name, number) < 0) unsupported_here("--steps %s: %s", listener, strerror(errno));
   do {
     ssize_t got = read(connection, &answer, 1);
-    if (got == 0) cannot_here("whoever listened at --steps %s is gone", listener);
-    if (got < 0 && errno != EINTR) cannot_here("--steps %s: %s", listener, strerror(errno));
+    if (got == 0) unsupported_here("the listener at --steps %s has closed the connection", listener);
+    if (got < 0 && errno != EINTR) unsupported_here("--steps %s: %s", listener, strerror(errno));
     if (got < 0) answer = 0;
   } while (answer != '\n');
 }
@@ -40,7 +40,7 @@ static void tell(const char *name, int number) {
 void next_step(const char *name, int number) {
   if (!listener) return;
   MPI_Barrier(MPI_COMM_WORLD);
-  if (rank == 0) tell(name, number);
+  if (rank == 0) announce(name, number);
   MPI_Barrier(MPI_COMM_WORLD);
 }
 

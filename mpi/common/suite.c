@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Beginning, end and options of every program.
+// Start, end and options of every program.
 #include "suite.h"
 
 #include <errno.h>
@@ -12,77 +12,77 @@
 
 enum {
   WRONG_RESULT = 1,
-  WRONG_USE = 2,
-  CANNOT = 3,
-  SAMPLES_MIN = 5,  // a point too slow for its time is measured so often all the same
+  USAGE_ERROR = 2,
+  UNSUPPORTED = 3,
+  SAMPLES_MIN = 5,  // measured even if the point's time is exceeded
   VARIANTS_MAX = 64
 };
 
-int rank, ranks, programs_to_come;
+int rank, ranks, programs_left;
 struct settings settings;
 uint64_t clock_resolution_ns;
-int64_t memory_most = INT64_C(512) << 20;
+int64_t memory_limit = INT64_C(512) << 20;
 
-static const struct settings usual = {
+static const struct settings defaults = {
     .sizes = {8, 1024, 65536, 1048576}, .size_count = 4, .samples = 200, .seconds = 0.5, .warmup = 5, .seed = 1};
 static const struct program *program;
-static const char *chosen[VARIANTS_MAX];
-static int chosen_count;
+static const char *selected[VARIANTS_MAX];
+static int selected_count;
 
-// In one piece, so that lines of several ranks do not mix.
-static void say(const char *who, const char *format, va_list values) {
+// In one write, so that lines of several ranks do not mix.
+static void print_error(const char *prefix, const char *format, va_list values) {
   char text[512], line[1024];
   vsnprintf(text, sizeof text, format, values);
-  snprintf(line, sizeof line, "%s: %s%s\n", program->name, who, text);
+  snprintf(line, sizeof line, "%s: %s%s\n", program->name, prefix, text);
   fputs(line, stderr);
   fflush(stderr);
 }
 
-// All ranks are here.
-__attribute__((noreturn)) static void leave(int code) {
+// Collective.
+__attribute__((noreturn)) static void finalize_and_exit(int code) {
   MPI_Finalize();
   exit(code);
 }
 
-void wrong_use(const char *format, ...) {
+void usage_error(const char *format, ...) {
   va_list values;
   va_start(values, format);
-  if (rank == 0) say("", format, values);
+  if (rank == 0) print_error("", format, values);
   va_end(values);
-  leave(WRONG_USE);
+  finalize_and_exit(USAGE_ERROR);
 }
 
-void cannot(const char *format, ...) {
+void unsupported(const char *format, ...) {
   va_list values;
   va_start(values, format);
-  if (rank == 0) say("", format, values);
+  if (rank == 0) print_error("", format, values);
   va_end(values);
-  leave(CANNOT);
+  finalize_and_exit(UNSUPPORTED);
 }
 
-// MPICH's launcher loses what it has not passed on when a rank aborts.
+// MPICH's launcher loses output that it has not forwarded yet when a rank aborts.
 __attribute__((noreturn)) static void abort_all(int code) {
   nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
   MPI_Abort(MPI_COMM_WORLD, code);
   abort();
 }
 
-void cannot_here(const char *format, ...) {
-  char who[64];
+void unsupported_here(const char *format, ...) {
+  char prefix[64];
   va_list values;
   va_start(values, format);
-  snprintf(who, sizeof who, "rank %d: ", rank);
-  say(who, format, values);
+  snprintf(prefix, sizeof prefix, "rank %d: ", rank);
+  print_error(prefix, format, values);
   va_end(values);
-  abort_all(CANNOT);
+  abort_all(UNSUPPORTED);
 }
 
 void wrong_result(const char *format, ...) {
-  char who[96];
+  char prefix[96];
   va_list values;
   va_start(values, format);
-  snprintf(who, sizeof who, "rank %d, seed %" PRIu64 ": WRONG RESULT: ", rank, settings.seed);
-  say(who, format, values);
+  snprintf(prefix, sizeof prefix, "rank %d, seed %" PRIu64 ": WRONG RESULT: ", rank, settings.seed);
+  print_error(prefix, format, values);
   va_end(values);
   abort_all(WRONG_RESULT);
 }
@@ -91,31 +91,31 @@ static void help(void) {
   if (rank == 0) {
     printf("%s: %s\nvariants:", program->name, program->summary);
     for (const char *const *variant = program->variants; *variant; variant++) printf(" %s", *variant);
-    puts("\n  --variants A,B    which of them (all)");
-    if (!program->sizeless)
+    puts("\n  --variants A,B    variants to measure (all)");
+    if (!program->has_no_sizes)
       puts(
           "  --sizes B,B       message sizes in bytes (8,1024,65536,1048576)\n"
-          "  --walk BYTES      message buffers walk through so much memory, against the cache (0: one buffer)");
+          "  --walk BYTES      message buffers cycle through this much memory, to defeat the cache (0: one buffer)");
     puts(
-        "  --samples N       values of each point, at most (200)\n"
-        "  --seconds S       for each point, about (0.5)\n"
-        "  --warmup N        values before those (5)\n"
-        "  --seed N          of contents and orders (1)\n"
-        "  --corrupt N       spoil the N-th message or result that each rank checks, to see the check fail (0: none)\n"
+        "  --samples N       maximum values of each point (200)\n"
+        "  --seconds S       approximate time for each point (0.5)\n"
+        "  --warmup N        warm-up values before the samples (5)\n"
+        "  --seed N          seed of contents and orders (1)\n"
+        "  --corrupt N       corrupt the N-th message or result that each rank checks, to test the check (0: none)\n"
         "  --output FILE     JSON Lines (standard output)");
     for (const struct extra *extra = program->extras; extra && extra->name; extra++)
       printf("  --%-15s %s\n", extra->name, extra->help);
     fflush(stdout);
   }
-  leave(0);
+  finalize_and_exit(0);
 }
 
-static int64_t count_of(const char *name, const char *text, int64_t most) {
+static int64_t count_of(const char *name, const char *text, int64_t max) {
   char *end;
   errno = 0;
   long long number = strtoll(text, &end, 10);
-  if (end == text || *end || errno || number < 0 || number > most)
-    wrong_use("--%s must be a number from 0 to %" PRId64 ", not '%s'", name, most, text);
+  if (end == text || *end || errno || number < 0 || number > max)
+    usage_error("--%s must be a number from 0 to %" PRId64 ", not '%s'", name, max, text);
   return number;
 }
 
@@ -123,7 +123,7 @@ static double real_of(const char *name, const char *text) {
   char *end;
   double number = strtod(text, &end);
   if (end == text || *end || !(number >= 0 && number < 1e18))
-    wrong_use("--%s must be a number, 0 or more, not '%s'", name, text);
+    usage_error("--%s must be a number, 0 or more, not '%s'", name, text);
   return number;
 }
 
@@ -131,20 +131,20 @@ static void read_sizes(const char *text) {
   settings.size_count = 0;
   char *copy = strdup(text), *rest = copy;
   for (char *part; (part = strsep(&rest, ","));) {
-    if (settings.size_count == SIZES_MAX) wrong_use("--sizes takes %d sizes at most", SIZES_MAX);
+    if (settings.size_count == SIZES_MAX) usage_error("--sizes takes %d sizes at most", SIZES_MAX);
     settings.sizes[settings.size_count++] = (size_t)count_of("sizes", part, INT32_MAX);
   }
   free(copy);
 }
 
 static void read_variants(const char *text) {
-  // Kept for the program's lifetime: `chosen` points into it.
+  // Never freed: `selected` points into it.
   char *rest = strdup(text);
   for (char *part; (part = strsep(&rest, ","));) {
     int known = 0;
     for (const char *const *variant = program->variants; *variant; variant++) known |= !strcmp(*variant, part);
-    if (!known || chosen_count == VARIANTS_MAX) wrong_use("no variant '%s'; --help lists them", part);
-    chosen[chosen_count++] = part;
+    if (!known || selected_count == VARIANTS_MAX) usage_error("no variant '%s'; --help lists them", part);
+    selected[selected_count++] = part;
   }
 }
 
@@ -153,12 +153,12 @@ static const char *read_options(int argc, char **argv) {
   for (int number = 1; number < argc; number++) {
     const char *name = argv[number];
     if (!strcmp(name, "--help")) help();
-    if (strncmp(name, "--", 2)) wrong_use("'%s' is no option; --help lists them", name);
+    if (strncmp(name, "--", 2)) usage_error("'%s' is no option; --help lists them", name);
     name += 2;
-    if (++number == argc) wrong_use("--%s needs a value, or is unknown; --help lists the options", name);
+    if (++number == argc) usage_error("--%s needs a value, or is unknown; --help lists the options", name);
     const char *value = argv[number];
-    if (program->sizeless && (!strcmp(name, "sizes") || !strcmp(name, "walk")))
-      wrong_use("--%s is not for this test; --help lists what is", name);
+    if (program->has_no_sizes && (!strcmp(name, "sizes") || !strcmp(name, "walk")))
+      usage_error("--%s does not apply to this test; --help lists the options", name);
     const struct extra *extra = program->extras;
     while (extra && extra->name && strcmp(extra->name, name)) extra++;
     if (extra && extra->name) {
@@ -184,14 +184,14 @@ static const char *read_options(int argc, char **argv) {
     } else if (!strcmp(name, "output")) {
       output = value;
     } else {
-      wrong_use("unknown option --%s; --help lists them", name);
+      usage_error("unknown option --%s; --help lists them", name);
     }
   }
-  if (settings.samples == 0) wrong_use("--samples must be 1 or more");
+  if (settings.samples == 0) usage_error("--samples must be 1 or more");
   return output;
 }
 
-// The smallest step of the clock that a program sees: what clock_getres says is the hardware's, not the call's.
+// The smallest step of the clock that a program observes; clock_getres reports the hardware's.
 static uint64_t measure_resolution(void) {
   uint64_t smallest = UINT64_MAX, largest;
   for (int number = 0; number < 1000; number++) {
@@ -203,69 +203,69 @@ static uint64_t measure_resolution(void) {
   return largest;
 }
 
-void begin(int argc, char **argv, const struct program *described) {
-  program = described;
-  settings = usual;
-  chosen_count = 0;
-  int provided, is_later;
-  MPI_Initialized(&is_later);
-  int asked = program->threads_liked > program->threads ? program->threads_liked : program->threads;
-  if (is_later) {
+void begin(int argc, char **argv, const struct program *description) {
+  program = description;
+  settings = defaults;
+  selected_count = 0;
+  int provided, is_initialized;
+  MPI_Initialized(&is_initialized);
+  int requested = program->threads_preferred > program->threads ? program->threads_preferred : program->threads;
+  if (is_initialized) {
     MPI_Query_thread(&provided);
   } else {
     uint64_t start_ns = now_ns();
-    MPI_Init_thread(&argc, &argv, asked, &provided);
+    MPI_Init_thread(&argc, &argv, requested, &provided);
     if (program->started) program->started(start_ns);
   }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const char *output = read_options(argc, argv);
-  if (ranks < program->ranks_min) wrong_use("needs %d ranks or more, not %d", program->ranks_min, ranks);
-  if (program->ranks_even && ranks % 2) wrong_use("needs an even number of ranks, not %d", ranks);
+  if (ranks < program->ranks_min) usage_error("needs %d ranks or more, not %d", program->ranks_min, ranks);
+  if (program->needs_even_ranks && ranks % 2) usage_error("needs an even number of ranks, not %d", ranks);
   if (provided < program->threads) {
     static const char *const levels[] = {"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
     int level = program->threads == MPI_THREAD_MULTIPLE     ? 3
                 : program->threads == MPI_THREAD_SERIALIZED ? 2
                                                             : program->threads == MPI_THREAD_FUNNELED;
-    cannot(
-        "this MPI library does not give MPI_THREAD_%s: build it with that level, or leave out the variants that "
+    unsupported(
+        "this MPI library does not provide MPI_THREAD_%s: build it with that level, or omit the variants that "
         "use threads",
         levels[level]);
   }
   clock_resolution_ns = measure_resolution();
-  int reason = rank == 0 ? open_output(output, is_later) : 0;
+  int reason = rank == 0 ? open_output(output, is_initialized) : 0;
   MPI_Bcast(&reason, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  if (reason) cannot("cannot write %s: %s; name another file by --output", output, strerror(reason));
+  if (reason) unsupported("cannot write %s: %s; choose another file with --output", output, strerror(reason));
   write_start(program->name, argc, argv);
 }
 
-static int lists(const char *names, const char *name) {
+static int contains(const char *names, const char *name) {
   size_t length = strlen(name);
   for (const char *at = names; (at = strstr(at, name)); at += length)
     if ((at == names || at[-1] == ',') && (!at[length] || at[length] == ',')) return 1;
   return 0;
 }
 
-int names_variant(int argc, char **argv, const char *variant) {
+int selects_variant(int argc, char **argv, const char *variant) {
   int any = 0;
   for (int number = 1; number + 1 < argc; number++) {
     if (strcmp(argv[number], "--variants")) continue;
-    if (lists(argv[number + 1], variant)) return 1;
+    if (contains(argv[number + 1], variant)) return 1;
     any = 1;
   }
   return !any;
 }
 
-int wanted(const char *variant) {
-  for (int number = 0; number < chosen_count; number++)
-    if (!strcmp(chosen[number], variant)) return 1;
-  return chosen_count == 0;
+int is_selected(const char *variant) {
+  for (int number = 0; number < selected_count; number++)
+    if (!strcmp(selected[number], variant)) return 1;
+  return selected_count == 0;
 }
 
 int fits(const char *variant, size_t message_bytes, uint64_t needed_bytes) {
-  if (needed_bytes <= (uint64_t)memory_most) return 1;
+  if (needed_bytes <= (uint64_t)memory_limit) return 1;
   leave_out(variant, message_bytes, "needs %" PRIu64 " MiB on each rank, and --memory allows %" PRId64,
-            needed_bytes >> 20, memory_most >> 20);
+            needed_bytes >> 20, memory_limit >> 20);
   return 0;
 }
 
@@ -273,8 +273,8 @@ void finish(void) {
   MPI_Barrier(MPI_COMM_WORLD);
   int written = write_end();
   MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  if (!written) cannot("the records could not be written to their end: is the disk full?");
-  if (!programs_to_come) MPI_Finalize();
+  if (!written) unsupported("the records could not be written completely: is the disk full?");
+  if (!programs_left) MPI_Finalize();
 }
 
 int samples_within(double stretch_ns) {

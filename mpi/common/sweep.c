@@ -9,7 +9,7 @@
 enum {
   POINTS_MAX = 1000,
   TRAIN_MIN = 16,
-  TRAINS_MIN = 20,     // in a point's time, if the messages are fast enough
+  TRAINS_MIN = 20,     // per point, if the messages are fast enough
   BASE_STRETCHES = 7,  // for the uncomputed time; the first ones also connect
 };
 
@@ -25,8 +25,8 @@ struct measured {
   double base_ns;  // of one operation without computation
 };
 
-// Both sides begin together: checking a message takes the one longer than the other.
-static struct stretch one_stretch(const struct measured *measured, uint64_t operations) {
+// Both sides start together, because checking messages takes one side longer than the other.
+static struct stretch run_stretch(const struct measured *measured, uint64_t operations) {
   if (rank == measured->computing) {
     await_ready();
   } else {
@@ -37,10 +37,10 @@ static struct stretch one_stretch(const struct measured *measured, uint64_t oper
   return stretch;
 }
 
-static double uncomputed_ns(const struct measured *measured) {
+static double base_time_ns(const struct measured *measured) {
   double values[BASE_STRETCHES] = {0};
-  for (int number = 0; number < BASE_STRETCHES && takes_part(); number++)
-    values[number] = one_stretch(measured, 0).total_ns / measured->inner;
+  for (int number = 0; number < BASE_STRETCHES && participates(); number++)
+    values[number] = run_stretch(measured, 0).total_ns / measured->inner;
   double base_ns = median(values, BASE_STRETCHES);
   MPI_Bcast(&base_ns, 1, MPI_DOUBLE, measured->computing, MPI_COMM_WORLD);
   return base_ns > 1 ? base_ns : 1;
@@ -48,7 +48,7 @@ static double uncomputed_ns(const struct measured *measured) {
 
 static void choose_inner(struct measured *measured) {
   measured->inner = measured->test->train ? TRAIN_MIN : 1;
-  double base_ns = uncomputed_ns(measured);
+  double base_ns = base_time_ns(measured);
   int least = agree_repetitions(base_ns).inner;
   if (measured->test->train) {
     double fit = settings.seconds * 1e9 / TRAINS_MIN / base_ns;
@@ -56,7 +56,7 @@ static void choose_inner(struct measured *measured) {
     if (measured->inner < TRAIN_MIN) measured->inner = TRAIN_MIN;
   }
   if (measured->inner < least) measured->inner = least;
-  measured->base_ns = uncomputed_ns(measured);
+  measured->base_ns = base_time_ns(measured);
 }
 
 static void record_both(struct point *point, const char *quantity, int inner, const struct repetitions *agreed,
@@ -71,15 +71,15 @@ static void measure_point(const struct measured *measured, double wanted_ns) {
   const struct swept *test = measured->test;
   int inner = measured->inner, computes = rank == measured->computing;
   uint64_t operations = operations_for(wanted_ns);
-  // Once with messages, once the computation alone. All ranks have the same numbers, so they agree.
+  // With messages and the computation alone. All ranks compute the same numbers.
   struct repetitions agreed = {.outer = samples_within((measured->base_ns + 2 * wanted_ns) * inner),
                                .warmup = settings.warmup};
   int count = agreed.warmup + agreed.outer;
   double *times = allocate((size_t)count * sizeof(double)), *parts = allocate((size_t)count * sizeof(double)),
          *alone = allocate((size_t)count * sizeof(double));
   int part_inner = test->part_inner ? test->part_inner : inner;
-  for (int number = 0; number < count && takes_part(); number++) {
-    struct stretch stretch = one_stretch(measured, operations);
+  for (int number = 0; number < count && participates(); number++) {
+    struct stretch stretch = run_stretch(measured, operations);
     if (!computes) continue;
     times[number] = stretch.total_ns / inner;
     parts[number] = stretch.part_ns / part_inner;
@@ -99,14 +99,14 @@ static void measure_point(const struct measured *measured, double wanted_ns) {
   free(alone);
 }
 
-// In an order drawn from the seed, so that a machine that changes its speed does not bend the curve.
+// In an order drawn from the seed, so that a change of the machine's speed does not distort the curve.
 static void measure_grid(const struct measured *measured) {
   int points = (int)sweep_points, order[POINTS_MAX] = {0};
   uint64_t state = settings.seed;
   for (int point = 0; point < points; point++) {
-    int place = (int)(draw(&state) % (uint64_t)(point + 1));
-    order[point] = order[place];
-    order[place] = point;
+    int swapped = (int)(draw(&state) % (uint64_t)(point + 1));
+    order[point] = order[swapped];
+    order[swapped] = point;
   }
   for (int point = 0; point < points; point++)
     measure_point(measured, measured->base_ns * sweep_reach * order[point] / (points - 1));
@@ -124,13 +124,14 @@ static void measure(const struct swept *test, size_t bytes) {
 
 void sweep_all(const struct swept *tests, int count) {
   if (sweep_points < 4 || sweep_points > POINTS_MAX)
-    wrong_use("--points must be from 4 to %d, not %" PRId64 ": a flat part and a slope need two each", POINTS_MAX,
-              sweep_points);
-  if (!(sweep_reach > 0 && sweep_reach <= 100)) wrong_use("--reach must be above 0, at most 100, not %g", sweep_reach);
+    usage_error("--points must be from 4 to %d, not %" PRId64 ": a flat part and a slope need two each", POINTS_MAX,
+                sweep_points);
+  if (!(sweep_reach > 0 && sweep_reach <= 100))
+    usage_error("--reach must be above 0, at most 100, not %g", sweep_reach);
   if (sweep_train < TRAIN_MIN || sweep_train > INT32_MAX)
-    wrong_use("--train must be %d or more, not %" PRId64, TRAIN_MIN, sweep_train);
+    usage_error("--train must be %d or more, not %" PRId64, TRAIN_MIN, sweep_train);
   calibrate_computation();
   for (int size = 0; size < settings.size_count; size++)
     for (int test = 0; test < count; test++)
-      if (wanted(tests[test].variant)) measure(&tests[test], settings.sizes[size]);
+      if (is_selected(tests[test].variant)) measure(&tests[test], settings.sizes[size]);
 }

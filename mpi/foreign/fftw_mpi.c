@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// FFTW's own distributed transform, to compare kernels/fft.c with: the same elements on the same ranks before and
-// after, the same planning, the same checks. Needs a libfftw3_mpi that was built with the same MPI library.
+// FFTW's distributed transform, for comparison with kernels/fft.c: the same distribution of elements before and after,
+// the same planning, the same checks. Needs a libfftw3_mpi built with the same MPI library.
 #include <complex.h>
 #include <fftw3-mpi.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static const char *planning = "measure";
 static int64_t order = 20;
 static const struct extra extras[] = {
     {"order", COUNT, &order, "a transform of 2^E elements (20)"},
-    {"planning", TEXT, &planning, "estimate, measure or patient: how FFTW plans, outside the clock (measure)"},
+    {"planning", TEXT, &planning, "estimate, measure or patient: FFTW's planning, not timed (measure)"},
     {0},
 };
 static const struct program program = {
@@ -25,24 +25,24 @@ static const struct program program = {
     .variants = names,
     .extras = extras,
     .threads = MPI_THREAD_FUNNELED,
-    .sizeless = 1,
+    .has_no_sizes = 1,
     .ranks_min = 1,
 };
 
-struct own {
+struct measured {
   struct answer answer;
   double complex *input, *result;
   fftw_plan plan;
   int in_place;
 };
 
-static void execute(void *state, double *times) { fftw_execute(((struct own *)state)->plan); }
+static void execute(void *state, double *times) { fftw_execute(((struct measured *)state)->plan); }
 
 static void check_one(void *state) {
-  struct own *own = state;
-  check_result(&own->answer, own->result);
-  // It was overwritten.
-  if (own->in_place) fill_input(&own->answer, own->input);
+  struct measured *measured = state;
+  check_result(&measured->answer, measured->result);
+  // The transform has overwritten the input.
+  if (measured->in_place) fill_input(&measured->answer, measured->input);
 }
 
 static void measure_variant(const char *name, unsigned flags) {
@@ -50,36 +50,36 @@ static void measure_variant(const char *name, unsigned flags) {
   ptrdiff_t memory =
       fftw_mpi_local_size_1d(elements, MPI_COMM_WORLD, FFTW_FORWARD, flags, &in, &first, &out, &first_out);
   if (in != out || first != first_out || in != elements / ranks)
-    wrong_use("FFTW spreads 2^%d elements unevenly over %d ranks: take a power of two", (int)order, ranks);
-  struct own own = {.in_place = !strcmp(name, "in-place")};
-  own.input = allocate_large((size_t)memory * sizeof *own.input);
-  own.result = own.in_place ? own.input : allocate_large((size_t)memory * sizeof *own.input);
-  // It overwrites both.
-  own.plan = fftw_mpi_plan_dft_1d(elements, own.input, own.result, MPI_COMM_WORLD, FFTW_FORWARD,
-                                  own.in_place ? flags : flags | FFTW_PRESERVE_INPUT);
-  if (!own.plan) cannot_here("FFTW has no plan for %d ranks", ranks);
-  own.answer = answer_for((int)order, order > SERIAL_ORDER_MAX ? CLOSED_FORM : SERIAL, (size_t)first, (size_t)in);
-  fill_input(&own.answer, own.input);
-  struct kernel kernel = {.quantities = quantities, .state = &own, .execute = execute, .check = check_one};
-  size_t message = (size_t)(elements / ranks / ranks) * sizeof *own.input;
+    usage_error("FFTW distributes 2^%d elements unevenly over %d ranks: use a power of two", (int)order, ranks);
+  struct measured measured = {.in_place = !strcmp(name, "in-place")};
+  measured.input = allocate_large((size_t)memory * sizeof *measured.input);
+  measured.result = measured.in_place ? measured.input : allocate_large((size_t)memory * sizeof *measured.input);
+  // Planning overwrites both arrays.
+  measured.plan = fftw_mpi_plan_dft_1d(elements, measured.input, measured.result, MPI_COMM_WORLD, FFTW_FORWARD,
+                                       measured.in_place ? flags : flags | FFTW_PRESERVE_INPUT);
+  if (!measured.plan) unsupported_here("FFTW has no plan for %d ranks", ranks);
+  measured.answer = answer_for((int)order, order > SERIAL_ORDER_MAX ? CLOSED_FORM : SERIAL, (size_t)first, (size_t)in);
+  fill_input(&measured.answer, measured.input);
+  struct kernel kernel = {.quantities = quantities, .state = &measured, .execute = execute, .check = check_one};
+  size_t message = (size_t)(elements / ranks / ranks) * sizeof *measured.input;
   measure_kernel(
       &kernel, (struct point){
                    .variant = name, .message_bytes = message, .parameter = "order", .parameter_value = (double)order});
-  fftw_destroy_plan(own.plan);
-  free_answer(&own.answer);
-  free(own.input);
-  if (!own.in_place) free(own.result);
+  fftw_destroy_plan(measured.plan);
+  free_answer(&measured.answer);
+  free(measured.input);
+  if (!measured.in_place) free(measured.result);
 }
 
 int main(int argc, char **argv) {
   begin(argc, argv, &program);
-  if (order < 2 || order > 30) wrong_use("--order takes numbers from 2 to 30");
+  if (order < 2 || order > 30) usage_error("--order takes numbers from 2 to 30");
   unsigned flags = !strcmp(planning, "patient")    ? FFTW_PATIENT
                    : !strcmp(planning, "estimate") ? FFTW_ESTIMATE
                                                    : FFTW_MEASURE;
   fftw_mpi_init();
   for (const char *const *name = names; *name; name++)
-    if (wanted(*name)) measure_variant(*name, flags);
+    if (is_selected(*name)) measure_variant(*name, flags);
   fftw_mpi_cleanup();
   finish();
   return 0;

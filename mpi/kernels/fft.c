@@ -12,9 +12,9 @@ static const char *orders = "20", *transpose = "separate", *planning = "measure"
 static int64_t rows;
 static const struct extra extras[] = {
     {"order", TEXT, &orders, "E,E: transforms of 2^E elements (20)"},
-    {"transpose", TEXT, &transpose, "separate or sendrecv: which calls transpositions use (separate)"},
-    {"rows", COUNT, &rows, "of an exchange, but in original; a power of two (0: messages of about 8 KiB)"},
-    {"planning", TEXT, &planning, "estimate or measure: how FFTW plans rows, outside the clock (measure)"},
+    {"transpose", TEXT, &transpose, "separate or sendrecv: calls that transpositions use (separate)"},
+    {"rows", COUNT, &rows, "rows per exchange, except in original; a power of two (0: messages of about 8 KiB)"},
+    {"planning", TEXT, &planning, "estimate or measure: FFTW's planning of rows, not timed (measure)"},
     {"answer", TEXT, &answers, "serial, closed or auto: how results are checked (auto: serial up to order 22)"},
     {0},
 };
@@ -23,13 +23,13 @@ static const struct program program = {
     .summary = "Fourier transform in six steps (Bailey 1990)",
     .variants = names,
     .extras = extras,
-    // One thread calls MPI, the first.
+    // Only the first thread calls MPI.
     .threads = MPI_THREAD_FUNNELED,
-    .sizeless = 1,
+    .has_no_sizes = 1,
     .ranks_min = 1,
 };
 
-// A transform that is measured, and what it must give.
+// A measured transform and its expected result.
 struct checked {
   struct answer *answer;
   struct plan *plan;
@@ -46,7 +46,7 @@ static void check_one(void *state) {
   check_result(checked->answer, checked->plan->transform->result);
 }
 
-// Where the result was not compared with another program's: Parseval's theorem, and the inverse.
+// For results not compared with another program's: Parseval's theorem, and the inverse.
 static void check_more(struct checked *checked) {
   struct transform *transform = checked->plan->transform;
   check_energy(checked->answer, transform->input, transform->result);
@@ -87,23 +87,23 @@ static void measure_order(int order) {
       answer_for(order, closed ? CLOSED_FORM : SERIAL, (size_t)rank * transform.local, transform.local);
   fill_input(&answer, transform.input);
   for (const struct variant *variant = fft_variants; variant->name; variant++)
-    if (wanted(variant->name)) measure_variant(&transform, variant, &answer);
+    if (is_selected(variant->name)) measure_variant(&transform, variant, &answer);
   free_answer(&answer);
   free_transform(&transform);
 }
 
-static void one_of(const char *option, const char *given, const char *const *known, const char *words) {
+static void check_choice(const char *option, const char *given, const char *const *known, const char *choices) {
   while (*known && strcmp(given, *known)) known++;
-  if (!*known) wrong_use("--%s is %s, not '%s'", option, words, given);
+  if (!*known) usage_error("--%s is %s, not '%s'", option, choices, given);
 }
 
-// Calls `act` for each order asked for.
-static void each_order(void (*act)(int order)) {
+// Calls `act` for each requested order.
+static void for_each_order(void (*act)(int order)) {
   char *copy = strdup(orders), *rest = copy, *end;
   for (char *part; (part = strsep(&rest, ","));) {
     long order = strtol(part, &end, 10);
     if (end == part || *end || order < ORDER_MIN || order > ORDER_MAX)
-      wrong_use("--order takes numbers from %d to %d, not '%s'", ORDER_MIN, ORDER_MAX, part);
+      usage_error("--order takes numbers from %d to %d, not '%s'", ORDER_MIN, ORDER_MAX, part);
     act((int)order);
   }
   free(copy);
@@ -111,14 +111,14 @@ static void each_order(void (*act)(int order)) {
 
 int main(int argc, char **argv) {
   begin(argc, argv, &program);
-  one_of("transpose", transpose, (const char *[]){"separate", "sendrecv", NULL}, "separate or sendrecv");
-  one_of("planning", planning, (const char *[]){"estimate", "measure", NULL}, "estimate or measure");
-  one_of("answer", answers, (const char *[]){"serial", "closed", "auto", NULL}, "serial, closed or auto");
-  if (rows & (rows - 1)) wrong_use("--rows must be a power of two, not %" PRId64, rows);
-  if (!strcmp(transpose, "sendrecv") && wanted("non-blocking"))
-    wrong_use("non-blocking has no Sendrecv: name the others by --variants original,row-by-row,multi-threaded");
-  each_order(check_ranks);
-  each_order(measure_order);
+  check_choice("transpose", transpose, (const char *[]){"separate", "sendrecv", NULL}, "separate or sendrecv");
+  check_choice("planning", planning, (const char *[]){"estimate", "measure", NULL}, "estimate or measure");
+  check_choice("answer", answers, (const char *[]){"serial", "closed", "auto", NULL}, "serial, closed or auto");
+  if (rows & (rows - 1)) usage_error("--rows must be a power of two, not %" PRId64, rows);
+  if (!strcmp(transpose, "sendrecv") && is_selected("non-blocking"))
+    usage_error("non-blocking does not use Sendrecv: choose others with --variants original,row-by-row,multi-threaded");
+  for_each_order(check_ranks);
+  for_each_order(measure_order);
   finish();
   return 0;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The calls at which recording begins and ends, in C and in Fortran.
+// The calls that start and end recording, in C and in Fortran.
 #include "profiler.h"
 
 #define REAL(type, name)           \
   static __typeof__(type) library; \
-  if (!library) library = (__typeof__(type))real(name)
+  if (!library) library = (__typeof__(type))library_function(name)
 
-// MPICH's functions for Fortran call those for C: the first to come begins, the last to return has ended.
+// MPICH's Fortran functions call the C functions: only the outermost call counts.
 static _Thread_local unsigned depth __attribute__((tls_model("initial-exec")));
 
 EXPORTED int MPI_Init(int *, char ***);
@@ -46,7 +46,7 @@ EXPORTED int MPI_Abort(slot comm, int code) {
 }
 
 #ifdef SESSIONS
-// Without MPI_Init there is no MPI_COMM_WORLD to ask: the rank is the launcher's word.
+// Without MPI_Init there is no MPI_COMM_WORLD: the rank is taken from the launcher's environment.
 static unsigned sessions;
 
 EXPORTED int MPI_Session_init(slot, slot, slot);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What one process leaves: its file, from MPI_Init on, and in it when it came where.
+// The profile file of a process, created in MPI_Init, and the times of its milestones.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -44,19 +44,19 @@ const struct call calls[CALLS] = {
 };
 
 struct header *recording;
-// Also in the light mode, in which only the milestones are recorded.
+// Set also in light mode, in which only milestones are recorded.
 static struct header *header;
 static uint64_t loaded;
 static pid_t process;
 static char path[PATH_MAX];
 
-__attribute__((constructor)) static void note_start(void) { loaded = now(); }
+__attribute__((constructor)) static void record_load(void) { loaded = now(); }
 
-__attribute__((destructor)) static void note_end(void) {
+__attribute__((destructor)) static void record_exit(void) {
   if (header && process == getpid()) atomic_store(&header->left, now());
 }
 
-static void forget_in_child(void) {
+static void stop_in_child(void) {
   recording = NULL;
   header = NULL;
 }
@@ -71,7 +71,7 @@ static int number_from(const char *const *names) {
 
 static void copy_text(char *into, const char *text) { snprintf(into, TEXT_BYTES, "%s", text ? text : ""); }
 
-static void describe(void) {
+static void fill_header(void) {
   static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", NULL};
   static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", NULL};
   header->names = CALLS;
@@ -93,7 +93,7 @@ static void describe(void) {
     snprintf(names[at].kind, sizeof names[at].kind, "%s", kinds[calls[at].kind]);
     snprintf(names[at].text, sizeof names[at].text, "%s", calls[at].name);
   }
-  // Last: without it the file tells nothing.
+  // Last: the magic marks a valid header.
   memcpy(header->magic, PROFILE_MAGIC, sizeof PROFILE_MAGIC);
 }
 
@@ -107,7 +107,7 @@ static struct header *map_file(const char *directory) {
   }
   int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file < 0) return NULL;
-  // Reserved, because a page that the disk has no room for would end the program by a signal.
+  // Allocated in advance, because touching a page on a full disk would kill the program with SIGBUS.
   int error = ftruncate(file, FILE_BYTES) ? errno : posix_fallocate(file, 0, BLOCK_OFFSET + BLOCK_BYTES);
   void *mapped = error ? MAP_FAILED : mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (!error && mapped == MAP_FAILED) error = errno;
@@ -118,14 +118,14 @@ static struct header *map_file(const char *directory) {
   return NULL;
 }
 
-// Blocks of threads that have ended serve others: what counts is how many there are at once.
-static _Atomic bool vacant[THREADS_MAX];
+// Blocks of finished threads are reused, so that only the number of concurrent threads is limited.
+static _Atomic bool is_free[THREADS_MAX];
 static pthread_key_t at_thread_end;
 
-static void vacate(void *block) {
+static void release_block(void *block) {
   if (!header) return;
   size_t number = (size_t)((char *)block - (char *)header - BLOCK_OFFSET) / BLOCK_BYTES;
-  atomic_store(&vacant[number], true);
+  atomic_store(&is_free[number], true);
 }
 
 void begin_process(void) {
@@ -138,9 +138,9 @@ void begin_process(void) {
             strerror(errno));
     return;
   }
-  pthread_atfork(NULL, NULL, forget_in_child);
-  pthread_key_create(&at_thread_end, vacate);
-  describe();
+  pthread_atfork(NULL, NULL, stop_in_child);
+  pthread_key_create(&at_thread_end, release_block);
+  fill_header();
   header->light = mode && strcmp(mode, "light") == 0;
   header->init_begin = now();
   if (header->light) return;
@@ -158,17 +158,17 @@ void session_begun(void) {
 void initialised(void) {
   if (!header) return;
   atomic_store(&header->init_end, now());
-  slot all = world();
+  slot all = comm_world();
   int32_t value = 0;
-  ((int (*)(slot, int *))real("MPI_Comm_rank"))(all, &header->rank);
-  ((int (*)(slot, int *))real("MPI_Comm_size"))(all, &header->size);
-  ((int (*)(int *))real("MPI_Query_thread"))(&header->thread_level);
+  ((int (*)(slot, int *))library_function("MPI_Comm_rank"))(all, &header->rank);
+  ((int (*)(slot, int *))library_function("MPI_Comm_size"))(all, &header->size);
+  ((int (*)(int *))library_function("MPI_Query_thread"))(&header->thread_level);
   char text[65536] = "";  // MPI_MAX_LIBRARY_VERSION_STRING is 8192 in MPICH
-  ((int (*)(char *, int *))real("MPI_Get_library_version"))(text, &value);
+  ((int (*)(char *, int *))library_function("MPI_Get_library_version"))(text, &value);
   text[strcspn(text, "\n")] = '\0';
   copy_text(header->library, text);
   slot parent = 0, null = 0;
-  ((int (*)(slot *))real("MPI_Comm_get_parent"))(&parent);
+  ((int (*)(slot *))library_function("MPI_Comm_get_parent"))(&parent);
   if (is_open_mpi()) null = (slot)find_variable("ompi_mpi_comm_null");
   else null = handles_are_pointers() ? 0x100 : 0x04000000;
   header->spawned = handles_are_pointers() ? parent != null : (uint32_t)parent != null;
@@ -190,11 +190,11 @@ void aborting(int code) {
   atomic_store(&header->state, ABORTED);
 }
 
-static struct block *vacant_block(struct header *of) {
+static struct block *reused_block(struct header *of) {
   uint64_t begun = atomic_load(&of->threads);
   for (uint64_t number = 0; number < begun && number < THREADS_MAX; number++) {
-    bool yes = true;
-    if (atomic_compare_exchange_strong(&vacant[number], &yes, false))
+    bool expected = true;
+    if (atomic_compare_exchange_strong(&is_free[number], &expected, false))
       return (struct block *)((char *)of + BLOCK_OFFSET + number * BLOCK_BYTES);
   }
   return NULL;
@@ -218,7 +218,7 @@ static struct block *fresh_block(struct header *of) {
 struct block *new_block(void) {
   struct header *of = recording;
   if (!of) return NULL;
-  struct block *block = vacant_block(of);
+  struct block *block = reused_block(of);
   if (!block) block = fresh_block(of);
   if (!block) atomic_fetch_add(&of->threads_unrecorded, 1);
   else pthread_setspecific(at_thread_end, block);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What one thread records of its calls: the hot path. No lock, no allocation, no system call: the clock is read in user
-// space, and everything lies in the thread's own block.
+// Records the calls of a thread: the hot path. No lock, no allocation, no system call: the clock is read in user space,
+// and all data is in the thread's own block.
 #include <time.h>
 
 #include "profiler.h"
@@ -12,8 +12,8 @@
 #define ADD(field, value) STORE(field, LOAD(field) + (uint64_t)(value))
 
 static _Thread_local struct block *own __attribute__((tls_model("initial-exec")));
-static _Thread_local bool refused __attribute__((tls_model("initial-exec")));
-static _Thread_local bool inside __attribute__((tls_model("initial-exec")));
+static _Thread_local bool has_no_block __attribute__((tls_model("initial-exec")));
+static _Thread_local bool in_call __attribute__((tls_model("initial-exec")));
 
 uint64_t now(void) {
   struct timespec time;
@@ -31,16 +31,16 @@ static int64_t size_of_type(slot type, enum language language) {
   static void (*in_fortran)(slot, int32_t *, int32_t *);
   int32_t size = -1, error = 0;
   if (language == C) {
-    if (!in_c) in_c = (int (*)(slot, int *))real("MPI_Type_size");
+    if (!in_c) in_c = (int (*)(slot, int *))library_function("MPI_Type_size");
     error = in_c(type, &size);
   } else {
-    if (!in_fortran) in_fortran = (void (*)(slot, int32_t *, int32_t *))real("mpi_type_size_");
+    if (!in_fortran) in_fortran = (void (*)(slot, int32_t *, int32_t *))library_function("mpi_type_size_");
     in_fortran(type, &size, &error);
   }
   return error ? -1 : size;
 }
 
-// MPI_IN_PLACE is 1 or -1 in C, and the address of a variable of the program in Fortran.
+// MPI_IN_PLACE is 1 or -1 in C, and the address of a common block variable in Fortran.
 static bool in_place(slot buffer, enum language language) {
   static slot of_fortran;
   if (language == C) return buffer == 1 || buffer == (slot)-1;
@@ -53,16 +53,16 @@ static int64_t ranks_of(slot comm, enum language language) {
   if (language == C) {
     static int (*test)(slot, int *), (*remote)(slot, int *), (*local)(slot, int *);
     if (!test) {
-      remote = (int (*)(slot, int *))real("MPI_Comm_remote_size");
-      local = (int (*)(slot, int *))real("MPI_Comm_size");
-      test = (int (*)(slot, int *))real("MPI_Comm_test_inter");
+      remote = (int (*)(slot, int *))library_function("MPI_Comm_remote_size");
+      local = (int (*)(slot, int *))library_function("MPI_Comm_size");
+      test = (int (*)(slot, int *))library_function("MPI_Comm_test_inter");
     }
     error = test(comm, &inter) || (inter ? remote : local)(comm, &size);
   } else {
     static void (*test)(slot, int32_t *, int32_t *), (*local)(slot, int32_t *, int32_t *);
     if (!test) {
-      local = (void (*)(slot, int32_t *, int32_t *))real("mpi_comm_size_");
-      test = (void (*)(slot, int32_t *, int32_t *))real("mpi_comm_test_inter_");
+      local = (void (*)(slot, int32_t *, int32_t *))library_function("mpi_comm_size_");
+      test = (void (*)(slot, int32_t *, int32_t *))library_function("mpi_comm_test_inter_");
     }
     test(comm, &inter, &error);
     if (!error && !inter) local(comm, &size, &error);
@@ -70,7 +70,7 @@ static int64_t ranks_of(slot comm, enum language language) {
   return error ? 0 : size;
 }
 
-// How long the message is that the arguments of a call that succeeded describe; -1 if they do not say.
+// Bytes of the message of a successful call, from its arguments; -1 if unknown.
 static int64_t bytes_of(const struct call *call, enum language language, const slot *arguments) {
   if (!call->type) return -1;
   slot type = ARGUMENT(call->type);
@@ -91,8 +91,8 @@ static int64_t bytes_of(const struct call *call, enum language language, const s
     count = integer(ARGUMENT(which), language, call->wide);
     if (call->partitions) count *= integer(ARGUMENT(call->partitions), language, false);
   }
-  // Of a count of 0 the type need not be one; who has no part in a rooted collective names the root by a number below
-  // 0.
+  // With a count of 0 the type may be invalid. A negative root means that the caller does not take part in a rooted
+  // collective.
   if (count <= 0) return 0;
   if (call->kind == COLLECTIVE && call->peer && integer(ARGUMENT(call->peer), language, false) < 0) return -1;
   int64_t size = size_of_type(type, language);
@@ -106,11 +106,11 @@ static unsigned class_of(int64_t bytes) {
 
 static struct entry *entry_of(struct block *block, uint64_t key) {
   uint64_t at = key * 0x9E3779B97F4A7C15u >> 32;
-  for (unsigned tried = 0; tried < ENTRIES - 1; tried++, at++) {
+  for (unsigned probe = 0; probe < ENTRIES - 1; probe++, at++) {
     struct entry *entry = &block->entries[at % (ENTRIES - 1)];
-    uint64_t there = LOAD(entry->key);
-    if (there == key) return entry;
-    if (!there) {
+    uint64_t found_key = LOAD(entry->key);
+    if (found_key == key) return entry;
+    if (!found_key) {
       STORE(entry->shortest, UINT64_MAX);
       STORE(entry->key, key);
       return entry;
@@ -141,7 +141,7 @@ static void keep_longest(struct block *block, uint64_t key, uint64_t begin, uint
   STORE(block->shortest_kept, shortest);
 }
 
-// Bins double in width until the last one reaches the end: their number is fixed, however long the program runs.
+// Bins double in width until the last reaches the end, so that their number is fixed for any run time.
 static void add_to_bins(struct block *block, uint64_t origin, uint64_t begin, uint64_t end) {
   uint64_t shift = LOAD(block->bin_shift);
   while ((end - origin) >> shift >= BINS) {
@@ -173,38 +173,38 @@ static void record(struct header *header, struct block *block, uint64_t key, boo
   STORE(block->last, end);
 }
 
-static struct block *mine(void) {
-  if (!own && !refused) {
+static struct block *current_block(void) {
+  if (!own && !has_no_block) {
     own = new_block();
-    refused = !own;
+    has_no_block = !own;
   }
   return own;
 }
 
 struct span enter(int call, enum language language, const slot *arguments) {
   struct span span = {.peer = -1, .expected_bytes = -1};
-  // A library may call itself, and Fortran's functions call C's: only who is called by the program counts.
-  if (inside && language == C) return span;
-  struct block *block = span.block = mine();
+  // Libraries call their own functions, and Fortran functions may call C functions: only calls of the program count.
+  if (in_call && language == C) return span;
+  struct block *block = span.block = current_block();
   if (!block) return span;
   const struct call *of = &calls[call];
   if (of->requests) {
-    // Afterwards they are MPI_REQUEST_NULL.
-    int64_t many = of->many ? integer(ARGUMENT(of->many), language, false) : 1;
-    span.expected_bytes = bytes_of_requests((const void *)ARGUMENT(of->requests), many, language, &span.peer);
+    // Before the call, because completed requests become MPI_REQUEST_NULL.
+    int64_t request_count = of->request_count ? integer(ARGUMENT(of->request_count), language, false) : 1;
+    span.expected_bytes = bytes_of_requests((const void *)ARGUMENT(of->requests), request_count, language, &span.peer);
   } else if (of->peer) {
     span.peer = (int32_t)integer(ARGUMENT(of->peer), language, false);
   }
   span.calls_before = LOAD(block->calls);
   if (language == C) {
-    span.outermost = inside = true;
+    span.outermost = in_call = true;
     span.begin = now();
     STORE(block->since, span.begin);
     STORE(block->inside, (uint64_t)call + 1);
     if (!LOAD(block->first)) STORE(block->first, span.begin);
   } else {
-    // MPICH's functions for Fortran call those for C, which then count by themselves; Open MPI's do not.
-    span.outermost = !inside;
+    // MPICH's Fortran functions call the C functions, which are then recorded instead; Open MPI's do not.
+    span.outermost = !in_call;
     span.begin = now();
     if (!LOAD(block->first)) STORE(block->first, span.begin);
   }
@@ -216,7 +216,7 @@ void leave(struct span *span, int call, enum language language, const slot *argu
   if (!span->outermost) return;
   span->outermost = false;
   uint64_t end = now();
-  if (language == C) inside = false;
+  if (language == C) in_call = false;
   STORE(block->inside, 0);
   struct header *header = recording;
   if (!header || LOAD(block->calls) != span->calls_before) return;
@@ -231,10 +231,10 @@ void leave(struct span *span, int call, enum language language, const slot *argu
   }
 }
 
-// An error handler that throws or the end of a thread leaves a call by another way.
-void left_early(struct span *span) {
+// Called when an exception of an error handler, or the end of the thread, unwinds a call.
+void leave_unwound(struct span *span) {
   if (!span->outermost) return;
-  inside = false;
+  in_call = false;
   STORE(span->block->inside, 0);
 }
 
@@ -244,7 +244,7 @@ uint32_t cost_of_recording_ps(struct header *header, struct block *scratch) {
     CALLS_EACH = 200
   };
   uint64_t best = UINT64_MAX;
-  // The best batch: in others the core may have been taken away.
+  // The fastest batch: during others the thread may have been preempted.
   for (unsigned batch = 0; batch < BATCHES; batch++) {
     uint64_t begin = now();
     for (unsigned trial = 0; trial < CALLS_EACH; trial++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Which message a request stands for: a table of fixed size for the whole process. A request that shares its row with
-// a younger one is forgotten, and its wait has no size; nobody waits for a lock.
+// The messages of requests: a lock-free table of fixed size for the whole process. A newer request in the same row
+// replaces the older one, whose wait then has no size.
 #include "profiler.h"
 
 #define ROWS 4096
@@ -9,8 +9,8 @@
 
 static struct { number handle, message; } rows[ROWS];
 
-static slot keyed(slot handle, enum language language) {
-  // The handle 0 means something in no library. Open MPI numbers Fortran's requests by themselves, others do not.
+static slot key_of_request(slot handle, enum language language) {
+  // Handle 0 is invalid in every library. Open MPI numbers Fortran's requests separately, others do not.
   return handle + 1 + (language == FORTRAN && is_open_mpi() ? (slot)1 << 63 : 0);
 }
 
@@ -22,7 +22,7 @@ slot request_at(const void *requests, int64_t index, enum language language) {
 }
 
 void remember_request(slot handle, enum language language, int64_t bytes, int32_t peer) {
-  slot key = keyed(handle, language);
+  slot key = key_of_request(handle, language);
   unsigned row = row_of(key);
   uint64_t kept = (uint64_t)(bytes > BYTES_MAX ? BYTES_MAX : bytes) << PEER_BITS | ((uint32_t)peer & 0xFFFFFF);
   atomic_store_explicit(&rows[row].handle, 0, memory_order_relaxed);
@@ -31,7 +31,7 @@ void remember_request(slot handle, enum language language, int64_t bytes, int32_
 }
 
 static bool find_request(slot handle, enum language language, int64_t *bytes, int32_t *peer) {
-  slot key = keyed(handle, language);
+  slot key = key_of_request(handle, language);
   unsigned row = row_of(key);
   if (atomic_load_explicit(&rows[row].handle, memory_order_acquire) != key) return false;
   uint64_t kept = atomic_load_explicit(&rows[row].message, memory_order_relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Where the MPI library's own functions are, also when a program has opened it late and for itself alone
-// (RTLD_LOCAL); and dlsym, so that who asks an open library for MPI_Send is given ours, as who is linked is.
+// Finds the MPI library's functions, also if the program has loaded it with dlopen and RTLD_LOCAL. Wraps dlsym, so that
+// a lookup of MPI_Send in a loaded library returns the profiler's function, as linking does.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -16,12 +16,12 @@
 static void *(*real_dlsym)(void *, const char *);
 
 static void find_dlsym(void) {
-  // By version, because to ask dlsym for dlsym would ask us: glibc 2.34 and later, before on x86-64, on others.
+  // By version, because dlsym would find our own: glibc 2.34 and later; earlier on x86-64; earlier on other machines.
   static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17", "GLIBC_2.27"};
   for (unsigned at = 0; !real_dlsym && at < sizeof versions / sizeof *versions; at++)
     real_dlsym = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", versions[at]);
   if (!real_dlsym) {
-    fputs("barewire profiler: no dlsym of a version known in this C library\n", stderr);
+    fputs("barewire profiler: no dlsym of a known version in this C library\n", stderr);
     _exit(127);
   }
 }
@@ -45,7 +45,7 @@ static int collect(struct dl_phdr_info *info, size_t size, void *into) {
   return 0;
 }
 
-// In a library that the program has opened for itself alone.
+// Searches libraries that the program has loaded with RTLD_LOCAL.
 static void *find_hidden(const char *name) {
   void *address = NULL;
   struct found_libraries *found = calloc(1, sizeof *found);
@@ -64,19 +64,19 @@ static void *find_hidden(const char *name) {
 
 void *find(const char *name) {
   if (!real_dlsym) find_dlsym();
-  // After us in the order of all: other tools first, as if we were not there, and then the library.
+  // The next in lookup order: other tools first, as without the profiler, then the library.
   void *address = real_dlsym(RTLD_NEXT, name);
   return address ? address : find_hidden(name);
 }
 
 void *find_variable(const char *name) {
   if (!real_dlsym) find_dlsym();
-  // The program may hold it instead of the library (a copy relocation), and the program is before us.
+  // From the start of the lookup order, because the variable may be in the program (a copy relocation).
   void *address = real_dlsym(RTLD_DEFAULT, name);
   return address ? address : find_hidden(name);
 }
 
-void *real(const char *name) {
+void *library_function(const char *name) {
   void *address = find(name);
   if (!address) {
     fprintf(stderr, "barewire profiler: no MPI library of this process has %s\n", name);
@@ -91,26 +91,26 @@ bool is_open_mpi(void) {
   return known == 1;
 }
 
-// The ABI of the standard (MPI 5), which MPICH has in a library of its own.
+// The standard ABI (MPI 5), which MPICH provides in a separate library.
 static bool is_standard_abi(void) {
   static int known;
   if (!known) {
     Dl_info of;
-    known = dladdr(real("MPI_Init"), &of) && of.dli_fname && strstr(of.dli_fname, "libmpi_abi") ? 1 : -1;
+    known = dladdr(library_function("MPI_Init"), &of) && of.dli_fname && strstr(of.dli_fname, "libmpi_abi") ? 1 : -1;
   }
   return known == 1;
 }
 
 bool handles_are_pointers(void) { return is_open_mpi() || is_standard_abi(); }
 
-slot world(void) {
+slot comm_world(void) {
   if (is_open_mpi()) return (slot)find_variable("ompi_mpi_comm_world");
-  return is_standard_abi() ? 0x101 : 0x44000000;  // the standard's, and that of MPICH and Intel MPI
+  return is_standard_abi() ? 0x101 : 0x44000000;  // the standard ABI; MPICH and Intel MPI
 }
 
 static const struct {
   const char *name;
-} ours[] = {
+} recorded[] = {
 #define CALL(name, ...) {"MPI_" #name},
 #define CALL_BOTH(name, lower, ...) {"MPI_" #name}, {"mpi_" #lower "_"}, {"mpi_" #lower "_f08_"},
 #include "present.def"
@@ -123,8 +123,8 @@ static const struct {
 };
 
 static bool is_recorded(const char *name) {
-  for (unsigned at = 0; at < sizeof ours / sizeof *ours; at++)
-    if (strcmp(ours[at].name, name) == 0) return true;
+  for (unsigned at = 0; at < sizeof recorded / sizeof *recorded; at++)
+    if (strcmp(recorded[at].name, name) == 0) return true;
   return false;
 }
 
@@ -135,18 +135,18 @@ static void *self(void) {
   return handle;
 }
 
-static void *ours_instead(void *library, const char *name) {
-  void *theirs = real_dlsym(library, name);
-  if (!theirs || is_ours(theirs) || !is_recorded(name) || !self()) return theirs;
+static void *wrapper_for(void *library, const char *name) {
+  void *original = real_dlsym(library, name);
+  if (!original || is_ours(original) || !is_recorded(name) || !self()) return original;
   void *own = real_dlsym(self(), name);
-  return own ? own : theirs;
+  return own ? own : original;
 }
 
 EXPORTED void *dlsym(void *restrict library, const char *restrict name) {
   if (!real_dlsym) find_dlsym();
-  // What RTLD_NEXT and RTLD_DEFAULT mean depends on the caller's address, so these must be tail calls: -O2 sees to
-  // that.
+  // The meaning of RTLD_NEXT and RTLD_DEFAULT depends on the caller's address, so these must be tail calls, which -O2
+  // makes them.
   bool pseudo = library == RTLD_NEXT || library == RTLD_DEFAULT;
   if (pseudo || (strncmp(name, "MPI_", 4) != 0 && strncmp(name, "mpi_", 4) != 0)) return real_dlsym(library, name);
-  return ours_instead(library, name);
+  return wrapper_for(library, name);
 }

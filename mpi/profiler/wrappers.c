@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// MPI's functions as a program calls them, in C and in Fortran: each finds the real one, and records how long it takes.
+// The MPI functions called by the program, in C and in Fortran: each calls the library's function and records its time.
 #include "profiler.h"
 
-// Whatever way the function is left by.
-#define GUARDED __attribute__((cleanup(left_early))) struct span
+// Runs leave_unwound on any exit from the function.
+#define GUARDED __attribute__((cleanup(leave_unwound))) struct span
 
-// Parameters a1 … an, the same as arguments of a call, and as elements of an array.
+// Parameters a1 … an, and the same as arguments of a call or elements of an array.
 #define PARAMETERS_1 slot a1
 #define PARAMETERS_2 PARAMETERS_1, slot a2
 #define PARAMETERS_3 PARAMETERS_2, slot a3
@@ -35,33 +35,33 @@
 #define PASSED_13 PASSED_12, a13
 #define PASSED_14 PASSED_13, a14
 
-#define IN_C(name, slots)                                                    \
-  EXPORTED int MPI_##name(PARAMETERS_##slots);                               \
-  EXPORTED int MPI_##name(PARAMETERS_##slots) {                              \
-    static int (*library)(PARAMETERS_##slots);                               \
-    if (!library) library = (int (*)(PARAMETERS_##slots))real("MPI_" #name); \
-    if (!recording) return library(PASSED_##slots);                          \
-    const slot arguments[] = {PASSED_##slots};                               \
-    GUARDED span = enter(CALL_##name, C, arguments);                         \
-    int result = library(PASSED_##slots);                                    \
-    leave(&span, CALL_##name, C, arguments, result == 0);                    \
-    return result;                                                           \
+#define IN_C(name, slots)                                                                \
+  EXPORTED int MPI_##name(PARAMETERS_##slots);                                           \
+  EXPORTED int MPI_##name(PARAMETERS_##slots) {                                          \
+    static int (*library)(PARAMETERS_##slots);                                           \
+    if (!library) library = (int (*)(PARAMETERS_##slots))library_function("MPI_" #name); \
+    if (!recording) return library(PASSED_##slots);                                      \
+    const slot arguments[] = {PASSED_##slots};                                           \
+    GUARDED span = enter(CALL_##name, C, arguments);                                     \
+    int result = library(PASSED_##slots);                                                \
+    leave(&span, CALL_##name, C, arguments, result == 0);                                \
+    return result;                                                                       \
   }
 
-#define IN_FORTRAN(name, symbol, position, slots)                         \
-  EXPORTED void symbol(PARAMETERS_##slots);                               \
-  EXPORTED void symbol(PARAMETERS_##slots) {                              \
-    static void (*library)(PARAMETERS_##slots);                           \
-    if (!library) library = (void (*)(PARAMETERS_##slots))real(#symbol);  \
-    if (!recording) {                                                     \
-      library(PASSED_##slots);                                            \
-      return;                                                             \
-    }                                                                     \
-    const slot arguments[] = {PASSED_##slots};                            \
-    GUARDED span = enter(CALL_##name, FORTRAN, arguments);                \
-    library(PASSED_##slots);                                              \
-    const int32_t *error = (const int32_t *)arguments[position];          \
-    leave(&span, CALL_##name, FORTRAN, arguments, !error || *error == 0); \
+#define IN_FORTRAN(name, symbol, position, slots)                                    \
+  EXPORTED void symbol(PARAMETERS_##slots);                                          \
+  EXPORTED void symbol(PARAMETERS_##slots) {                                         \
+    static void (*library)(PARAMETERS_##slots);                                      \
+    if (!library) library = (void (*)(PARAMETERS_##slots))library_function(#symbol); \
+    if (!recording) {                                                                \
+      library(PASSED_##slots);                                                       \
+      return;                                                                        \
+    }                                                                                \
+    const slot arguments[] = {PASSED_##slots};                                       \
+    GUARDED span = enter(CALL_##name, FORTRAN, arguments);                           \
+    library(PASSED_##slots);                                                         \
+    const int32_t *error = (const int32_t *)arguments[position];                     \
+    leave(&span, CALL_##name, FORTRAN, arguments, !error || *error == 0);            \
   }
 
 // ierror, after the arguments, may be absent in mpi_f08.

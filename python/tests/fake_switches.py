@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A network of switches in memory that does what the controller says, and says where a packet would go.
+"""An in-memory network of switches that executes the controller's messages and traces packets.
 
-Messages lie at each switch until the test lets it do one; between two barriers a switch may take them in any order, as
-OpenFlow allows. So a test can look at the network after every single message.
+Messages are queued at each switch until the test lets it execute one; between two barriers a switch may execute them in
+any order, as OpenFlow allows. So a test can inspect the network after every single message.
 """
 
 import random
@@ -18,28 +18,28 @@ from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.openflow.messages import (
     CONTROLLER,
-    Ask,
-    Confirm,
-    Confirmed,
+    AddRule,
+    BarrierReply,
+    BarrierRequest,
     DeleteRule,
-    FrameIn,
     FromSwitch,
     Match,
-    PortChanged,
+    PacketIn,
+    PacketOut,
     PortCounter,
     PortCounters,
-    PortIs,
-    PortsAre,
-    Question,
-    Refused,
+    PortList,
+    PortState,
+    PortStatus,
+    Request,
+    RequestKind,
     Rule,
     RuleCounter,
     RuleCounters,
-    RuleGone,
-    RulesAre,
-    SendFrame,
-    SetRule,
+    RuleList,
+    RuleRemoved,
     SwitchDown,
+    SwitchError,
     SwitchUp,
     ToSwitch,
     Why,
@@ -68,7 +68,7 @@ def ethernet(source: str, destination: str, eth_type: int, payload: bytes) -> by
 def tcp(
     source: str, destination: str, source_port: int = 1000, destination_port: int = 2000, identification: int = 0
 ) -> bytes:
-    """A TCP packet as far as its ports."""
+    """A TCP packet up to its ports."""
     ports = source_port.to_bytes(2, "big") + destination_port.to_bytes(2, "big")
     ends = b"".join(bytes(map(int, address(host).split("."))) for host in (source, destination))
     head = b"\x45\0\0\x28" + identification.to_bytes(2, "big") + b"\0\0\x40" + bytes([TCP]) + b"\0\0"
@@ -93,7 +93,7 @@ class Entry:
 
 @dataclass
 class FakeSwitch:
-    """A switch: a table, ports, and messages that it has not done yet."""
+    """A switch: a table, ports, and pending messages."""
 
     name: str
     ports: dict[int, bool]
@@ -104,7 +104,7 @@ class FakeSwitch:
     sent: dict[int, int] = field(default_factory=dict)
 
     def best(self, frame: bytes, in_port: int) -> Entry | None:
-        """The rule of the highest priority that a frame matches."""
+        """The matching rule with the highest priority."""
         fitting = [entry for (match, _), entry in self.table.items() if matches(match, frame, in_port)]
         return max(fitting, key=lambda entry: entry.rule.priority, default=None)
 
@@ -125,7 +125,7 @@ def matches(match: Match, frame: bytes, in_port: int) -> bool:
 
 
 class World:
-    """Switches, the links between them, hosts that count what they get, and a controller."""
+    """Switches, links between them, hosts that count received frames, and a controller."""
 
     def __init__(
         self,
@@ -153,12 +153,12 @@ class World:
         self.start_controller()
 
     def start_controller(self) -> None:
-        """A controller that knows nothing but the hosts' names, and the addresses that a file gives."""
+        """A new controller with the hosts' names and the addresses of a file."""
         hosts = Hosts({host: mac(host) for host in self.network.hosts}, self.addresses)
         self.controller = Controller(self.settings, self.policy, hosts, b"key", self.random.getrandbits(31))
 
     def connect(self, *names: str) -> None:
-        """Connect switches, all if none is named."""
+        """Connect switches; by default all."""
         for name in names or self.switches:
             switch = self.switches[name]
             switch.is_connected = True
@@ -166,7 +166,7 @@ class World:
             self._said.append((name, SwitchUp(int(name[1:]))))
 
     def disconnect(self, *names: str, tell: bool = True) -> None:
-        """Cut switches off from the controller; they go on forwarding."""
+        """Disconnect switches from the controller; they continue to forward."""
         for name in names or self.switches:
             self.switches[name].is_connected = False
             self.switches[name].inbox.clear()
@@ -174,23 +174,23 @@ class World:
                 self._said.append((name, SwitchDown("test")))
 
     def restart_switch(self, name: str) -> None:
-        """Without its rules, and connected again."""
+        """Restart a switch: without rules, and connected again."""
         self.disconnect(name)
         self.switches[name].table.clear()
         self.connect(name)
 
     def stand_up(self) -> None:
-        """All switches are connected, all links are found, all ports are settled."""
+        """Connect all switches, find all links and settle all ports."""
         self.connect()
         self.settle()
         self.pass_time(SETTLED_S)
         between = {port for port, peer in self.network.peers.items() if {port.node, peer.node} <= self.switches.keys()}
         assert set(self.controller.discovery.peers) == between
 
-    # One thing at a time
+    # Single steps
 
     def steps(self) -> Iterator[None]:
-        """Let one switch do one message, or the controller hear one, in random order, until nothing is left."""
+        """Let switches execute and the controller receive single messages in random order, until none is left."""
         while True:
             self.turn()
             choices: list[Callable[[], None]] = [self._hear] if self._said else []
@@ -230,63 +230,65 @@ class World:
             self._said.append((switch.name, event))
 
     def _do_one(self, switch: FakeSwitch) -> None:
-        until = next((at for at, message in enumerate(switch.inbox) if isinstance(message, Confirm)), len(switch.inbox))
+        until = next(
+            (at for at, message in enumerate(switch.inbox) if isinstance(message, BarrierRequest)), len(switch.inbox)
+        )
         # Rules with the same match are not reordered in any switch we know; elsewhere that would break ADD itself.
         self._do(
             switch, switch.inbox.pop(self.random.randrange(until) if until and self._may_swap(switch, until) else 0)
         )
 
     def _may_swap(self, switch: FakeSwitch, until: int) -> bool:
-        places = [_place(message) for message in switch.inbox[:until] if not isinstance(message, SendFrame | Ask)]
+        places = [_place(message) for message in switch.inbox[:until] if not isinstance(message, PacketOut | Request)]
         return len(places) == len(set(places))
 
     def _do(self, switch: FakeSwitch, message: ToSwitch) -> None:
         match message:
-            case SetRule(rule):
+            case AddRule(rule):
                 self._set(switch, message, rule)
             case DeleteRule(match, priority, cookie, mask):
                 entry = switch.table.get((match, priority))
                 if entry is not None and (entry.rule.cookie ^ cookie) & mask == 0:
                     del switch.table[match, priority]
                     if entry.rule.notify:
-                        self._say(switch, RuleGone(entry.rule.cookie, Why.DELETED))
-            case SendFrame(out, frame):
+                        self._say(switch, RuleRemoved(entry.rule.cookie, Why.DELETED))
+            case PacketOut(out, frame):
                 for port in out:
                     self._leave(Port(switch.name, port), frame, HOPS_MAX)
-            case Confirm(token):
-                self._say(switch, Confirmed(token))
-            case Ask():
+            case BarrierRequest(token):
+                self._say(switch, BarrierReply(token))
+            case Request():
                 self._answer(switch, message)
 
-    def _set(self, switch: FakeSwitch, message: SetRule, rule: Rule) -> None:
+    def _set(self, switch: FakeSwitch, message: AddRule, rule: Rule) -> None:
         place = rule.match, rule.priority
         before = switch.table.get(place)
         if before is None and len(switch.table) >= switch.capacity:
-            self._say(switch, Refused(5, 1, "table full", message, is_table_full=True))
+            self._say(switch, SwitchError(5, 1, "table full", message, is_table_full=True))
             return
         switch.table[place] = Entry(rule, self.now, self.now)
         if before is not None:
             switch.table[place].packets, switch.table[place].bytes = before.packets, before.bytes
 
-    def _answer(self, switch: FakeSwitch, asked: Ask) -> None:
+    def _answer(self, switch: FakeSwitch, asked: Request) -> None:
         entries = [
             entry
             for entry in switch.table.values()
             if entry.rule.cookie & asked.cookie_mask == asked.cookie & asked.cookie_mask
         ]
         counters = tuple(
-            RuleCounter(one.rule.cookie, one.packets, one.bytes, self.now - one.since_s) for one in entries
+            RuleCounter(entry.rule.cookie, entry.packets, entry.bytes, self.now - entry.since_s) for entry in entries
         )
         match asked.question:
-            case Question.PORTS:
+            case RequestKind.PORTS:
                 self._say(
-                    switch, PortsAre(tuple(PortIs(number, f"p{number}", up) for number, up in switch.ports.items()))
+                    switch, PortList(tuple(PortState(number, f"p{number}", up) for number, up in switch.ports.items()))
                 )
-            case Question.PORT_COUNTERS:
+            case RequestKind.PORT_COUNTERS:
                 self._say(switch, PortCounters(tuple(PortCounter(n, switch.sent.get(n, 0), 0) for n in switch.ports)))
-            case Question.RULES:
-                self._say(switch, RulesAre(tuple(one.rule for one in entries), counters))
-            case Question.RULE_COUNTERS:
+            case RequestKind.RULES:
+                self._say(switch, RuleList(tuple(entry.rule for entry in entries), counters))
+            case RequestKind.RULE_COUNTERS:
                 self._say(switch, RuleCounters(counters))
 
     # Packets
@@ -311,7 +313,7 @@ class World:
         for out in entry.rule.out:
             if out == CONTROLLER:
                 self.to_controller += 1
-                self._say(switch, FrameIn(port.number, frame))
+                self._say(switch, PacketIn(port.number, frame))
             else:
                 self._leave(Port(port.node, out), frame, hops - 1)
 
@@ -357,7 +359,7 @@ class World:
             (self.cut.discard if is_up else self.cut.add)(end)
             if end.node in self.switches:
                 self.switches[end.node].ports[end.number] = is_up
-                self._say(self.switches[end.node], PortChanged(PortIs(end.number, f"p{end.number}", is_up)))
+                self._say(self.switches[end.node], PortStatus(PortState(end.number, f"p{end.number}", is_up)))
 
     def _expire(self) -> None:
         for switch in self.switches.values():
@@ -368,11 +370,11 @@ class World:
                     del switch.table[place]
                     if entry.rule.notify:
                         why = Why.IDLE if idle else Why.HARD
-                        self._say(switch, RuleGone(entry.rule.cookie, why, entry.packets, entry.bytes))
+                        self._say(switch, RuleRemoved(entry.rule.cookie, why, entry.packets, entry.bytes))
 
 
 def _place(message: ToSwitch) -> object:
-    if isinstance(message, SetRule):
+    if isinstance(message, AddRule):
         return message.rule.match, message.rule.priority
     assert isinstance(message, DeleteRule)
     return message.match, message.priority
@@ -384,7 +386,7 @@ def quiet(settings: Settings | None = None, **changes: float) -> Settings:
 
 
 def acquainted(seed: int = 1, addresses: Mapping[str, str] | None = None, **settings: float) -> World:
-    """A fat-tree whose hosts have all been heard."""
+    """A fat-tree with all hosts learnt."""
     world = World(fat_tree(4, servers=0), quiet(**settings), seed=seed, addresses=addresses)
     world.stand_up()
     for host in world.network.hosts:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Experiments on switches that never ran: rings whose latency is told, over as many blocks as are asked for."""
+"""Synthetic experiments on switches: rings with given latencies, over a given number of blocks."""
 
 from dataclasses import replace
 from typing import Any

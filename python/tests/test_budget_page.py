@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The latency budget of a synthetic run: its layers in order, its tables and its picture."""
+"""The latency budget of a synthetic run: its layers in order, its tables and its figure."""
 
 import io
 from dataclasses import replace
@@ -21,7 +21,7 @@ from barewire.results.budget import KIND, budgets_of, document
 
 SIZES = (8, 16384)
 LAUNCHES = 8
-# (fixed cost in µs, cost per KiB): LLC 1 is faster than raw frames here, and the endpoint costs nothing.
+# (fixed cost in µs, cost per KiB): LLC 1 is faster than raw frames here, and the endpoint adds nothing.
 COST_US = {
     "floor": (0.75, 0.25),
     "raw": (0.80, 0.25),
@@ -60,16 +60,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return budget_run(tmp_path, monkeypatch)
 
 
-def test_layers_stand_on_each_other_libraries_beside_each_other_and_tcp_beside_all(run: Run) -> None:
+def test_layers_are_stacked_and_libraries_and_tcp_side_by_side(run: Run) -> None:
     short, long = budgets_of(run)
     assert (short.message_bytes, long.message_bytes) == SIZES
     assert [layer.subject for layer in short.path] == list(PATH)
     assert [layer.below for layer in short.path] == [None, *PATH[:-1]]
-    assert [(one.subject, one.below) for one in short.libraries] == [
+    assert [(layer.subject, layer.below) for layer in short.libraries] == [
         ("openmpi/barewire", "libfabric"),
         ("mpich-5/barewire", "libfabric"),
     ], "the fastest first"
-    assert [one.subject for one in short.yardsticks] == ["tcp", "libfabric-tcp", "mpich/tcp", "openmpi/tcp"]
+    assert [layer.subject for layer in short.yardsticks] == ["tcp", "libfabric-tcp", "mpich/tcp", "openmpi/tcp"]
     assert short.best.subject == "openmpi/barewire"
     assert short.best_yardstick is not None and short.best_yardstick.subject == "mpich/tcp", (
         "a library beside a library"
@@ -83,16 +83,16 @@ def test_layers_stand_on_each_other_libraries_beside_each_other_and_tcp_beside_a
     assert whole == pytest.approx(steps["openmpi/barewire"].total), "the steps add up to the whole"
 
 
-def test_a_layer_that_is_missing_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_layer_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = budget_run(tmp_path, monkeypatch, leave_out=("llc1", "libfabric", "floor"))
     (short, _) = budgets_of(run)
-    assert [(one.subject, one.below) for one in short.path] == [
+    assert [(layer.subject, layer.below) for layer in short.path] == [
         ("raw", None),
         ("llc2", "raw"),
         ("endpoint", "llc2"),
         ("messages", "endpoint"),
     ]
-    assert all(one.below == "messages" for one in short.libraries)
+    assert all(layer.below == "messages" for layer in short.libraries)
     assert render(run, samples(tmp_path))
 
 
@@ -101,7 +101,7 @@ def test_without_any_layer_there_is_no_budget(tmp_path: Path, monkeypatch: pytes
         budget(8, {"tcp": [1.0]})
     run = budget_run(tmp_path, monkeypatch, leave_out=tuple(name for name in COST_US if name in PATH))
     assert budgets_of(run) == [] and sections(run) == [] and headlines(run) == []
-    assert "nothing to tell" in printed(run, 80)
+    assert "no result: no layer was measured" in printed(run, 80)
 
 
 def test_another_run_has_no_budget(tmp_path: Path) -> None:
@@ -130,14 +130,14 @@ def test_the_tables_fit_and_name_every_layer_with_its_step(run: Run, width: int)
     assert max(len(line) for line in text.splitlines()) <= width
     for words in ("frames", "+ raw Ethernet", "+ LLC 1", "+ libfabric", "+ Open MPI 4.1.4", "MPICH 4.0.2 over TCP"):
         assert words in text
-    for one in budgets_of(run):
-        for layer in one.path:
-            assert fixed(layer.step.total, one.best.step.total) in text
-    assert "≈" in text, "the endpoint's step cannot be told from nothing"
+    for latency in budgets_of(run):
+        for layer in latency.path:
+            assert fixed(layer.step.total, latency.best.step.total) in text
+    assert "≈" in text, "the endpoint's step is not significantly different from 0"
     assert "×" in text and "−" in text
 
 
-def test_the_page_has_the_pictures_and_every_number(run: Run, tmp_path: Path) -> None:
+def test_the_page_has_the_figures_and_every_number(run: Run, tmp_path: Path) -> None:
     page = render(run, samples(tmp_path))
     assert "Latency budget: what each layer adds" in page
     (section,) = sections(run)
@@ -149,26 +149,26 @@ def test_the_page_has_the_pictures_and_every_number(run: Run, tmp_path: Path) ->
             assert bars["type"] == "bar"
             assert {colour[:7] for colour in bars["marker"]["color"]} <= {*DARK, "#6B7682"}
     whole, close = (picture["figure"]["choices"][0]["data"][0] for picture in section["figures"])
-    # Each bar of the path begins where the one before it ends.
+    # Each bar of the path begins where the previous one ends.
     for number in range(1, len(PATH)):
         assert whole["base"][number] == pytest.approx(whole["base"][number - 1] + whole["x"][number - 1], abs=1e-4)
     assert whole["x"][2] < 0 and whole["marker"]["pattern"]["shape"][2] == "/", "LLC 1 takes time away"
     assert len(whole["y"]) == len(COST_US) and len(close["y"]) == len(COST_US) - 4
-    for one in budgets_of(run):
-        assert fixed(one.best.step.total, one.best.step.total) in page
+    for latency in budgets_of(run):
+        assert fixed(latency.best.step.total, latency.best.step.total) in page
 
 
-def test_the_headlines_say_what_the_frames_take_and_what_all_above_add(run: Run) -> None:
+def test_the_headlines_have_the_time_of_frames_and_of_the_layers_above(run: Run) -> None:
     short, long = headlines(run)
     assert "8\u00a0B take" in short and "Open MPI 4.1.4" in short and "the frames themselves" in short
     assert "The best over TCP, MPICH 4.0.2 over TCP" in short and "16\u00a0KiB" in long
 
 
-def test_the_document_has_all_that_the_picture_has(run: Run) -> None:
+def test_the_document_has_all_data_of_the_figure(run: Run) -> None:
     short, _ = document(budgets_of(run))
     assert short["unit"] == "us" and short["limit"] is None
-    assert [one["subject"] for one in short["path"]] == list(PATH)
-    assert all(one["added_ci95"][0] <= one["added"] <= one["added_ci95"][1] for one in short["path"])
+    assert [layer["subject"] for layer in short["path"]] == list(PATH)
+    assert all(layer["added_ci95"][0] <= layer["added"] <= layer["added_ci95"][1] for layer in short["path"])
 
 
 @pytest.mark.parametrize(
@@ -181,5 +181,5 @@ def test_the_document_has_all_that_the_picture_has(run: Run) -> None:
         (1234.5, 2000.0, "1234"),
     ],
 )
-def test_parts_of_a_whole_have_as_many_decimals(value: float, whole: float, text: str) -> None:
+def test_parts_of_a_total_have_equal_decimals(value: float, whole: float, text: str) -> None:
     assert fixed(value, whole) == text

@@ -166,7 +166,7 @@ def test_eager_limits_show_as_breaks_of_the_law_in_run_terminal_and_page(tmp_pat
     assert 'id="laws"' in page and "the configured eager limit" in page
 
 
-def test_each_library_is_compared_with_itself_over_the_baselines_fabric(tmp_path):
+def test_each_library_is_compared_with_itself_over_the_baseline_fabric(tmp_path):
     run = synthetic_mpi(tmp_path, "pingpong")
     found = compare_in_run(run, "tcp")
     assert {(comparison.a.subject, comparison.b.subject) for comparison in found} == {
@@ -215,7 +215,7 @@ def test_a_kernels_phases_are_means_over_ranks_and_its_total_the_slowest_ranks(t
 def test_the_choice_of_a_variant_is_reported_with_its_reason(tmp_path):
     run = synthetic_mpi(tmp_path, "radix", ranks=(2,), subjects=(subject("openmpi", "tcp"),))
     expected = (
-        "openmpi/tcp, 16 KiB: auto took x in 6 of 6 launches; the first time: fastest by the median of its trials"
+        "openmpi/tcp, 16 KiB: auto chose x in 6 of 6 launches; first launch: fastest by the median of its trials"
     )
     text = " ".join(printed(run, 200).split())
     assert expected in text and expected in render(run, samples(tmp_path))

@@ -90,7 +90,7 @@ def test_waiting_is_the_time_beyond_the_shortest_call_of_any_rank() -> None:
 def test_imbalance_is_described_in_words() -> None:
     text = " ".join(headlines(uneven(), "solve"))
     assert "solve is in MPI for 35 % of its time" in text and "20 % waiting" in text and "MPI_Barrier" in text
-    assert "must wait 250 ms (25 %) for the busiest, over any network" in text
+    assert "a rank waits 250 ms (25 %) for the busiest, over any network" in text
     assert "busiest" not in " ".join(headlines(job(Made(0), Made(1)), "solve"))
 
 
@@ -114,7 +114,7 @@ def test_the_page_contains_the_numbers_and_escapes_names() -> None:
     assert escape(cost_sentence(uneven())) in page
 
 
-def test_figures_have_a_bar_for_each_part_and_a_share_for_each_time() -> None:
+def test_figures_have_a_bar_per_part_and_a_share_per_time_bin() -> None:
     profile = uneven()
     bars = stacked({str(rank.rank): rank.parts for rank in profile.ranks})["data"]
     assert sum(bar["x"][1] for bar in bars) == pytest.approx(1.0)
@@ -125,7 +125,7 @@ def test_figures_have_a_bar_for_each_part_and_a_share_for_each_time() -> None:
     assert (most, mean, least) == ([50.0], [37.5], [25.0])
 
 
-def test_tables_are_in_words() -> None:
+def test_tables_contain_text() -> None:
     (row,) = calls_table(uneven()).rows
     assert row[0] == "MPI_Barrier" and row[1] == "–" and row[2] == "3" and row[3] == "350 ms" and row[4] == "35 %"
     assert [seconds(value) for value in (None, 0, 2e-7, 0.0015, 12.0)] == ["–", "0 s", "0.200 µs", "1.50 ms", "12.0 s"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Terminal tables and the HTML page, from synthetic runs; the browser's own test is tests/test_report_browser.py."""
+"""Terminal tables and the HTML page, from synthetic runs; tests/test_report_browser.py tests it in a browser."""
 
 import io
 import json
@@ -47,14 +47,14 @@ def page(run, directory) -> str:
 def test_terminal_tables_fit_and_name_every_subject_size_and_median(run, width):
     text = _printed(run, width)
     assert max(len(line) for line in text.splitlines()) <= width
-    for one in run.series:
-        assert words.number(one.median) in text
-        assert words.message_size(one.message_bytes) in text
-        assert words.subject_name(one.subject) in text
+    for series in run.series:
+        assert words.number(series.median) in text
+        assert words.message_size(series.message_bytes) in text
+        assert words.subject_name(series.subject) in text
     assert "ratio to TCP" in text and "faster" in text
 
 
-def test_terminal_marks_what_cannot_be_and_what_is_incomplete(tmp_path):
+def test_terminal_marks_impossible_and_incomplete_series(tmp_path):
     text = _printed(synthetic_run(tmp_path, launches=3, sizes=(1400,), link=Link(1e9), complete=False), 100)
     assert "✗ impossible" in text
     assert "… incomplete" in text
@@ -66,7 +66,7 @@ def test_terminal_without_the_baseline_has_no_ratios(tmp_path):
     assert "ratio" not in _printed(synthetic_run(tmp_path, launches=6, subjects=("raw",), sizes=(64,)), 80)
 
 
-def test_the_page_refers_to_nothing_outside_itself(page):
+def test_the_page_is_self_contained(page):
     own = _without_plotly(page)
     assert not re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:|//)", own)
     assert "default-src 'none'" in own
@@ -74,22 +74,24 @@ def test_the_page_refers_to_nothing_outside_itself(page):
     assert page.count("plotly.js v") == 1, "the library is inlined once"
 
 
-def test_the_page_holds_every_median_its_interval_the_seed_and_the_command(page, run):
+def test_the_page_contains_every_median_its_interval_the_seed_and_the_command(page, run):
     own = _without_plotly(page)
-    for one in run.series:
-        assert words.number(one.median, 4) in own
-        assert words.interval(one.ci95, 4) in own
+    for series in run.series:
+        assert words.number(series.median, 4) in own
+        assert words.interval(series.ci95, 4) in own
     assert f"Seed {run.seed}" in own
     assert "barewire bench pingpong" in own
 
 
-def test_what_the_machine_calls_itself_cannot_break_the_page(page):
+def test_names_from_the_machine_are_escaped_in_the_page(page):
     assert "Example CPU &lt;1&gt;" in page
     assert "Example CPU <1>" not in page
 
 
 def test_json_inside_the_page_cannot_end_its_script_element(run, directory):
-    hostile = tuple(replace(one, subject="</script><b>x") if one.subject == "udp" else one for one in run.series)
+    hostile = tuple(
+        replace(series, subject="</script><b>x") if series.subject == "udp" else series for series in run.series
+    )
     own = _without_plotly(render(replace(run, series=hostile), samples(directory)))
     assert "</script><b>" not in own
     assert "<b>" not in own
@@ -103,10 +105,10 @@ def test_a_run_without_any_series_still_gives_a_page(run, directory, complete):
     assert ("incomplete" in _without_plotly(page).split("<main>")[1].split("<section")[0]) is not complete
 
 
-def test_every_figure_is_valid_plotly_in_colours_that_have_a_dark_form(run, directory):
-    series = [one for one in run.series if one.test == "pingpong"]
+def test_every_figure_is_valid_plotly_with_colours_of_the_dark_theme(run, directory):
+    series = [series for series in run.series if series.test == "pingpong"]
     frame = samples(directory).filter(samples(directory)["test"] == "pingpong")
-    comparisons = [one for one in compare_in_run(run) if one.a.test == "pingpong"]
+    comparisons = [versus for versus in compare_in_run(run) if versus.a.test == "pingpong"]
     spread = distributions(frame, series)
     figures = [
         against_size(series, "x"),
@@ -117,7 +119,9 @@ def test_every_figure_is_valid_plotly_in_colours_that_have_a_dark_form(run, dire
         assert go.Figure(data=figure["data"], layout=figure["layout"]).data
         colours = re.findall(r"#[0-9A-Fa-f]{6}", json.dumps(figure))
         assert set(colours) <= set(DARK)
-    assert [one["label"] for one in spread["choices"]] == [words.message_size(size) for size in (1, 64, 512, 1400)] + [
+    assert [choice["label"] for choice in spread["choices"]] == [
+        words.message_size(size) for size in (1, 64, 512, 1400)
+    ] + [
         "4 KiB",
         "16 KiB",
         "64 KiB",
@@ -126,30 +130,42 @@ def test_every_figure_is_valid_plotly_in_colours_that_have_a_dark_form(run, dire
 
 def test_the_wire_limit_is_a_dashed_line_per_protocol(tmp_path):
     run = synthetic_run(tmp_path, launches=2, tests=("pingpong",), subjects=("tcp", "tcp/block", "raw"), link=Link(1e9))
-    dashed = [one["name"] for one in against_size(run.series, "x")["data"] if one["line"].get("dash") == "dash"]
+    dashed = [trace["name"] for trace in against_size(run.series, "x")["data"] if trace["line"].get("dash") == "dash"]
     assert dashed == ["wire limit, TCP", "wire limit, raw Ethernet"]
 
 
-def test_the_headline_is_made_of_the_runs_numbers(run):
+def test_the_headline_contains_the_runs_numbers(run):
     sentences = headlines(run, compare_in_run(run))
-    raw = next(one for one in run.series if (one.test, one.subject, one.message_bytes) == ("pingpong", "raw", 64))
+    raw = next(
+        series
+        for series in run.series
+        if (series.test, series.subject, series.message_bytes) == ("pingpong", "raw", 64)
+    )
     assert sentences[0].replace("\u00a0", " ").startswith(f"Raw Ethernet takes {words.number(raw.median)} µs one way")
     assert "× TCP’s" in sentences[0]
     assert "the machine’s own floor" in sentences[0]
     assert "Gbit/s in one direction" in sentences[1]
 
 
-def test_the_headline_of_an_impossible_value_says_so(tmp_path):
+def test_the_headline_marks_an_impossible_value(tmp_path):
     run = synthetic_run(tmp_path, launches=6, sizes=(1400,), link=Link(1e9))
     assert "impossible" in headlines(run, compare_in_run(run))[0]
 
 
-def test_warnings_name_what_limits_the_numbers(tmp_path):
+def test_warnings_name_every_limitation_of_the_numbers(tmp_path):
     run = synthetic_run(tmp_path, launches=2, sizes=(1400,), link=Link(1e9), complete=False)
     failed = Launch(9, "udp", "stream", complete=False, error="host b is down")
     text = " ".join(warnings(replace(run, launches=(*run.launches, failed), warnings=("Cores are oversubscribed.",))))
-    for said in ("interrupt", "host b is down", "Impossible", "emulated", "lost", "the least has 2", "oversubscribed"):
-        assert said in text
+    for message in (
+        "interrupt",
+        "host b is down",
+        "Impossible",
+        "emulated",
+        "lost",
+        "the least has 2",
+        "oversubscribed",
+    ):
+        assert message in text
 
 
 def test_a_clean_run_has_no_warnings(tmp_path):
@@ -186,7 +202,7 @@ def test_report_writes_the_page_into_the_run_and_prints_where(directory, run, tm
     assert document["bytes"] == elsewhere.stat().st_size > 1_000_000
 
 
-def test_report_of_no_run_is_wrong_use_and_of_no_place_a_failure(directory, run, tmp_path):
+def test_report_of_no_run_is_wrong_use_and_of_an_unwritable_directory_a_failure(directory, run, tmp_path):
     assert isinstance(_invoke(str(tmp_path)).exception, WrongUse)
     (tmp_path / "file").touch()
     failed = _invoke(str(directory), "-o", str(tmp_path / "file" / "page.html"))
@@ -200,7 +216,7 @@ def _printed(run: Run, width: int) -> str:
 
 
 def _without_plotly(page: str) -> str:
-    """The page without the one script that is not ours."""
+    """The page without plotly's script."""
     return re.sub(r"<script>\s*/\*\*.*?</script>", "", page, count=1, flags=re.S)
 
 

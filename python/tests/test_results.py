@@ -158,7 +158,7 @@ def test_the_goodput_of_several_pairs_is_their_sum_per_block():
     assert (series.median, series.min, series.samples, series.samples_measured) == (250.0, 250.0, 5, 6)
 
 
-def test_a_shaped_link_is_judged_by_its_wire_and_an_unshaped_one_by_the_floor(tmp_path):
+def test_the_limit_is_the_wire_on_shaped_links_and_the_floor_on_unshaped_ones(tmp_path):
     shaped = synthetic_run(tmp_path / "a", launches=6, sizes=(1400,), link=Link(1e9))
     raw = _one(shaped, "pingpong", "raw")
     assert (raw.limit, raw.limit_kind, raw.verdict) == (pytest.approx(11.504), "wire", "impossible")

@@ -108,8 +108,8 @@ def test_few_launches_yield_their_range() -> None:
 def test_the_interval_has_nearly_its_nominal_coverage() -> None:
     generator, held = np.random.default_rng(3), 0
     for trial in range(200):
-        ours = generator.normal(1.0, 0.02, 10)
-        held += low_to_high(ratio_to_best(ours, {"a": generator.normal(1.25, 0.02, 10)}, seed=trial).interval, 0.8)
+        barewire = generator.normal(1.0, 0.02, 10)
+        held += low_to_high(ratio_to_best(barewire, {"a": generator.normal(1.25, 0.02, 10)}, seed=trial).interval, 0.8)
     assert 0.9 <= held / 200 <= 1
 
 
@@ -285,7 +285,7 @@ def test_bounds_apply_to_the_rows_that_they_name() -> None:
 # The tables of patterns and testbeds
 
 
-def test_every_pattern_is_a_test_of_the_suite_and_its_variants_are() -> None:
+def test_every_pattern_names_a_test_of_the_suite_and_its_variants() -> None:
     for pattern in PATTERNS:
         assert pattern.test in (*suite.tests(), *suite.kernels())
         folder = suite.SOURCES if pattern.test in suite.tests() else suite.SOURCES / "kernels"

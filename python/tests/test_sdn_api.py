@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The HTTP API: what its document says is what it does, and wrong requests get a clear answer and change nothing."""
+"""The HTTP API: it matches its document, and invalid requests get a clear answer and have no effect."""
 
 import asyncio
 import threading
@@ -80,7 +80,7 @@ def test_the_document_is_valid_openapi_and_has_every_route() -> None:
 @pytest.mark.parametrize(
     "name", ["status", "switches", "hosts", "links", "loads", "flows", "strategies", "policy", "jobs"]
 )
-def test_what_is_shown_is_as_the_document_says(name: str) -> None:
+def test_responses_match_the_openapi_document(name: str) -> None:
     async def scenario(client: TestClient[Any, Any], _: Shell) -> None:
         await client.post("/v1/jobs", json=JOB, headers=AUTHORISED)
         answer = await client.get(f"/v1/{name}", headers=AUTHORISED)
@@ -90,7 +90,7 @@ def test_what_is_shown_is_as_the_document_says(name: str) -> None:
     served(scenario)
 
 
-def test_flows_links_and_switches_of_a_network_are_as_the_document_says() -> None:
+def test_flows_links_and_switches_match_the_openapi_document() -> None:
     world = acquainted()
     for name in ("status", "switches", "hosts", "links", "loads", "flows"):
         document = getattr(documents, name)(world.controller, world.now)
@@ -99,13 +99,13 @@ def test_flows_links_and_switches_of_a_network_are_as_the_document_says() -> Non
             assert len(document[name]) >= 15
 
 
-def test_a_jobs_life() -> None:
+def test_the_life_cycle_of_a_job() -> None:
     async def scenario(client: TestClient[Any, Any], controller: Shell) -> None:
         made = await client.post("/v1/jobs", json=JOB, headers=AUTHORISED)
         job = await made.json()
         assert made.status == 201
         jsonschema.validate(job, schema("Job"))
-        assert controller.core.router.picture.patterns == ({("h1", "h2"): 5}, {("h1", "h2"): 5})
+        assert controller.core.router.network_state.patterns == ({("h1", "h2"): 5}, {("h1", "h2"): 5})
         path = f"/v1/jobs/{job['id']}"
         assert (await client.post(f"{path}/step", headers=AUTHORISED)).status == 200
         assert (await client.post(f"{path}/step", json={"to": 9}, headers=AUTHORISED)).status == 422
@@ -118,7 +118,7 @@ def test_a_jobs_life() -> None:
         for method, gone in (("GET", path), ("DELETE", path), ("PUT", f"{path}/lease"), ("POST", f"{path}/step")):
             answer = await client.request(method, gone, headers=AUTHORISED)
             assert answer.status == 404 and "announce it again" in (await answer.json())["error"]
-        assert controller.core.router.picture.patterns == ()
+        assert controller.core.router.network_state.patterns == ()
 
     served(scenario)
 
@@ -144,32 +144,32 @@ def test_without_the_token_nothing_is_shown_or_changed(header: str | None) -> No
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "status", "said"),
+    ("method", "path", "body", "status", "message"),
     [
         ("POST", "/v1/jobs", b"{", 400, "not JSON"),
         ("POST", "/v1/jobs", b"\xff", 400, "not JSON"),
         ("POST", "/v1/jobs", b"[" * 100_000, 400, "not JSON"),
         ("POST", "/v1/jobs", b"[]", 422, "an announcement is a JSON object"),
         ("POST", "/v1/jobs", b'{"profile": "mpi", "hosts": ["h9"]}', 422, "unknown hosts: h9; known are h1, h2"),
-        ("POST", "/v1/jobs", b" " * (BODY_BYTES_MAX + 1), 413, "announce patterns one after the other"),
+        ("POST", "/v1/jobs", b" " * (BODY_BYTES_MAX + 1), 413, "announce patterns one after another"),
         ("PUT", "/v1/policy/mpi", b'{"strategy": "best"}', 422, "there are: stp"),
-        ("PUT", "/v1/policy/mpi", b'{"strategy": 3}', 422, "GET /v1/strategies names them"),
+        ("PUT", "/v1/policy/mpi", b'{"strategy": 3}', 422, "GET /v1/strategies lists them"),
         ("PUT", "/v1/policy/mpi", b'{"other": 3}', 422, "a JSON object with strategy"),
         ("PUT", "/v1/policy/a%20b", b'{"strategy": "stp"}', 422, "is no profile"),
         ("POST", "/v1/jobs/x/step", b'{"to": 0}', 404, "there is no job x"),
         ("POST", "/v1/jobs/x/step", b'{"to": "next"}', 422, "the pattern of this number"),
-        ("GET", "/v1/nothing", b"", 404, "/openapi.json says what there is"),
-        ("DELETE", "/v1/jobs", b"", 405, "/openapi.json says what there is"),
+        ("GET", "/v1/nothing", b"", 404, "/openapi.json lists all requests"),
+        ("DELETE", "/v1/jobs", b"", 405, "/openapi.json lists all requests"),
     ],
 )
-def test_a_wrong_request_is_told_what_to_do_and_changes_nothing(
-    method: str, path: str, body: bytes, status: int, said: str
+def test_an_invalid_request_gets_the_remedy_and_has_no_effect(
+    method: str, path: str, body: bytes, status: int, message: str
 ) -> None:
     async def scenario(client: TestClient[Any, Any], controller: Shell) -> None:
         before = controller.core.policy
         answer = await client.request(method, path, data=body, headers=AUTHORISED)
         document = await answer.json()
-        assert answer.status == status and said in document["error"], document
+        assert answer.status == status and message in document["error"], document
         jsonschema.validate(document, schema("Error"))
         assert controller.core.policy is before and not controller.core.jobs.all
 
@@ -186,25 +186,25 @@ def test_a_strategy_is_set_for_a_profile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "message"),
     [
-        ("0.0.0.0:8181", "every address of this machine"),
-        ("[::]:8181", "every address of this machine"),
-        (":8181", "is no place"),
-        ("localhost:8181", "is no place"),
+        ("0.0.0.0:8181", "means all addresses"),
+        ("[::]:8181", "means all addresses"),
+        (":8181", "is not an address"),
+        ("localhost:8181", "is not an address"),
         ("127.0.0.1:70000", "there is no port"),
-        ("unix:", "is no place"),
+        ("unix:", "is not an address"),
     ],
 )
-def test_the_api_is_served_at_one_address_only(place: str, said: str) -> None:
+def test_the_api_is_served_at_one_address_only(place: str, message: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(WrongUse, match=said.replace("[", r"\[")):
+        with pytest.raises(WrongUse, match=message.replace("[", r"\[")):
             Api(shell(), place, TOKEN)
 
     asyncio.run(scenario())
 
 
-def test_a_token_file_is_the_owners_alone(tmp_path: Path) -> None:
+def test_a_token_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     file = tmp_path / "new" / "token"
     token = make_token(file)
     assert file.stat().st_mode & 0o777 == 0o600 and len(token) > 30 and make_token(file) == token == read_token(file)
@@ -213,17 +213,17 @@ def test_a_token_file_is_the_owners_alone(tmp_path: Path) -> None:
         read_token(file)
     file.chmod(0o600)
     file.write_text("short")
-    with pytest.raises(WrongUse, match="is no token"):
+    with pytest.raises(WrongUse, match="does not contain a token"):
         read_token(file)
     with pytest.raises(WrongUse, match="no token in"):
         read_token(tmp_path / "none")
     (tmp_path / "file").write_text("")
-    with pytest.raises(MachineCannot, match="cannot make the token file"):
+    with pytest.raises(MachineCannot, match="cannot create token file"):
         make_token(tmp_path / "file" / "token")
 
 
 class Running:
-    """An API on a Unix socket, in a thread with an event loop of its own."""
+    """An API on a Unix socket, in a thread with its own event loop."""
 
     def __init__(self, folder: Path) -> None:
         self.token_file = folder / "token"
@@ -255,12 +255,12 @@ def running(tmp_path: Path) -> Iterator[Running]:
     api.end()
 
 
-def test_a_program_announces_steps_and_withdraws(running: Running) -> None:
+def test_a_program_announces_a_job_steps_and_withdraws_it(running: Running) -> None:
     client = Client(running.url, running.token_file)
     job = client.announce(JOB)
     assert client.step(job["id"])["current"] == 1
     assert client.append(job["id"], JOB["patterns"])["patterns"] == 4  # type: ignore[arg-type]
-    assert [one["id"] for one in client.get("jobs")["jobs"]] == [job["id"]]
+    assert [job["id"] for job in client.get("jobs")["jobs"]] == [job["id"]]
     client.withdraw(job["id"])
     with pytest.raises(GoneError):
         client.renew(job["id"])
@@ -282,16 +282,16 @@ def test_a_job_stays_announced_while_it_runs_even_if_the_controller_forgets_it(r
     assert client.get("jobs")["jobs"] == [] and not complaints
 
 
-def test_a_controller_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_controller_is_reported(tmp_path: Path) -> None:
     token = tmp_path / "token"
     make_token(token)
-    with pytest.raises(MeasurementFailed, match="does it run"):
+    with pytest.raises(MeasurementFailed, match="is it running"):
         Client(f"unix:{tmp_path}/none", token).get("status")
     with pytest.raises(WrongUse, match="write http://ADDRESS:PORT or unix:PATH"):
         Client("ftp://somewhere", token)
 
 
-def test_what_run_announces_of_a_job() -> None:
+def test_the_announcement_of_barewire_run() -> None:
     library = Library("mpich", Family.MPICH, "4.0", Path("/lib/libmpi.so"))
     job = Job(library, (("localhost", 2), ("b", 1)), (), ("./program", "x"))
     assert announcement(job, "barewire", "a") == {

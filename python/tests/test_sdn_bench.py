@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Experiments on switches, what needs none: plans, policies, steps, records, paired ratios, summaries, the page."""
+"""Experiments without switches: plans, policies, steps, records, paired ratios, summaries, the page."""
 
 import json
 import os
@@ -33,18 +33,18 @@ from barewire.stats.paired import paired_ratio
 def test_each_block_has_every_policy_and_both_references_once_on_equal_seeds_in_an_order_of_the_seed() -> None:
     blocks = list(plan_of().rounds())
     cells = {(policy, count) for policy in (STAR, WIDE, "stp", "isolated") for count in (4, 8)}
-    assert len(blocks) == 3 and all({(one.policy, one.count) for one in block} == cells for block in blocks)
-    assert all(len(block) == len(cells) and len({one.seed for one in block}) == 1 for block in blocks)
+    assert len(blocks) == 3 and all({(order.policy, order.count) for order in block} == cells for block in blocks)
+    assert all(len(block) == len(cells) and len({order.seed for order in block}) == 1 for block in blocks)
     assert len({block[0].seed for block in blocks}) == 3
-    orders = [[(one.policy, one.count) for one in block] for block in blocks]
+    orders = [[(order.policy, order.count) for order in block] for block in blocks]
     assert orders[0] != orders[1] or orders[1] != orders[2]
     assert [list(block) for block in plan_of().rounds()] == [list(block) for block in blocks]
-    assert [one.number for block in blocks for one in block] == list(range(24))
+    assert [order.number for block in blocks for order in block] == list(range(24))
 
 
 def test_both_jobs_are_measured_alone_and_beside_each_other_on_neighbouring_hosts() -> None:
     block = next(plan_of(experiment="both", counts=(8,), policies=("stp",)).rounds())
-    found = {(one.test, one.policy, one.hosts[0], one.others[:1]) for one in block}
+    found = {(order.test, order.policy, order.hosts[0], order.other_hosts[:1]) for order in block}
     assert found == {
         ("ring", WIDE, "h1", ()),
         ("ring", "stp", "h1", ()),
@@ -52,11 +52,11 @@ def test_both_jobs_are_measured_alone_and_beside_each_other_on_neighbouring_host
         ("shuffle", "stp", "h2", ()),
         ("shuffle", "stp", "h2", ("h1",)),
     }
-    assert {one.subject_name for one in block} == {"wide", "stp", "stp/beside"}
+    assert {order.subject_name for order in block} == {"wide", "stp", "stp/beside"}
 
 
-def test_references_get_two_sizes_of_messages_and_networks_of_their_own() -> None:
-    orders = {one.policy: one for one in next(plan_of(counts=(4,)).rounds())}
+def test_references_have_two_message_sizes_and_their_own_networks() -> None:
+    orders = {order.policy: order for order in next(plan_of(counts=(4,)).rounds())}
     assert plan_of().sizes(orders[WIDE]) == plan_of().sizes(orders[STAR]) == (10_000, 50_000)
     assert plan_of().sizes(orders["stp"]) == (50_000,)
     assert plan_of().network_of("stp", orders["stp"].hosts) is TREE
@@ -69,38 +69,40 @@ def test_references_get_two_sizes_of_messages_and_networks_of_their_own() -> Non
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"policies": ("stp", "fastest")}, "there is no strategy 'fastest'"),
         ({"policies": ("stp", "stp")}, "each once"),
         ({"policies": ()}, "at least one strategy"),
-        ({"counts": (4, 17)}, "17 hosts cannot be"),
+        ({"counts": (4, 17)}, "17 hosts are impossible"),
         ({"experiment": "both", "counts": (5,)}, "5 hosts cannot be shared"),
         ({"blocks": 0}, "at least 1"),
         ({"fabric": "ucx"}, "not over 'ucx'"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_before_anything_is(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(WrongUse, match=said):
+def test_impossible_experiments_are_refused_before_measuring(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(WrongUse, match=message):
         plan_of(**changes)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--strategies", "fastest"), "there is no strategy 'fastest'"),
-        (("--hosts", "99"), "99 hosts cannot be"),
+        (("--hosts", "99"), "99 hosts are impossible"),
         (("--hosts", "four"), "--hosts takes comma-separated numbers"),
         (("--rate", "unshaped"), "such as 2500kbit"),
         (("--shape", "8"), "mappers x reducers"),
     ],
 )
-def test_the_command_line_says_what_is_wrong(words: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_refused_with_the_reason(words: tuple[str, ...], message: str) -> None:
     result = CliRunner().invoke(app, ["sdn", "bench", *words])
-    assert isinstance(result.exception, WrongUse) and said in str(result.exception)
+    assert isinstance(result.exception, WrongUse) and message in str(result.exception)
 
 
-def test_without_open_vswitch_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_open_vswitch_the_command_explains_its_installation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("barewire.lab.openvswitch.which", lambda _name: None)
     result = CliRunner().invoke(app, ["sdn", "bench", "-o", str(tmp_path / "run")])
@@ -125,12 +127,12 @@ def test_messages_keep_their_proportion_to_the_rate() -> None:
     assert message_bytes_of(2_500_000) == 50_000
 
 
-def test_a_name_with_parameters_survives_as_a_files_name() -> None:
+def test_a_name_with_parameters_is_a_valid_file_name() -> None:
     for subject in ("isolated:seconds=30/beside", "mpi=planned+bigdata=ecmp"):
         assert parse_launch_file_name(launch_file_name(7, "ring", subject)) == (7, "ring", subject)
 
 
-def test_a_program_goes_on_when_its_step_is_prepared_and_not_before(tmp_path: Path) -> None:
+def test_a_program_continues_only_after_its_step_is_prepared(tmp_path: Path) -> None:
     prepared: list[tuple[str, int]] = []
     steps = Steps(tmp_path / "steps", tmp_path / "heard", lambda name, number: prepared.append((name, number)))
     with steps, socket.socket(socket.AF_UNIX) as program:
@@ -143,7 +145,7 @@ def test_a_program_goes_on_when_its_step_is_prepared_and_not_before(tmp_path: Pa
     assert steps.failure is None
 
 
-def test_a_step_that_cannot_be_prepared_ends_the_program_and_is_kept(tmp_path: Path) -> None:
+def test_a_failed_preparation_ends_the_program_and_is_recorded(tmp_path: Path) -> None:
     def fail(name: str, number: int) -> None:
         raise MeasurementFailed("no rules")
 
@@ -155,15 +157,15 @@ def test_a_step_that_cannot_be_prepared_ends_the_program_and_is_kept(tmp_path: P
     assert str(steps.failure) == "no rules"
 
 
-def test_listening_ends_when_nobody_came(tmp_path: Path) -> None:
+def test_listening_ends_without_a_connection(tmp_path: Path) -> None:
     with Steps(tmp_path / "steps", tmp_path / "heard", lambda name, number: None):
         pass
 
 
-def test_paired_ratios_forget_what_blocks_have_in_common() -> None:
-    """Blocks differ a hundredfold, the ratio within each is 2: its interval is narrow all the same."""
-    others = [1.0, 10.0, 100.0, 3.0, 30.0, 5.0]
-    ratio = paired_ratio([2 * value for value in others], others)
+def test_paired_ratios_cancel_common_factors_of_blocks() -> None:
+    """Blocks differ a hundredfold, the ratio within each is 2: its interval is narrow nevertheless."""
+    references = [1.0, 10.0, 100.0, 3.0, 30.0, 5.0]
+    ratio = paired_ratio([2 * value for value in references], references)
     assert ratio.value == pytest.approx(2) and ratio.ci95 == pytest.approx((2, 2))
     few = paired_ratio([1.0, 4.0], [1.0, 1.0])
     assert (few.value, few.ci95, few.low, few.high) == (pytest.approx(2), None, 1, pytest.approx(4))
@@ -201,7 +203,7 @@ def test_fractions_are_of_pairs_in_one_block_and_verdicts_follow_from_their_inte
     assert "0.50 (0.50–0.50)" in page and "best is isolated, 1.00 (1.00–1.00) of the wide network" in page
 
 
-def test_the_published_order_is_judged_by_the_interval_of_pairs() -> None:
+def test_the_published_order_is_decided_by_paired_intervals() -> None:
     run, frame, _small = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "ecmp-published": 24, "isolated": 31}, blocks=6)
     found = headlines(run, summarised(run, frame))
     assert found[:2] == [
@@ -209,10 +211,10 @@ def test_the_published_order_is_judged_by_the_interval_of_pairs() -> None:
         "4 hosts, random rings: ecmp-published ≥ stp? yes, 1.60 (1.60–1.60).",
     ]
     few_run, few_frame, _ = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "ecmp-published": 24}, blocks=2)
-    assert "too few blocks to say more" in headlines(few_run, summarised(few_run, few_frame))[0]
+    assert "too few blocks to decide" in headlines(few_run, summarised(few_run, few_frame))[0]
 
 
-def test_the_simulator_is_calibrated_on_the_wide_network_alone_and_bounds_hold() -> None:
+def test_the_simulator_is_calibrated_only_on_the_wide_network_and_bounds_hold() -> None:
     run, frame, small = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1)
     found = calibrated(frame, RATE)
     assert found is not None
@@ -227,14 +229,14 @@ def test_the_simulator_is_calibrated_on_the_wide_network_alone_and_bounds_hold()
     assert calibrated(without, RATE) is None
 
 
-@pytest.mark.parametrize(("busy", "is_said"), [(0.5, False), (0.9, True)])
-def test_a_saturated_launch_is_marked_in_table_and_page(busy: float, is_said: bool) -> None:
+@pytest.mark.parametrize(("busy", "is_reported"), [(0.5, False), (0.9, True)])
+def test_a_saturated_launch_is_marked_in_table_and_page(busy: float, is_reported: bool) -> None:
     run, frame, small = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1, busy=busy)
     page = render_sdn(concluded(run, frame, small), frame)
-    assert ("Saturated: in 4 of 4 launches" in page) == is_said and (f"{busy:.0%}!" in page) == is_said
+    assert ("Saturated: in 4 of 4 launches" in page) == is_reported and (f"{busy:.0%}!" in page) == is_reported
 
 
-def test_a_launch_that_broke_off_is_left_out() -> None:
+def test_an_interrupted_launch_is_left_out() -> None:
     run, frame, small = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=1)
     broken = replace(run.launches[0], complete=False, details={"start": {}})
     summary = summarised(concluded(replace(run, launches=(broken, *run.launches[1:])), frame, small), frame)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The bound of any routing: cases whose answer is known, and what cannot be asked."""
+"""The bound of any routing: cases with known results, and invalid arguments."""
 
 import random
 
@@ -14,12 +14,12 @@ from barewire.topology import fat_tree, with_rate
 RATE = 8_000_000  # bit/s, so 10^6 bytes a second
 
 
-def test_two_paths_together_carry_what_one_link_to_the_host_does() -> None:
+def test_two_paths_carry_as_much_as_the_hosts_link() -> None:
     assert concurrent_flow(with_rate(DIAMOND, RATE), {("h1", "h2"): 1e6}) == pytest.approx(1)
 
 
 def test_one_link_between_two_switches_is_shared() -> None:
-    """Two pairs cross it, so each has half; the way back is free."""
+    """Two pairs cross it, so each has half; the reverse direction is free."""
     dumbbell = network(
         ("h1", 1, "s1", 1), ("h2", 1, "s1", 2), ("s1", 3, "s2", 3), ("h3", 1, "s2", 1), ("h4", 1, "s2", 2)
     )
@@ -28,8 +28,8 @@ def test_one_link_between_two_switches_is_shared() -> None:
     assert host_links(with_rate(dumbbell, RATE), demand) == pytest.approx(1)
 
 
-def test_flows_split_over_unequal_ways() -> None:
-    """A triangle without one host: straight 1, over the third switch 1, so a host with a link of 2 sends at 2."""
+def test_flows_split_over_unequal_paths() -> None:
+    """A triangle: rate 1 directly and 1 over the third switch, so a host with a link of 2 sends at 2."""
     triangle = network(
         ("h1", 1, "s1", 1), ("h2", 1, "s2", 1), ("s1", 2, "s2", 2), ("s1", 3, "s3", 1), ("s3", 2, "s2", 3)
     )
@@ -60,7 +60,7 @@ def test_hosts_without_a_path_and_empty_demands_are_refused() -> None:
             concurrent_flow(apart, demand)
 
 
-def test_a_network_too_large_for_the_solver_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_too_large_for_the_solver_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bound, "VARIABLES_MAX", 10)
-    with pytest.raises(WrongUse, match="take fewer hosts"):
+    with pytest.raises(WrongUse, match="use fewer hosts"):
         concurrent_flow(fat_tree(4), {("h1", "h16"): 1})

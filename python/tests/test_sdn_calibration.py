@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Calibration: parameters come back from what they made, and errors are those of held-out cases."""
+"""Calibration: parameters are recovered from exact latencies, and errors are those of held-out cases."""
 
 import pytest
 
@@ -12,19 +12,19 @@ def latency(size: int, efficiency: float, overhead_s: float) -> float:
     return overhead_s + size * 8 / (RATE * efficiency)
 
 
-def test_the_parameters_of_exact_latencies_are_found_again() -> None:
+def test_the_parameters_of_exact_latencies_are_recovered() -> None:
     found = fit([(size, latency(size, 0.9, 0.002)) for size in (1_000, 10_000, 50_000, 2_000_000)], RATE)
     assert (found.efficiency, found.overhead_s) == (pytest.approx(0.9), pytest.approx(0.002))
     assert found.worst_residual == pytest.approx(0, abs=1e-9)
 
 
-def test_an_overhead_is_never_below_0() -> None:
-    """Times that would need a negative one are fitted as well as can be, and the residual says how well."""
+def test_an_overhead_is_never_negative() -> None:
+    """Times that would need a negative overhead are fitted with 0, and the residual shows the error."""
     found = fit([(1_000, 0.0001), (10_000, 0.003), (100_000, 0.04)], RATE)
     assert found.overhead_s == 0 and found.worst_residual > 0.05
 
 
-def test_what_no_transfer_could_be_is_refused() -> None:
+def test_latencies_impossible_for_transfers_are_refused() -> None:
     with pytest.raises(ValueError, match="two message sizes"):
         fit([(1_000, 0.1), (1_000, 0.2)], RATE)
     with pytest.raises(ValueError, match="above 0"):

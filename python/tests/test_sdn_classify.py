@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a flow is: announced, by signature, by behaviour; and what is wrong in a file or an announcement."""
+"""Classification of flows: announced, by signature, by behaviour; and invalid files and announcements."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from fake_switches import acquainted, tcp
 
 from barewire.errors import WrongUse
-from barewire.sdn.classify.classifier import Carried, Known, classify
+from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
 from barewire.sdn.classify.jobs import JOBS_MAX, Jobs, UnknownJobError
 from barewire.sdn.classify.policy import Policy, parse_policy
 from barewire.sdn.flow import FlowKey
@@ -32,30 +32,30 @@ def tcp_key(source: str, destination: str, port: int) -> FlowKey:
 
 def test_the_published_signatures_hold_unless_a_file_has_others() -> None:
     policy, jobs = parse_policy("", "empty"), Jobs()
-    assert classify(tcp_key("h1", "h2", 1030), policy, jobs) == Known("mpi", "signature")
+    assert classify(tcp_key("h1", "h2", 1030), policy, jobs) == Classification("mpi", "signature")
     assert classify(FlowKey("h1", "h2", "tcp", 22, 50000), policy, jobs).profile == "mpi", "either end's port counts"
     assert classify(tcp_key("h1", "h2", 13562), policy, jobs).profile == "hadoop"
     assert classify(FlowKey("h1", "h2", "llc"), policy, jobs).profile == "mpi"
-    assert classify(tcp_key("h1", "h2", 1045), policy, jobs) == Known()
-    assert classify(FlowKey("h1", "h2", "udp", 1, 1030), policy, jobs) == Known()
-    other = parse_policy('[[signature]]\nprofile = "web"\nports = [80]\n', "file")
-    assert classify(tcp_key("h1", "h2", 80), other, jobs).profile == "web"
-    assert classify(tcp_key("h1", "h2", 1030), other, jobs) == Known()
+    assert classify(tcp_key("h1", "h2", 1045), policy, jobs) == Classification()
+    assert classify(FlowKey("h1", "h2", "udp", 1, 1030), policy, jobs) == Classification()
+    custom = parse_policy('[[signature]]\nprofile = "web"\nports = [80]\n', "file")
+    assert classify(tcp_key("h1", "h2", 80), custom, jobs).profile == "web"
+    assert classify(tcp_key("h1", "h2", 1030), custom, jobs) == Classification()
 
 
-def test_behaviour_decides_only_what_nothing_else_knows() -> None:
+def test_behaviour_applies_only_to_flows_not_classified_otherwise() -> None:
     text = '[[behaviour]]\nprofile = "elephant"\nbytes_min = 1000\npacket_bytes_min = 500\n'
     policy, jobs = parse_policy(text, "file"), Jobs()
-    big, small = Carried(2, 2000, 1.0), Carried(200, 2000, 1.0)
-    assert classify(tcp_key("h1", "h2", 7), policy, jobs, big) == Known("elephant", "behaviour")
-    assert classify(tcp_key("h1", "h2", 7), policy, jobs, small) == Known()
+    big, small = FlowCounters(2, 2000, 1.0), FlowCounters(200, 2000, 1.0)
+    assert classify(tcp_key("h1", "h2", 7), policy, jobs, big) == Classification("elephant", "behaviour")
+    assert classify(tcp_key("h1", "h2", 7), policy, jobs, small) == Classification()
     assert classify(tcp_key("h1", "h2", 22), policy, jobs, big).profile == "mpi"
 
 
-def test_announcements_win_and_the_one_that_says_which_traffic_is_its_own_wins_over_others() -> None:
+def test_announcements_win_and_those_with_traffic_win_over_others() -> None:
     policy, jobs = Policy(), Jobs()
     first = jobs.announce(RING, HOSTS, 0.0)
-    assert classify(tcp_key("h1", "h3", 9000), policy, jobs) == Known("mpi", "announced", 15), (
+    assert classify(tcp_key("h1", "h3", 9000), policy, jobs) == Classification("mpi", "announced", 15), (
         "ranks of one host together"
     )
     shuffle = {"profile": "hadoop", "hosts": HOSTS, "traffic": [{"protocol": "tcp", "ports": ["13000-14000"]}]}
@@ -63,14 +63,14 @@ def test_announcements_win_and_the_one_that_says_which_traffic_is_its_own_wins_o
     assert classify(tcp_key("h1", "h3", 13562), policy, jobs).profile == "hadoop"
     assert classify(tcp_key("h1", "h3", 9000), policy, jobs).profile == "mpi"
     jobs.withdraw(first.id)
-    assert classify(tcp_key("h1", "h3", 9000), policy, jobs) == Known("hadoop", "signature")
-    assert classify(tcp_key("h1", "h3", 9999), policy, jobs) == Known()
+    assert classify(tcp_key("h1", "h3", 9000), policy, jobs) == Classification("hadoop", "signature")
+    assert classify(tcp_key("h1", "h3", 9999), policy, jobs) == Classification()
 
 
 def test_patterns_of_all_jobs_are_merged_step_by_step_and_stay_the_same_object_until_they_change() -> None:
     jobs = Jobs()
     ring = jobs.announce(RING, HOSTS, 0.0)
-    other = jobs.announce({**RING, "patterns": RING["patterns"][:1]}, HOSTS, 0.0)
+    second_job = jobs.announce({**RING, "patterns": RING["patterns"][:1]}, HOSTS, 0.0)
     assert jobs.patterns == ({("h1", "h3"): 30}, {("h5", "h1"): 7})
     assert jobs.patterns is jobs.patterns
     before = jobs.patterns
@@ -82,11 +82,11 @@ def test_patterns_of_all_jobs_are_merged_step_by_step_and_stay_the_same_object_u
         jobs.step(ring.id, None, 2.0)
     jobs.append(ring.id, [[{"from": 3, "to": 0, "bytes": 4}]], 3.0)
     jobs.step(ring.id, 2, 3.0)
-    jobs.withdraw(other.id)
+    jobs.withdraw(second_job.id)
     assert jobs.patterns == ({("h5", "h1"): 4},)
 
 
-def test_jobs_that_are_not_renewed_are_forgotten() -> None:
+def test_jobs_without_renewal_expire() -> None:
     jobs = Jobs()
     job = jobs.announce({**RING, "lease_s": 10}, HOSTS, 0.0)
     jobs.renew(job.id, 9.0)
@@ -97,7 +97,7 @@ def test_jobs_that_are_not_renewed_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"hosts": ["h1", "h99", "h98"]}, "unknown hosts: h98, h99; known are h1, h10"),
         ({"hosts": []}, "needs hosts"),
@@ -120,17 +120,17 @@ def test_jobs_that_are_not_renewed_are_forgotten() -> None:
         ({"name": "x\n"}, "printable"),
     ],
 )
-def test_an_announcement_that_cannot_be_says_what_is_wrong_and_changes_nothing(
-    changes: dict[str, Any], said: str
+def test_an_invalid_announcement_is_refused_with_the_reason_and_has_no_effect(
+    changes: dict[str, Any], message: str
 ) -> None:
     jobs = Jobs()
     with pytest.raises(WrongUse) as refused:
         jobs.announce({**RING, **changes}, HOSTS, 0.0)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert not jobs.all and jobs.patterns == ()
 
 
-def test_there_is_an_end_to_announcements() -> None:
+def test_the_number_of_announcements_is_bounded() -> None:
     jobs = Jobs()
     for _ in range(JOBS_MAX):
         jobs.announce({"profile": "mpi", "hosts": ["h1"]}, HOSTS, 0.0)
@@ -139,7 +139,7 @@ def test_there_is_an_end_to_announcements() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[strategies]\nmpi = ", "policy p.toml: "),
         (
@@ -159,14 +159,14 @@ def test_there_is_an_end_to_announcements() -> None:
         ('[[behaviour]]\nprofile = "a"\nbytes_min = "many"\n', "bytes_min is a number from 0, not 'many'"),
     ],
 )
-def test_a_mistake_in_the_policy_file_is_told_with_its_line(text: str, said: str) -> None:
+def test_a_mistake_in_the_policy_file_is_reported_with_its_line(text: str, message: str) -> None:
     with pytest.raises(WrongUse) as refused:
         parse_policy(text, "p.toml")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_a_flow_that_is_known_better_is_placed_by_its_new_strategy() -> None:
-    """Announced while it runs: it moves without losing a packet; withdrawn: it moves back."""
+def test_a_reclassified_flow_is_placed_by_its_new_strategy() -> None:
+    """A running flow moves without packet loss when its job is announced, and back when it is withdrawn."""
     world = acquainted()
     world.controller.policy = Policy({"default": "stp", "mpi": "ecmp-published"}, ())
     frame = tcp("h1", "h16", identification=3)
@@ -187,7 +187,7 @@ def test_a_flow_that_is_known_better_is_placed_by_its_new_strategy() -> None:
     assert route.path == first
 
 
-def test_a_lease_that_ends_changes_flows_back_by_itself() -> None:
+def test_flows_change_back_when_a_lease_expires() -> None:
     world = acquainted()
     world.controller.policy = Policy({"default": "stp", "mpi": "ecmp"}, ())
     world.controller.jobs.announce({"profile": "mpi", "hosts": ["h1", "h16"], "lease_s": 2}, HOSTS, world.now)
@@ -198,16 +198,19 @@ def test_a_lease_that_ends_changes_flows_back_by_itself() -> None:
     assert route is not None and route.placed.flow.profile == "mpi"
     world.pass_time(2.2)
     assert route.placed.flow.profile == "default"
-    assert any("was not renewed" in event.text for event in world.events)
+    assert any("has expired" in event.text for event in world.events)
 
 
 def test_announced_patterns_move_planned_flows_when_the_job_steps() -> None:
-    """Four flows of one switch pair to another: planned apart, also for the next pattern, without a lost packet."""
+    """Four flows between two switch pairs: separate paths, also for the next pattern, without a lost packet."""
     world = acquainted()
     world.controller.policy = Policy({"default": "stp", "mpi": "planned"}, ())
     rings = [["h1", "h5", "h2", "h6"], ["h1", "h6", "h2", "h5"]]
     patterns = [
-        [{"from": one, "to": other, "bytes": 10**6} for one, other in zip(ring, ring[1:] + ring[:1], strict=True)]
+        [
+            {"from": host, "to": next_host, "bytes": 10**6}
+            for host, next_host in zip(ring, ring[1:] + ring[:1], strict=True)
+        ]
         for ring in rings
     ]
     document = {"profile": "mpi", "hosts": rings[0], "patterns": patterns}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The controller on switches in memory: what it learns, that no packet is lost, doubled or looped, what failures do."""
+"""The controller on switches in memory: learning, no lost, duplicated or looped packets, failures."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -17,7 +17,7 @@ SEEDS = range(6)
 
 
 def carrying(seed: int = 1, **settings: float) -> tuple[World, bytes, Route]:
-    """An acquainted network with one flow placed: that, a packet of the flow's, and its route."""
+    """A network with learnt hosts and one placed flow: the network, a packet of the flow, and its route."""
     world = acquainted(seed, **settings)
     frame = tcp("h1", "h16")
     world.send("h1", frame)
@@ -28,8 +28,8 @@ def carrying(seed: int = 1, **settings: float) -> tuple[World, bytes, Route]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_new_flows_packets_arrive_once_whatever_order_its_rules_are_laid_in(seed: int) -> None:
-    """A packet is sent after every single message; each must arrive once, and none may be lost or looped."""
+def test_a_new_flows_packets_arrive_once_in_any_order_of_installation(seed: int) -> None:
+    """A packet is sent after every single message; each must arrive exactly once."""
     world = acquainted(seed)
     sent = [tcp("h1", "h16", identification=0)]
     world.send("h1", sent[0])
@@ -42,7 +42,7 @@ def test_a_new_flows_packets_arrive_once_whatever_order_its_rules_are_laid_in(se
     assert not world.lost and world.where("h1", sent[0]) == "h16"
 
 
-def test_packets_that_come_up_while_a_flow_is_laid_belong_to_it() -> None:
+def test_packets_sent_up_during_installation_belong_to_the_flow() -> None:
     world = acquainted()
     flows = len(world.controller.router.routes)
     for number in range(10):
@@ -52,7 +52,7 @@ def test_packets_that_come_up_while_a_flow_is_laid_belong_to_it() -> None:
     assert len(world.delivered) == len(set(world.delivered))
 
 
-def test_each_direction_is_a_flow_of_its_own() -> None:
+def test_each_direction_is_a_separate_flow() -> None:
     world = acquainted()
     world.send("h1", tcp("h1", "h16"))
     world.settle()
@@ -71,7 +71,7 @@ def test_llc_with_a_length_and_in_long_frames_is_one_flow() -> None:
     assert world.controller.router.routes.get(FlowKey("h1", "h9", "llc")) is not None
 
 
-def test_other_ip_does_not_take_tcp_along() -> None:
+def test_rules_of_other_ip_do_not_match_tcp() -> None:
     """A rule for ICMP between two hosts must not hide their next connection from the controller."""
     world = acquainted()
     ping = tcp("h1", "h9")
@@ -90,18 +90,18 @@ def test_hosts_on_one_switch_reach_each_other() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_flow_that_moves_loses_nothing_at_any_step(seed: int) -> None:
-    """All paths of the fat-tree in turn, and back before the last move is done: delivered by rules alone, always."""
+    """All paths of the fat-tree one after another, and back during the last move: always delivered by rules."""
     world, frame, _ = carrying(seed)
     router = world.controller.router
     route = router.routes.get(TCP_KEY)
     assert route is not None
-    paths = router.picture.paths.between("h1", "h16")
+    paths = router.network_state.paths.between("h1", "h16")
     assert len(paths) == 4
     for turn in range(12):
         router.move(route, _on(route.placed, paths[world.random.randrange(4)]))
         for number, _ in enumerate(world.steps()):
             assert world.where("h1", frame) == "h16", f"turn {turn}"
-            if number == 5 + turn:  # another move while this one is under way
+            if number == 5 + turn:  # another move during this one
                 router.move(route, _on(route.placed, paths[turn % 4]))
         if turn % 3 == 0:
             world.pass_time(world.settings.drain_s + 0.1)
@@ -112,7 +112,7 @@ def test_a_flow_that_moves_loses_nothing_at_any_step(seed: int) -> None:
     assert not world.lost
 
 
-def test_the_rules_of_an_idle_flow_end_and_so_does_what_is_known_of_it() -> None:
+def test_an_idle_flows_rules_and_state_expire() -> None:
     world = World(fat_tree(4, servers=0))
     world.stand_up()
     world.send("h16", tcp("h16", "h1", 9, 9))
@@ -127,7 +127,7 @@ def test_the_rules_of_an_idle_flow_end_and_so_does_what_is_known_of_it() -> None
     assert all(len(switch.table) == 4 for switch in world.switches.values()), "no more than each has at first"
 
 
-def test_a_busy_flow_is_placed_anew_after_its_hard_time_out_and_loses_nothing() -> None:
+def test_a_busy_flow_is_placed_again_after_its_hard_time_out_without_loss() -> None:
     world = World(fat_tree(4, servers=0))
     world.stand_up()
     world.send("h16", tcp("h16", "h1", 9, 9))
@@ -145,7 +145,7 @@ def test_a_busy_flow_is_placed_anew_after_its_hard_time_out_and_loses_nothing() 
     assert sum(host == "h16" for host, _ in world.delivered) == sent and not world.lost
 
 
-def test_ports_are_counted_and_flows_have_rates() -> None:
+def test_ports_and_flows_have_rates() -> None:
     world = acquainted(flow_statistics_s=1.0)
     frame = tcp("h1", "h16")
     for _ in range(40):
@@ -162,7 +162,7 @@ def test_ports_are_counted_and_flows_have_rates() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
-    """No time passes between the ports' reports and the new path; what is sent meanwhile into the hole is lost."""
+    """The new path follows the ports' reports at once; only packets sent before them are lost."""
     world, frame, route = carrying(seed)
     failed = route.path[1]
     world.set_link(failed, is_up=False)
@@ -174,11 +174,11 @@ def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
             early.append(tcp("h1", "h16", identification=1 + len(early)))
             world.send("h1", early[-1])
     assert world.where("h1", frame) == "h16" and failed not in route.path
-    assert all(world.received("h16", one) == 1 for one in early), "what came too early was delivered, once"
+    assert all(world.received("h16", packet) == 1 for packet in early), "what came too early was delivered, once"
     assert any(event.kind == "links lost" and "0 have no path" in event.text for event in world.events)
 
 
-def test_a_link_that_dies_silently_is_noticed_by_its_probes() -> None:
+def test_a_silently_dead_link_is_detected_by_probes() -> None:
     """Both ports stay up, but nothing gets through: three probes are missed."""
     world, frame, route = carrying()
     hole = route.path[1]
@@ -188,7 +188,7 @@ def test_a_link_that_dies_silently_is_noticed_by_its_probes() -> None:
     assert world.controller.hosts.by_name["h1"].port == world.network.attachment("h1"), "no host has moved"
 
 
-def test_a_flow_without_a_path_is_forgotten_and_comes_back_with_the_link() -> None:
+def test_a_flow_without_a_path_is_removed_and_placed_again_with_the_link() -> None:
     world, frame, _ = carrying(hold_first_s=0.2)
     uplinks = [Port("s13", 3), Port("s13", 4)]
     for port in uplinks:
@@ -204,7 +204,7 @@ def test_a_flow_without_a_path_is_forgotten_and_comes_back_with_the_link() -> No
     assert world.where("h1", frame) == "h16"
 
 
-def test_a_link_that_flaps_is_trusted_later_each_time() -> None:
+def test_the_hold_off_of_a_flapping_link_grows() -> None:
     world = acquainted()
     port = Port("s13", 3)
     waits = []
@@ -237,7 +237,7 @@ def test_a_switch_that_restarts_gets_its_rules_back() -> None:
     )
 
 
-def test_flows_go_round_a_switch_that_stays_away() -> None:
+def test_flows_are_routed_around_a_disconnected_switch() -> None:
     world, frame, route = carrying()
     gone = route.path[2].node
     world.disconnect(gone)
@@ -247,8 +247,8 @@ def test_flows_go_round_a_switch_that_stays_away() -> None:
     assert gone not in {port.node for port in route.path} and world.where("h1", frame) == "h16"
 
 
-def test_a_link_that_went_while_its_switch_was_away_is_gone_round() -> None:
-    """The other end says nothing: a port can lose its link on one side only."""
+def test_a_link_lost_while_its_switch_was_disconnected_is_avoided() -> None:
+    """The other end does not report: a port can lose its link on one side only."""
     world, frame, route = carrying()
     hole = route.path[1]
     world.disconnect(hole.node)
@@ -262,7 +262,7 @@ def test_a_link_that_went_while_its_switch_was_away_is_gone_round() -> None:
     assert hole not in route.path and world.where("h1", frame) == "h16"
 
 
-def test_a_dead_switchs_links_do_not_wait_for_its_grace() -> None:
+def test_links_to_a_dead_switch_fail_without_its_grace_period() -> None:
     world, frame, route = carrying()
     gone = route.path[1].node
     world.disconnect(gone)
@@ -273,7 +273,7 @@ def test_a_dead_switchs_links_do_not_wait_for_its_grace() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_traffic_flows_while_the_controller_restarts_and_it_knows_its_flows_again(seed: int) -> None:
+def test_traffic_continues_during_a_restart_of_the_controller_which_adopts_its_flows(seed: int) -> None:
     world = acquainted(seed)
     frames = {host: tcp(host, "h16", 7, 8) for host in ("h1", "h5", "h9", "h15")} | {"h3": llc("h3", "h12")}
     for host, frame in frames.items():
@@ -310,12 +310,12 @@ def test_rules_that_lead_nowhere_after_a_restart_are_deleted() -> None:
     world.pass_time(world.settings.orphans_s + 1)
     assert world.where("h1", frame) == "controller at s13"
     assert not any(_has(world, name, route.number) for name in world.switches)
-    world.send("h1", frame)  # its host is asked for, and answers
+    world.send("h1", frame)  # its host is requested, and replies
     world.settle()
     assert world.received("h16", frame) == 2
 
 
-def test_rules_of_others_are_left_alone() -> None:
+def test_foreign_rules_are_left_alone() -> None:
     world = World(fat_tree(4, servers=0))
     foreign = Rule(Match(eth_type=0x86DD), 7, 0x1234, (1,))
     world.switches["s1"].table[foreign.match, foreign.priority] = Entry(foreign, 0, world.now)
@@ -324,10 +324,10 @@ def test_rules_of_others_are_left_alone() -> None:
     assert world.switches["s1"].table[foreign.match, foreign.priority].rule == foreign
 
 
-def test_a_host_that_moves_is_found_where_it_is() -> None:
+def test_a_host_that_moves_is_found_at_its_new_port() -> None:
     world, frame, _ = carrying()
     world.pass_time(2)
-    # h16's cable now hangs where h2's did.
+    # h16 is now at h2's port.
     there = world.network.attachment("h2")
     assert there is not None
     world.arrive(there, tcp("h16", "h1", 3, 3), 64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""OpenFlow for any rule and any bytes: rules come back as they were, and no switch does more than end its session."""
+"""OpenFlow for any rule and any bytes: rules survive a round trip, and invalid input only ends its session."""
 
 import itertools
 import struct
@@ -11,20 +11,20 @@ from test_sdn_openflow import PORT_BYTES, RULE, flow_statistics, handshaken, pac
 
 from barewire.sdn.openflow.codec import HEADER, MalformedError, decode, encode, framed
 from barewire.sdn.openflow.messages import (
-    Ask,
-    Confirm,
+    AddRule,
+    BarrierRequest,
     DeleteRule,
     FromSwitch,
     Match,
-    Question,
+    Request,
+    RequestKind,
     Rule,
-    RulesAre,
-    SetRule,
+    RuleList,
     ToSwitch,
 )
 from barewire.sdn.openflow.session import ClosedError, Session
 
-# The same examples in every run: a failure is somebody's change, and it replays.
+# The same examples in every run, so that a failure is caused by a change and reproducible.
 settings.register_profile(
     "barewire", derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
 )
@@ -37,7 +37,7 @@ shorts = some.integers(0, 0xFFFF)
 
 @some.composite
 def matches(draw: some.DrawFn) -> Match:
-    """A match as rules have it: ports only of TCP and UDP over IP."""
+    """A valid match of a rule: ports only for TCP and UDP over IP."""
     of_ip = draw(some.booleans())
     protocol = draw(some.sampled_from([None, 6, 17, 1])) if of_ip else None
     has_ports = protocol in (6, 17)
@@ -65,19 +65,19 @@ rules = some.builds(
 
 
 @given(rules)
-def test_any_rule_comes_back_from_a_switch_as_it_was_and_another_parser_reads_it(rule: Rule) -> None:
-    seen = read(encode(SetRule(rule), 1))
-    assert (seen.cookie, seen.priority, seen.idle_timeout) == (rule.cookie, rule.priority, rule.idle_s)
-    out = tuple(action.port for instruction in seen.instructions for action in instruction.actions)
+def test_any_rule_survives_a_round_trip_and_another_parser_reads_it(rule: Rule) -> None:
+    message = read(encode(AddRule(rule), 1))
+    assert (message.cookie, message.priority, message.idle_timeout) == (rule.cookie, rule.priority, rule.idle_s)
+    out = tuple(action.port for instruction in message.instructions for action in instruction.actions)
     assert out == rule.out
     assert read(encode(DeleteRule(rule.match, rule.priority, rule.cookie, 1), 1)).command == of.OFPFC_DELETE_STRICT
     body = struct.pack(of.OFP_MULTIPART_REPLY_PACK_STR, of.OFPMP_FLOW, 0) + flow_statistics(rule)
-    answer = decode(of.OFPT_MULTIPART_REPLY, body, Question.RULES)
-    assert isinstance(answer, RulesAre) and answer.rules == (rule,)
+    answer = decode(of.OFPT_MULTIPART_REPLY, body, RequestKind.RULES)
+    assert isinstance(answer, RuleList) and answer.rules == (rule,)
 
 
 def multipart(kind: int, body: bytes, flags: int = 0) -> bytes:
-    """The body of an answer."""
+    """The body of a reply."""
     return struct.pack(of.OFP_MULTIPART_REPLY_PACK_STR, kind, flags) + body
 
 
@@ -99,7 +99,7 @@ ANSWERS = {
 
 @some.composite
 def bodies(draw: some.DrawFn) -> tuple[int, bytes]:
-    """A type and a body: one that is right, with some bytes changed, cut or added."""
+    """A type and a body: a valid one, with some bytes changed, cut or added."""
     kind = draw(some.sampled_from([*KINDS, *[of.OFPT_MULTIPART_REPLY] * 4]))
     if kind == of.OFPT_MULTIPART_REPLY:
         answer = draw(some.sampled_from(list(ANSWERS)))
@@ -114,9 +114,10 @@ def bodies(draw: some.DrawFn) -> tuple[int, bytes]:
 
 
 @given(
-    bodies() | some.tuples(some.integers(0, 40), some.binary(max_size=200)), some.none() | some.sampled_from(Question)
+    bodies() | some.tuples(some.integers(0, 40), some.binary(max_size=200)),
+    some.none() | some.sampled_from(RequestKind),
 )
-def test_any_body_is_read_or_refused(body: tuple[int, bytes], question: Question | None) -> None:
+def test_any_body_is_decoded_or_refused(body: tuple[int, bytes], question: RequestKind | None) -> None:
     try:
         decode(*body, question)
     except MalformedError as error:
@@ -124,7 +125,7 @@ def test_any_body_is_read_or_refused(body: tuple[int, bytes], question: Question
 
 
 def heard(session: Session, pieces: list[bytes]) -> tuple[list[FromSwitch], str | None]:
-    """What a session says of what comes in these pieces, and why it ended if it did."""
+    """The events of a session for input in these pieces, and the reason of its end, if any."""
     events: list[FromSwitch] = []
     try:
         for piece in pieces:
@@ -135,10 +136,10 @@ def heard(session: Session, pieces: list[bytes]) -> tuple[list[FromSwitch], str 
 
 
 def asking() -> tuple[Session, list[int]]:
-    """A session with questions and a barrier that are not answered, and their numbers."""
+    """A session with unanswered requests and a barrier, and their xids."""
     session = handshaken()
     numbers = []
-    messages: list[ToSwitch] = [*map(Ask, Question), SetRule(RULE), Confirm(7)]
+    messages: list[ToSwitch] = [*map(Request, RequestKind), AddRule(RULE), BarrierRequest(7)]
     for message in messages:
         session.outgoing.clear()
         session.send(message)
@@ -147,17 +148,17 @@ def asking() -> tuple[Session, list[int]]:
 
 
 @given(some.lists(some.tuples(bodies(), some.integers(0, 6)), max_size=12), some.lists(shorts, max_size=8), some.data())
-def test_bytes_mean_the_same_in_whatever_pieces_they_come(
+def test_decoding_does_not_depend_on_the_pieces(
     messages: list[tuple[tuple[int, bytes], int]], cuts: list[int], data: some.DataObject
 ) -> None:
-    """Near misses of all answers to what was asked, and at last any bytes: they are heard, or end this session only."""
+    """Corrupted replies to all requests, then any bytes: they are decoded, or end only this session."""
     (whole, numbers), (cut, _) = asking(), asking()
     stream = b"".join(framed(kind, ([*numbers, 99])[of_what], body) for (kind, body), of_what in messages)
     stream += data.draw(some.binary(max_size=30))
     ends = sorted({at % (len(stream) + 1) for at in cuts} | {0, len(stream)})
     events, why = heard(whole, [stream])
-    others, why_too = heard(cut, [stream[start:end] for start, end in itertools.pairwise(ends)])
+    pieces_events, why_too = heard(cut, [stream[start:end] for start, end in itertools.pairwise(ends)])
     assert why == why_too
-    # What came before the end in the same piece is not told.
-    assert why is not None or events == others
+    # Messages before the end in the same piece are not reported.
+    assert why is not None or events == pieces_events
     assert len(whole._received) <= 0xFFFF and len(whole._pending) <= len(numbers)

@@ -34,8 +34,8 @@ def most(paths: Mapping[tuple[str, str], Path]) -> int:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_colours_differ_wherever_edges_of_a_multigraph_meet(seed: int) -> None:
-    luck = random.Random(seed)
-    edges = [(luck.randrange(6), luck.randrange(6)) for _ in range(luck.randrange(1, 40))]
+    rng = random.Random(seed)
+    edges = [(rng.randrange(6), rng.randrange(6)) for _ in range(rng.randrange(1, 40))]
     degree = max(Counter(("left", left) for left, _ in edges).values())
     degree = max(degree, *Counter(right for _, right in edges).values())
     colours = colour_edges(edges, degree)
@@ -48,11 +48,11 @@ def test_colours_differ_wherever_edges_of_a_multigraph_meet(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_even_colours_are_as_even_as_whole_numbers_allow(seed: int) -> None:
+def test_even_colouring_differs_by_at_most_one(seed: int) -> None:
     """Without groups, a vertex of degree d has at most ⌈d / colours⌉ edges of any colour."""
-    luck = random.Random(seed)
-    edges = [(luck.randrange(5), luck.randrange(5)) for _ in range(luck.randrange(1, 60))]
-    colours = luck.randrange(1, 6)
+    rng = random.Random(seed)
+    edges = [(rng.randrange(5), rng.randrange(5)) for _ in range(rng.randrange(1, 60))]
+    colours = rng.randrange(1, 6)
     chosen = colour_evenly(edges, [0] * len(edges), colours)
     for side in (0, 1):
         degree = Counter(edge[side] for edge in edges)
@@ -68,7 +68,7 @@ def test_edges_of_one_group_have_different_colours() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("k", [4, 6, 8])
-def test_every_random_permutation_gets_links_of_its_own(k: int, seed: int) -> None:
+def test_every_random_permutation_gets_separate_links(k: int, seed: int) -> None:
     tree = fat_tree(k)
     pattern = permutation([host for host in tree.hosts if host.startswith("h")], seed)
     paths = plan(tree, pattern)
@@ -78,7 +78,7 @@ def test_every_random_permutation_gets_links_of_its_own(k: int, seed: int) -> No
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("hosts", [WORKERS[:8:2], WORKERS[::2], WORKERS])
 def test_a_ring_has_line_rate_in_each_direction_and_in_both_at_once(hosts: list[str], seed: int) -> None:
-    """Each half is a permutation with links of its own; together there are at most the two that a host's link has."""
+    """Each half is a permutation with separate links; together at most two flows share a link, as on a host's link."""
     for pattern in Ring(hosts, seed, RingPlan()).ring_patterns():
         paths = plan(TREE, pattern)
         right = list(pattern)[: len(hosts)]
@@ -88,17 +88,17 @@ def test_a_ring_has_line_rate_in_each_direction_and_in_both_at_once(hosts: list[
 
 
 def test_jobs_on_neighbouring_hosts_share_no_link() -> None:
-    """Rings on the odd hosts, all-to-all on the even ones: every path is of one job's planes."""
+    """Rings on the odd hosts, all-to-all on the even ones: every path is in its job's planes."""
     rings = Ring(WORKERS[::2], 1, RingPlan()).ring_patterns()[3]
-    shuffle = {(one, two): 10**9 for one in WORKERS[1::2] for two in WORKERS[1::2] if one != two}
+    shuffle = {(host, two): 10**9 for host in WORKERS[1::2] for two in WORKERS[1::2] if host != two}
     paths = plan(TREE, {**rings, **shuffle})
     ports = [{port for pair in job for port in paths[pair]} for job in (rings, shuffle)]
     assert not ports[0] & ports[1]
     assert most({pair: paths[pair] for pair in rings}) == 2
 
 
-def test_volumes_decide_which_flows_go_together() -> None:
-    """Two hosts of one switch send 9 and 1 each: both links carry 10, however the pattern is announced."""
+def test_volumes_decide_which_flows_share_a_link() -> None:
+    """Two hosts of one switch send 9 and 1 each: both links carry 10, regardless of the announced order."""
     volumes = [("h1", "h3", 9), ("h1", "h5", 1), ("h2", "h7", 1), ("h2", "h9", 9)]
     for order in permutations(volumes):
         paths = plan(TREE, {(source, target): volume for source, target, volume in order})
@@ -108,7 +108,7 @@ def test_volumes_decide_which_flows_go_together() -> None:
         assert sorted(loads.values()) == [10, 10]
 
 
-def test_colouring_refuses_what_is_no_folded_clos_network() -> None:
+def test_colouring_refuses_networks_other_than_folded_clos() -> None:
     broken = without(TREE, Port("s13", 3))
     pattern = permutation(WORKERS, 1)
     groups = dict.fromkeys(pattern, 0)
@@ -118,8 +118,8 @@ def test_colouring_refuses_what_is_no_folded_clos_network() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_broken_link_is_planned_around_and_no_link_is_fuller_than_it_must_be(seed: int) -> None:
-    """s13 has one uplink left for two hosts, so two flows may share links, but nowhere three."""
+def test_a_plan_avoids_a_broken_link_with_minimal_load(seed: int) -> None:
+    """s13 has one uplink left for two hosts, so two flows may share a link, but never three."""
     broken = without(TREE, Port("s13", 3))
     paths = plan(broken, permutation(WORKERS, seed))
     assert all(path in shortest_paths(broken, *pair) for pair, path in paths.items())
@@ -137,7 +137,7 @@ def test_unknown_hosts_and_empty_volumes_of_a_pattern_have_no_plan() -> None:
     assert set(plan(TREE, {("h1", "h5"): 1, ("h1", "h99"): 1, ("h2", "h6"): 0})) == {("h1", "h5")}
 
 
-def test_flows_follow_the_present_pattern_and_move_when_it_steps_on() -> None:
+def test_flows_follow_the_current_pattern_and_move_at_a_step() -> None:
     now, following = permutation(WORKERS, 1), permutation(WORKERS, 2)
     strategy = named("planned")
     placed: dict[FlowKey, Placed] = {}
@@ -158,7 +158,7 @@ def test_flows_follow_the_present_pattern_and_move_when_it_steps_on() -> None:
     assert some not in strategy.rearrange(replace(stepped, fixed=frozenset({some})))
 
 
-def test_flows_that_nobody_announced_go_as_by_least_loaded() -> None:
+def test_unannounced_flows_are_placed_as_by_least_loaded() -> None:
     flow = Flow(FlowKey("h1", "h16"))
     paths = shortest_paths(TREE, "h1", "h16")
     view = View(TREE, 0.0, crossing=Counter(port for path in paths[:3] for port in path[:-1]))
@@ -167,4 +167,4 @@ def test_flows_that_nobody_announced_go_as_by_least_loaded() -> None:
 
 def without(network: Network, port: Port) -> Network:
     gone = {port, network.peers[port]}
-    return replace(network, peers={one: peer for one, peer in network.peers.items() if one not in gone})
+    return replace(network, peers={port: peer for port, peer in network.peers.items() if port not in gone})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What each strategy does with one flow, on the published fat-tree: 4 paths between pods, 1 in a switch."""
+"""The choices of each strategy for one flow, on the published fat-tree: 4 paths between pods, 1 within a switch."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from barewire.errors import WrongUse
 from barewire.sdn.flow import Flow, FlowKey, Placed, View
 from barewire.sdn.strategies import Placement, Strategy, named, names
 from barewire.sdn.strategies.hedera import natural_demands
-from barewire.sdn.strategies.still import Still
+from barewire.sdn.strategies.static import Static
 from barewire.topology import Path, Port, fat_tree, shortest_paths, star, with_rate
 
 TREE = with_rate(fat_tree(4, servers=0), 8_000_000)  # links of 10^6 bytes a second
@@ -28,17 +28,23 @@ def flow(source: str = "h1", destination: str = "h16", *, identification: int = 
 
 
 def placed(
-    view: View, path: Path, *, rate: float = 0.0, reserved_until_s: float = 0.0, one: Flow | None = None
+    view: View, path: Path, *, rate: float = 0.0, reserved_until_s: float = 0.0, placed_flow: Flow | None = None
 ) -> View:
-    one = one or flow()
+    placed_flow = placed_flow or flow()
     return replace(
-        view, placed={**view.placed, one.key: Placed(one, path, view.now_s, reserved_until_s, rate_byte_s=rate)}
+        view,
+        placed={
+            **view.placed,
+            placed_flow.key: Placed(placed_flow, path, view.now_s, reserved_until_s, rate_byte_s=rate),
+        },
     )
 
 
-def place(strategy: str | Strategy, one: Flow, view: View = NOTHING_YET) -> Path:
+def place(strategy: str | Strategy, new_flow: Flow, view: View = NOTHING_YET) -> Path:
     chosen = named(strategy) if isinstance(strategy, str) else strategy
-    return chosen.place(one, shortest_paths(view.network, one.key.source, one.key.destination), view).path
+    return chosen.place(
+        new_flow, shortest_paths(view.network, new_flow.key.source, new_flow.key.destination), view
+    ).path
 
 
 def test_stp_always_takes_the_first_path() -> None:
@@ -46,7 +52,7 @@ def test_stp_always_takes_the_first_path() -> None:
 
 
 def test_traffic_sums_both_directions_and_the_last_of_equals_wins() -> None:
-    """Received bytes alone make a path dear; the two that remain without load are equal."""
+    """Received bytes alone make a path expensive; the two paths without load are equal."""
     view = replace(
         NOTHING_YET,
         load_byte_s={PODS_APART[0][0]: 5.0},  # the edge switch's port, so the first two paths
@@ -66,16 +72,16 @@ def test_traffic_prefers_one_full_link_to_several_half_full_ones() -> None:
     assert place("least-loaded", flow(), view) != PODS_APART[0]
 
 
-def test_traffic_sends_a_burst_all_one_way_and_least_loaded_spreads_it() -> None:
+def test_traffic_sends_a_burst_over_one_path_and_least_loaded_spreads_it() -> None:
     for strategy, routes in (("traffic", 1), ("least-loaded", 4)):
         view = NOTHING_YET
         for _ in range(4):
-            one = flow()
-            view = placed(view, place(strategy, one, view), one=one)
+            burst_flow = flow()
+            view = placed(view, place(strategy, burst_flow, view), placed_flow=burst_flow)
         assert len({entry.path for entry in view.placed.values()}) == routes
 
 
-def test_published_ecmp_is_the_identification_modulo_the_paths_so_answers_take_the_first() -> None:
+def test_published_ecmp_is_the_identification_modulo_the_paths_so_replies_take_the_first() -> None:
     assert [place("ecmp-published", flow(identification=number)) for number in (0, 6, 7)] == [
         PODS_APART[0],
         PODS_APART[2],
@@ -83,8 +89,8 @@ def test_published_ecmp_is_the_identification_modulo_the_paths_so_answers_take_t
     ]
 
 
-def test_isolated_skips_taken_paths_by_the_identification_modulo_those_left() -> None:
-    """Identification 6 names path 2 of 4; once that is taken, path 0 of the 3 left, then path 0 of 2 (path 1)."""
+def test_isolated_skips_reserved_paths_by_the_identification_modulo_the_rest() -> None:
+    """Identification 6 selects path 2 of 4; once that is reserved, path 0 of the 3 left, then path 0 of 2 (path 1)."""
     view = NOTHING_YET
     chosen = []
     for _ in range(4):
@@ -95,15 +101,15 @@ def test_isolated_skips_taken_paths_by_the_identification_modulo_those_left() ->
     assert chosen == [2, 0, 1, 3]
 
 
-def test_isolated_takes_the_last_candidate_when_all_are_taken_and_reserves_nothing() -> None:
+def test_isolated_uses_the_last_candidate_when_all_are_reserved_without_a_reservation() -> None:
     taken = replace(NOTHING_YET, reservations=dict.fromkeys(PODS_APART, 130.0))
     for identification, last in ((0, 3), (1, 0), (6, 3)):
         placement = named("isolated").place(flow(identification=identification), PODS_APART, taken)
         assert (PODS_APART.index(placement.path), placement.reserve_s) == (last, 0)
 
 
-def test_isolated_reserves_a_list_of_switches_until_its_time_is_over() -> None:
-    """Another host of the same edge switches is refused the path, another edge switch is not; after 60 s nobody is."""
+def test_isolated_reserves_a_list_of_switches_until_it_expires() -> None:
+    """Hosts of the same edge switches cannot use the path, other edge switches can; after 60 s all can."""
     view = replace(NOTHING_YET, reservations={PODS_APART[0]: 160.0})
     same_switches = flow("h2", "h15")
     assert shortest_paths(TREE, "h2", "h15").index(place("isolated", same_switches, view)) == 1
@@ -112,7 +118,7 @@ def test_isolated_reserves_a_list_of_switches_until_its_time_is_over() -> None:
     assert place("isolated", flow(), replace(view, now_s=160.0)) == PODS_APART[0]
 
 
-def test_isolated_as_published_reserves_for_as_long_as_the_flow_lives() -> None:
+def test_isolated_as_published_reserves_for_the_flows_lifetime() -> None:
     assert named("isolated:seconds=inf").place(flow(), PODS_APART, NOTHING_YET).reserve_s == inf
 
 
@@ -123,7 +129,7 @@ def test_isolated_within_one_switch_has_one_path_and_uses_it_again() -> None:
 
 
 def test_ecmp_choices_are_uncorrelated_between_levels() -> None:
-    """All four paths are equally likely: with one basis for all switches only two would ever be used."""
+    """All four paths are equally likely: with one basis for all switches only two would be used."""
     used = Counter(PODS_APART.index(place("ecmp", flow())) for _ in range(2000))
     assert sorted(used) == [0, 1, 2, 3]
     assert all(400 < times < 600 for times in used.values())
@@ -131,23 +137,23 @@ def test_ecmp_choices_are_uncorrelated_between_levels() -> None:
 
 def test_ecmp_keeps_a_flow_s_path_and_another_basis_changes_it() -> None:
     flows = [flow() for _ in range(50)]
-    first = [place("ecmp", one) for one in flows]
-    assert first == [place("ecmp", one) for one in flows]
-    assert first != [place("ecmp:basis=1", one) for one in flows]
+    chosen = [place("ecmp", sample) for sample in flows]
+    assert chosen == [place("ecmp", sample) for sample in flows]
+    assert chosen != [place("ecmp:basis=1", sample) for sample in flows]
 
 
 def test_ecmp_hashes_the_addresses_where_there_are_no_ports() -> None:
-    pairs = [Flow(FlowKey(f"h{one}", f"h{two}", "llc")) for one in range(1, 5) for two in range(9, 17)]
+    pairs = [Flow(FlowKey(f"h{number}", f"h{two}", "llc")) for number in range(1, 5) for two in range(9, 17)]
     routes = {place("ecmp", pair)[0].number for pair in pairs}
     assert len(routes) == 2
 
 
-def test_dmodk_brings_everything_for_one_host_down_one_way() -> None:
-    """All sources in other pods meet the destination through one core; hosts of one switch have different ones."""
+def test_dmodk_brings_all_flows_to_a_host_down_one_path() -> None:
+    """All sources in other pods reach the destination through one core; hosts of one switch use different cores."""
     cores: dict[str, set[str]] = {}
     for destination in ("h13", "h14", "h15", "h16"):
         cores[destination] = {place("dmodk", flow(f"h{number}", destination))[2].node for number in range(1, 13)}
-    assert all(len(one) == 1 for one in cores.values())
+    assert all(len(core) == 1 for core in cores.values())
     assert len(set.union(*cores.values())) == 4
 
 
@@ -156,12 +162,12 @@ def test_least_loaded_breaks_ties_of_counts_by_the_measured_load() -> None:
     assert place("least-loaded", flow(), view) == PODS_APART[3]
 
 
-def test_least_loaded_uses_the_count_that_is_kept_for_it() -> None:
+def test_least_loaded_uses_the_given_counts() -> None:
     view = replace(NOTHING_YET, crossing=Counter(port for path in PODS_APART[:3] for port in path[:-1]))
     assert place("least-loaded", flow(), view) == PODS_APART[3]
 
 
-def test_hedera_estimates_what_flows_would_send_if_only_hosts_limited_them() -> None:
+def test_hedera_estimates_natural_demands() -> None:
     """The example of two senders to one receiver: h1 halves its link, h2 sends what h3 has left."""
     assert natural_demands(TREE, [("h1", "h3"), ("h1", "h4"), ("h2", "h3")]) == [
         pytest.approx(LINE / 2),
@@ -173,55 +179,55 @@ def test_hedera_estimates_what_flows_would_send_if_only_hosts_limited_them() -> 
 
 def collision(rate: float) -> tuple[View, Flow, Flow]:
     """Two flows of different hosts on one path, at half rate each."""
-    one, other = flow("h1", "h16"), flow("h2", "h14")
-    view = placed(NOTHING_YET, PODS_APART[0], rate=rate, one=one)
-    return placed(view, shortest_paths(TREE, "h2", "h14")[0], rate=rate, one=other), one, other
+    first, second = flow("h1", "h16"), flow("h2", "h14")
+    view = placed(NOTHING_YET, PODS_APART[0], rate=rate, placed_flow=first)
+    return placed(view, shortest_paths(TREE, "h2", "h14")[0], rate=rate, placed_flow=second), first, second
 
 
 @pytest.mark.parametrize("strategy", ["hedera", "hedera:scheduler=first-fit", "afar:above=0.4"])
 def test_re_placement_separates_two_large_flows_that_collide(strategy: str) -> None:
-    view, one, other = collision(LINE / 2)
+    view, first, second = collision(LINE / 2)
     moves = named(strategy).rearrange(view)
-    paths = {key: moves.get(key, view.placed[key].path) for key in (one.key, other.key)}
-    assert not set(paths[one.key][:-1]) & set(paths[other.key][:-1])
+    paths = {key: moves.get(key, view.placed[key].path) for key in (first.key, second.key)}
+    assert not set(paths[first.key][:-1]) & set(paths[second.key][:-1])
     assert named(strategy).rearrange(view) == moves
 
 
 @pytest.mark.parametrize("strategy", ["hedera", "hedera:scheduler=first-fit", "afar:above=0.4"])
-def test_flows_of_other_strategies_are_loads_and_stay(strategy: str) -> None:
-    view, one, other = collision(LINE / 2)
-    moves = named(strategy).rearrange(replace(view, fixed=frozenset({one.key})))
-    assert set(moves) == {other.key}
-    assert named(strategy).rearrange(replace(view, fixed=frozenset({one.key, other.key}))) == {}
+def test_flows_of_other_strategies_are_loads_and_do_not_move(strategy: str) -> None:
+    view, first, second = collision(LINE / 2)
+    moves = named(strategy).rearrange(replace(view, fixed=frozenset({first.key})))
+    assert set(moves) == {second.key}
+    assert named(strategy).rearrange(replace(view, fixed=frozenset({first.key, second.key}))) == {}
 
 
 def test_hedera_leaves_small_flows_to_ecmp() -> None:
     view, _, _ = collision(LINE / 20)
     assert named("hedera").rearrange(view) == {}
-    one = flow()
-    assert place("hedera", one) == place("ecmp", one)
+    first = flow()
+    assert place("hedera", first) == place("ecmp", first)
 
 
-def test_afar_moves_nothing_off_links_that_are_not_hot() -> None:
+def test_afar_moves_nothing_off_links_below_its_threshold() -> None:
     view, _, _ = collision(LINE / 5)
     assert named("afar").rearrange(view) == {}
     assert named("afar:above=0.3").rearrange(view) != {}
 
 
-def test_a_strategy_that_stays_is_never_asked_and_moves_nothing() -> None:
+def test_a_static_strategy_has_no_period_and_moves_nothing() -> None:
     for name in ("stp", "traffic", "ecmp-published", "isolated", "ecmp", "dmodk", "least-loaded"):
         assert (named(name).period_s, named(name).rearrange(collision(LINE)[0])) == (0, {})
 
 
 def test_every_strategy_places_on_a_star_which_has_one_path() -> None:
-    one = flow("h1", "h2")
+    first = flow("h1", "h2")
     small = star(3)
-    assert all(place(name, one, View(small, 0.0)) == (Port("s1", 2),) for name in names())
+    assert all(place(name, first, View(small, 0.0)) == (Port("s1", 2),) for name in names())
 
 
 @dataclass(frozen=True)
-class Own(Still):
-    """A strategy of somebody else's."""
+class Own(Static):
+    """A custom strategy."""
 
     offset: int = 0
     name: ClassVar[str] = "own"
@@ -230,12 +236,12 @@ class Own(Still):
         return Placement(paths[self.offset % len(paths)])
 
 
-def test_a_strategy_of_one_s_own_is_named_by_module_and_class_with_parameters() -> None:
+def test_a_custom_strategy_is_named_by_module_and_class_with_parameters() -> None:
     assert place("test_sdn_strategies:Own", flow()) == PODS_APART[0]
     assert place("test_sdn_strategies:Own:offset=2", flow()) == PODS_APART[2]
 
 
-def test_unknown_strategies_and_parameters_are_refused_with_what_there_is() -> None:
+def test_unknown_strategies_and_parameters_are_refused_with_the_valid_ones() -> None:
     with pytest.raises(WrongUse, match=r"no strategy 'best'; there are: stp, traffic, ecmp-published, isolated, ecmp"):
         named("best")
     with pytest.raises(WrongUse, match="does not take 'hours=1'; it takes: seconds"):

@@ -51,7 +51,7 @@ def test_an_additional_line_is_a_difference(first: str, second: str, expected: t
     assert (difference.first, difference.second) == expected
 
 
-def test_no_output_cannot_be_compared() -> None:
+def test_empty_output_is_reported() -> None:
     assert compare_outputs([""], [""]).agree
     with pytest.raises(ValueError, match="at least one launch"):
         compare_outputs([], ["a"])
@@ -74,7 +74,7 @@ def test_the_faster_fabric_is_reported_with_ratio_and_interval() -> None:
     assert (
         first.startswith("Barewire is faster: solve takes 1.50 times as long over TCP") and "8 launches each" in first
     )
-    assert "ratio 0.667 [0.6" in first and "Much of a launch is start and end" in start_up
+    assert "ratio 0.667 [0.6" in first and "Much of a launch is start-up and shutdown" in start_up
     assert headlines(outcome(around(1.5), around(1.0)))[0].startswith("TCP is faster: solve takes 1.50 times as long")
 
 

@@ -9,14 +9,13 @@
 #include "../shared/large.h"
 #include "common/suite.h"
 
-// Largest error of an element, relative to the root mean square of all, for each factor of two. Seen were at most 0.4
-// epsilon, at orders from 2 to 24; a good transform's grow like √order on average, and its largest somewhat faster.
+// Largest error of an element, relative to the root mean square, per factor of two. Observed were at most 0.4 epsilon,
+// at orders from 2 to 24; a good transform's errors grow like √order on average, the largest somewhat faster.
 #define ERROR_BOUND (4 * DBL_EPSILON)
 
-// The root of unity at numerator / denominator of a turn; the denominator is a power of two from 8. Of an angle between
-// plus and minus an eighth of a turn, so that the error of 2 π as a number is as often positive as negative: with all
-// angles positive the errors of a chirp's elements added up in one element of its transform, to 700 epsilon at
-// order 24.
+// The root of unity at numerator / denominator of a turn; the denominator is a power of two, 8 or more. The angle is
+// reduced to plus or minus an eighth of a turn, so that rounding errors of 2 π cancel: with positive angles only, the
+// errors of a chirp's elements added up in one element of its transform, to 700 epsilon at order 24.
 static double complex unit(uint64_t numerator, uint64_t denominator) {
   uint64_t quarter = (numerator + denominator / 8) / (denominator / 4);
   double angle = 2 * M_PI * ((double)(int64_t)(numerator - quarter * (denominator / 4)) / (double)denominator);
@@ -39,8 +38,8 @@ static double complex element_of(const struct answer *answer, size_t number) {
     return unit(phase & (2 * elements - 1), 2 * elements);
   }
   state = drawn + 2 * number;
-  uint64_t one = draw(&state), other = draw(&state);
-  return CMPLX(real_between(one), real_between(other));
+  uint64_t real_bits = draw(&state), imaginary_bits = draw(&state);
+  return CMPLX(real_between(real_bits), real_between(imaginary_bits));
 }
 
 static double complex chirp_result(const struct answer *answer, size_t number) {
@@ -84,33 +83,33 @@ void fill_input(const struct answer *answer, double complex *input) {
 
 static double bound_of(const struct answer *answer) { return ERROR_BOUND * answer->order; }
 
-// Root mean square of the result's elements, from the input's known one.
-static double size_of(const struct answer *answer) {
+// Root mean square of the result's elements, from the known root mean square of the input.
+static double rms_of(const struct answer *answer) {
   double elements = (double)(UINT64_C(1) << answer->order);
-  // Both parts of a random element lie evenly between -1 and 1.
+  // Real and imaginary part of a random element are uniform in [-1, 1].
   return sqrt(answer->kind == SERIAL ? elements * 2 / 3 : elements);
 }
 
 static double square(double complex value) { return creal(value) * creal(value) + cimag(value) * cimag(value); }
 
-// Ends the job if the first wrong one of the elements is `number`.
+// Aborts the job if element `number` is wrong.
 static void compare(size_t number, double complex value, double complex expected, double size, double bound,
                     const char *what) {
-  // Also if it is no number.
+  // The negated condition also catches NaN.
   if (square(value - expected) <= bound * bound * size * size) return;
   wrong_result("%s: element %zu is %.17g%+.17gi, not %.17g%+.17gi: its error is %.2g of the mean size, the bound %.2g",
                what, number, creal(value), cimag(value), creal(expected), cimag(expected),
                sqrt(square(value - expected)) / size, bound);
 }
 
-static void spoil(const struct answer *answer, double complex *result) {
+static void corrupt_result(const struct answer *answer, double complex *result) {
   static uint64_t checked;
-  if (++checked == settings.corrupt && rank == ranks - 1) result[answer->count / 2] += size_of(answer) / 1000;
+  if (++checked == settings.corrupt && rank == ranks - 1) result[answer->count / 2] += rms_of(answer) / 1000;
 }
 
 void check_result(struct answer *answer, double complex *result) {
-  spoil(answer, result);
-  double size = size_of(answer), bound = bound_of(answer), largest = 0;
+  corrupt_result(answer, result);
+  double size = rms_of(answer), bound = bound_of(answer), largest = 0;
   for (size_t at = 0; at < answer->count; at++) {
     compare(answer->first + at, result[at], answer->reference[at], size, bound, "result");
     largest = fmax(largest, square(result[at] - answer->reference[at]));
@@ -118,7 +117,7 @@ void check_result(struct answer *answer, double complex *result) {
   answer->largest = fmax(answer->largest, sqrt(largest) / size);
 }
 
-// In parts, so that rounding does not grow with the number of elements.
+// Summed in parts, so that rounding errors do not grow with the number of elements.
 static double energy_of(const double complex *values, size_t count) {
   enum {
     PART = 1024
@@ -134,7 +133,7 @@ static double energy_of(const double complex *values, size_t count) {
 }
 
 void check_energy(const struct answer *answer, const double complex *input, double complex *result) {
-  spoil(answer, result);
+  corrupt_result(answer, result);
   double elements = (double)(UINT64_C(1) << answer->order);
   double expected = elements * energy_of(input, answer->count), energy = energy_of(result, answer->count);
   if (!(fabs(energy / expected - 1) <= bound_of(answer)))
@@ -142,8 +141,8 @@ void check_energy(const struct answer *answer, const double complex *input, doub
 }
 
 void check_inverse(const struct answer *answer, double complex *output) {
-  spoil(answer, output);
-  double elements = (double)(UINT64_C(1) << answer->order), size = size_of(answer) / sqrt(elements);
+  corrupt_result(answer, output);
+  double elements = (double)(UINT64_C(1) << answer->order), size = rms_of(answer) / sqrt(elements);
   for (size_t at = 0; at < answer->count; at++)
     compare(answer->first + at, conj(output[at]) / elements, element_of(answer, answer->first + at), size,
             2 * bound_of(answer), "inverse transform");

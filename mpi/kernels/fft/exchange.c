@@ -25,7 +25,7 @@ static struct message message_with(const struct transform *transform, int stage,
 void exchange_start(const struct transform *transform, int stage, size_t first, size_t rows,
                     struct exchange *exchange) {
   exchange->count = 0;
-  // Ranks are a power of two, so that in each step all meet in pairs.
+  // The number of ranks is a power of two, so all ranks are paired in each step.
   for (int step = 1; step < ranks; step++) {
     struct message message = message_with(transform, stage, first, rows, rank ^ step);
     MPI_Irecv(message.received, message.elements, MPI_C_DOUBLE_COMPLEX, rank ^ step, stage, MPI_COMM_WORLD,
@@ -38,7 +38,7 @@ void exchange_start(const struct transform *transform, int stage, size_t first, 
   }
 }
 
-void exchange_push(struct exchange *exchange) {
+void exchange_progress(struct exchange *exchange) {
   int done;
   MPI_Testall(exchange->count, exchange->requests, &done, MPI_STATUSES_IGNORE);
 }

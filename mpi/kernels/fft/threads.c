@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// One thread, the process's first, which alone calls MPI, exchanges rows; another processes them.
+// The process's first thread exchanges rows, as the only one that calls MPI; a second thread processes them.
 #include <stdlib.h>
 
 #include "../shared/worker.h"
@@ -8,10 +8,10 @@
 struct team {
   struct transform *transform;
   struct worker worker;
-  double *times;  // of the worker's execution
+  double *times;  // of the worker thread
   pthread_mutex_t lock;
   pthread_cond_t changed;
-  size_t arrived, processed;  // rows, of all stages one after the other
+  size_t arrived, processed;  // rows, counted over all stages
 };
 
 static void add(struct team *team, size_t *counter, size_t rows) {
@@ -51,11 +51,11 @@ void execute_with_threads(void *given, double *times) {
   double workers[QUANTITIES_MAX] = {0};
   team->times = workers;
   team->arrived = team->processed = 0;
-  worker_go(&team->worker);
+  worker_start(&team->worker);
   struct stopwatch watch = stopwatch_for(times);
   size_t before = 0;
   for (int stage = 0; stage < STAGES; stage++) {
-    // A row goes to every rank's rows of the next stage, so these wait for all.
+    // Every row contributes to all rows of the next stage, so the stage waits for all rows.
     wait_for(team, &team->processed, before);
     resume(&watch);
     size_t rows = transform->stages[stage].exchange;

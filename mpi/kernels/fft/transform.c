@@ -8,14 +8,14 @@
 #include "../shared/large.h"
 
 enum {
-  CACHED_BYTES = 256 << 10,  // rows that are transformed and packed together stay in the second-level cache
+  CACHED_BYTES = 256 << 10,  // rows transformed and packed together stay in the second-level cache
   BATCH_MIN = 4,             // elements of a cache line
-  BATCH_MAX = 16,            // more gain nothing, and do not fit the ways of the first-level cache
+  BATCH_MAX = 16,            // more give no gain, and exceed the associativity of the first-level cache
   PAD = 4,                   // a cache line
-  FINE = 64,                 // at most: a table in the first-level cache
+  FINE = 64,                 // maximum, so that the table fits the first-level cache
   MESSAGE_BYTES = 8 << 10,   // measured: docs/performance.md
-  ARRAYS = 6,                // input, two to send from, two to receive into; and the answer
-  TILE_ROWS = 8              // of the input, whose rows cannot be padded
+  ARRAYS = 6,                // input, two send and two receive buffers, and the expected result
+  TILE_ROWS = 8              // rows of the input per tile, since the input cannot be padded
 };
 
 const char *const fft_quantities[] = {
@@ -32,13 +32,13 @@ const char *const fft_quantities[] = {
     NULL,
 };
 
-static size_t least(size_t one, size_t other) { return one < other ? one : other; }
+static size_t smaller(size_t left, size_t right) { return left < right ? left : right; }
 
 static void fill_twiddle(struct transform *transform) {
   size_t rows = transform->stages[0].rows, length = transform->lines[0].length;
   uint64_t mask = (UINT64_C(1) << transform->order) - 1;
   long double step = -2 * acosl(-1) / (long double)(mask + 1);
-  transform->fine_length = least(FINE, length);
+  transform->fine_length = smaller(FINE, length);
   transform->coarse_length = length / transform->fine_length;
   transform->fine = allocate(rows * transform->fine_length * sizeof(double complex));
   transform->coarse = allocate(rows * transform->coarse_length * sizeof(double complex));
@@ -58,8 +58,8 @@ static void fill_twiddle(struct transform *transform) {
 void check_ranks(int order) {
   int longer = 1 << (order + 1) / 2, shorter = 1 << order / 2;
   if (shorter % ranks)
-    wrong_use("2^%d elements are a matrix of %d x %d, and %d ranks do not divide %d: take 1, 2, 4 … %d ranks", order,
-              longer, shorter, ranks, shorter, shorter);
+    usage_error("2^%d elements are a matrix of %d x %d, and %d ranks do not divide %d: use 1, 2, 4 … %d ranks", order,
+                longer, shorter, ranks, shorter, shorter);
 }
 
 struct transform transform_for(int order) {
@@ -70,12 +70,12 @@ struct transform transform_for(int order) {
   made.stages[1] = (struct stage){.rows = n1 / count, .piece = n2 / count};
   for (int stage = 0; stage < 2; stage++) {
     size_t length = made.stages[stage].piece * count, fit = CACHED_BYTES / sizeof(double complex) / length;
-    fit = fit < BATCH_MIN ? BATCH_MIN : least(fit, BATCH_MAX);
+    fit = fit < BATCH_MIN ? BATCH_MIN : smaller(fit, BATCH_MAX);
     made.lines[stage] =
-        (struct lines){.length = length, .stride = length + PAD, .batch = least(fit, made.stages[stage].rows)};
+        (struct lines){.length = length, .stride = length + PAD, .batch = smaller(fit, made.stages[stage].rows)};
   }
   size_t bytes = made.local * sizeof(double complex);
-  need_memory(ARRAYS * bytes);
+  require_memory(ARRAYS * bytes);
   made.input = allocate_large(bytes);
   for (int half = 0; half < 2; half++) {
     made.send[half] = allocate_large(bytes);
@@ -110,29 +110,30 @@ void plan_rows(struct transform *transform, int64_t rows, unsigned fftw_flags) {
   for (int number = 0; number < STAGES; number++) {
     struct stage *stage = &transform->stages[number];
     // All are powers of two.
-    size_t asked = rows != BY_BYTES ? (size_t)rows : MESSAGE_BYTES / sizeof(double complex) / stage->piece;
-    if (asked == 0) asked = 1;
-    stage->exchange = rows == WHOLE ? stage->rows : least(asked, stage->rows);
+    size_t requested = rows != BY_BYTES ? (size_t)rows : MESSAGE_BYTES / sizeof(double complex) / stage->piece;
+    if (requested == 0) requested = 1;
+    stage->exchange = rows == WHOLE ? stage->rows : smaller(requested, stage->rows);
   }
   for (int number = 0; number < 2; number++) {
     struct lines *lines = &transform->lines[number];
-    lines->group = least(lines->batch, transform->stages[number].exchange);
+    lines->group = smaller(lines->batch, transform->stages[number].exchange);
     int length = (int)lines->length, stride = (int)lines->stride;
     lines->plan = fftw_plan_many_dft(1, &length, (int)lines->group, transform->work, NULL, 1, stride, transform->work,
                                      NULL, 1, stride, FFTW_FORWARD, fftw_flags);
-    if (!lines->plan) cannot_here("FFTW has no plan for rows of %d elements: is its installation complete?", length);
+    if (!lines->plan)
+      unsupported_here("FFTW has no plan for rows of %d elements: is its installation complete?", length);
   }
 }
 
-// to[column * to_stride + row] = from[row * from_stride + column], few rows at a time: their lines stay in the cache
-// until all of their columns are read.
-static void turn(const double complex *restrict from, size_t from_stride, size_t rows, size_t columns,
-                 double complex *restrict to, size_t to_stride) {
+// to[column * to_stride + row] = from[row * from_stride + column], for few rows at a time, so that their cache lines
+// stay in the cache until all columns are read.
+static void transpose_block(const double complex *restrict from, size_t from_stride, size_t rows, size_t columns,
+                            double complex *restrict to, size_t to_stride) {
   for (size_t column = 0; column < columns; column++)
     for (size_t row = 0; row < rows; row++) to[column * to_stride + row] = from[row * from_stride + column];
 }
 
-// Where rows for a rank are packed.
+// Destination of packed rows for a rank.
 static double complex *packing_for(const struct transform *transform, int stage, int to) {
   double complex *const *half = to == rank ? transform->receive : transform->send;
   return half[stage % 2] + (size_t)to * block_of(transform);
@@ -140,32 +141,32 @@ static double complex *packing_for(const struct transform *transform, int stage,
 
 void pack_input(struct transform *transform, size_t first, size_t rows) {
   const struct stage *stage = &transform->stages[0];
-  size_t columns = stage->rows * (size_t)ranks, tile = least(TILE_ROWS, stage->piece);
+  size_t columns = stage->rows * (size_t)ranks, tile = smaller(TILE_ROWS, stage->piece);
   for (int to = 0; to < ranks; to++) {
     const double complex *from = transform->input + (size_t)to * stage->rows + first;
     double complex *packed = packing_for(transform, 0, to) + first * stage->piece;
     for (size_t row = 0; row < stage->piece; row += tile)
-      turn(from + row * columns, columns, tile, rows, packed + row, stage->piece);
+      transpose_block(from + row * columns, columns, tile, rows, packed + row, stage->piece);
   }
 }
 
-// Packs the batch in `work`, which are rows `first` … of this stage and columns of the next one's.
+// Packs the batch in `work`: rows `first` … of this stage, which are columns of the next stage.
 static void pack_batch(struct transform *transform, int stage, size_t first) {
   const struct lines *lines = &transform->lines[stage];
   const struct stage *next = &transform->stages[stage + 1];
   for (int to = 0; to < ranks; to++)
-    turn(transform->work + (size_t)to * next->rows, lines->stride, lines->batch, next->rows,
-         packing_for(transform, stage + 1, to) + first, next->piece);
+    transpose_block(transform->work + (size_t)to * next->rows, lines->stride, lines->batch, next->rows,
+                    packing_for(transform, stage + 1, to) + first, next->piece);
 }
 
 static void gather(const struct transform *transform, int stage, size_t row, double complex *to) {
   size_t piece = transform->stages[stage].piece;
   const double complex *from = transform->receive[stage % 2] + row * piece;
-  for (int other = 0; other < ranks; other++, from += block_of(transform), to += piece)
+  for (int source = 0; source < ranks; source++, from += block_of(transform), to += piece)
     memcpy(to, from, piece * sizeof *to);
 }
 
-// In real numbers, so that no compiler looks for infinities.
+// In real arithmetic, because complex multiplication includes checks for infinities.
 static void twiddle(const struct transform *transform, size_t row, double complex *line) {
   const double *fine = (const double *)(transform->fine + row * transform->fine_length);
   const double complex *coarse = transform->coarse + row * transform->coarse_length;
@@ -174,9 +175,9 @@ static void twiddle(const struct transform *transform, size_t row, double comple
     double real = creal(coarse[part]), imaginary = cimag(coarse[part]);
     for (size_t at = 0; at < 2 * transform->fine_length; at += 2) {
       double factor = fine[at] * real - fine[at + 1] * imaginary, turned = fine[at] * imaginary + fine[at + 1] * real;
-      double one = values[at], other = values[at + 1];
-      values[at] = one * factor - other * turned;
-      values[at + 1] = one * turned + other * factor;
+      double value_real = values[at], value_imaginary = values[at + 1];
+      values[at] = value_real * factor - value_imaginary * turned;
+      values[at + 1] = value_real * turned + value_imaginary * factor;
     }
   }
 }

@@ -23,7 +23,7 @@ void exchange_rows(struct plan *plan, int stage, size_t first, struct stopwatch 
   lap(watch, CALLS + stage);
 }
 
-// Whole transpositions are rows whose number is all.
+// Also for whole transpositions, which exchange all rows at once.
 static void by_rows(void *given, double *times) {
   struct plan *plan = given;
   struct transform *transform = plan->transform;
@@ -43,13 +43,13 @@ static void start(struct plan *plan, int stage, size_t first, struct exchange *e
   lap(watch, CALLS + stage);
 }
 
-// Processes rows in small parts, and lets the exchange of the next ones, which may have ended, go on in between.
-static void process_pushing(struct transform *transform, int stage, size_t first, struct exchange *next,
-                            struct stopwatch *watch) {
+// Processes rows in small parts, and makes progress on the exchange of the next rows in between.
+static void process_with_progress(struct transform *transform, int stage, size_t first, struct exchange *next,
+                                  struct stopwatch *watch) {
   size_t rows = transform->stages[stage].exchange, part = stage < 2 ? transform->lines[stage].group : rows;
   for (size_t row = first; row < first + rows; row += part) {
     process(transform, stage, row, part, watch);
-    exchange_push(next);
+    exchange_progress(next);
     lap(watch, CALLS + stage);
   }
 }
@@ -67,7 +67,7 @@ static void non_blocking(void *given, double *times) {
       if (first + rows < all) start(plan, stage, first + rows, next, &watch);
       exchange_finish(now);
       lap(&watch, CALLS + stage);
-      process_pushing(transform, stage, first, next, &watch);
+      process_with_progress(transform, stage, first, next, &watch);
     }
   }
 }
@@ -85,7 +85,7 @@ struct plan plan_for(struct transform *transform, const struct variant *variant,
   for (int number = 0; number < EXCHANGES; number++) made.exchanges[number] = exchange_for();
   if (variant->execute == execute_with_threads) {
     made.team = team_for(transform);
-    made.yields = one_core();
+    made.yields = shares_one_core();
   }
   return made;
 }

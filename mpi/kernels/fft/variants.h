@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// In which order transpositions and rows go.
+// The variants: different orders of transpositions and rows.
 #pragma once
 #include "exchange.h"
 
 enum {
-  EXCHANGES = 2  // under way at once, at most; with more all took longer
+  EXCHANGES = 2  // maximum concurrent exchanges; more were slower
 };
 
-// Two threads and what they share.
+// State shared by the two threads.
 struct team;
 
-// One plan to execute a transform.
+// A plan to execute a transform.
 struct plan {
   struct transform *transform;
   enum calls calls;
-  int yields;  // whether waiting gives the core away between looks
+  int yields;  // whether waiting yields the core between polls
   struct exchange exchanges[EXCHANGES];
   struct team *team;  // of the multi-threaded plan
 };
 
 struct variant {
   const char *name;
-  int whole;  // whether it takes whole transpositions
-  // Executions by this variant, for struct kernel.
+  int whole;  // whole transpositions
+  // One execution by this variant, for struct kernel.
   void (*execute)(void *plan, double *times);
 };
 // Ends with an empty name.
@@ -31,7 +31,7 @@ extern const struct variant fft_variants[];
 struct plan plan_for(struct transform *transform, const struct variant *variant, enum calls calls);
 void free_plan(struct plan *plan);
 
-// Exchanges as many rows as go at a time, packed first if the stage is the first; all has ended on return.
+// Exchanges the rows of one exchange, after packing them if the stage is the first. Complete on return.
 void exchange_rows(struct plan *plan, int stage, size_t first, struct stopwatch *watch);
 
 // The multi-threaded plan, in threads.c.

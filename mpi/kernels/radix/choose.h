@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Which algorithm is the fastest here: found out by trying, as FFTW does it, before anything is measured.
+// Selects the fastest algorithm by trials before the measurement, like FFTW.
 //
-// Each algorithm sorts the keys once, which connects ranks. Then up to five rounds: every algorithm that is left sorts
-// once, in an order that turns from round to round; its time is the slowest rank's. Who was at no time within a quarter
-// of the best time of all is out. The smallest median wins. No model: what decides is how a library takes its locks and
-// what shares a core with what, and all trials take no longer than eighteen sorts.
+// Each algorithm sorts the keys once, which connects ranks. Then follow up to five rounds, in which every remaining
+// algorithm sorts once, in an order that rotates from round to round; its time is that of the slowest rank. An
+// algorithm whose best time exceeds 1.25 times the overall best is dropped. The smallest median wins. Trials instead of
+// a model, because the result depends on the library's locks and on the sharing of cores; they take at most
+// eighteen sorts.
 #pragma once
-#include "carry.h"
+#include "exchange.h"
 
 struct choice {
   enum algorithm algorithm;
@@ -15,4 +16,4 @@ struct choice {
 };
 
 // Collective; the same on all ranks. The keys are sorted, by some algorithm, when it returns.
-struct choice choose_way(struct sort *sort, size_t capacity);
+struct choice choose_algorithm(struct sort *sort, size_t capacity);

@@ -3,11 +3,11 @@
 
 #include <stdlib.h>
 
-void inbox_begin(struct carrier *carrier, int depth) {
-  struct inbox *inbox = &carrier->inbox;
+void inbox_create(struct exchange *exchange, int depth) {
+  struct inbox *inbox = &exchange->inbox;
   size_t count = (size_t)ranks, receives = depth ? count * (size_t)depth : 1;
   *inbox = (struct inbox){.depth = depth};
-  inbox->memory = allocate(receives * carrier->capacity * sizeof(uint32_t));
+  inbox->memory = allocate(receives * exchange->capacity * sizeof(uint32_t));
   inbox->requests = allocate(receives * sizeof(MPI_Request));
   inbox->heads = allocate(count * sizeof(MPI_Request));
   inbox->turns = allocate(count * sizeof(int));
@@ -16,8 +16,8 @@ void inbox_begin(struct carrier *carrier, int depth) {
   inbox->statuses = allocate(count * sizeof(MPI_Status));
 }
 
-void inbox_end(struct carrier *carrier) {
-  struct inbox *inbox = &carrier->inbox;
+void inbox_destroy(struct exchange *exchange) {
+  struct inbox *inbox = &exchange->inbox;
   free(inbox->memory);
   free(inbox->requests);
   free(inbox->heads);
@@ -27,36 +27,36 @@ void inbox_end(struct carrier *carrier) {
   free(inbox->statuses);
 }
 
-static uint32_t *memory_of(const struct carrier *carrier, int from, int turn) {
-  return carrier->inbox.memory + (size_t)(from * carrier->inbox.depth + turn) * carrier->capacity;
+static uint32_t *memory_of(const struct exchange *exchange, int from, int turn) {
+  return exchange->inbox.memory + (size_t)(from * exchange->inbox.depth + turn) * exchange->capacity;
 }
 
-static void post(struct carrier *carrier, int from, int turn) {
-  struct inbox *inbox = &carrier->inbox;
+static void post(struct exchange *exchange, int from, int turn) {
+  struct inbox *inbox = &exchange->inbox;
   inbox->unposted[from]--;
-  MPI_Irecv(memory_of(carrier, from, turn), (int)carrier->capacity, MPI_UINT32_T, from, 0, MPI_COMM_WORLD,
+  MPI_Irecv(memory_of(exchange, from, turn), (int)exchange->capacity, MPI_UINT32_T, from, 0, MPI_COMM_WORLD,
             &inbox->requests[from * inbox->depth + turn]);
 }
 
-static void post_any(struct carrier *carrier) {
-  MPI_Irecv(carrier->inbox.memory, (int)carrier->capacity, MPI_UINT32_T, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD,
-            &carrier->inbox.requests[0]);
+static void post_any(struct exchange *exchange) {
+  MPI_Irecv(exchange->inbox.memory, (int)exchange->capacity, MPI_UINT32_T, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD,
+            &exchange->inbox.requests[0]);
 }
 
-void inbox_open(struct carrier *carrier) {
-  struct inbox *inbox = &carrier->inbox;
+void inbox_start_pass(struct exchange *exchange) {
+  struct inbox *inbox = &exchange->inbox;
   inbox->left = 0;
   for (int from = 0; from < ranks; from++) {
-    size_t messages = (carrier->sort->expected[from] + carrier->capacity - 1) / carrier->capacity;
+    size_t messages = (exchange->sort->expected[from] + exchange->capacity - 1) / exchange->capacity;
     inbox->heads[from] = MPI_REQUEST_NULL;
     if (from == rank || messages == 0) continue;
     inbox->left += messages;
     inbox->unposted[from] = messages;
     inbox->turns[from] = 0;
-    for (int turn = 0; turn < inbox->depth && inbox->unposted[from] > 0; turn++) post(carrier, from, turn);
+    for (int turn = 0; turn < inbox->depth && inbox->unposted[from] > 0; turn++) post(exchange, from, turn);
     if (inbox->depth) inbox->heads[from] = inbox->requests[from * inbox->depth];
   }
-  if (inbox->depth == 0 && inbox->left > 0) post_any(carrier);
+  if (inbox->depth == 0 && inbox->left > 0) post_any(exchange);
 }
 
 static size_t keys_in(const MPI_Status *status) {
@@ -65,42 +65,43 @@ static size_t keys_in(const MPI_Status *status) {
   return (size_t)count;
 }
 
-static int look_for_any(struct carrier *carrier) {
-  struct inbox *inbox = &carrier->inbox;
+static int poll_any_source(struct exchange *exchange) {
+  struct inbox *inbox = &exchange->inbox;
   MPI_Status status;
   int arrived;
   MPI_Test(&inbox->requests[0], &arrived, &status);
   if (!arrived) return 0;
-  place(carrier->sort, status.MPI_SOURCE, inbox->memory, keys_in(&status));
-  if (--inbox->left > 0) post_any(carrier);
+  store_keys(exchange->sort, status.MPI_SOURCE, inbox->memory, keys_in(&status));
+  if (--inbox->left > 0) post_any(exchange);
   return 1;
 }
 
-// The head of a rank's receives has ended: the next one is the head, and this one stands again behind the others.
-static void take(struct carrier *carrier, int from, const MPI_Status *status) {
-  struct inbox *inbox = &carrier->inbox;
+// The oldest receive of a rank is complete: stores its keys, posts it again, and advances the head.
+static void receive_head(struct exchange *exchange, int from, const MPI_Status *status) {
+  struct inbox *inbox = &exchange->inbox;
   int turn = inbox->turns[from];
-  place(carrier->sort, from, memory_of(carrier, from, turn), keys_in(status));
+  store_keys(exchange->sort, from, memory_of(exchange, from, turn), keys_in(status));
   inbox->left--;
   inbox->requests[from * inbox->depth + turn] = MPI_REQUEST_NULL;
   if (inbox->unposted[from] > 0) {
-    enter_calls(&carrier->calls);
-    post(carrier, from, turn);
-    leave_calls(&carrier->calls);
+    lock_mpi(&exchange->mpi_lock);
+    post(exchange, from, turn);
+    unlock_mpi(&exchange->mpi_lock);
   }
   inbox->turns[from] = (turn + 1) % inbox->depth;
   inbox->heads[from] = inbox->requests[from * inbox->depth + inbox->turns[from]];
 }
 
-int inbox_look(struct carrier *carrier) {
-  struct inbox *inbox = &carrier->inbox;
+int inbox_poll(struct exchange *exchange) {
+  struct inbox *inbox = &exchange->inbox;
   if (inbox->left == 0) return 0;
-  if (inbox->depth == 0) return look_for_any(carrier);
+  if (inbox->depth == 0) return poll_any_source(exchange);
   int count;
-  enter_calls(&carrier->calls);
+  lock_mpi(&exchange->mpi_lock);
   MPI_Testsome(ranks, inbox->heads, &count, inbox->indices, inbox->statuses);
-  leave_calls(&carrier->calls);
+  unlock_mpi(&exchange->mpi_lock);
   if (count == MPI_UNDEFINED) return 0;
-  for (int number = 0; number < count; number++) take(carrier, inbox->indices[number], &inbox->statuses[number]);
+  for (int number = 0; number < count; number++)
+    receive_head(exchange, inbox->indices[number], &inbox->statuses[number]);
   return count > 0;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// The receiving side of a carrier.
+// The receiving side of an exchange.
 #pragma once
-#include "carry.h"
+#include "exchange.h"
 
-void inbox_begin(struct carrier *carrier, int depth);
-void inbox_end(struct carrier *carrier);
-// A pass: as many messages come as follow from the keys that are expected.
-void inbox_open(struct carrier *carrier);
-// Places what has arrived; returns whether anything had.
-int inbox_look(struct carrier *carrier);
+void inbox_create(struct exchange *exchange, int depth);
+void inbox_destroy(struct exchange *exchange);
+// Starts a pass; the number of messages follows from the expected keys.
+void inbox_start_pass(struct exchange *exchange);
+// Stores the keys of arrived messages; returns whether there were any.
+int inbox_poll(struct exchange *exchange);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Keys to sort, and whether they are sorted. Any rank can make any key again.
+// Keys to sort, and the check that they are sorted. Any rank can generate any key again.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 enum distribution {
   UNIFORM,
-  GAUSSIAN,  // mean of four uniform ones
+  GAUSSIAN,  // mean of four uniform keys
   SKEWED,    // fourth power of uniform: half of all keys in the smallest sixteenth of the range
   SORTED,    // ascending already
   EQUAL      // all the same
@@ -14,20 +14,20 @@ enum distribution {
 // Ends with NULL.
 extern const char *const distributions[];
 
-// What stays the same whatever the order of keys is.
+// Checksums that do not depend on the order of keys.
 struct checksum {
   uint64_t sum, mixed, parity;
 };
 
-struct drawing {
+struct key_set {
   enum distribution distribution;
   size_t keys;  // on each rank
   struct checksum checksum;
 };
 
 // Fills this rank's keys. Collective.
-struct drawing draw_keys(enum distribution distribution, uint32_t *keys, size_t count);
-// Ends the job by wrong_result, with the first wrong key, unless the keys are the drawn ones in ascending order, over
-// all ranks. Of result number `settings.corrupt` the last rank spoils the key in the middle of its share first.
+struct key_set draw_keys(enum distribution distribution, uint32_t *keys, size_t count);
+// Calls wrong_result, with the first wrong key, unless the keys are the drawn ones in ascending order, over all
+// ranks. In result number `settings.corrupt` the last rank first corrupts the key in the middle of its share.
 // Collective.
-void check_keys(const struct drawing *drawing, uint32_t *keys);
+void check_keys(const struct key_set *key_set, uint32_t *keys);

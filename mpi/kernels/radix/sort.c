@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../shared/large.h"
-#include "carry.h"
+#include "exchange.h"
 
 enum {
   ARRAYS = 3  // the input, and two halves
@@ -16,11 +16,11 @@ const char *const sort_quantities[] = {"total", "histogram", "global_histogram",
 struct sort sort_for(size_t keys, int bits) {
   struct sort made = {.keys = keys, .bits = bits};
   size_t count = (size_t)ranks, digits = digits_of(&made);
-  need_memory(ARRAYS * keys * sizeof(uint32_t));
+  require_memory(ARRAYS * keys * sizeof(uint32_t));
   made.input = allocate_large(keys * sizeof(uint32_t));
   for (int half = 0; half < 2; half++) made.halves[half] = allocate_large(keys * sizeof(uint32_t));
   made.counts = allocate(count * digits * sizeof(uint32_t));
-  made.places = allocate(count * digits * sizeof(uint32_t));
+  made.offsets = allocate(count * digits * sizeof(uint32_t));
   made.runs = allocate(digits * sizeof(struct run));
   made.expected = allocate(count * sizeof(size_t));
   return made;
@@ -30,7 +30,7 @@ void free_sort(struct sort *sort) {
   free(sort->input);
   for (int half = 0; half < 2; half++) free(sort->halves[half]);
   free(sort->counts);
-  free(sort->places);
+  free(sort->offsets);
   free(sort->runs);
   free(sort->expected);
 }
@@ -41,7 +41,7 @@ static void count_digits(struct sort *sort, const uint32_t *from) {
   for (size_t at = 0; at < sort->keys; at++) counts[digit_of(sort, from[at])]++;
 }
 
-// Keys of one rank with one digit go to places [first, first + count) of all.
+// Keys of one rank with one digit go to positions [first, first + count) of all keys.
 static void plan_run(struct sort *sort, int other, size_t digit, uint64_t first, uint64_t count) {
   uint64_t mine = (uint64_t)rank * sort->keys, end = first + count;
   if (other == rank)
@@ -50,7 +50,7 @@ static void plan_run(struct sort *sort, int other, size_t digit, uint64_t first,
   if (first < mine) first = mine;
   if (end > mine + sort->keys) end = mine + sort->keys;
   if (first >= end) return;
-  sort->places[(size_t)other * digits_of(sort) + digit] = (uint32_t)(first - mine);
+  sort->offsets[(size_t)other * digits_of(sort) + digit] = (uint32_t)(first - mine);
   sort->expected[other] += end - first;
 }
 
@@ -67,22 +67,22 @@ static void plan_runs(struct sort *sort) {
 }
 
 static void permute(struct sort *sort, const uint32_t *from) {
-  struct carrier *carrier = sort->carrier;
-  struct outgoing *outgoing = carrier->outgoing;
+  struct exchange *exchange = sort->exchange;
+  struct outgoing *outgoing = exchange->outgoing;
   struct run *runs = sort->runs;
-  size_t capacity = carrier->capacity, keys = sort->keys;
+  size_t capacity = exchange->capacity, keys = sort->keys;
   int shift = sort->shift;
   uint32_t mask = (uint32_t)(digits_of(sort) - 1);
-  carry_begin(carrier);
+  pass_begin(exchange);
   for (size_t at = 0; at < keys; at++) {
     uint32_t key = from[at];
     struct run *run = &runs[key >> shift & mask];
     struct outgoing *to = &outgoing[run->owner];
     to->keys[to->count++] = key;
-    if (to->count == capacity) carry(carrier, run->owner);
+    if (to->count == capacity) send_keys(exchange, run->owner);
     if (--run->left == 0) *run = (struct run){.owner = run->owner + 1, .left = (uint32_t)keys};
   }
-  carry_end(carrier);
+  pass_end(exchange);
 }
 
 void execute_sort(struct sort *sort, double *times) {

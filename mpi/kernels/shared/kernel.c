@@ -29,7 +29,7 @@ static void record_all(const struct kernel *kernel, struct point *point, enum ph
 void measure_kernel(const struct kernel *kernel, struct point point) {
   double first[QUANTITIES_MAX];
   sample(kernel, 1, first);
-  // The first execution is slower than the others; by the second it is known how many fit.
+  // The first execution is slower than the others; the second determines the number of repetitions.
   double second[QUANTITIES_MAX];
   sample(kernel, 1, second);
   struct repetitions agreed = agree_repetitions(second[0]);

@@ -8,19 +8,18 @@ enum {
 };
 
 struct kernel {
-  const char *const
-      *quantities;  // ends with NULL; the first is the whole execution, which `measure_kernel` times itself
+  const char *const *quantities;  // ends with NULL; the first is the whole execution, timed by `measure_kernel`
   void *state;
-  // One execution. Adds to times[1 …] what its phases took, in nanoseconds. May be called several times in a row.
+  // One execution. Adds the times of its phases in nanoseconds to times[1 …]. May be called several times in a row.
   void (*execute)(void *state, double *times);
-  // Ends the job by wrong_result if the last execution's result is wrong. Outside the clock.
+  // Calls wrong_result if the last execution's result is wrong. Not timed.
   void (*check)(void *state);
 };
 
 // Measures one point. The first execution, which connects ranks, counts as warm-up. Collective.
 void measure_kernel(const struct kernel *kernel, struct point point);
 
-// Shares out time among quantities without a gap: each lap ends where the next begins.
+// Divides time among quantities without gaps: each lap ends where the next begins.
 struct stopwatch {
   double *times;
   uint64_t last_ns;
@@ -36,5 +35,5 @@ static inline void lap(struct stopwatch *watch, int quantity) {
   watch->last_ns = now;
 }
 
-// What lay between is nobody's.
+// Restarts the lap; the time since the last lap is not counted.
 static inline void resume(struct stopwatch *watch) { watch->last_ns = now_ns(); }

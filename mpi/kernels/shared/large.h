@@ -3,9 +3,9 @@
 #pragma once
 #include <stddef.h>
 
-// Ends the job unless this rank and the others of its host find so many bytes each in its memory: what a system
-// promises beyond that ends some process once it is touched. Collective.
-void need_memory(size_t bytes);
-// Zeroed and touched, in huge pages where the system gives them: a transposition touches a page for each few lines. For
-// free(). Ends the job when there is no memory.
+// Aborts the job unless the host has this many bytes of memory for each of its ranks: with overcommitted memory the
+// kernel would kill a process when the memory is touched. Collective.
+void require_memory(size_t bytes);
+// Zeroed memory, in huge pages if available, because a transposition touches a page for every few cache lines. Release
+// it with free(). Aborts the job if there is no memory.
 void *allocate_large(size_t bytes);

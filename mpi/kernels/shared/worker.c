@@ -28,7 +28,7 @@ void worker_begin(struct worker *worker, void (*job)(void *), void *argument) {
   pthread_mutex_init(&worker->lock, NULL);
   pthread_cond_init(&worker->changed, NULL);
   int error = pthread_create(&worker->thread, NULL, serve, worker);
-  if (error) cannot_here("no second thread: %s", strerror(error));
+  if (error) unsupported_here("no second thread: %s", strerror(error));
 }
 
 static void change(struct worker *worker, int state) {
@@ -38,7 +38,7 @@ static void change(struct worker *worker, int state) {
   pthread_mutex_unlock(&worker->lock);
 }
 
-void worker_go(struct worker *worker) { change(worker, BUSY); }
+void worker_start(struct worker *worker) { change(worker, BUSY); }
 
 void worker_wait(struct worker *worker) {
   pthread_mutex_lock(&worker->lock);
@@ -53,7 +53,7 @@ void worker_end(struct worker *worker) {
   pthread_mutex_destroy(&worker->lock);
 }
 
-int one_core(void) {
+int shares_one_core(void) {
   cpu_set_t allowed;
   return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
 }

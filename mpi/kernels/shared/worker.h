@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// A second thread that does one job again and again, each time it is told to; made outside the clock.
+// A second thread that repeats one job on demand; created outside the timed region.
 #pragma once
 #include <pthread.h>
 
@@ -18,10 +18,10 @@ struct worker {
 
 void worker_begin(struct worker *worker, void (*job)(void *), void *argument);
 // Starts the job; it must not be running.
-void worker_go(struct worker *worker);
+void worker_start(struct worker *worker);
 // Returns when the job has ended.
 void worker_wait(struct worker *worker);
 void worker_end(struct worker *worker);
 
-// Whether this process's threads must share one core. Whoever asks in a loop then gives it away in between.
-int one_core(void);
+// Whether this process's threads share one core. Polling threads must then yield it.
+int shares_one_core(void);

@@ -66,8 +66,8 @@ def start(
     )
     listeners = listen or ([] if lab is not None else [DEFAULT_LISTEN])
     secret = token or default_token_file()
-    wishes = daemon.Wishes(listeners, api, secret, settings, lab, hosts, addresses, policy, strategy or [])
-    daemon.run(wishes, lambda event: _print_event(event.kind, event.text, as_json))
+    options = daemon.Options(listeners, api, secret, settings, lab, hosts, addresses, policy, strategy or [])
+    daemon.run(options, lambda event: _print_event(event.kind, event.text, as_json))
 
 
 def _print_event(kind: str, text: str, as_json: bool) -> None:

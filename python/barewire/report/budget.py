@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The latency budget in words: names of layers, sentences, the page's part about it."""
+"""The latency budget as text: names of layers, sentences, and its section of the page."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barewire.models.budget import Budget, Layer
 from barewire.models.naming import FLOOR, read_mpi_subject
-from barewire.report.budget_figure import Names, waterfall
+from barewire.report.budget_figure import Formatters, waterfall
 from barewire.report.words import message_size, number, quantity, subject_name
 from barewire.results import Run
 from barewire.results.budget import budgets_of
 from barewire.stats.comparison import RESAMPLES
 
-# What each layer of the path brings.
-_BRINGS = {
+# Display names of the layers.
+_LAYER_NAMES = {
     FLOOR: "frames",
     "raw": "raw Ethernet",
     "llc1": "LLC 1",
@@ -24,64 +24,64 @@ _BRINGS = {
     "tcp": "TCP sockets",
     "libfabric-tcp": "libfabric over TCP",
 }
-_OVER = {"barewire": "", "tcp": " over TCP", "ucx": " over UCX’s TCP", "udp": " over UDP"}
+_FABRIC_SUFFIXES = {"barewire": "", "tcp": " over TCP", "ucx": " over UCX’s TCP", "udp": " over UDP"}
 
 
 def layer_name(subject: str, libraries: Mapping[str, str]) -> str:
-    """A layer in words: `openmpi-5/tcp` → Open MPI 5.0.11 over TCP; `libraries` has the versions."""
+    """Display name of a layer: `openmpi-5/tcp` → Open MPI 5.0.11 over TCP; `libraries` has the versions."""
     mpi = read_mpi_subject(subject)
     if mpi is None:
-        return _BRINGS.get(subject) or subject_name(subject)
-    return libraries.get(mpi.library, mpi.library) + _OVER.get(mpi.fabric, f" over {mpi.fabric}")
+        return _LAYER_NAMES.get(subject) or subject_name(subject)
+    return libraries.get(mpi.library, mpi.library) + _FABRIC_SUFFIXES.get(mpi.fabric, f" over {mpi.fabric}")
 
 
-def headline(one: Budget, libraries: Mapping[str, str]) -> str:
-    """One size in two sentences: what the frames take, what all layers above add, and TCP beside it."""
-    first, best, yardstick = one.path[0], one.best, one.best_yardstick
-    size = message_size(one.message_bytes).replace(" ", "\u00a0")
+def headline(budget: Budget, libraries: Mapping[str, str]) -> str:
+    """Two sentences about one size: the time of the frames and of the layers above them, and TCP for comparison."""
+    first, best, yardstick = budget.path[0], budget.best, budget.best_yardstick
+    size = message_size(budget.message_bytes).replace(" ", "\u00a0")
     total, frames = quantity(best.step.total, "us"), quantity(first.step.total, "us")
     above = quantity(best.step.total - first.step.total, "us")
     base = "the frames themselves" if first.subject == FLOOR else layer_name(first.subject, libraries)
-    said = f"{size} take {total} one way through {layer_name(best.subject, libraries)}: {base} {frames}, "
-    said += f"all layers above {above}."
+    text = f"{size} take {total} one way through {layer_name(best.subject, libraries)}: {base} {frames}, "
+    text += f"all layers above {above}."
     if yardstick is not None:
         times = number(yardstick.step.total / best.step.total)
         beside = layer_name(yardstick.subject, libraries)
-        said += f" The best over TCP, {beside}, takes {quantity(yardstick.step.total, 'us')}, {times}\u00a0× that."
-    return said
+        text += f" The best over TCP, {beside}, takes {quantity(yardstick.step.total, 'us')}, {times}\u00a0× that."
+    return text
 
 
 def headlines(run: Run) -> list[str]:
-    """The shortest and the longest message; none of a run of another kind."""
+    """Headlines for the shortest and the longest message; empty for a run of another kind."""
     budgets = budgets_of(run)
-    return [headline(one, run.parameters["libraries"]) for one in dict.fromkeys([*budgets[:1], *budgets[-1:]])]
+    return [headline(budget, run.parameters["libraries"]) for budget in dict.fromkeys([*budgets[:1], *budgets[-1:]])]
 
 
-def fixed(value: float, whole: float) -> str:
-    """A part of a whole with as many decimals as all its other parts: nanoseconds below 10 µs, then ever fewer."""
-    decimals = next((n for n, most in ((3, 10), (2, 100), (1, 1000)) if whole < most), 0)
+def fixed(value: float, path_total_us: float) -> str:
+    """A value with decimals chosen by the total: nanoseconds below 10 µs, fewer for longer totals."""
+    decimals = next((n for n, most in ((3, 10), (2, 100), (1, 1000)) if path_total_us < most), 0)
     return f"{'−' if value < 0 and round(value, decimals) else ''}{abs(value):.{decimals}f}"
 
 
-def added(layer: Layer, whole: float) -> str:
-    """`+0.062 [0.055, 0.070]` of a whole, in µs."""
+def added(layer: Layer, path_total_us: float) -> str:
+    """`+0.062 [0.055, 0.070]`: the time that a layer adds, in µs, with decimals for the total `path_total_us`."""
     step = layer.step
-    value = fixed(step.added, whole)
+    value = fixed(step.added, path_total_us)
     signed = value if value.startswith("−") else f"+{value}"
-    return f"{signed} {_interval(step.added_ci95, whole)}".rstrip()
+    return f"{signed} {_interval(step.added_ci95, path_total_us)}".rstrip()
 
 
-def in_all(layer: Layer, whole: float) -> str:
-    """`1.013 [1.002, 1.020]`: a layer with all that is below it, in µs."""
-    return f"{fixed(layer.step.total, whole)} {_interval(layer.step.total_ci95, whole)}".rstrip()
+def cumulative(layer: Layer, path_total_us: float) -> str:
+    """`1.013 [1.002, 1.020]`: the time of a layer and all layers below it, in µs."""
+    return f"{fixed(layer.step.total, path_total_us)} {_interval(layer.step.total_ci95, path_total_us)}".rstrip()
 
 
-def _interval(ci95: tuple[float, float] | None, whole: float) -> str:
-    return "" if ci95 is None else f"[{fixed(ci95[0], whole)}, {fixed(ci95[1], whole)}]"
+def _interval(ci95: tuple[float, float] | None, path_total_us: float) -> str:
+    return "" if ci95 is None else f"[{fixed(ci95[0], path_total_us)}, {fixed(ci95[1], path_total_us)}]"
 
 
 def sections(run: Run) -> list[dict[str, Any]]:
-    """The page's part about the budget; empty for a run of another kind."""
+    """The budget's section of the page; empty for a run of another kind."""
     budgets, libraries = budgets_of(run), run.parameters.get("libraries", {})
     if not budgets:
         return []
@@ -89,24 +89,24 @@ def sections(run: Run) -> list[dict[str, Any]]:
     def name(subject: str) -> str:
         return layer_name(subject, libraries)
 
-    names = Names(name, added, fixed)
-    whole = (
+    names = Formatters(name, added, fixed)
+    caption = (
         "A bar begins where that of the layer below ends, and is as long as the difference of the two medians; the "
-        "line across its end is the 95 % interval of that difference. Faint: cannot be told from nothing. Hatched: "
-        "takes time away. Libraries stand side by side on libfabric. At the foot the same over TCP, each as a whole, "
-        "and how many times the fastest library over Barewire it takes."
+        "line across its end is the 95 % interval of that difference. Faint: not significantly different from 0. "
+        "Hatched: negative. Libraries are shown side by side on top of libfabric. At the bottom the same over TCP as "
+        "totals, with the ratio to the fastest library over Barewire."
     )
-    pictures = [{"title": "From the wire up", "caption": whole, "figure": waterfall(budgets, names, beside=True)}]
-    if all(len(one.path) > 1 for one in budgets):
-        close = "The same from the end of the first bar on, without TCP: what software adds to the frames."
+    pictures = [{"title": "From the wire up", "caption": caption, "figure": waterfall(budgets, names, beside=True)}]
+    if all(len(budget.path) > 1 for budget in budgets):
+        close = "The same from the end of the first bar on, without TCP: the time that software adds to the frames."
         pictures.append({"title": "Close up", "caption": close, "figure": waterfall(budgets, names, beside=False)})
     return [
         {
             "id": "budget",
             "title": "Latency budget: what each layer adds",
-            "explanation": "The same bytes there and back through every layer of one path, launched in turn in this "
-            "one run: half a round trip, in µs. Differences and their intervals come from whole rounds, resampled "
-            f"{RESAMPLES} times: what disturbed a whole round is no difference between its layers.",
+            "explanation": "Half the round trip of the same payload through every layer of one path, in µs, with "
+            "interleaved launches. Intervals of differences come from whole rounds, resampled "
+            f"{RESAMPLES} times, so that a disturbance of a whole round does not count as a difference.",
             "figures": pictures,
             "tables": [_table(budgets, libraries)],
         }
@@ -114,22 +114,24 @@ def sections(run: Run) -> list[dict[str, Any]]:
 
 
 def _table(budgets: Sequence[Budget], libraries: Mapping[str, str]) -> dict[str, Any]:
-    """All sizes: a row for each layer, and for each size what it adds and the time with all below it."""
+    """All sizes: a row per layer; per size the time it adds and the total up to it."""
     cells: dict[str, dict[int, tuple[str, str]]] = {}
-    for one in budgets:
-        for layer in (*one.path, *one.libraries, *one.yardsticks):
-            whole = one.best.step.total
-            texts = (added(layer, whole) if layer.below else "", in_all(layer, whole))
-            cells.setdefault(layer_name(layer.subject, libraries), {})[one.message_bytes] = texts
+    for budget in budgets:
+        for layer in (*budget.path, *budget.libraries, *budget.yardsticks):
+            path_total_us = budget.best.step.total
+            texts = (added(layer, path_total_us) if layer.below else "", cumulative(layer, path_total_us))
+            cells.setdefault(layer_name(layer.subject, libraries), {})[budget.message_bytes] = texts
     headings = ["layer"]
-    for one in budgets:
-        headings += [f"{message_size(one.message_bytes)}: adds, µs", "in all, µs"]
+    for budget in budgets:
+        headings += [f"{message_size(budget.message_bytes)}: adds, µs", "in all, µs"]
     rows = [
-        [name, *(text for one in budgets for text in of_sizes.get(one.message_bytes, ("–", "–")))]
+        [name, *(text for budget in budgets for text in of_sizes.get(budget.message_bytes, ("–", "–")))]
         for name, of_sizes in cells.items()
     ]
     limits = [
-        f"{message_size(one.message_bytes)} {number(one.limit_us)} µs" for one in budgets if one.limit_us is not None
+        f"{message_size(budget.message_bytes)} {number(budget.limit_us)} µs"
+        for budget in budgets
+        if budget.limit_us is not None
     ]
     notes = [f"The wire’s limit, its frames at the link’s rate: {', '.join(limits)}."] if limits else []
     return {"title": "All numbers", "headings": headings, "rows": rows, "notes": notes}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The latency budget as a picture: a waterfall, each layer beginning where the one below it ends."""
+"""The latency budget as a waterfall chart: each bar begins where that of the layer below ends."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -11,18 +11,18 @@ from barewire.report.words import message_size, number
 
 _ROW_PX, _FRAME_PX = 27, 64
 _BAR_HEIGHT, _OUTLINE_PX = 0.66, 1.25
-# Room for words behind the longest bar, and before the first of a close-up, as shares of what is shown.
+# Space for labels after the longest bar, and before the first bar of a close-up, as shares of the shown range.
 _WORDS_ROOM, _BEFORE = 0.42, 0.06
-# A bar whose length may be nothing is only outlined.
+# Opacity of bars that are not significant.
 _FAINT = "55"
 _LIMIT_COLOUR = "#D55E00"
-# One for all libraries, and one for all that is beside: a layer of the path has its own.
+# One colour for all libraries and one for all yardsticks; each layer of the path has its own.
 _LIBRARY_COLOUR, _BESIDE_COLOUR = "#882255", "#D55E00"
 _LIBRARIES, _BESIDE = "with an MPI library", "the same over TCP"
 
 
-class Names(NamedTuple):
-    """How layers and numbers are written."""
+class Formatters(NamedTuple):
+    """Formatters of layers and numbers."""
 
     layer: Callable[[str], str]
     added: Callable[[Layer, float], str]
@@ -30,7 +30,7 @@ class Names(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One row: where its bar begins and ends, with what uncertainty of its end, and the words beside it."""
+    """One row: begin and end of its bar, the interval of the end, and the labels beside it."""
 
     label: str
     colour: str
@@ -40,28 +40,28 @@ class Bar(NamedTuple):
     high: float
     words: str
     few_words: str
-    is_told_apart: bool = True
+    is_significant: bool = True
 
 
-def waterfall(budgets: Sequence[Budget], names: Names, *, beside: bool) -> Figure:
-    """One choice for each message size: with TCP `beside` it, or a close-up of what stands on the first layer."""
+def waterfall(budgets: Sequence[Budget], names: Formatters, *, beside: bool) -> Figure:
+    """One choice per message size: with TCP `beside` the layers, or a close-up of the layers above the first."""
     choices, rows = [], 0
-    for one in budgets:
-        path = _path_bars(one, names)
-        libraries = [_bar(layer, one, names) for layer in one.libraries]
-        yardsticks = [_beside_bar(layer, one, names) for layer in one.yardsticks] if beside else []
+    for budget in budgets:
+        path = _path_bars(budget, names)
+        libraries = [_bar(layer, budget, names) for layer in budget.libraries]
+        yardsticks = [_beside_bar(layer, budget, names) for layer in budget.yardsticks] if beside else []
         bars = [*path, *libraries, *yardsticks]
         labels = [bar.label for bar in path]
         labels += [_heading(_LIBRARIES), *(bar.label for bar in libraries)] if libraries else []
         labels += [_heading(_BESIDE), *(bar.label for bar in yardsticks)] if yardsticks else []
         near, far = (0.0, max(max(bar.end, bar.high) for bar in bars)) if beside else _around(bars)
         traces = [_bars(bars), *_words(bars, far - near), _connectors(path, libraries)]
-        if one.limit_us is not None and near <= one.limit_us <= far * (1 + _WORDS_ROOM):
-            traces.append(_limit(one.limit_us, labels))
+        if budget.limit_us is not None and near <= budget.limit_us <= far * (1 + _WORDS_ROOM):
+            traces.append(_limit(budget.limit_us, labels))
         x_axis = {**plain_axis("µs, one way"), "range": [near, far + (far - near) * _WORDS_ROOM]}
         y_axis = {**plain_axis(""), "type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
         y_axis |= {"range": [-0.7, len(labels) - 0.3], "ticks": "", "showgrid": False}
-        choice = {"label": message_size(one.message_bytes), "data": traces, "xaxis": x_axis, "yaxis": y_axis}
+        choice = {"label": message_size(budget.message_bytes), "data": traces, "xaxis": x_axis, "yaxis": y_axis}
         choices.append(choice)
         rows = max(rows, len(labels))
     drawn = layout_of(plain_axis("µs, one way"), plain_axis(""))
@@ -70,42 +70,42 @@ def waterfall(budgets: Sequence[Budget], names: Names, *, beside: bool) -> Figur
     return {"data": [], "layout": drawn, **sizes, "height_px": _FRAME_PX + _ROW_PX * rows}
 
 
-def _path_bars(one: Budget, names: Names) -> list[Bar]:
-    first = one.path[0]
-    total, whole = first.step.total, one.best.step.total
+def _path_bars(budget: Budget, names: Formatters) -> list[Bar]:
+    first = budget.path[0]
+    total, path_total_us = first.step.total, budget.best.step.total
     low, high = first.step.total_ci95 or (total, total)
-    words = f"<b>{names.fixed(total, whole)}</b>"
+    words = f"<b>{names.fixed(total, path_total_us)}</b>"
     base = Bar(names.layer(first.subject), colour_of(first.subject), 0.0, total, low, high, words, words)
-    return [base, *(_bar(layer, one, names) for layer in one.path[1:])]
+    return [base, *(_bar(layer, budget, names) for layer in budget.path[1:])]
 
 
-def _bar(layer: Layer, one: Budget, names: Names) -> Bar:
-    """What stands on another layer."""
-    step, whole = layer.step, one.best.step.total
+def _bar(layer: Layer, budget: Budget, names: Formatters) -> Bar:
+    """The bar of a layer above another one."""
+    step, path_total_us = layer.step, budget.best.step.total
     begin = step.total - step.added
     low, high = step.added_ci95 or (step.added, step.added)
-    few = f"<b>{names.fixed(step.total, whole)}</b>"
-    words = f"{names.added(layer, whole)}  =  {few}"
-    # Without an interval nothing is known of how sure it is.
-    told = step.is_told_apart or step.added_ci95 is None
+    few = f"<b>{names.fixed(step.total, path_total_us)}</b>"
+    words = f"{names.added(layer, path_total_us)}  =  {few}"
+    # Without an interval the significance is unknown, so the bar is not faint.
+    is_significant = step.is_told_apart or step.added_ci95 is None
     colour = _LIBRARY_COLOUR if layer.is_library else colour_of(layer.subject)
     label = f"+ {names.layer(layer.subject)}"
-    return Bar(label, colour, begin, step.total, begin + low, begin + high, words, few, told)
+    return Bar(label, colour, begin, step.total, begin + low, begin + high, words, few, is_significant)
 
 
-def _beside_bar(layer: Layer, one: Budget, names: Names) -> Bar:
-    total, whole = layer.step.total, one.best.step.total
+def _beside_bar(layer: Layer, budget: Budget, names: Formatters) -> Bar:
+    total, path_total_us = layer.step.total, budget.best.step.total
     low, high = layer.step.total_ci95 or (total, total)
-    few = f"<b>{names.fixed(total, whole)}</b>"
-    words = f"{few}   {number(total / whole)} ×"
+    few = f"<b>{names.fixed(total, path_total_us)}</b>"
+    words = f"{few}   {number(total / path_total_us)} ×"
     return Bar(names.layer(layer.subject), _BESIDE_COLOUR, 0.0, total, low, high, words, few)
 
 
 def _around(bars: Sequence[Bar]) -> tuple[float, float]:
-    """What a close-up shows: from just before the end of the first bar, or further left where others reach there."""
-    first, *others = bars
-    near = min([first.low, *(min(bar.begin, bar.end, bar.low) for bar in others)])
-    far = max([first.high, *(max(bar.begin, bar.end, bar.high) for bar in others)])
+    """Range of a close-up: from just before the end of the first bar, or of any bar further left."""
+    first, *upper = bars
+    near = min([first.low, *(min(bar.begin, bar.end, bar.low) for bar in upper)])
+    far = max([first.high, *(max(bar.begin, bar.end, bar.high) for bar in upper)])
     return near - (far - near) * _BEFORE, far
 
 
@@ -115,7 +115,7 @@ def _heading(text: str) -> str:
 
 def _bars(bars: Sequence[Bar]) -> dict[str, Any]:
     colours = [bar.colour for bar in bars]
-    fills = [colour if bar.is_told_apart else colour + _FAINT for colour, bar in zip(colours, bars, strict=True)]
+    fills = [colour if bar.is_significant else colour + _FAINT for colour, bar in zip(colours, bars, strict=True)]
     return {
         "type": "bar",
         "orientation": "h",
@@ -126,7 +126,7 @@ def _bars(bars: Sequence[Bar]) -> dict[str, Any]:
         "marker": {
             "color": fills,
             "line": {"color": colours, "width": _OUTLINE_PX},
-            # A layer that takes time away instead of adding some.
+            # Hatched if the layer takes less time than the layer below.
             "pattern": {"shape": ["/" if bar.end < bar.begin else "" for bar in bars], "solidity": 0.35},
         },
         "error_x": {
@@ -144,7 +144,7 @@ def _bars(bars: Sequence[Bar]) -> dict[str, Any]:
 
 
 def _words(bars: Sequence[Bar], shown: float) -> list[dict[str, Any]]:
-    """For a wide page, and for a phone."""
+    """Labels for wide and for narrow pages."""
     same = {
         "type": "scatter",
         "mode": "text",
@@ -159,7 +159,7 @@ def _words(bars: Sequence[Bar], shown: float) -> list[dict[str, Any]]:
 
 
 def _connectors(path: Sequence[Bar], libraries: Sequence[Bar]) -> dict[str, Any]:
-    """From the end of each layer to what stands on it."""
+    """Lines from the end of each layer to the next layer."""
     x: list[float | None] = []
     y: list[str | None] = []
     links = [*itertools.pairwise(path), *((path[-1], library) for library in libraries[-1:])]
@@ -171,7 +171,7 @@ def _connectors(path: Sequence[Bar], libraries: Sequence[Bar]) -> dict[str, Any]
 
 
 def _limit(limit_us: float, labels: Sequence[str]) -> dict[str, Any]:
-    """The time that the frames occupy the wire, where that is known."""
+    """A line at the time that the frames occupy the wire."""
     return {
         "type": "scatter",
         "mode": "lines",

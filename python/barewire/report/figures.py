@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Plotly figures as plain JSON: data and layout, in the light theme's colours.
 
-Every colour is a key of `DARK`, so the page's script changes the theme by replacing one by the other.
+Every colour is a key of `DARK`, so that the page's script can switch themes by replacing colours.
 """
 
 import math
@@ -22,7 +22,7 @@ from barewire.results.series import SUBJECT_ORDER
 Figure = dict[str, Any]
 
 INK, GRID, SURFACE = "#1B2430", "#D8DEE6", "#FFFFFF"
-# Okabe and Ito 2008: told apart by people with any common colour vision deficiency; the markers differ as well.
+# Okabe and Ito 2008: distinguishable with any common colour vision deficiency; the markers differ as well.
 _COLOURS = {
     "tcp": "#D55E00",
     "udp": "#009E73",
@@ -44,7 +44,7 @@ _COLOURS = {
     "barewire": "#0072B2",
     "ucx": "#CC79A7",
     "shm": "#56B4E9",
-    # A host's ways to do something.
+    # Methods of a host's measurements.
     "read": "#0072B2",
     "write": "#D55E00",
     "stream": "#CC79A7",
@@ -80,7 +80,7 @@ DARK = {
     "#B5446E": "#EC7FA8",
     "#5B8C2A": "#9BD05F",
 }
-# Of what MPI libraries are told beyond the fabric, which is more than anybody has colours for by name.
+# For MPI subjects with settings beyond the fabric, which have no colour by name.
 _PALETTE = tuple(colour for colour in DARK if colour not in (INK, GRID, SURFACE, "#6B7682"))
 _LIBRARY_DASH = {"openmpi": "solid", "mpich-5": "dot", "openmpi-5": "longdash", "mpich": "dashdot", "intel": "dash"}
 _BAND_ALPHA = "38"  # hexadecimal, of 255
@@ -104,17 +104,17 @@ _MARKERS = {
 }
 _WAITING_DASH = {"": "solid", "adaptive": "longdash", "block": "dot", "busypoll": "dashdot", "cold": "dot"}
 _LABELLED_MAX = 12
-# Shares so near the mean are even.
+# Deviation from the mean up to which shares count as even.
 EVEN_SHARES = 0.1
-# Even steps, and the tail that a mean hides.
+# Even steps, and the tail.
 _PROBABILITIES = [*np.linspace(0, 0.99, 100).round(3).tolist(), 0.995, 0.999, 0.9999, 1.0]
 
 
 def against_size(series: Sequence[Series], what: str, *, size: str = "message size") -> Figure:
     """Median against message size, log-log: a band for the 95 % interval, the limit dashed; one test, one unit."""
     traces: list[dict[str, Any]] = []
-    for subject in dict.fromkeys(one.subject for one in series):
-        points = [one for one in series if one.subject == subject and one.median is not None and one.message_bytes]
+    for subject in dict.fromkeys(s.subject for s in series):
+        points = [s for s in series if s.subject == subject and s.median is not None and s.message_bytes]
         traces += _line(subject, points) if points else []
     traces += _wire_limits(series)
     unit = unit_name(series[0].unit)
@@ -122,37 +122,37 @@ def against_size(series: Sequence[Series], what: str, *, size: str = "message si
 
 
 def against_processes(shared: Sequence[Shared], what: str) -> Figure:
-    """What all processes get together against their number: a band for the 95 % interval; one test and size."""
+    """Total over all processes against their number: a band for the 95 % interval; one test and size."""
     traces: list[dict[str, Any]] = []
-    for subject in dict.fromkeys(one.subject for one in shared):
-        points = [one for one in shared if one.subject == subject and one.median is not None]
-        known = [(one.processes, one.median or 0.0, one.ci95) for one in points]
+    for subject in dict.fromkeys(row.subject for row in shared):
+        points = [row for row in shared if row.subject == subject and row.median is not None]
+        known = [(row.processes, row.median or 0.0, row.ci95) for row in points]
         traces += _curve(subject, known, unit_name(shared[0].unit)) if known else []
     axis = log_axis(f"{what}, {unit_name(shared[0].unit)}", traces, "y")
     return {"data": traces, "layout": layout_of(_processes_axis(shared), axis)}
 
 
 def shares(shared: Sequence[Shared]) -> Figure:
-    """The mean share is 1: each process's, as bars from the smallest to the largest; the lines are ±10 %."""
+    """Bars from the smallest to the largest share, relative to the mean; lines at ±10 %."""
     traces = []
-    for subject in dict.fromkeys(one.subject for one in shared):
-        points = [one for one in shared if one.subject == subject and one.smallest_share and one.largest_share]
+    for subject in dict.fromkeys(row.subject for row in shared):
+        points = [row for row in shared if row.subject == subject and row.smallest_share and row.largest_share]
         if points:
             traces.append(
                 {
                     **style_of(subject),
                     "mode": "markers",
-                    "x": [one.processes for one in points],
+                    "x": [row.processes for row in points],
                     "y": [1 for _ in points],
                     "error_y": {
                         "type": "data",
                         "symmetric": False,
-                        "array": [shortened((one.largest_share or 1) - 1) for one in points],
-                        "arrayminus": [shortened(1 - (one.smallest_share or 1)) for one in points],
+                        "array": [shortened((row.largest_share or 1) - 1) for row in points],
+                        "arrayminus": [shortened(1 - (row.smallest_share or 1)) for row in points],
                         "thickness": 1.5,
                         "width": 5,
                     },
-                    "customdata": [[shortened(one.smallest_share), shortened(one.largest_share)] for one in points],
+                    "customdata": [[shortened(row.smallest_share), shortened(row.largest_share)] for row in points],
                     "hovertemplate": "%{customdata[0]:.3g} to %{customdata[1]:.3g}",
                 }
             )
@@ -165,22 +165,22 @@ def shares(shared: Sequence[Shared]) -> Figure:
 def ratios(comparisons: Sequence[Versus], base: str) -> Figure:
     """Ratio to `base` against message size with its 95 % interval; the line at 1 and ±2 % around it."""
     traces = []
-    for subject in dict.fromkeys(one.a.subject for one in comparisons):
-        chosen = [one for one in comparisons if one.a.subject == subject and one.a.message_bytes]
-        bounds = [one.result.ratio_ci95 or (one.result.ratio, one.result.ratio) for one in chosen]
+    for subject in dict.fromkeys(versus.a.subject for versus in comparisons):
+        chosen = [versus for versus in comparisons if versus.a.subject == subject and versus.a.message_bytes]
+        bounds = [versus.result.ratio_ci95 or (versus.result.ratio, versus.result.ratio) for versus in chosen]
         traces.append(
             {
                 **style_of(subject),
-                "x": [one.a.message_bytes for one in chosen],
-                "y": [shortened(one.result.ratio) for one in chosen],
+                "x": [versus.a.message_bytes for versus in chosen],
+                "y": [shortened(versus.result.ratio) for versus in chosen],
                 "error_y": {
                     "type": "data",
                     "symmetric": False,
                     "array": [
-                        shortened(high - one.result.ratio) for one, (_, high) in zip(chosen, bounds, strict=True)
+                        shortened(high - versus.result.ratio) for versus, (_, high) in zip(chosen, bounds, strict=True)
                     ],
                     "arrayminus": [
-                        shortened(one.result.ratio - low) for one, (low, _) in zip(chosen, bounds, strict=True)
+                        shortened(versus.result.ratio - low) for versus, (low, _) in zip(chosen, bounds, strict=True)
                     ],
                     "thickness": 1.5,
                     "width": 5,
@@ -189,7 +189,7 @@ def ratios(comparisons: Sequence[Versus], base: str) -> Figure:
             }
         )
     layout = layout_of(
-        _size_axis([one.a for one in comparisons]), log_axis(f"ratio to {base}", [*traces, {"y": [1]}], "y")
+        _size_axis([versus.a for versus in comparisons]), log_axis(f"ratio to {base}", [*traces, {"y": [1]}], "y")
     )
     band = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": 1 - MARGIN, "y1": 1 + MARGIN}
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
@@ -201,7 +201,7 @@ def ratios(comparisons: Sequence[Versus], base: str) -> Figure:
 
 
 def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
-    """Share of samples at or below a value, one choice of traces per row; only samples that were used.
+    """Share of samples at or below a value, one choice of traces per row; only measured samples.
 
     `series`: of one place; `frame`: a run's raw samples, columns of `SAMPLE_SCHEMA`. At most 104 points per subject and
     row are kept.
@@ -212,7 +212,7 @@ def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
     if not series[0].lower_is_better:
         keep &= pl.col("lost") == 0
     choices: list[dict[str, Any]] = []
-    rows = sorted({one.row for one in series}, key=lambda row: row.order)
+    rows = sorted({s.row for s in series}, key=lambda row: row.order)
     for row in rows:
         of_row = frame.lazy().filter(
             keep
@@ -222,7 +222,7 @@ def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
         )
         used = of_row.select("subject", "value").collect()
         traces = []
-        for subject in dict.fromkeys(one.subject for one in series):
+        for subject in dict.fromkeys(s.subject for s in series):
             values = used.filter(pl.col("subject") == subject)["value"]
             if not values.is_empty():
                 traces.append(_distribution(subject, values.to_numpy(), unit))
@@ -231,19 +231,19 @@ def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
     layout = layout_of(plain_axis(f"one sample, {unit}"), plain_axis("share of samples at or below"))
     layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     layout["hovermode"] = "closest"
-    # All traces share their y, and a page with many sizes would be twice as large with it in each.
+    # All traces share their y values; repeating them would double the size of a page with many sizes.
     shared = {"choices": choices, "shared_y": _PROBABILITIES}
     short = next((place for place, row in enumerate(rows) if row.message_bytes == 64), 0)
     return {"data": [], "layout": layout, **shared, "chosen": short, "choice": _choice_of(rows)}
 
 
-def chosen_from(figures: Mapping[str, Figure], choice: str) -> Figure:
-    """Figures of one kind as one with a choice between them; a single one as it is."""
+def combined_with_choice(figures: Mapping[str, Figure], choice: str) -> Figure:
+    """Combine figures into one with a choice between them; a single figure is returned as is."""
     if len(figures) == 1:
         return next(iter(figures.values()))
     choices = [
-        {"label": label, "data": one["data"], "xaxis": one["layout"]["xaxis"], "yaxis": one["layout"]["yaxis"]}
-        for label, one in figures.items()
+        {"label": label, "data": figure["data"], "xaxis": figure["layout"]["xaxis"], "yaxis": figure["layout"]["yaxis"]}
+        for label, figure in figures.items()
     ]
     layout = next(iter(figures.values()))["layout"]
     return {"data": [], "layout": layout, "choices": choices, "chosen": 0, "choice": choice}
@@ -254,13 +254,13 @@ def _choice_of(rows: Sequence[Row]) -> str:
 
 
 def bars(labels: Sequence[str], values: Sequence[float], colours: Sequence[str], what: str) -> Figure:
-    """One bar from 1 for each value, the first on top; a logarithmic axis, so that half and double are as far."""
+    """One bar from 1 for each value, the first on top; logarithmic, so that half and double have equal lengths."""
     logs = [math.log10(value) for value in values]
     far = max([math.log10(2), *map(abs, logs)]) * 1.08
     trace = {
         "type": "bar",
         "orientation": "h",
-        # Bars of logarithms start at 0, which is 1; on plotly's own logarithmic axis they would start at nothing.
+        # Bars of logarithms on a linear axis start at 0, which is 1; on plotly's logarithmic axis they could not.
         "x": [shortened(log) for log in logs],
         "y": list(labels),
         "text": [f"{value:.3g} ×" for value in values],
@@ -279,7 +279,7 @@ def bars(labels: Sequence[str], values: Sequence[float], colours: Sequence[str],
 
 
 def _line(subject: str, points: Sequence[Series]) -> list[dict[str, Any]]:
-    known = [(one.message_bytes, one.median or 0.0, one.ci95) for one in points]
+    known = [(s.message_bytes, s.median or 0.0, s.ci95) for s in points]
     return _curve(subject, known, unit_name(points[0].unit))
 
 
@@ -307,12 +307,12 @@ def _curve(
 
 
 def _wire_limits(series: Sequence[Series]) -> list[dict[str, Any]]:
-    """One dashed line per protocol; the floor needs none, it is a subject of its own."""
+    """One dashed line per protocol; the floor has none, because it is a subject itself."""
     traces = []
     limits: dict[str, dict[int, float]] = {}
-    for one in series:
-        if one.limit_kind == "wire" and one.limit is not None and one.message_bytes:
-            limits.setdefault(protocol_of(one.subject) or one.subject, {})[one.message_bytes] = one.limit
+    for s in series:
+        if s.limit_kind == "wire" and s.limit is not None and s.message_bytes:
+            limits.setdefault(protocol_of(s.subject) or s.subject, {})[s.message_bytes] = s.limit
     for protocol, points in limits.items():
         name = f"wire limit, {subject_name(protocol)}"
         style = {"color": colour_of(protocol), "dash": "dash", "width": 1.25}
@@ -342,8 +342,8 @@ def _distribution(subject: str, samples: NDArray[np.float64], unit: str) -> dict
 
 
 def style_of(subject: str) -> dict[str, Any]:
-    """How a subject's line looks."""
-    base, dash, is_plain = _look(subject)
+    """Style of a subject's line."""
+    base, dash, is_plain = _marker_and_dash(subject)
     symbol = _MARKERS.get(base) or _MARKERS.get(read_subject(base).transport, "triangle-up")
     return {
         "type": "scatter",
@@ -359,11 +359,11 @@ def style_of(subject: str) -> dict[str, Any]:
     }
 
 
-def _look(subject: str) -> tuple[str, str, bool]:
-    """What gives a line its marker, how it is dashed, and whether it is its kind's plain one."""
+def _marker_and_dash(subject: str) -> tuple[str, str, bool]:
+    """Key of a line's marker, its dash, and whether the subject has default settings."""
     mpi = read_mpi_subject(subject)
     if mpi is not None:
-        # The fabric has the marker and the library the dash, so that both can be followed across all lines.
+        # The marker shows the fabric and the dash the library.
         return mpi.fabric, _LIBRARY_DASH.get(mpi.library, "longdashdot"), not mpi.settings
     base, _, waiting = subject.partition("/")
     dash = "dash" if is_floor(subject) else _WAITING_DASH.get(waiting, "longdashdot")
@@ -371,7 +371,7 @@ def _look(subject: str) -> tuple[str, str, bool]:
 
 
 def colour_of(subject: str) -> str:
-    """By name, not by place: a subject keeps its colour in every figure."""
+    """By name, not by index: a subject has the same colour in every figure."""
     mpi = read_mpi_subject(subject)
     if mpi is not None and not mpi.settings and mpi.fabric in _COLOURS:
         return _COLOURS[mpi.fabric]
@@ -382,31 +382,31 @@ def colour_of(subject: str) -> str:
 
 
 def colour_by_number(number: int) -> str:
-    """A colour for who has none by name, the same for the same place in a list."""
+    """A colour by index, for subjects that have none by name."""
     return _PALETTE[number % len(_PALETTE)]
 
 
 def _size_axis(series: Iterable[Series], title: str = "message size") -> dict[str, Any]:
-    sizes = sorted({one.message_bytes for one in series if one.message_bytes})
+    sizes = sorted({s.message_bytes for s in series if s.message_bytes})
     round_sizes = [size for size in sizes if size & (size - 1) == 0]
-    # Of many sizes only the round ones have a label: the others are these, perturbed.
+    # Of many sizes only powers of two have a label: the others are perturbed ones.
     ticks = round_sizes if len(sizes) > _LABELLED_MAX and len(round_sizes) > 3 else sizes
     return {**plain_axis(title), "type": "log", "tickvals": ticks, "ticktext": [message_size(n) for n in ticks]}
 
 
 def _processes_axis(shared: Iterable[Shared]) -> dict[str, Any]:
-    return {**plain_axis("processes"), "tickvals": sorted({one.processes for one in shared})}
+    return {**plain_axis("processes"), "tickvals": sorted({row.processes for row in shared})}
 
 
 def log_axis(title: str, traces: Iterable[dict[str, Any]], axis: str) -> dict[str, Any]:
-    """A logarithmic axis whose labels are written out in full: plotly's own are single digits between decades."""
+    """A logarithmic axis with full labels: plotly's own are single digits between decades."""
     values = [value for trace in traces for value in trace[axis] if value]
     if not values:
         return plain_axis(title)
     low, high = min(values), max(values)
     ticks = _ticks(low, high)
     log = {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:.10g}" for tick in ticks]}
-    # Left alone, plotly shows two decades around a single value.
+    # By default plotly shows two decades around a single value.
     close = {"range": [math.log10(low * 0.93), math.log10(high * 1.07)]} if high / low < 1.2 else {}
     return {**plain_axis(title), **log, **close}
 
@@ -453,8 +453,8 @@ def layout_of(x_axis: dict[str, Any], y_axis: dict[str, Any]) -> dict[str, Any]:
 
 
 def shortened(value: float | None) -> float | None:
-    """Five digits: more than any plot shows, and half the page's size."""
+    """Round to five digits: more than a plot shows, and half the page's size."""
     return None if value is None else float(f"{value:.5g}")
 
 
-assert set(_COLOURS) >= {*SUBJECT_ORDER, FLOOR}, "every known subject has a colour of its own"
+assert set(_COLOURS) >= {*SUBJECT_ORDER, FLOOR}, "every known subject has its own colour"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""One HTML file per run that needs nothing else: no network, no other file."""
+"""One self-contained HTML file per run, which needs no network and no other file."""
 
 import json
 import shlex
@@ -20,7 +20,7 @@ from barewire.report.figures import (
     Figure,
     against_processes,
     against_size,
-    chosen_from,
+    combined_with_choice,
     distributions,
     ratios,
     shares,
@@ -46,8 +46,8 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
     """
     comparisons: list[Versus] = []
     if has_baseline(run, baseline):
-        # The floor is a reference, not a contestant.
-        comparisons = [one for one in compare_in_run(run, baseline) if not is_floor(one.a.subject)]
+        # The floor is a reference, not a subject to compare.
+        comparisons = [versus for versus in compare_in_run(run, baseline) if not is_floor(versus.a.subject)]
     return page(
         "report.html.j2",
         run=run,
@@ -58,14 +58,14 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp") -> str:
         tests=_tests(run, frame, comparisons),
         more=[*_parameters(run, frame), *_phases(run)],
         laws=mpi.law_tables(run),
-        baseline=words.baseline_name(baseline, {one.subject for one in run.series}),
+        baseline=words.baseline_name(baseline, {s.subject for s in run.series}),
         command=shlex.join(run.command),
         environment=rows({**run.environment, **({"lab": run.lab} if run.lab else {})}),
         parameters=rows(run.parameters),
         launches=len(run.launches),
         measured=int((frame["phase"] == "measure").sum()),
         warmup=int((frame["phase"] == "warmup").sum()),
-        limit_kinds={one.limit_kind for one in run.series},
+        limit_kinds={s.limit_kind for s in run.series},
         few=LAUNCHES_FOR_INTERVAL,
         margin_percent=round(MARGIN * 100),
         resamples=RESAMPLES,
@@ -84,7 +84,7 @@ def render_host(run: Run, frame: pl.DataFrame, reference: Reference | None) -> s
         reference=reference,
         bars=host.bar_figure(compared) if compared else None,
         tests=[_host_test(test, run, measures) for test in HOST_TEST_ORDER if any(s.test == test for s in run.series)],
-        crossovers=[(one.name, host.sentence(one), one.launches) for one in crossovers],
+        crossovers=[(crossover.name, host.sentence(crossover), crossover.launches) for crossover in crossovers],
         command=shlex.join(run.command),
         environment=rows(run.environment),
         parameters=rows(run.parameters),
@@ -115,19 +115,19 @@ def render_sdn(run: Run, frame: pl.DataFrame) -> str:
 
 
 def _host_test(test: str, run: Run, measures: Sequence[Measure]) -> dict[str, Any]:
-    series = [one for one in run.series if one.test == test and one.message_bytes and one.median is not None]
+    series = [s for s in run.series if s.test == test and s.message_bytes and s.median is not None]
     what = "time" if series and series[0].lower_is_better else "bandwidth"
     return {
         "id": test,
         "title": words.test_title(test),
         "explanation": words.TEST_EXPLANATIONS.get(test, ""),
         "figure": against_size(series, f"median {what}", size="block size") if series else None,
-        "measures": [one for one in measures if one.name.partition("/")[0] == test],
+        "measures": [measure for measure in measures if measure.name.partition("/")[0] == test],
     }
 
 
 def fill(template: str, **content: Any) -> str:
-    """Fill a template in `assets`, with what every page has: style and words."""
+    """Fill a template in `assets`, with the style and functions common to all pages."""
     environment = Environment(
         loader=FileSystemLoader(_ASSETS),
         autoescape=True,
@@ -142,7 +142,7 @@ def fill(template: str, **content: Any) -> str:
 
 
 def page(template: str, **content: Any) -> str:
-    """Fill a template in `assets` that has figures: also with script and plotly."""
+    """Fill a template in `assets` that has figures, with the script and plotly."""
     script = Markup((_ASSETS / "report.js").read_text(encoding="utf-8"))
     return fill(template, **content, dark=DARK, script=script, plotly=_plotly())
 
@@ -151,8 +151,8 @@ def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list
     """Per place: title, figures and the series of its table."""
     tests = []
     for place, series in mpi.by_place(run):
-        chosen = [one for one in comparisons if one.a.place == place]
-        rows = sorted(series, key=lambda one: one.row.order)
+        chosen = [versus for versus in comparisons if versus.a.place == place]
+        rows = sorted(series, key=lambda s: s.row.order)
         tests.append(
             {
                 "id": "-".join(str(part).replace(" ", "-") for part in place if part != ""),
@@ -160,9 +160,9 @@ def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list
                 "explanation": words.TEST_EXPLANATIONS.get(place.test, ""),
                 "figures": _figures(series, chosen, frame),
                 "series": rows,
-                "with_variant": any(one.variant for one in series),
+                "with_variant": any(s.variant for s in series),
                 "parameter": place.parameter,
-                "versus": {(one.a.subject, one.a.row): one.result for one in chosen},
+                "versus": {(versus.a.subject, versus.a.row): versus.result for versus in chosen},
                 "unit": words.unit_name(series[0].unit),
             }
         )
@@ -170,16 +170,16 @@ def _tests(run: Run, frame: pl.DataFrame, comparisons: Sequence[Versus]) -> list
 
 
 def _parameters(run: Run, frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Per test from which parameters are derived and number of ranks: the curves and the tables."""
-    tables: dict[tuple[str, int], list[mpi.Words]] = {}
+    """Curves and tables per test with derived parameters, and number of ranks."""
+    tables: dict[tuple[str, int], list[mpi.TextTable]] = {}
     for test, ranks, table in mpi.parameter_tables(run):
         tables.setdefault((test, ranks), []).append(table)
     sections = []
     for (test, ranks), found in tables.items():
         of_test = curves(frame, test, ranks)
         caption = (
-            "Points: every launch. Flat up to what is hidden, then rising by 1 for 1: where the two meet is the "
-            "largest computation that leaves the time as it is."
+            "Points: every launch. Flat while the computation is hidden, then rising with slope 1: the bend is the "
+            "largest computation that does not lengthen the time."
         )
         figures = []
         if of_test:
@@ -193,14 +193,14 @@ def _phases(run: Run) -> list[dict[str, Any]]:
     """Per kernel and number of ranks: where the time goes."""
     sections = []
     for number, (test, ranks, table, times) in enumerate(mpi.phase_tables(run)):
-        caption = "Each phase is the mean over the ranks; hollow: what the slowest rank takes beyond that."
+        caption = "Each phase is the mean over the ranks; hollow: additional time of the slowest rank."
         figure = {"title": "Phases", "caption": caption, "figure": phases(times)}
         sections.append(_section(test, ranks, f"phases-{number}", [table], [figure]) | {"title": table.title})
     return sections
 
 
 def _section(
-    test: str, ranks: int, what: str, tables: Sequence[mpi.Words], figures: Sequence[dict[str, Any]]
+    test: str, ranks: int, what: str, tables: Sequence[mpi.TextTable], figures: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     return {
         "id": f"{test}-{ranks}-{what}",
@@ -212,10 +212,10 @@ def _section(
 
 
 def _sharing(run: Run) -> list[dict[str, Any]]:
-    """Per test and size: title, figures and rows of how processes share the interface."""
+    """Per test and size: title, figures and rows about processes that share the interface."""
     sections = []
-    for test, size in dict.fromkeys((one.test, one.message_bytes) for one in run.shared):
-        rows = [one for one in run.shared if (one.test, one.message_bytes) == (test, size)]
+    for test, size in dict.fromkeys((row.test, row.message_bytes) for row in run.shared):
+        rows = [row for row in run.shared if (row.test, row.message_bytes) == (test, size)]
         is_rate = test != "pingpong"
         what, band = "total goodput" if is_rate else "median time", "Band: 95 % interval of the median."
         figures = [
@@ -236,17 +236,17 @@ def _sharing(run: Run) -> list[dict[str, Any]]:
 def _figures(series: Sequence[Series], comparisons: Sequence[Versus], frame: pl.DataFrame) -> list[dict[str, Any]]:
     what = "median time" if series[0].lower_is_better else "median rate" if series[0].ranks else "median goodput"
     band = "Band: 95 % interval of the median."
-    variants = list(dict.fromkeys(one.variant for one in series))
+    variants = list(dict.fromkeys(s.variant for s in series))
     found: list[tuple[str, str, Figure]] = []
     if len(variants) > 1:
         found.append(("Variants", "Bars: 95 % interval of the median.", by_variant(series, what)))
     if not has_own_sizes(series[0].test):
-        sizes = {name: against_size([one for one in series if one.variant == name], what) for name in variants}
-        found.append(("Against message size", f"{band} Dashed: the limit.", chosen_from(sizes, "Variant")))
+        sizes = {name: against_size([s for s in series if s.variant == name], what) for name in variants}
+        found.append(("Against message size", f"{band} Dashed: the limit.", combined_with_choice(sizes, "Variant")))
         found += _compared(comparisons)
-    caption = "Every sample that was used, of all launches: steep is steady, a long foot to the right is a tail."
+    caption = "All measured samples of all launches: a steep curve means little variation, a long right end is a tail."
     if not series[0].lower_is_better:
-        caption = "Every sample that was used, of all launches: steep is steady."
+        caption = "All measured samples of all launches: a steep curve means little variation."
     found.append(("Distribution", caption, distributions(frame, series)))
     return [{"title": title, "caption": caption, "figure": figure} for title, caption, figure in found]
 
@@ -254,17 +254,17 @@ def _figures(series: Sequence[Series], comparisons: Sequence[Versus], frame: pl.
 def _compared(comparisons: Sequence[Versus]) -> list[tuple[str, str, Figure]]:
     if not comparisons:
         return []
-    bases = {one.b.subject for one in comparisons}
+    bases = {versus.b.subject for versus in comparisons}
     base = words.subject_name(bases.pop()) if len(bases) == 1 else "the baseline of each library"
     faster = "below" if comparisons[0].a.lower_is_better else "above"
     caption = f"{faster.capitalize()} the line at 1 is faster than {base}. Bars: 95 % interval of the ratio."
-    variants = dict.fromkeys(one.a.variant for one in comparisons)
-    figures = {name: ratios([one for one in comparisons if one.a.variant == name], base) for name in variants}
-    return [(f"Compared with {base}", caption, chosen_from(figures, "Variant"))]
+    variants = dict.fromkeys(versus.a.variant for versus in comparisons)
+    figures = {name: ratios([versus for versus in comparisons if versus.a.variant == name], base) for name in variants}
+    return [(f"Compared with {base}", caption, combined_with_choice(figures, "Variant"))]
 
 
 def rows(data: dict[str, Any]) -> list[tuple[str, str]]:
-    """Nested facts as rows of a table: dotted keys and values in words."""
+    """Nested values as rows of a table, with dotted keys."""
     flat = {key: "–" if value is None else value for key, value in flatten(data).items()}
     return [
         (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) for key, value in flat.items()
@@ -277,5 +277,5 @@ def _plotly() -> Markup:
 
 
 def _inline_json(data: object) -> Markup:
-    """JSON that may stand inside a script element: nothing in it can end the element."""
+    """JSON for a script element, escaped so that it cannot end the element."""
     return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a run of MPI libraries tells beyond tables of series: parameters, laws of latency, phases of kernels.
+"""Results of MPI runs beyond tables of series: parameters, laws of latency, phases of kernels.
 
-Content here, as words; how it looks is the terminal's and the page's business.
+Content only; the terminal and the page do the formatting.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from barewire.results import Place, Run, Series
 from barewire.results.laws import Law, explanation, laws_of
 from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel, is_phase
 
-# Of each test from which parameters are derived: variant, quantity, heading. Empty: all variants.
+# For each test with derived parameters: variant, quantity, heading.
 _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "logp": (
         ("logp", "eel", "EEL µs"),
@@ -64,8 +64,8 @@ Times = dict[tuple[str, str], dict[str, Series]]
 
 
 @dataclass(frozen=True)
-class Words:
-    """A table in words: rows of cells under their headings, the first of which says what a row is; notes below it."""
+class TextTable:
+    """A table of text: rows of cells under headings, the first column names the row; notes below it."""
 
     title: str
     headings: tuple[str, ...]
@@ -74,52 +74,50 @@ class Words:
 
 
 def by_place(run: Run) -> list[tuple[Place, list[Series]]]:
-    """Series that stand in tables of rows and subjects: not phases, and not parameters, which have their own."""
-    shown = [one for one in run.series if one.test not in DERIVED_TESTS and not is_phase(one.test, one.quantity)]
-    return [
-        (place, [one for one in shown if one.place == place]) for place in dict.fromkeys(one.place for one in shown)
-    ]
+    """Series for tables of rows and subjects, without phases and parameters, which have separate tables."""
+    shown = [s for s in run.series if s.test not in DERIVED_TESTS and not is_phase(s.test, s.quantity)]
+    return [(place, [s for s in shown if s.place == place]) for place in dict.fromkeys(s.place for s in shown)]
 
 
-def parameter_tables(run: Run) -> Iterator[tuple[str, int, Words]]:
-    """One table for each test that parameters are derived from, number of ranks and subject; test and ranks first."""
-    derived = [one for one in run.series if one.test in DERIVED_TESTS]
-    for test, ranks, subject in dict.fromkeys((one.test, one.ranks, one.subject) for one in derived):
-        of_subject = [one for one in derived if (one.test, one.ranks, one.subject) == (test, ranks, subject)]
+def parameter_tables(run: Run) -> Iterator[tuple[str, int, TextTable]]:
+    """One table per test with derived parameters, number of ranks and subject; yields test and ranks first."""
+    derived = [s for s in run.series if s.test in DERIVED_TESTS]
+    for test, ranks, subject in dict.fromkeys((s.test, s.ranks, s.subject) for s in derived):
+        of_subject = [s for s in derived if (s.test, s.ranks, s.subject) == (test, ranks, subject)]
         yield test, ranks, _parameters(test, ranks, subject, of_subject)
 
 
-def law_tables(run: Run) -> list[Words]:
-    """Of ping-pongs over many sizes: the pieces of each subject's law, and the breaks between them."""
+def law_tables(run: Run) -> list[TextTable]:
+    """For ping-pongs over many sizes: the pieces of each subject's law, and the breaks between them."""
     mtu = run.parameters.get("mtu")
     return [_law(law, mtu if isinstance(mtu, int) else None) for law in laws_of(run)]
 
 
-def phase_tables(run: Run) -> Iterator[tuple[str, int, Words, Times]]:
+def phase_tables(run: Run) -> Iterator[tuple[str, int, TextTable, Times]]:
     """Where a kernel's time goes: per number of ranks and parameter; kernel and ranks first, the series last."""
-    kernels = [one for one in run.series if is_kernel(one.test) and one.median is not None]
+    kernels = [s for s in run.series if is_kernel(s.test) and s.median is not None]
     tasks: dict[tuple[str, int, str], Times] = {}
-    for one in kernels:
-        task = tasks.setdefault((one.test, one.ranks, task_name(one)), {})
-        task.setdefault((one.subject, one.variant), {})[one.quantity] = one
+    for s in kernels:
+        task = tasks.setdefault((s.test, s.ranks, task_name(s)), {})
+        task.setdefault((s.subject, s.variant), {})[s.quantity] = s
     for (test, ranks, name), times in tasks.items():
-        words = _phases(f"{test_title(test)}, {ranks} ranks, {name}", times)
-        yield test, ranks, replace(words, notes=(*words.notes, *_choices(run, test, ranks))), times
+        text_table = _phases(f"{test_title(test)}, {ranks} ranks, {name}", times)
+        yield test, ranks, replace(text_table, notes=(*text_table.notes, *_choices(run, test, ranks))), times
 
 
-def task_name(one: Series) -> str:
-    """What variants of a test do alike: the value of its parameter and, where variants share it, the size."""
-    parts = [] if one.parameter_value is None else [f"{one.parameter} {one.parameter_value:g}"]
-    return ", ".join(parts if has_own_sizes(one.test) else [*parts, message_size(one.message_bytes)])
+def task_name(series: Series) -> str:
+    """The task shared by variants of a test: the value of its parameter and, if variants share it, the size."""
+    parts = [] if series.parameter_value is None else [f"{series.parameter} {series.parameter_value:g}"]
+    return ", ".join(parts if has_own_sizes(series.test) else [*parts, message_size(series.message_bytes)])
 
 
-def _parameters(test: str, ranks: int, subject: str, series: Sequence[Series]) -> Words:
-    known = {(one.variant, one.quantity, one.message_bytes): one for one in series}
+def _parameters(test: str, ranks: int, subject: str, series: Sequence[Series]) -> TextTable:
+    known = {(s.variant, s.quantity, s.message_bytes): s for s in series}
     columns = [column for column in _COLUMNS[test] if any(key[:2] == column[:2] for key in known)]
     headings = ["message", *(heading for _, _, heading in columns)]
     with_bound = test == "logp"
     rows = []
-    for size in sorted({one.message_bytes for one in series}):
+    for size in sorted({s.message_bytes for s in series}):
         cells = [_value(known.get((variant, quantity, size))) for variant, quantity, _ in columns]
         cells += [_bound(known.get(("logp", "opportunity", size)))] if with_bound else []
         rows.append((message_size(size), *cells))
@@ -127,56 +125,56 @@ def _parameters(test: str, ranks: int, subject: str, series: Sequence[Series]) -
     if with_bound:
         headings.append(_BOUND)
         notes += [
-            f"L = {_value(one)} µs, from messages of {message_size(one.message_bytes)}"
-            for one in series
-            if one.quantity == "latency"
+            f"L = {_value(s)} µs, from messages of {message_size(s.message_bytes)}"
+            for s in series
+            if s.quantity == "latency"
         ]
     title = f"{test_title(test)}: {subject_name(subject)}, {ranks} ranks, median [95 % interval]"
-    return Words(title, tuple(headings), tuple(rows), tuple(notes))
+    return TextTable(title, tuple(headings), tuple(rows), tuple(notes))
 
 
 def _bound(opportunity: Series | None) -> str:
-    """Whether both overheads together are within a round trip, as sure as the interval is."""
+    """Whether the sum of both overheads is within a round trip, judged by the interval."""
     if opportunity is None or opportunity.median is None:
         return "–"
     low, high = opportunity.ci95 or (min(opportunity.launch_medians), max(opportunity.launch_medians))
     return "kept" if low >= 0 else "broken" if high < 0 else "undecided"
 
 
-def _value(one: Series | None) -> str:
-    if one is None or one.median is None:
+def _value(series: Series | None) -> str:
+    if series is None or series.median is None:
         return "–"
-    return f"{_signed(one.median)} {bounds(one.ci95)}".rstrip()
+    return f"{_signed(series.median)} {bounds(series.ci95)}".rstrip()
 
 
 def _signed(value: float) -> str:
     return f"−{number(-value)}" if value < 0 else number(value)
 
 
-def _law(law: Law, mtu: int | None) -> Words:
+def _law(law: Law, mtu: int | None) -> TextTable:
     rows = []
     for piece, after in zip_longest(law.fit.pieces, law.fit.breaks):
         rows.append((*_piece(piece), *_break(after, law.subject, mtu)))
     of = [subject_name(law.subject), *([law.variant] if law.variant else [])]
     of += [f"{law.place.ranks} ranks"] if law.place.ranks else []
     title = f"Law of the latency: {', '.join(of)}; within {law.fit.error:.1%} of what was measured"
-    headings = ("from", "to", "α µs", "1/β Mbit/s", "break above [95 %]", "step µs", "known to change there")
-    return Words(title, headings, tuple(rows))
+    headings = ("from", "to", "α µs", "1/β Mbit/s", "break above [95 %]", "step µs", "known cause")
+    return TextTable(title, headings, tuple(rows))
 
 
 def _choices(run: Run, test: str, ranks: int) -> list[str]:
-    """What a variant that chooses by itself took, of every subject and size, and what it said of that first."""
+    """The choices of `auto` for every subject and size, and the reason of the first choice."""
     chosen: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     for launch in run.launches:
         if launch.test == test and launch.details.get("start", {}).get("ranks") == ranks:
-            for one in launch.details.get("choices", ()):
-                chosen.setdefault((launch.subject, one["variant"], one["message_bytes"]), []).append(one)
+            for choice in launch.details.get("choices", ()):
+                chosen.setdefault((launch.subject, choice["variant"], choice["message_bytes"]), []).append(choice)
     notes = []
     for (subject, variant, size), choices in chosen.items():
-        counts = Counter(one["chosen"] for one in choices)
+        counts = Counter(choice["chosen"] for choice in choices)
         taken = ", ".join(f"{name} in {count} of {len(choices)} launches" for name, count in counts.most_common())
         where = f"{subject_name(subject)}, {message_size(size)}"
-        notes.append(f"{where}: {variant} took {taken}; the first time: {choices[0]['reason']}")
+        notes.append(f"{where}: {variant} chose {taken}; first launch: {choices[0]['reason']}")
     return notes
 
 
@@ -185,22 +183,22 @@ def _piece(piece: Piece) -> tuple[str, ...]:
     return message_size(piece.first_bytes), message_size(piece.last_bytes), _signed(piece.alpha), rate
 
 
-def _break(one: Break | None, subject: str, mtu: int | None) -> tuple[str, ...]:
-    if one is None:
+def _break(point: Break | None, subject: str, mtu: int | None) -> tuple[str, ...]:
+    if point is None:
         return "", "", ""
-    where = f"{message_size(one.last_before)} [{message_size(one.low)}, {message_size(one.high)}]"
-    step = _signed(one.jump) if one.jump < 0 else f"+{number(one.jump)}"
-    return where, step, explanation(one, subject, mtu)
+    where = f"{message_size(point.last_before)} [{message_size(point.low)}, {message_size(point.high)}]"
+    step = _signed(point.jump) if point.jump < 0 else f"+{number(point.jump)}"
+    return where, step, explanation(point, subject, mtu)
 
 
-def _phases(title: str, times: Times) -> Words:
-    names = list(dict.fromkeys(name for of_one in times.values() for name in of_one if name != KERNEL_TOTAL))
-    rows = [("slowest rank", *(_value(of_one.get(KERNEL_TOTAL)) for of_one in times.values()))]
+def _phases(title: str, times: Times) -> TextTable:
+    names = list(dict.fromkeys(name for phases in times.values() for name in phases if name != KERNEL_TOTAL))
+    rows = [("slowest rank", *(_value(phases.get(KERNEL_TOTAL)) for phases in times.values()))]
     for name in names:
-        cells = ("–" if (phase := of_one.get(name)) is None else number(phase.median) for of_one in times.values())
+        cells = ("–" if (phase := phases.get(name)) is None else number(phase.median) for phases in times.values())
         rows.append((name.replace("_", " "), *cells))
     headings = ("ms", *(f"{subject_name(subject)} {variant}" for subject, variant in times))
-    return Words(
+    return TextTable(
         f"Where the time goes: {title}",
         headings,
         tuple(rows),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Figures of what only MPI runs have: variants side by side, curves against a computation, phases of a kernel."""
+"""Figures specific to MPI runs: variants side by side, curves against a computation, phases of a kernel."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 from barewire.report.figures import (
     INK,
     Figure,
-    chosen_from,
+    combined_with_choice,
     layout_of,
     log_axis,
     plain_axis,
@@ -22,7 +22,7 @@ from barewire.results import Series
 from barewire.results.derived import Curve
 from barewire.results.quantities import KERNEL_TOTAL
 
-# Told apart by anybody, in the order in which phases follow each other; Okabe and Ito 2008.
+# Distinguishable with colour vision deficiencies, in the order of phases; Okabe and Ito 2008.
 _PHASE_COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -38,19 +38,23 @@ _PHASE_COLOURS = (
 
 
 def by_variant(series: Sequence[Series], what: str) -> Figure:
-    """Medians of all variants beside each other with their 95 % intervals; a choice of what they do."""
+    """Medians of all variants side by side with their 95 % intervals; one choice per task."""
     tasks: dict[str, list[Series]] = {}
-    for one in series:
-        if one.median is not None:
-            tasks.setdefault(task_name(one), []).append(one)
+    for s in series:
+        if s.median is not None:
+            tasks.setdefault(task_name(s), []).append(s)
     figures = {task: _variants(chosen, what) for task, chosen in tasks.items()}
-    return chosen_from(figures, "Of") if figures else {"data": [], "layout": layout_of(plain_axis(""), plain_axis(""))}
+    return (
+        combined_with_choice(figures, "Of")
+        if figures
+        else {"data": [], "layout": layout_of(plain_axis(""), plain_axis(""))}
+    )
 
 
 def against_computation(curves: Sequence[Curve], what: str = "time of messages") -> Figure:
     """Time against the computation beside it: points of all launches, a line through their medians."""
     choices: dict[str, dict[str, list[Curve]]] = {}
-    for curve in sorted(curves, key=lambda one: (one.variant, one.message_bytes)):
+    for curve in sorted(curves, key=lambda curve: (curve.variant, curve.message_bytes)):
         label = f"{curve.variant}, {message_size(curve.message_bytes)}"
         choices.setdefault(label, {}).setdefault(curve.subject, []).append(curve)
     figures = {}
@@ -58,21 +62,21 @@ def against_computation(curves: Sequence[Curve], what: str = "time of messages")
         traces = [trace for subject, of_subject in by_subject.items() for trace in _curve_traces(subject, of_subject)]
         axis = plain_axis("computation alone, µs")
         figures[label] = {"data": traces, "layout": layout_of(axis, plain_axis(f"{what}, µs"))}
-    return chosen_from(figures, "Variant and message size")
+    return combined_with_choice(figures, "Variant and message size")
 
 
 def phases(times: dict[tuple[str, str], dict[str, Series]]) -> Figure:
-    """Stacked bars: the phases of each subject and variant, means over the ranks; the rest of the slowest, hollow."""
-    names = list(dict.fromkeys(name for of_one in times.values() for name in of_one if name != KERNEL_TOTAL))
+    """Stacked bars: phases of each subject and variant, means over the ranks; hollow: rest of the slowest rank."""
+    names = list(dict.fromkeys(name for phases in times.values() for name in phases if name != KERNEL_TOTAL))
     labels = [f"{subject_name(subject)}, {variant}" for subject, variant in times]
     traces: list[dict[str, Any]] = []
     for place, name in enumerate(names):
-        values = [_median(of_one.get(name)) for of_one in times.values()]
+        values = [_median(phases.get(name)) for phases in times.values()]
         traces.append(_bars(labels, values, name, _PHASE_COLOURS[place % len(_PHASE_COLOURS)]))
     rest = []
-    for of_one in times.values():
-        whole = _median(of_one.get(KERNEL_TOTAL))
-        rest.append(max(0.0, whole - sum(_median(of_one.get(name)) for name in names)))
+    for phases in times.values():
+        total = _median(phases.get(KERNEL_TOTAL))
+        rest.append(max(0.0, total - sum(_median(phases.get(name)) for name in names)))
     traces.append(_bars(labels, rest, "beyond the mean rank", "rgba(0,0,0,0)"))
     layout = layout_of(plain_axis("ms"), {**plain_axis(""), "autorange": "reversed"})
     return {"data": traces, "layout": layout | {"barmode": "stack"}, "height_px": 80 + 26 * len(labels)}
@@ -80,23 +84,21 @@ def phases(times: dict[tuple[str, str], dict[str, Series]]) -> Figure:
 
 def _variants(series: Sequence[Series], what: str) -> Figure:
     traces = []
-    for subject in dict.fromkeys(one.subject for one in series):
-        points = [one for one in series if one.subject == subject]
-        bounds = [one.ci95 or (one.median or 0.0, one.median or 0.0) for one in points]
+    for subject in dict.fromkeys(s.subject for s in series):
+        points = [s for s in series if s.subject == subject]
+        bounds = [s.ci95 or (s.median or 0.0, s.median or 0.0) for s in points]
         traces.append(
             {
                 **style_of(subject),
                 "mode": "markers",
-                "x": [one.variant for one in points],
-                "y": [shortened(one.median) for one in points],
+                "x": [s.variant for s in points],
+                "y": [shortened(s.median) for s in points],
                 "error_y": {
                     "type": "data",
                     "symmetric": False,
-                    "array": [
-                        shortened(high - (one.median or 0)) for one, (_, high) in zip(points, bounds, strict=True)
-                    ],
+                    "array": [shortened(high - (s.median or 0)) for s, (_, high) in zip(points, bounds, strict=True)],
                     "arrayminus": [
-                        shortened((one.median or 0) - low) for one, (low, _) in zip(points, bounds, strict=True)
+                        shortened((s.median or 0) - low) for s, (low, _) in zip(points, bounds, strict=True)
                     ],
                     "thickness": 1.5,
                     "width": 5,
@@ -121,8 +123,8 @@ def _curve_traces(subject: str, curves: Sequence[Curve]) -> list[dict[str, Any]]
         "showlegend": False,
         "hoverinfo": "skip",
     }
-    whole = [curve for curve in curves if len(curve.time_us) == max(len(one.time_us) for one in curves)]
-    x, y = (np.median([getattr(curve, name) for curve in whole], axis=0) for name in ("computation_us", "time_us"))
+    longest = [curve for curve in curves if len(curve.time_us) == max(len(c.time_us) for c in curves)]
+    x, y = (np.median([getattr(curve, name) for curve in longest], axis=0) for name in ("computation_us", "time_us"))
     line = {**style, "mode": "lines", "x": [shortened(v) for v in x], "y": [shortened(v) for v in y]}
     return [points, line | {"hovertemplate": "%{y:.4g} µs"}]
 
@@ -139,5 +141,5 @@ def _bars(labels: Sequence[str], values: Sequence[float], name: str, colour: str
     }
 
 
-def _median(one: Series | None) -> float:
-    return 0.0 if one is None or one.median is None else one.median
+def _median(series: Series | None) -> float:
+    return 0.0 if series is None or series.median is None else series.median

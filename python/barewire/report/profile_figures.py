@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Pictures of where a program's time goes: parts of each rank, calls, and when."""
+"""Figures of a profile: parts of each rank's time, calls, and time in MPI over the run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,31 +18,31 @@ _CALLS_DRAWN = 10
 
 
 def parts_of(parts: Parts) -> dict[str, float]:
-    """Parts by their names."""
+    """Parts by name."""
     values = (parts.outside_s, parts.moving_s, parts.asking_s, parts.waiting_s)
     return dict(zip(PART_COLOURS, values, strict=True))
 
 
 def stacked(parts: Mapping[str, Parts]) -> Figure:
-    """A bar for each label: where its time goes, in seconds."""
+    """A stacked bar of the parts for each label, in seconds."""
     labels = list(parts)
     traces = []
     for name, colour in PART_COLOURS.items():
-        values = [parts_of(one)[name] for one in parts.values()]
+        values = [parts_of(s)[name] for s in parts.values()]
         traces.append(_bar(labels, values, name, colour))
     layout = layout_of(plain_axis("seconds"), {**plain_axis(""), "autorange": "reversed", "type": "category"})
     return {"data": traces, "layout": layout | {"barmode": "stack"}, "height_px": 110 + 26 * len(labels)}
 
 
 def calls_bars(profiles: Mapping[str, JobProfile], colours: Mapping[str, str]) -> Figure:
-    """Time of the mean rank by call and size, beside each other for each of the profiles."""
+    """Mean time per rank by call and size, side by side for all profiles."""
     totals: dict[str, float] = {}
     by_label: dict[str, dict[str, float]] = {}
     for name, profile in profiles.items():
-        for one in profile.calls:
-            sized = "" if one.row.bytes_from is None else f", {size_class(one.row.bytes_from, one.row.bytes_below)}"
-            label = one.row.call + sized
-            time = one.row.time_s / max(1, len(profile.ranks))
+        for s in profile.calls:
+            sized = "" if s.row.bytes_from is None else f", {size_class(s.row.bytes_from, s.row.bytes_below)}"
+            label = s.row.call + sized
+            time = s.row.time_s / max(1, len(profile.ranks))
             totals[label] = totals.get(label, 0.0) + time
             by_label.setdefault(name, {})[label] = time
     labels = sorted(totals, key=lambda label: -totals[label])[:_CALLS_DRAWN]
@@ -56,7 +56,7 @@ def calls_bars(profiles: Mapping[str, JobProfile], colours: Mapping[str, str]) -
 
 
 def over_time(profile: JobProfile) -> Figure:
-    """Share of time in MPI over the run: the mean rank, and the least and the most of any rank."""
+    """Share of time in MPI over the run: mean, smallest and largest of all ranks."""
     columns = _columns(profile.bins)
     width = max((width for width, _ in profile.bins), default=0.0)
     x = [shortened((at + 0.5) * width) for at in range(len(columns))]
@@ -79,13 +79,13 @@ def over_time(profile: JobProfile) -> Figure:
 
 
 def _columns(bins: Sequence[tuple[float, tuple[float, ...]]]) -> list[list[float]]:
-    """For each stretch of time each rank's share of it, 0 to 1 for each thread."""
+    """Share of each time bin in MPI, for each rank; 0 to 1 per thread."""
     width = max((width for width, _ in bins), default=0.0)
     if width == 0:
         return []
     rows = []
-    for own, values in bins:
-        ratio = round(width / own) if own else 1
+    for bin_width, values in bins:
+        ratio = round(width / bin_width) if bin_width else 1
         rows.append([sum(values[at : at + ratio]) / width for at in range(0, len(values), ratio)])
     length = max(map(len, rows))
     return [[row[at] if at < len(row) else 0.0 for row in rows] for at in range(length)]

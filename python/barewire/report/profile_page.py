@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The page of a profile: one HTML file that needs nothing else."""
+"""The page of a profile: one self-contained HTML file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ RANKS_DRAWN = 64
 
 @dataclass(frozen=True)
 class Head:
-    """What the page's frame says of a run."""
+    """Data about a run in the page's header."""
 
     id: str
     created: str
@@ -42,13 +42,15 @@ def profile_page(profile: JobProfile, facts: Mapping[str, Any], command: str, no
 
 
 def profile_parts(profiles: Mapping[str, JobProfile], colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """Sections: where the time goes, calls, when, ranks, longest waits; one profile or several side by side."""
-    known = {name: one for name, one in profiles.items() if one.ranks}
+    """Sections: parts of the time, calls, time line, ranks, longest waits; one profile or several side by side."""
+    known = {name: profile for name, profile in profiles.items() if profile.ranks}
     if not known:
         return []
     looks = colours or dict.fromkeys(known, "#0072B2")
     figures = [_figure(_bars_title(known), _PARTS, _bars(known))]
-    when = [_figure(_titled("In MPI over time", name, known), _WHEN, over_time(one)) for name, one in known.items()]
+    when = [
+        _figure(_titled("In MPI over time", name, known), _WHEN, over_time(profile)) for name, profile in known.items()
+    ]
     return [
         _part("time", "Where the time goes", _PARTS_TOLD, [*figures, *when], []),
         _part(
@@ -56,31 +58,31 @@ def profile_parts(profiles: Mapping[str, JobProfile], colours: Mapping[str, str]
             "Calls",
             "By kind and by message size, in powers of two.",
             [_figure("Most time", "Mean rank.", calls_bars(known, looks))],
-            [(_titled("All calls", name, known), calls_table(one)) for name, one in known.items()],
+            [(_titled("All calls", name, known), calls_table(profile)) for name, profile in known.items()],
         ),
         _part(
             "ranks",
             "Ranks",
-            "Even ranks have bars that are alike. Who works less outside MPI waits more in it.",
+            "Balanced ranks have similar bars. A rank that computes less waits more in MPI.",
             [],
-            [(_titled("Each rank", name, known), ranks_table(one)) for name, one in known.items()],
+            [(_titled("Each rank", name, known), ranks_table(profile)) for name, profile in known.items()],
         ),
         _part(
             "waits",
             "Longest waits",
-            "Single calls, whichever rank made them.",
+            "Single calls of any rank.",
             [],
-            [(_titled("Longest first", name, known), waits_table(one)) for name, one in known.items()],
+            [(_titled("Longest first", name, known), waits_table(profile)) for name, profile in known.items()],
         ),
     ]
 
 
 _PARTS = "Seconds between MPI_Init's end and MPI_Finalize."
-_WHEN = "A steady line is a program that does the same all the time; a peak is where ranks wait for something."
+_WHEN = "A steady line means uniform behaviour; peaks are phases in which ranks wait."
 _PARTS_TOLD = (
-    "Outside MPI the program computes. Waiting is what a call that waits for others (a blocking send or receive, a "
-    "wait, a probe, a collective, a synchronisation) takes beyond the shortest call of its kind and size in any rank; "
-    "the shortest, and calls that wait for nobody, count as moving. Asking is MPI_Test, MPI_Iprobe and their like."
+    "Outside MPI the program computes. Waiting is the time of a blocking call (send, receive, wait, probe, collective, "
+    "synchronisation) beyond the shortest call of its kind and size in any rank; the rest, and calls that do not wait, "
+    "count as moving. Asking is MPI_Test, MPI_Iprobe and similar calls."
 )
 
 
@@ -90,13 +92,13 @@ def _bars_title(known: Mapping[str, JobProfile]) -> str:
 
 def _bars(known: Mapping[str, JobProfile]) -> dict[str, Any]:
     if len(known) > 1:
-        return stacked({name: one.mean for name, one in known.items()})
+        return stacked({name: profile.mean for name, profile in known.items()})
     ((_, only),) = known.items()
-    return stacked({_rank_name(one): one.parts for one in only.ranks[:RANKS_DRAWN]})
+    return stacked({_rank_name(rank): rank.parts for rank in only.ranks[:RANKS_DRAWN]})
 
 
-def _rank_name(one: RankParts) -> str:
-    return f"{'spawned ' if one.spawned else ''}rank {one.rank}, {one.host}"
+def _rank_name(rank: RankParts) -> str:
+    return f"{'spawned ' if rank.spawned else ''}rank {rank.rank}, {rank.host}"
 
 
 def _titled(title: str, name: str, known: Mapping[str, JobProfile]) -> str:
@@ -107,5 +109,5 @@ def _figure(title: str, caption: str, figure: dict[str, Any]) -> dict[str, Any]:
     return {"title": title, "caption": caption, "figure": figure}
 
 
-def _part(id_: str, title: str, told: str, figures: list[Any], tables: list[Any]) -> dict[str, Any]:
-    return {"id": id_, "title": title, "explanation": told, "figures": figures, "tables": tables}
+def _part(id_: str, title: str, explanation: str, figures: list[Any], tables: list[Any]) -> dict[str, Any]:
+    return {"id": id_, "title": title, "explanation": explanation, "figures": figures, "tables": tables}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The scoreboard in words: headlines, tables on the terminal, and the page of docs/."""
+"""The scoreboard as text: headlines, tables on the terminal, and the page of docs/."""
 
 import re
 from collections import Counter, defaultdict
@@ -18,90 +18,94 @@ from barewire.results.bounds import Judged, judge
 from barewire.results.quantities import is_kernel
 from barewire.results.scoreboard import SHORT_BYTES, SLOWER, Scoreboard, ScoreRow, Summary
 
-TITLES = {one.name: one.title for one in TESTBEDS}
+TITLES = {testbed.name: testbed.title for testbed in TESTBEDS}
 _MARKS = {"slower": "slower", "undecided": "undecided", "not slower": ""}
-# A part of the suite that a subject cannot do: said once, not for each testbed.
+# A part of the suite that a subject does not support: reported once, not for each testbed.
 _LEFT_OUT = re.compile(r"\w+ (?P<subject>[^/ ]+/\S+): (?P<what>.* is left out: .*)")
 _ROWS_IN_DOCS = 30
 _ROWS_OF_EACH_TESTBED = 10
 _SEVERAL_QUANTITIES = ("burst",)
 
 
-def print_board(console: Console, whole: Board, rows_shown: int) -> None:
+def print_board(console: Console, board: Board, rows_shown: int) -> None:
     """Print headlines, summaries, the worst rows and the bounds."""
-    board = whole.scores
-    # Rows that wrap are no rows; a terminal that is narrower may scroll.
+    scores = board.scores
+    # Wrapped rows are unreadable; a narrower terminal scrolls.
     console.width = max(console.width, _WIDTH_MIN)
-    for sentence in headlines(board):
+    for sentence in headlines(scores):
         console.print(f"[bold]{escape(sentence)}[/]")
-    console.print(_summary_table(board.summaries()))
-    console.print(_rows_table(board.rows[:rows_shown]))
-    if len(board.rows) > rows_shown:
-        console.print(f"[dim]… and {len(board.rows) - rows_shown} rows that are better (--rows shows more).[/]")
-    console.print(_bounds_table(judge(board)))
-    for sentence in notes(whole):
+    console.print(_summary_table(scores.summaries()))
+    console.print(_rows_table(scores.rows[:rows_shown]))
+    if len(scores.rows) > rows_shown:
+        console.print(f"[dim]… and {len(scores.rows) - rows_shown} rows that are better (--rows shows more).[/]")
+    console.print(_bounds_table(judge(scores)))
+    for sentence in notes(board):
         console.print(f"[yellow]{escape(sentence)}[/]")
 
 
-def headlines(board: Scoreboard) -> list[str]:
-    """What a reader must know first: the means of each testbed, and how many rows are slower."""
-    if not board.rows:
+def headlines(scores: Scoreboard) -> list[str]:
+    """The means of each testbed, and the number of slower rows."""
+    if not scores.rows:
         return ["Nothing could be compared."]
-    said = []
-    whole = {one.testbed: one for one in board.summaries()}
-    for testbed, one in whole.items():
-        other = "shared memory" if testbed == "host" else "TCP"
-        short = "" if one.short is None else f"{number(one.short)} of the best {other}'s time up to 8 KiB, "
-        said.append(f"{TITLES[testbed]}: {short}{number(one.all_sizes)} over all sizes.")
-    above = sum(row.ratio > SLOWER for row in board.rows)
-    surely = sum(row.verdict == "slower" for row in board.rows)
+    sentences = []
+    summaries = {summary.testbed: summary for summary in scores.summaries()}
+    for testbed, summary in summaries.items():
+        competitor = "shared memory" if testbed == "host" else "TCP"
+        short = (
+            "" if summary.short is None else f"{number(summary.short)} of the best {competitor}'s time up to 8 KiB, "
+        )
+        sentences.append(f"{TITLES[testbed]}: {short}{number(summary.all_sizes)} over all sizes.")
+    above = sum(row.ratio > SLOWER for row in scores.rows)
+    surely = sum(row.verdict == "slower" for row in scores.rows)
     percent = round(100 * (SLOWER - 1))
-    said.append(
-        f"{above} of {len(board.rows)} rows are slower by more than {percent} %, {surely} of them beyond doubt."
+    sentences.append(
+        f"{above} of {len(scores.rows)} rows are slower by more than {percent} %, {surely} of them beyond doubt."
     )
-    return said
+    return sentences
 
 
-def programs(board: Scoreboard) -> list[ScoreRow]:
+def programs(scores: Scoreboard) -> list[ScoreRow]:
     """Rows of whole programs: kernels."""
-    return [row for row in board.rows if is_kernel(row.test)]
+    return [row for row in scores.rows if is_kernel(row.test)]
 
 
-def notes(whole: Board) -> list[str]:
-    """What qualifies the rows: testbeds that are not there, runs that broke off, warnings, rows without a ratio."""
-    board, said = whole.scores, list[str]()
-    if whole.unmeasured:
-        said.append(f"Not measured: {', '.join(TITLES[name] for name in whole.unmeasured)}.")
+def notes(board: Board) -> list[str]:
+    """Notes on the rows: unmeasured testbeds, incomplete runs, warnings, rows without a ratio."""
+    scores, sentences = board.scores, list[str]()
+    if board.unmeasured:
+        sentences.append(f"Not measured: {', '.join(TITLES[name] for name in board.unmeasured)}.")
     warned: defaultdict[str, list[str]] = defaultdict(list)
     left_out: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for testbed, run in whole.runs.items():
+    for testbed, run in board.runs.items():
         if not run.complete:
-            said.append(f"{TITLES[testbed]}: incomplete (stopped by {run.stopped_by}).")
+            sentences.append(f"{TITLES[testbed]}: incomplete (stopped by {run.stopped_by}).")
         for warning in run.warnings:
-            if one := _LEFT_OUT.fullmatch(warning):
-                left_out[one["what"]][one["subject"]] = None
+            if match := _LEFT_OUT.fullmatch(warning):
+                left_out[match["what"]][match["subject"]] = None
             else:
                 warned[warning].append(testbed)
     for warning, testbeds in warned.items():
-        on = "" if testbeds == [*whole.runs] else f"{', '.join(TITLES[name] for name in testbeds)}: "
-        # What a launch said last follows its first line.
-        said.append(f"{on}{warning.splitlines()[0].removesuffix(' Last output:')}")
-    said += [f"{', '.join(sorted(subjects))}: {what}." for what, subjects in left_out.items()]
-    if board.missing:
-        first = board.missing[0]
-        said.append(
-            f"{len(board.missing)} rows have no ratio, such as {first.pattern}, {message_size(first.message_bytes)}, "
+        on = "" if testbeds == [*board.runs] else f"{', '.join(TITLES[name] for name in testbeds)}: "
+        # The last output of a launch follows the first line.
+        sentences.append(f"{on}{warning.splitlines()[0].removesuffix(' Last output:')}")
+    sentences += [f"{', '.join(sorted(subjects))}: {what}." for what, subjects in left_out.items()]
+    if scores.missing:
+        first = scores.missing[0]
+        sentences.append(
+            f"{len(scores.missing)} rows have no ratio, such as {first.pattern}, {message_size(first.message_bytes)}, "
             f"{first.library}, {TITLES[first.testbed]}: {first.reason}."
         )
-    if any(row.is_range for row in board.rows):
-        said.append("Fewer than six launches: intervals are the range of what the launches allow, wider than 95 %.")
-    return said
+    if any(row.is_range for row in scores.rows):
+        sentences.append(
+            "Fewer than six launches: intervals are the range of what the launches allow, wider than 95 %."
+        )
+    return sentences
 
 
-def worst_beside_the_same_library(board: Scoreboard) -> list[ScoreRow]:
-    """Of each testbed the rows that lose most beside what else their library has, worst first."""
-    known = [(row.same_library, row) for row in board.rows if row.same_library and row.same_library > SLOWER]
-    known.sort(key=lambda one: one[0], reverse=True)
+def worst_beside_the_same_library(scores: Scoreboard) -> list[ScoreRow]:
+    """For each testbed the rows slowest relative to the same library's other transports, worst first."""
+    known = [(row.same_library, row) for row in scores.rows if row.same_library and row.same_library > SLOWER]
+    known.sort(key=lambda pair: pair[0], reverse=True)
     return [row for name in TITLES for row in [row for _, row in known if row.testbed == name][:_ROWS_OF_EACH_TESTBED]]
 
 
@@ -111,29 +115,29 @@ def ratio_interval(row: ScoreRow) -> str:
 
 
 def ratio_of_same_library(row: ScoreRow) -> str:
-    """`0.98`, or a dash where the library has nothing else."""
+    """`0.98`, or a dash if the library has no other transport."""
     return "–" if row.same_library is None else f"{row.same_library:.2f}"
 
 
 def pattern_name(row: ScoreRow) -> str:
-    """Test, variant, what of it where a test tells several things, and a parameter if it has one."""
+    """Test, variant, quantity if the test has several, and parameter if it has one."""
     what = f", {row.quantity}" if row.test in _SEVERAL_QUANTITIES else ""
     more = "" if row.parameter_value is None else f", {row.parameter} {row.parameter_value:g}"
     return f"{row.pattern}{what}{more}"
 
 
-def markdown(whole: Board, *, source: str) -> str:
-    """The scoreboard as a page of documentation, made anew as a whole."""
-    board = whole.scores
+def markdown(board: Board, *, source: str) -> str:
+    """The scoreboard as a complete page of documentation."""
+    scores = board.scores
     lines = [
         "# Scoreboard",
         "",
         f"Made by `{source}`; do not edit. How to read it: [measuring MPI libraries](mpi.md#the-scoreboard);",
         "how it is measured: [method](method.md#the-scoreboard).",
         "",
-        *(f"- {sentence}" for sentence in headlines(board)),
+        *(f"- {sentence}" for sentence in headlines(scores)),
         "",
-        *_provenance(whole),
+        *_provenance(board),
         "",
         "## By testbed and library",
         "",
@@ -153,17 +157,17 @@ def markdown(whole: Board, *, source: str) -> str:
                 "worst",
             )
         ),
-        *(_line(_summary_cells(one)) for one in board.summaries()),
+        *(_line(_summary_cells(summary)) for summary in scores.summaries()),
         "",
         "## Bounds",
         "",
         *_table(("bound", "at most", "found", "rows above", "beyond doubt", "")),
-        *(_line(_bound_cells(one)) for one in judge(board)),
+        *(_line(_bound_cells(bound)) for bound in judge(scores)),
         "",
-        f"## The worst {min(_ROWS_IN_DOCS, len(board.rows))} of {len(board.rows)} rows",
+        f"## The worst {min(_ROWS_IN_DOCS, len(scores.rows))} of {len(scores.rows)} rows",
         "",
         *_table(_ROW_HEADINGS),
-        *(_line(_row_cells(row)) for row in board.rows[:_ROWS_IN_DOCS]),
+        *(_line(_row_cells(row)) for row in scores.rows[:_ROWS_IN_DOCS]),
         "",
         "## The worst beside the same library",
         "",
@@ -171,9 +175,9 @@ def markdown(whole: Board, *, source: str) -> str:
         f"worst {_ROWS_OF_EACH_TESTBED} rows above {SLOWER}.",
         "",
         *_table(_ROW_HEADINGS[3:-2]),
-        *(_line(_row_cells(row)[3:-2]) for row in worst_beside_the_same_library(board)),
+        *(_line(_row_cells(row)[3:-2]) for row in worst_beside_the_same_library(scores)),
         "",
-        *(f"- {sentence}" for sentence in notes(whole)),
+        *(f"- {sentence}" for sentence in notes(board)),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -194,14 +198,14 @@ def provenance(runs: Mapping[str, Run]) -> dict[str, str]:
 
 
 def _launches_of_each(run: Run) -> str:
-    counts = Counter((one.subject, one.test) for one in run.launches).values()
+    counts = Counter((launch.subject, launch.test) for launch in run.launches).values()
     least, most = min(counts, default=0), max(counts, default=0)
     return str(least) if least == most else f"{least} to {most}"
 
 
-def _provenance(whole: Board) -> list[str]:
-    facts = provenance(whole.runs)
-    form = "quick: chosen testbeds, patterns and sizes" if whole.plan.quick else "full"
+def _provenance(board: Board) -> list[str]:
+    facts = provenance(board.runs)
+    form = "quick: chosen testbeds, patterns and sizes" if board.plan.quick else "full"
     return [f"{name}: {what}.  " for name, what in facts.items()] + [f"Form: {form}."]
 
 
@@ -229,23 +233,23 @@ def _row_cells(row: ScoreRow) -> tuple[str, ...]:
     )
 
 
-def _summary_cells(one: Summary) -> tuple[str, ...]:
+def _summary_cells(summary: Summary) -> tuple[str, ...]:
     return (
-        one.testbed,
-        one.library or "all",
-        str(one.rows),
-        number(one.short),
-        number(one.all_sizes),
-        number(one.same_library),
-        str(one.above),
-        str(one.surely_above),
-        f"{one.worst:.2f}",
+        summary.testbed,
+        summary.library or "all",
+        str(summary.rows),
+        number(summary.short),
+        number(summary.all_sizes),
+        number(summary.same_library),
+        str(summary.above),
+        str(summary.surely_above),
+        f"{summary.worst:.2f}",
     )
 
 
-def _bound_cells(one: Judged) -> tuple[str, ...]:
-    rows = (str(one.above), str(one.surely_above)) if one.above or one.surely_above else ("", "")
-    return (one.what, f"{one.most:g}", f"{one.found:.2f}", *rows, one.state)
+def _bound_cells(bound: Judged) -> tuple[str, ...]:
+    rows = (str(bound.above), str(bound.surely_above)) if bound.above or bound.surely_above else ("", "")
+    return (bound.what, f"{bound.most:g}", f"{bound.found:.2f}", *rows, bound.state)
 
 
 def _summary_table(summaries: Sequence[Summary]) -> Table:
@@ -262,8 +266,8 @@ def _summary_table(summaries: Sequence[Summary]) -> Table:
         "worst",
     ):
         table.add_column(heading, justify="right")
-    for one in summaries:
-        table.add_row(*_summary_cells(one), style=None if one.library else "bold")
+    for summary in summaries:
+        table.add_row(*_summary_cells(summary), style=None if summary.library else "bold")
     return table
 
 
@@ -284,13 +288,13 @@ def _bounds_table(judged: Sequence[Judged]) -> Table:
         table.add_column(heading, justify="right")
     table.add_column("")
     styles = {"missed": "red", "undecided": "yellow", "kept": "green"}
-    for one in judged:
-        table.add_row(*_bound_cells(one), style=styles[one.state])
+    for bound in judged:
+        table.add_row(*_bound_cells(bound), style=styles[bound.state])
     return table
 
 
 def _table(headings: Sequence[str]) -> tuple[str, str]:
-    """The first two lines of a table of Markdown; words stand to the left, numbers to the right."""
+    """The first two lines of a Markdown table; text is left-aligned, numbers right-aligned."""
     return _line(headings), _line(["---" if heading in _WORDS else "---:" for heading in headings])
 
 

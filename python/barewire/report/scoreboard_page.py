@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The scoreboard as one HTML file that needs nothing else: programs, a map of all ratios, every row."""
+"""The scoreboard as one self-contained HTML file: programs, a map of all ratios, every row."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def _row(row: ScoreRow) -> dict[str, Any]:
 
 
 def _cell(row: ScoreRow) -> dict[str, Any]:
-    """What the map shows of a row."""
+    """A row's cell in the map."""
     return {
         "testbed": row.testbed,
         "library": row.library,
@@ -74,7 +74,7 @@ def _cell(row: ScoreRow) -> dict[str, Any]:
         "size": message_size(row.message_bytes),
         "ratio": round(row.ratio, 3),
         "verdict": row.verdict,
-        "told": f"{quantity(row.ours, row.unit)} over Barewire, {quantity(row.theirs, row.unit)} with {row.best}; "
+        "tooltip": f"{quantity(row.ours, row.unit)} over Barewire, {quantity(row.theirs, row.unit)} with {row.best}; "
         f"ratio {row.ratio:.2f} {ratio_interval(row)}",
     }
 
@@ -84,7 +84,7 @@ def _program_order(row: ScoreRow) -> tuple[object, ...]:
 
 
 def _program(row: ScoreRow) -> dict[str, Any]:
-    """Two bars: as long as the times, the longer one full."""
+    """Two bars with lengths proportional to the times, the longer one at full width."""
     longest = max(row.ours, row.theirs)
     return {
         "title": f"{test_title(row.test)}, {row.variant}",

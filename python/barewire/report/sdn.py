@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What an experiment on switches says, in words and tables; how they look is the terminal's and the page's business."""
+"""Results of an experiment on switches as text and tables, for the terminal and for the page."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class SdnTable:
 
 
 def tables(summary: Summary) -> Iterator[SdnTable]:
-    """A table for each quantity; columns that nothing is known for are left out."""
+    """A table for each quantity, without empty columns."""
     for quantity, unit in UNITS.items():
         cells = [cell for cell in summary.cells if cell.place.quantity == quantity]
         if not cells:
@@ -63,46 +63,46 @@ def tables(summary: Summary) -> Iterator[SdnTable]:
 
 
 def headlines(run: Run, summary: Summary) -> list[str]:
-    """Sentences: the published order, what the best reaches, what the jobs cost each other, the simulator's errors."""
+    """Sentences: the published order, the best strategy, the interference of jobs, the simulator's errors."""
     found = [text for hosts in run.parameters["host_counts"] for text in _of_hosts(summary, hosts)]
-    for quantity, one in summary.predictions.items():
-        where = f"{one.worst_place.policy} at {one.worst_place.hosts} hosts"
+    for quantity, prediction in summary.predictions.items():
+        where = f"{prediction.worst_place.policy} at {prediction.worst_place.hosts} hosts"
         found.append(
-            f"{quantity.capitalize()}: the simulator, calibrated on the wide network alone, is wrong by {one.mean:.1%} "
-            f"on average over {one.cells} cells, at most by {one.worst:.1%} ({where})."
+            f"{quantity.capitalize()}: the simulator, calibrated only on the wide network, has a mean error of "
+            f"{prediction.mean:.1%} over {prediction.cells} cells, at most {prediction.worst:.1%} ({where})."
         )
     return found
 
 
 def warnings(run: Run) -> list[str]:
-    """What a reader must know first: launches in which the machine was the limit, and what went wrong in others."""
+    """Launches in which the machine was the limit, and problems of launches."""
     facts = [(launch, start["sdn"]) for launch in run.launches if (start := launch.details["start"]).get("sdn")]
     saturated = [launch for launch, known in facts if known["load"] and known["load"]["saturated"]]
     found = []
     if saturated:
         found.append(
             f"Saturated: in {len(saturated)} of {len(run.launches)} launches the machine was over 85 % busy. There "
-            "its cores are a limit, too, and strategies look more alike than they are: lower --rate, or leave the "
-            "machine alone."
+            "its cores are a limit, too, and differences between strategies appear smaller: use a lower --rate, or an "
+            "idle machine."
         )
     return found + [f"Launch {launch.index}: {note}" for launch, known in facts for note in known["notes"]]
 
 
 def calibration(run: Run) -> str:
-    """The simulator's two parameters, in words."""
+    """The simulator's two parameters as text."""
     found = run.parameters.get("calibration")
     if not found:
-        return "not in this run, which has none"
+        return "none in this run"
     return (
-        f"payload is {found['efficiency']:.3f} of a link's rate, a message costs {found['overhead_s'] * 1e3:.2f} ms "
-        f"besides; the worst fitted point is off by {found['worst_residual']:.1%}"
+        f"payload is {found['efficiency']:.3f} of a link's rate, a message takes another "
+        f"{found['overhead_s'] * 1e3:.2f} ms; the largest residual of the fit is {found['worst_residual']:.1%}"
     )
 
 
 def _of_hosts(summary: Summary, hosts: int) -> Iterator[str]:
     for better, worse in pairwise(_PUBLISHED_ORDER):
         if (ratio := summary.ratio(RANDOM, hosts, better, worse)) is not None:
-            yield f"{hosts} hosts, random rings: {better} ≥ {worse}? {_judged(ratio)}."
+            yield f"{hosts} hosts, random rings: {better} ≥ {worse}? {_verdict(ratio)}."
     tried = [c for c in summary.cells if c.place.hosts == hosts and c.of_wide and c.place.quantity in (RANDOM, JOB)]
     if tried:
         best = max(tried, key=lambda cell: cell.of_wide.value if cell.of_wide else 0.0)
@@ -117,7 +117,7 @@ def _of_hosts(summary: Summary, hosts: int) -> Iterator[str]:
 
 
 def print_sdn(console: Console, run: Run, summary: Summary) -> None:
-    """Print all tables and findings, as wide as they are where nobody looks."""
+    """Print all tables and findings; at full width if the output is not a terminal."""
     if not console.is_terminal:
         console.width = max(console.width, _DOCUMENT_COLUMNS)
     for table in tables(summary):
@@ -135,18 +135,18 @@ def print_sdn(console: Console, run: Run, summary: Summary) -> None:
 
 
 LEGEND = (
-    "Means over blocks with Student's intervals. Fractions are geometric means of pairs of one block, so of equal "
-    "seeds, with bootstrap intervals from 6 blocks on, below with the range in brackets. Two references "
+    "Means over blocks with Student's intervals. Fractions are geometric means of pairs in a block, so with equal "
+    "seeds, with bootstrap intervals from 6 blocks on, otherwise with the range in brackets. Two references "
     "cannot block, under the same controller and with the same hosts on links of the same rate: wide is the network "
-    "under test, but links between its switches carry what all hosts send together, so it has the same hops; star is "
-    "one switch. The bound is what no "
-    "routing beats on links that carry nothing but full frames. Published values are of links of 1 Gb/s. busy is the "
-    "busiest launch's share of all cores, ! marks more than 85 %; switches and controller are cores' worth."
+    "under test with links between switches that can carry the traffic of all hosts, so it has the same hops; star is "
+    "one switch. The bound is the optimum of "
+    "any routing, on links that carry only full frames. Published values are from links of 1 Gb/s. busy is the "
+    "busiest launch's share of all cores, ! marks more than 85 %; switches and controller are numbers of cores."
 )
 
 
 def shown_ratio(ratio: Ratio | None) -> str:
-    """`0.93 (0.91–0.95)`, or with the range in brackets `[0.90–0.96]` where pairs are too few for an interval."""
+    """`0.93 (0.91–0.95)`, or with the range `[0.90–0.96]` if there are too few pairs for an interval."""
     if ratio is None:
         return ""
     if ratio.ci95 is not None:
@@ -176,10 +176,10 @@ def _row(cell: Cell) -> tuple[str, ...]:
     )
 
 
-def _judged(ratio: Ratio) -> str:
-    said = shown_ratio(ratio)
+def _verdict(ratio: Ratio) -> str:
+    text = shown_ratio(ratio)
     if ratio.ci95 is None:
-        return f"{said}; too few blocks to say more"
+        return f"{text}; too few blocks to decide"
     if ratio.ci95[0] >= 1:
-        return f"yes, {said}"
-    return f"NO, {said}" if ratio.ci95[1] < 1 else f"no difference shown, {said}"
+        return f"yes, {text}"
+    return f"NO, {text}" if ratio.ci95[1] < 1 else f"no difference shown, {text}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""An experiment on switches as parts of a page: bars with intervals for each number of hosts, tables, loads."""
+"""Page sections for an experiment on switches: bars with intervals for each number of hosts, tables, loads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,18 +10,18 @@ from barewire.results.sdn import JOB, NATURAL, RANDOM, Cell, Summary
 from barewire.stats.paired import Ratio
 
 _EXPLANATIONS = {
-    RANDOM: "What each process sends a second to its neighbours in rings of random order, all at once.",
+    RANDOM: "Bytes per second that each process sends to its neighbours in rings of random order, all at once.",
     NATURAL: "The same in the ring of the ranks' numbers, in which neighbours are often on one switch.",
     JOB: "From the first fetch of a shuffle to the last; less is better, and fractions above 1 are better still.",
 }
-_INTERVAL = "Error bars: 95 % interval, or the range where blocks are too few for one."
+_INTERVAL = "Error bars: 95 % interval, or the range if there are too few blocks."
 
-# A bar, and how far its interval reaches.
+# Height of a bar, and its interval's extent downwards and upwards.
 _Bar = tuple[float, float, float]
 
 
 def parts(summary: Summary) -> list[dict[str, Any]]:
-    """One for each quantity that was measured."""
+    """One section per measured quantity."""
     found = []
     for table in tables(summary):
         cells = [cell for cell in summary.cells if cell.place.quantity == table.quantity]
@@ -54,11 +54,11 @@ def _captioned(title: str, caption: str, figure: Figure) -> dict[str, Any]:
 
 
 def _bars(cells: Sequence[Cell], looks: Mapping[str, str], value: Callable[[Cell], _Bar], what: str) -> Figure:
-    """A group of bars for each number of hosts; `looks` are the policies' colours."""
+    """A group of bars for each number of hosts; `looks` maps policies to colours."""
     by_policy: dict[str, list[Cell]] = {}
     for cell in cells:
         by_policy.setdefault(_label(cell), []).append(cell)
-    traces = [_trace(name, looks[name], of_one, value) for name, of_one in by_policy.items()]
+    traces = [_trace(name, looks[name], policy_cells, value) for name, policy_cells in by_policy.items()]
     hosts: Mapping[str, Any] = {**plain_axis("hosts"), "type": "category"}
     return {"data": traces, "layout": layout_of(dict(hosts), plain_axis(what)) | {"barmode": "group"}}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Tables on the terminal: what was measured, then who is faster; readable at 80 columns."""
+"""Tables on the terminal: results, then comparisons; readable at 80 columns."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -45,54 +45,54 @@ def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
     """Print the run's series, then every subject against `baseline` if the run has it."""
     for table in sharing_tables(run) if run.shared else run_tables(run, width=console.width):
         console.print(table)
-    for words in _worded(run):
-        for table in _tables_of(words, console.width):
+    for text_table in _text_tables(run):
+        for table in _rich_tables(text_table, console.width):
             console.print(table)
     if run.shared:
-        console.print("[dim]Shares: the smallest and the largest process's, by the mean of all in a launch.[/]")
-    for key in sorted({mark for one in run.series for mark in marks_of(one)}, key=list(MARKS).index):
+        console.print("[dim]Shares: smallest and largest of any process, relative to the launch's mean.[/]")
+    for key in sorted({mark for s in run.series for mark in marks_of(s)}, key=list(MARKS).index):
         console.print(f"[{_MARK_STYLES[key]}]{MARKS[key][0]}[/] {MARKS[key][1]}")
     if not run.complete:
         console.print(f"[yellow]This run is incomplete (stopped by {escape(str(run.stopped_by))}).[/]")
-    if any(one.ci95 is None and one.median is not None for one in run.series):
+    if any(s.ci95 is None and s.median is not None for s in run.series):
         console.print("[dim]No interval where fewer than 6 launches were made.[/]")
     if not run.shared and has_baseline(run, baseline):
-        # The floor is a reference, not a contestant.
-        comparisons = [one for one in compare_in_run(run, baseline) if not is_floor(one.a.subject)]
+        # The floor is a reference, not a subject to compare.
+        comparisons = [versus for versus in compare_in_run(run, baseline) if not is_floor(versus.a.subject)]
         for table in ratio_tables(comparisons, baseline=baseline, width=console.width):
             console.print(table)
 
 
 def run_tables(run: Run, *, width: int = 100) -> list[Table]:
-    """Per place, a table of rows × subjects; split into several where the subjects need more columns."""
+    """Per place, a table of rows × subjects; split if the subjects need more columns than `width`."""
     tables = []
     for place, series in mpi.by_place(run):
-        subjects = list(dict.fromkeys(one.subject for one in series))
-        for part in _parts(subjects, [one.row for one in series], width, _CELL_COLUMNS):
-            chosen = [one for one in series if one.subject in part]
-            cells = {(one.row, one.subject): _cell(one) for one in chosen}
+        subjects = list(dict.fromkeys(s.subject for s in series))
+        for part in _parts(subjects, [s.row for s in series], width, _CELL_COLUMNS):
+            chosen = [s for s in series if s.subject in part]
+            cells = {(s.row, s.subject): _cell(s) for s in chosen}
             tables.append(_matrix(_title(chosen), place, part, cells))
     return tables
 
 
-def _worded(run: Run) -> Iterator[mpi.Words]:
-    yield from (words for _, _, words in mpi.parameter_tables(run))
-    yield from (words for _, _, words, _ in mpi.phase_tables(run))
+def _text_tables(run: Run) -> Iterator[mpi.TextTable]:
+    yield from (text_table for _, _, text_table in mpi.parameter_tables(run))
+    yield from (text_table for _, _, text_table, _ in mpi.phase_tables(run))
     yield from mpi.law_tables(run)
 
 
-def _tables_of(words: mpi.Words, width: int) -> Iterator[Table]:
-    """The table, in as many parts beside its first column as the width asks for."""
-    columns = list(zip(words.headings, *words.rows, strict=True))
+def _rich_tables(text_table: mpi.TextTable, width: int) -> Iterator[Table]:
+    """The table, split by columns to fit the width; each part repeats the first column."""
+    columns = list(zip(text_table.headings, *text_table.rows, strict=True))
     needs = [max(len(word) for text in (heading.split(), cells) for word in text) for heading, *cells in columns]
     start = 1
     while start < len(columns):
-        end, left = start + 1, width - needs[0] - needs[start] - 2 * _PADDING
-        while end < len(columns) and needs[end] + _PADDING <= left:
-            left -= needs[end] + _PADDING
+        end, room = start + 1, width - needs[0] - needs[start] - 2 * _PADDING
+        while end < len(columns) and needs[end] + _PADDING <= room:
+            room -= needs[end] + _PADDING
             end += 1
-        notes = words.notes if end == len(columns) else ()
-        yield _table_of(words.title, [columns[0], *columns[start:end]], "\n".join(notes))
+        notes = text_table.notes if end == len(columns) else ()
+        yield _table_of(text_table.title, [columns[0], *columns[start:end]], "\n".join(notes))
         start = end
 
 
@@ -108,31 +108,31 @@ def _table_of(title: str, columns: Sequence[Sequence[str]], notes: str) -> Table
 
 
 def sharing_tables(run: Run) -> list[Table]:
-    """Per test, size and subject: what all processes get and what each gets, by their number."""
+    """Per test, size and subject: totals and shares by number of processes."""
     tables = []
-    for test, size, subject in dict.fromkeys((one.test, one.message_bytes, one.subject) for one in run.shared):
-        rows = [one for one in run.shared if (one.test, one.message_bytes, one.subject) == (test, size, subject)]
+    for test, size, subject in dict.fromkeys((row.test, row.message_bytes, row.subject) for row in run.shared):
+        rows = [row for row in run.shared if (row.test, row.message_bytes, row.subject) == (test, size, subject)]
         is_rate = test != "pingpong"
         what = f"{test_title(test)}, {message_size(size)}, {subject_name(subject)}, in {unit_name(rows[0].unit)}"
         table = Table(title=escape(what), title_justify="left", box=SIMPLE_HEAD)
-        whole = "in total [95 %]" if is_rate else "all [95 %]"
-        for name in ("processes", whole, "to one", "shares", "each [95 %]"):
+        total_heading = "in total [95 %]" if is_rate else "all [95 %]"
+        for name in ("processes", total_heading, "to one", "shares", "each [95 %]"):
             table.add_column(name, justify="right", no_wrap=True)
-        for one in rows:
-            table.add_row(*_sharing_cells(one))
+        for row in rows:
+            table.add_row(*_sharing_cells(row))
         tables.append(table)
     return tables
 
 
-def _sharing_cells(one: Shared) -> list[str | Text]:
-    if one.median is None:
-        return [str(one.processes), Text("no loss-free sample", style="yellow"), "–", "–", "–"]
-    each = (f"{number(value)} {bounds(ci95)}".rstrip() for value, ci95 in zip(one.each, one.each_ci95, strict=True))
+def _sharing_cells(row: Shared) -> list[str | Text]:
+    if row.median is None:
+        return [str(row.processes), Text("no loss-free sample", style="yellow"), "–", "–", "–"]
+    each = (f"{number(value)} {bounds(ci95)}".rstrip() for value, ci95 in zip(row.each, row.each_ci95, strict=True))
     return [
-        str(one.processes),
-        Text(f"{number(one.median)} {bounds(one.ci95)}".rstrip(), style="bold"),
-        number(one.ratio_to_one),
-        f"{number(one.smallest_share)}, {number(one.largest_share)}",
+        str(row.processes),
+        Text(f"{number(row.median)} {bounds(row.ci95)}".rstrip(), style="bold"),
+        number(row.ratio_to_one),
+        f"{number(row.smallest_share)}, {number(row.largest_share)}",
         "\n".join(each),
     ]
 
@@ -142,29 +142,29 @@ def versus_tables(
 ) -> list[Table]:
     """Per test and subject: both medians, ratio with interval, corrected p values, verdict about A.
 
-    The names of the sides default to their subjects'.
+    The names of the sides default to the names of their subjects.
     """
     families: dict[tuple[Place, str, str], list[Versus]] = {}
-    for one in comparisons:
-        families.setdefault((one.a.place, one.a.subject, one.a.variant), []).append(one)
+    for versus in comparisons:
+        families.setdefault((versus.a.place, versus.a.subject, versus.a.variant), []).append(versus)
     tables = []
     for (place, subject, variant), family in families.items():
         what, base = title_of(place), family[0].b
         if a_name is None and base.subject == subject:
             # Variants of one subject.
-            what, left, right = f"{what}, {subject_name(subject)}", variant, base.variant
+            what, a_label, b_label = f"{what}, {subject_name(subject)}", variant, base.variant
         else:
-            left, right = a_name or subject_name(subject), b_name or subject_name(base.subject)
+            a_label, b_label = a_name or subject_name(subject), b_name or subject_name(base.subject)
             what = ", ".join([what, *([subject_name(subject)] if a_name else []), *([variant] if variant else [])])
         better = "below" if family[0].a.lower_is_better else "above"
-        title = f"{what}: {left} / {right} ({better} 1: {left} is {verdict_word('A faster', family[0].a)})"
+        title = f"{what}: {a_label} / {b_label} ({better} 1: {a_label} is {verdict_word('A faster', family[0].a)})"
         table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
         unit = unit_name(family[0].a.unit)
         for name in ("message", f"A {unit}", f"B {unit}", "A/B [95 %]", "p Welch", "p rank"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("A is", no_wrap=True)
-        for one in family:
-            table.add_row(*_versus_cells(one))
+        for versus in family:
+            table.add_row(*_versus_cells(versus))
         tables.append(table)
     return tables
 
@@ -172,25 +172,29 @@ def versus_tables(
 def ratio_tables(comparisons: Sequence[Versus], *, baseline: str = "tcp", width: int = 100) -> list[Table]:
     """Per test, sizes × subjects: the ratio to the baseline with its interval and the verdict in one word."""
     tables = []
-    for place in dict.fromkeys(one.a.place for one in comparisons if not is_detail(one.a.test, one.a.quantity)):
-        chosen = [one for one in comparisons if one.a.place == place]
+    for place in dict.fromkeys(
+        versus.a.place for versus in comparisons if not is_detail(versus.a.test, versus.a.quantity)
+    ):
+        chosen = [versus for versus in comparisons if versus.a.place == place]
         better = "below" if chosen[0].a.lower_is_better else "above"
-        subjects = list(dict.fromkeys(one.a.subject for one in chosen))
-        bases = {one.b.subject for one in chosen}
+        subjects = list(dict.fromkeys(versus.a.subject for versus in chosen))
+        bases = {versus.b.subject for versus in chosen}
         base = subject_name(bases.pop()) if len(bases) == 1 else baseline_name(baseline, subjects)
         title = f"{title_of(place)}: ratio to {base} ({better} 1 is {verdict_word('A faster', chosen[0].a)})"
-        for part in _parts(subjects, [one.a.row for one in chosen], width, _RATIO_COLUMNS):
-            rows = {(one.a.row, one.a.subject): _ratio_cell(one) for one in chosen if one.a.subject in part}
+        for part in _parts(subjects, [versus.a.row for versus in chosen], width, _RATIO_COLUMNS):
+            rows = {
+                (versus.a.row, versus.a.subject): _ratio_cell(versus) for versus in chosen if versus.a.subject in part
+            }
             tables.append(_matrix(title, place, part, rows))
     return tables
 
 
 def _parts(subjects: Sequence[str], rows: Sequence[Row], width: int, cell_columns: int) -> list[Sequence[str]]:
-    """The subjects that fit beside each other, after the columns that say what a row is."""
-    left = _SIZE_COLUMNS
-    left += max((len(row.variant) + _WORD_COLUMNS for row in rows if row.variant), default=0)
-    left += _SIZE_COLUMNS if any(row.value is not None for row in rows) else 0
-    per_table = max(1, (width - left) // cell_columns)
+    """Split the subjects into groups that fit the width, after the columns that identify a row."""
+    fixed_width = _SIZE_COLUMNS
+    fixed_width += max((len(row.variant) + _WORD_COLUMNS for row in rows if row.variant), default=0)
+    fixed_width += _SIZE_COLUMNS if any(row.value is not None for row in rows) else 0
+    per_table = max(1, (width - fixed_width) // cell_columns)
     return [subjects[start : start + per_table] for start in range(0, len(subjects), per_table)]
 
 
@@ -217,24 +221,24 @@ def _matrix(title: str, place: Place, subjects: Sequence[str], cells: Mapping[tu
 
 def _title(series: Sequence[Series]) -> str:
     first = series[0]
-    # The tail matters where a program waits for one message; a rate is already a sum over many.
+    # The tail matters for the time of single messages; a rate is an aggregate of many.
     tail = ["p99"] if _has_tail(first) else []
-    shares = [f"share of the {kind}" for kind in sorted({one.limit_kind for one in series if one.limit_kind})]
+    shares = [f"share of the {kind}" for kind in sorted({s.limit_kind for s in series if s.limit_kind})]
     below = f"; below it {', '.join(tail + shares)}" if tail or shares else ""
     return f"{title_of(first.place)}: median [95 % interval] in {unit_name(first.unit)}{below}"
 
 
-def _cell(one: Series) -> Text:
+def _cell(series: Series) -> Text:
     cell = Text()
-    if one.median is None:
+    if series.median is None:
         cell.append("no loss-free sample", style="yellow")
     else:
-        cell.append(number(one.median), style="bold")
-        cell.append(f" {interval(one.ci95)}" if one.ci95 else "")
-    details = [f"p99 {number(one.p99)}"] if _has_tail(one) and one.p99 is not None else []
-    if one.fraction_of_limit is not None and not is_floor(one.subject):
-        details.append(f"{one.fraction_of_limit:.0%}")
-    marks = marks_of(one)
+        cell.append(number(series.median), style="bold")
+        cell.append(f" {interval(series.ci95)}" if series.ci95 else "")
+    details = [f"p99 {number(series.p99)}"] if _has_tail(series) and series.p99 is not None else []
+    if series.fraction_of_limit is not None and not is_floor(series.subject):
+        details.append(f"{series.fraction_of_limit:.0%}")
+    marks = marks_of(series)
     if not (details or marks):
         return cell
     cell.append("\n" + " · ".join(details), style="dim")
@@ -243,27 +247,27 @@ def _cell(one: Series) -> Text:
     return cell
 
 
-def _has_tail(one: Series) -> bool:
-    """Whether a value is one message's or one execution's time; what was derived is one value of each launch."""
-    return one.lower_is_better and one.test not in DERIVED_TESTS
+def _has_tail(series: Series) -> bool:
+    """Whether values are times of single messages or executions; derived tests have one value per launch."""
+    return series.lower_is_better and series.test not in DERIVED_TESTS
 
 
-def _ratio_cell(one: Versus) -> Text:
-    result = one.result
+def _ratio_cell(versus: Versus) -> Text:
+    result = versus.result
     bounds = f" {interval(result.ratio_ci95)}" if result.ratio_ci95 else ""
     cell = Text(number(result.ratio) + bounds)
-    return cell.append(f"\n{verdict_word(result.verdict, one.a)}", style=_VERDICT_STYLES[result.verdict])
+    return cell.append(f"\n{verdict_word(result.verdict, versus.a)}", style=_VERDICT_STYLES[result.verdict])
 
 
-def _versus_cells(one: Versus) -> list[str | Text]:
-    result = one.result
+def _versus_cells(versus: Versus) -> list[str | Text]:
+    result = versus.result
     bounds = f" {interval(result.ratio_ci95)}" if result.ratio_ci95 else ""
     return [
-        row_name(Row("", one.a.message_bytes, one.a.parameter_value), one.a.place),
-        number(one.a.median),
-        number(one.b.median),
+        row_name(Row("", versus.a.message_bytes, versus.a.parameter_value), versus.a.place),
+        number(versus.a.median),
+        number(versus.b.median),
         number(result.ratio) + bounds,
         p_value(result.welch_p_holm),
         p_value(result.mann_whitney_p_holm),
-        Text(verdict_word(result.verdict, one.a), style=_VERDICT_STYLES[result.verdict]),
+        Text(verdict_word(result.verdict, versus.a), style=_VERDICT_STYLES[result.verdict]),
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Which series are compared with which: a subject with a baseline in one run, or with itself in another run."""
+"""Pairs of series to compare: a subject with a baseline in one run, or with itself in another run."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -45,50 +45,50 @@ class Versus:
 
 
 def has_baseline(run: Run, baseline: str) -> bool:
-    """Whether the run has anything to compare with: that subject, or a library over that fabric."""
-    subjects = {one.subject for one in run.series}
+    """Whether the run has the baseline: that subject, or a library over that fabric."""
+    subjects = {s.subject for s in run.series}
     return any(baseline_of(subject, baseline) in subjects for subject in subjects)
 
 
 def compare_in_run(run: Run, baseline: str = "tcp", *, margin: float = MARGIN) -> list[Versus]:
     """Every other subject against `baseline`, per test and row; WrongUse when the run has no such subject.
 
-    Of MPI libraries `baseline` may be a fabric: then each is compared with itself over that fabric.
+    For MPI libraries `baseline` may be a fabric: then each library is compared with itself over that fabric.
     """
     if not has_baseline(run, baseline):
-        subjects = sorted({one.subject for one in run.series})
+        subjects = sorted({s.subject for s in run.series})
         raise WrongUse(f"the run has no subject {baseline!r}; it has {', '.join(subjects) or 'none'}")
-    known = {(one.subject, *_where(one)): one for one in run.series}
-    others = [one for one in run.series if one.subject != baseline_of(one.subject, baseline)]
+    known = {(s.subject, *_where(s)): s for s in run.series}
+    compared = [s for s in run.series if s.subject != baseline_of(s.subject, baseline)]
 
-    def base(one: Series) -> Series | None:
-        return known.get((baseline_of(one.subject, baseline), *_where(one)))
+    def base(series: Series) -> Series | None:
+        return known.get((baseline_of(series.subject, baseline), *_where(series)))
 
-    return _compare(others, base, margin=margin, seed=run.seed)
+    return _compare(compared, base, margin=margin, seed=run.seed)
 
 
 def compare_variants(run: Run, variant: str, *, margin: float = MARGIN) -> list[Versus]:
     """Every other variant of a test against `variant`, per subject; WrongUse when the run has no such variant.
 
-    The size of messages may follow from the variant (of a kernel's): then it is no difference in what is measured.
+    Message sizes may depend on a kernel's variant; such sizes are ignored when matching.
     """
-    variants = sorted({one.variant for one in run.series if one.variant})
+    variants = sorted({s.variant for s in run.series if s.variant})
     if variant not in variants:
         raise WrongUse(f"the run has no variant {variant!r}; it has {', '.join(variants) or 'none'}")
-    known = {(one.subject, *_task(one)): one for one in run.series if one.variant == variant}
-    others = [one for one in run.series if one.variant != variant]
-    return _compare(others, lambda one: known.get((one.subject, *_task(one))), margin=margin, seed=run.seed)
+    known = {(s.subject, *_task(s)): s for s in run.series if s.variant == variant}
+    compared = [s for s in run.series if s.variant != variant]
+    return _compare(compared, lambda s: known.get((s.subject, *_task(s))), margin=margin, seed=run.seed)
 
 
 def compare_runs(a: Run, b: Run, *, margin: float = MARGIN, across_environments: bool = False) -> list[Versus]:
     """Each subject of `a` against the same subject of `b`, per test and size.
 
-    WrongUse when the runs come from different environments (unless asked for), or share no series.
+    WrongUse if the runs come from different environments (unless allowed), or share no series.
     """
     if not across_environments:
         _refuse_other_environment(a, b)
-    others = {(one.subject, *_where(one)): one for one in b.series}
-    found = _compare(a.series, lambda one: others.get((one.subject, *_where(one))), margin=margin, seed=a.seed)
+    in_b = {(s.subject, *_where(s)): s for s in b.series}
+    found = _compare(a.series, lambda s: in_b.get((s.subject, *_where(s))), margin=margin, seed=a.seed)
     if not found:
         raise WrongUse("the two runs have no test, subject and message size in common")
     return found
@@ -106,15 +106,15 @@ def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _compare(
-    series: Iterable[Series], other: Callable[[Series], Series | None], *, margin: float, seed: int
+    series: Iterable[Series], counterpart: Callable[[Series], Series | None], *, margin: float, seed: int
 ) -> list[Versus]:
-    # Holm corrects over the sizes of one subject in one test and variant: that is one question.
+    # Holm's family: the sizes of one subject in one test and variant.
     families: dict[tuple[Place, str, str], list[tuple[Series, Series]]] = {}
-    for one in series:
-        against = other(one)
-        # What was derived may be nothing, or less: of that there is no ratio.
-        if against is not None and all(of.launch_medians and min(of.launch_medians) > 0 for of in (one, against)):
-            families.setdefault((one.place, one.subject, one.variant), []).append((one, against))
+    for s in series:
+        against = counterpart(s)
+        # Derived values may be 0 or negative, which have no ratio.
+        if against is not None and all(of.launch_medians and min(of.launch_medians) > 0 for of in (s, against)):
+            families.setdefault((s.place, s.subject, s.variant), []).append((s, against))
     found = []
     for pairs in families.values():
         medians = [(a.launch_medians, b.launch_medians) for a, b in pairs]
@@ -124,27 +124,27 @@ def _compare(
     return found
 
 
-def _where(one: Series) -> tuple[Place, Row]:
-    return one.place, one.row
+def _where(series: Series) -> tuple[Place, Row]:
+    return series.place, series.row
 
 
-def _task(one: Series) -> tuple[Place, int | None, float | None]:
-    """What a variant does, whatever the size of its messages where that is a kernel's own business."""
-    return one.place, None if has_own_sizes(one.test) else one.message_bytes, one.parameter_value
+def _task(series: Series) -> tuple[Place, int | None, float | None]:
+    """The task of a variant; without the message size if a kernel chooses it."""
+    return series.place, None if has_own_sizes(series.test) else series.message_bytes, series.parameter_value
 
 
 def _refuse_other_environment(a: Run, b: Run) -> None:
     prints = [run.environment.get("fingerprint") for run in (a, b)]
     if prints[0] is not None and prints[0] == prints[1]:
         return
-    left, right = (flatten(_comparable(run)) for run in (a, b))
-    differing = [key for key in {**left, **right} if left.get(key) != right.get(key)]
-    shown = [f"{key} {left.get(key)!r} and {right.get(key)!r}" for key in differing[:_DIFFERENCES_SHOWN]]
+    a_parameters, b_parameters = (flatten(_comparable(run)) for run in (a, b))
+    differing = [key for key in {**a_parameters, **b_parameters} if a_parameters.get(key) != b_parameters.get(key)]
+    shown = [f"{key} {a_parameters.get(key)!r} and {b_parameters.get(key)!r}" for key in differing[:_DIFFERENCES_SHOWN]]
     more = len(differing) - len(shown)
     what = "; ".join(shown) + (f"; and {more} more" if more > 0 else "") or "the environments' fingerprint"
     raise WrongUse(
-        f"{a.id} and {b.id} were measured in different environments, so a difference says nothing about the "
-        f"subjects. Differing: {what}. To compare all the same: --across-environments"
+        f"{a.id} and {b.id} were measured in different environments, so differences may not be due to the "
+        f"subjects. Differing: {what}. To compare anyway: --across-environments"
     )
 
 

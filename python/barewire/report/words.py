@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""How numbers, sizes, units and subjects are written; one place, so terminal and page say the same."""
+"""Formatting of numbers, sizes, units and subjects, shared by terminal and page."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ TEST_TITLES = {
     "wakeup": "Waking another process",
     "file": "Copy against map: a file in the page cache",
     "send": "Sending a message: copied into one piece, or gathered from two",
-    "bandwidth": "Bandwidth with so many messages under way",
+    "bandwidth": "Bandwidth by number of messages in flight",
     "rate": "Message rate, windows of messages",
     "exchange": "Exchange between pairs",
     "alltoall": "All-to-all",
@@ -31,7 +31,7 @@ TEST_TITLES = {
     "nonblocking": "Non-blocking collectives",
     "neighbourhood": "Neighbourhood collectives",
     "onesided": "One-sided operations, each with its synchronisation",
-    "burst": "Bursts of messages one way, with pauses",
+    "burst": "One-way bursts of messages, with pauses",
     "datatype": "Latency of derived datatypes, one way",
     "persistent": "Exchange by persistent requests",
     "partitioned": "Latency of partitioned messages, one way",
@@ -50,37 +50,37 @@ TEST_EXPLANATIONS = {
     "syscall": "One call, in ns; less is better. clock reads the clock without entering the kernel.",
     "switch": "A hop through a pipe between two processes on one core, less the same byte without a switch, in ns.",
     "wakeup": "One hop, half a round trip, in ns; less is better. self is one process alone.",
-    "file": "Every word looked at, in MB/s (10⁶); more is better. map includes mapping and unmapping, mapped does not.",
-    "send": "One frame handed to the kernel, in ns; less is better. cold: the message is not in the near caches.",
-    "bandwidth": "Goodput of one direction with a queue of non-blocking sends, to the reply that all has arrived.",
-    "rate": "Messages a second of all pairs together, a reply after each window; more is better.",
-    "exchange": "Both of a pair send and receive one message: the time of the slower, in µs; less is better.",
+    "file": "Every word read, in MB/s (10⁶); more is better. map includes mapping and unmapping, mapped does not.",
+    "send": "One frame passed to the kernel, in ns; less is better. cold: the message is not in the near caches.",
+    "bandwidth": "One-way goodput with a queue of non-blocking sends, timed to the reply that all data has arrived.",
+    "rate": "Messages per second of all pairs, with a reply per window; more is better.",
+    "exchange": "Both ranks of a pair send and receive one message: the time of the slower, in µs; less is better.",
     "alltoall": "A block of this size from each rank to each: the time of the slowest rank, in µs; less is better.",
     "halo": "A message to each of four neighbours and one from each: the time of the slowest rank, in µs.",
-    "overlap": "Time of messages against a computation beside them: up to the bend the computation is hidden. "
-    "Each launch's curve is fitted by itself.",
-    "overhead": "Processor time that a message takes from the program: g less the largest computation that leaves the "
-    "time between messages as it is; beside it, how long the call itself takes.",
+    "overlap": "Time of messages against a concurrent computation: up to the bend the computation is hidden. "
+    "Each launch's curve is fitted separately.",
+    "overhead": "Processor time of a message: g minus the largest computation that does not lengthen the "
+    "time between messages; and the time of the call itself.",
     "logp": "Per message size: EEL end-to-end latency, Os and Or overheads, g smallest interval between messages; L is "
-    "what is left of the smallest message's EEL without both overheads.",
-    "availability": "Post, work, wait: the share of a message's time in which the program works as if alone.",
-    "beff": "All ranks exchange with both neighbours in a ring: the better of two methods, as HPC Challenge counts it.",
-    "collective": "One operation, each rank being the root in turn: time of the slowest rank, in µs; less is better.",
+    "the smallest message's EEL minus both overheads.",
+    "availability": "Post, work, wait: the share of a message's time that is available to the program.",
+    "beff": "All ranks exchange with both neighbours in a ring: the better of two methods, as in HPC Challenge.",
+    "collective": "One operation, averaged over all roots: time of the slowest rank, in µs; less is better.",
     "nonblocking": "The call and the wait for it: the time of the slowest rank, in µs; and the share of it that a "
-    "computation as long hides.",
+    "computation of equal length hides.",
     "neighbourhood": "A block to each neighbour on a grid or a graph: the time of the slowest rank, in µs.",
-    "onesided": "One operation on another rank's memory and what completes it, at the origin, in µs; less is better.",
-    "burst": "A receiver that never answers: time of a burst's sends, and until its last message is there, in µs.",
-    "datatype": "Half the round trip of a message whose bytes lie apart, beside one in one piece, in µs.",
-    "persistent": "Messages both ways by requests that are made once: the time of the slower, in µs; less is better.",
-    "partitioned": "Half the round trip of a message in partitions, beside a whole one, in µs; less is better.",
-    "incast": "Messages a second that rank 0 takes from so many senders; more is better.",
-    "startup": "The slowest rank's time from its call of MPI_Init; one value a launch. Less is better.",
-    "footprint": "Resident memory of rank 0 by the number of peers it has had messages with, in KiB; less is better.",
+    "onesided": "One operation on another rank's memory and its synchronisation, at the origin, in µs; less is better.",
+    "burst": "A receiver that does not reply: time of a burst's sends, and until its last message arrives, in µs.",
+    "datatype": "Half the round trip of a non-contiguous message, compared with a contiguous one, in µs.",
+    "persistent": "Messages in both directions by persistent requests: the time of the slower, in µs; less is better.",
+    "partitioned": "Half the round trip of a partitioned message, compared with a whole one, in µs; less is better.",
+    "incast": "Messages per second that rank 0 receives from a number of senders; more is better.",
+    "startup": "The slowest rank's time from its call of MPI_Init; one value per launch. Less is better.",
+    "footprint": "Resident memory of rank 0 by number of peers, in KiB; less is better.",
     "fft": "Bailey's six steps, every result verified: time of the slowest rank, in ms; less is better.",
     "radix": "Keys sorted over all ranks, every result verified: time of the slowest rank, in ms; less is better.",
 }
-# Of tests that tell more than one thing.
+# Quantities of tests that have several.
 QUANTITIES = {
     "uncomputed": "without computation",
     "hidden": "hidden computation",
@@ -95,21 +95,21 @@ QUANTITIES = {
     "latency": "latency",
     "bandwidth": "bandwidth of each rank",
     "availability": "availability",
-    "beside": "beside a computation as long",
-    "computation": "that computation alone",
+    "beside": "beside an equally long computation",
+    "computation": "the computation alone",
     "sends": "until the sends are done",
-    "delivery": "until the last message is there",
+    "delivery": "until the last message arrives",
     "first_barrier": "to the end of a first barrier",
     "init": "of which MPI_Init",
     "next_barrier": "a second barrier",
-    "resident": "in all",
+    "resident": "total",
     "growth": "growth for each peer",
 }
 UNITS = {"us": "µs"}
 MARKS = {
     "impossible": ("✗", "impossible: better than the limit allows"),
-    "faster than floor": ("›", "faster than the floor of plain frames (see how each number was got)"),
-    "lossy": ("~", "messages were lost; samples with loss count in no rate"),
+    "faster than floor": ("›", "faster than the floor of plain frames (see how the numbers were obtained)"),
+    "lossy": ("~", "messages were lost; samples with loss are not used for rates"),
     "incomplete": ("…", "incomplete: the run was stopped here"),
 }
 
@@ -147,7 +147,7 @@ _KIB = 1024
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """At least `digits` significant digits, no exponent, never rounding away digits before the point."""
+    """At least `digits` significant digits, no exponent, without rounding before the decimal point."""
     if value is None:
         return "–"
     if value == 0:
@@ -166,12 +166,12 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def interval(bounds: tuple[float, float] | None, digits: int = 3) -> str:
-    """`[low, high]`, or a dash where there is none."""
+    """`[low, high]`, or a dash if there is none."""
     return "–" if bounds is None else f"[{number(bounds[0], digits)}, {number(bounds[1], digits)}]"
 
 
 def bounds(ci95: tuple[float, float] | None) -> str:
-    """`[low, high]`, or nothing where there is none."""
+    """`[low, high]`, or an empty string if there is none."""
     return "" if ci95 is None else interval(ci95)
 
 
@@ -184,7 +184,7 @@ def message_size(message_bytes: int) -> str:
 
 
 def subject_name(subject: str) -> str:
-    """`raw/block` → raw Ethernet, blocking; `llc2+xdp` → LLC 2 over AF_XDP; an MPI library's stays as it is typed."""
+    """`raw/block` → raw Ethernet, blocking; `llc2+xdp` → LLC 2 over AF_XDP; an MPI subject stays as is."""
     if read_mpi_subject(subject) is not None:
         return subject
     transport, link, wait = read_subject(subject)
@@ -201,7 +201,7 @@ def unit_name(unit: str) -> str:
 
 
 def baseline_name(baseline: str, subjects: Iterable[str]) -> str:
-    """What subjects are compared with, in words: one subject, or each library's own over some fabric."""
+    """Display name of the baseline: one subject, or the same library over some fabric."""
     if any(read_mpi_subject(subject) for subject in subjects) and read_mpi_subject(baseline) is None:
         return f"the same library over {subject_name(baseline)}"
     return subject_name(baseline)
@@ -213,7 +213,7 @@ def test_title(test: str) -> str:
 
 
 def title_of(place: Place) -> str:
-    """The heading of one table; what it tells, if the test tells several things, and who was at it at once."""
+    """The heading of a table: test, quantity if there are several, number of ranks, processes and pairs."""
     parts = [test_title(place.test)]
     if place.quantity in QUANTITIES:
         parts.append(QUANTITIES[place.quantity])
@@ -227,24 +227,24 @@ def title_of(place: Place) -> str:
 
 
 def row_name(row: Row, place: Place) -> str:
-    """What stands before a row's values: its variant where there are several, its parameter, its size."""
+    """A row's heading: its variant if there are several, its parameter, its size."""
     parts = [row.variant] if row.variant else []
     if row.value is not None:
         parts.append(f"{place.parameter} {row.value:g}")
     return ", ".join([*parts, message_size(row.message_bytes)])
 
 
-def verdict_word(verdict: Outcome, one: Series) -> str:
-    """A verdict about a series in words; more of a share, or of what is hidden, is not faster."""
+def verdict_word(verdict: Outcome, series: Series) -> str:
+    """A verdict about a series as a word; shares and hidden times are more or less, not faster or slower."""
     word = VERDICT_WORDS[verdict]
-    return word if one.lower_is_better or one.unit.endswith("/s") else _OF_SHARES.get(word, word)
+    return word if series.lower_is_better or series.unit.endswith("/s") else _OF_SHARES.get(word, word)
 
 
-def marks_of(one: Series) -> list[str]:
+def marks_of(series: Series) -> list[str]:
     """Keys of `MARKS` that apply to this series."""
-    marks: list[str] = [one.verdict] if one.verdict in MARKS else []
-    marks += ["lossy"] if one.lost else []
-    return marks + (["incomplete"] if one.stop == "incomplete" else [])
+    marks: list[str] = [series.verdict] if series.verdict in MARKS else []
+    marks += ["lossy"] if series.lost else []
+    return marks + (["incomplete"] if series.stop == "incomplete" else [])
 
 
 def p_value(p: float | None) -> str:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""One network for HPC and Big Data: a controller that routes each traffic profile by the strategy that suits it."""
+"""One network for HPC and Big Data: a controller that routes each traffic profile by its own strategy."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What no routing can beat: the largest share of a demand that all pairs can have at once (maximum concurrent flow).
+"""Bound of any routing: the largest share of a demand that all pairs can have at once (maximum concurrent flow).
 
-A linear programme in which flows may split as they like, over any paths (Shahrokhi and Matula 1990), solved by HiGHS
-through scipy. Hosts have one link each, so their part is arithmetic, and what the hosts of one switch send is one
-commodity.
+A linear programme in which flows may split arbitrarily over any paths (Shahrokhi and Matula 1990), solved by HiGHS
+through scipy. Hosts have one link each, so their limits are computed directly, and the traffic of all hosts of one
+switch is one commodity.
 """
 
 from collections import defaultdict
@@ -17,14 +17,14 @@ from scipy.sparse import coo_array
 from barewire.errors import WrongUse
 from barewire.topology import Network, Port
 
-# Above, the solver takes minutes; an 8-port fat-tree with all hosts sending has 16,000.
+# With more variables the solver takes minutes; an 8-port fat-tree with all hosts sending has 16,000.
 VARIABLES_MAX = 50_000
 
 Demand = Mapping[tuple[str, str], float]
 
 
 def concurrent_flow(network: Network, demand: Demand) -> float:
-    """Return the largest λ such that λ bytes/s for each demanded byte fit: 1/λ is the least time in seconds.
+    """Return the largest feasible λ, in bytes/s for each demanded byte: 1/λ is the minimum time in seconds.
 
     WrongUse for a demand that is empty, negative, of a host without exactly one link or of hosts without a path, and
     for a network too large to solve.
@@ -39,7 +39,7 @@ def concurrent_flow(network: Network, demand: Demand) -> float:
 
 
 def host_links(network: Network, demand: Demand) -> float:
-    """Return the λ that the hosts' own links allow: never below `concurrent_flow`'s. Errors as there, but for paths."""
+    """Return the λ that the hosts' links allow: never below `concurrent_flow`'s. Errors as there, except for paths."""
     used = {pair: volume for pair, volume in demand.items() if volume}
     if not used or min(used.values()) < 0 or any(source == destination for source, destination in used):
         raise WrongUse("a bound needs at least one demand, each above 0 and between two hosts")
@@ -56,7 +56,7 @@ def host_links(network: Network, demand: Demand) -> float:
 
 
 def _share(network: Network, between: Demand) -> float:
-    """The share of these rates between switches, at most 1, that the links between them carry."""
+    """The share, at most 1, of these rates between switches that the links between them can carry."""
     switches = frozenset(network.switches)
     ports = sorted(port for port, peer in network.peers.items() if port.node in switches and peer.node in switches)
     sources = sorted({source for source, _ in between})
@@ -64,9 +64,9 @@ def _share(network: Network, between: Demand) -> float:
     if variables > VARIABLES_MAX:
         raise WrongUse(
             f"the bound of {len(sources)} switches with senders on {len(ports)} directed links has {variables} "
-            f"variables, above {VARIABLES_MAX}; take fewer hosts, or the hosts' own links as the bound"
+            f"variables, above {VARIABLES_MAX}; use fewer hosts, or the hosts' links as the bound"
         )
-    # In units of a usual link, so that the solver's tolerances are relative ones.
+    # In units of a typical link, so that the solver's tolerances are relative.
     unit = network.usual_rate_bit_s / 8
     objective = np.zeros(variables)
     objective[-1] = -1
@@ -77,14 +77,14 @@ def _share(network: Network, between: Demand) -> float:
     bounds = [*[(0.0, None)] * (variables - 1), (0.0, 1.0)]
     solved: Any = linprog(objective, capacity, rates, conservation, np.zeros(conservation.shape[0]), bounds)
     if solved.status != 0:
-        raise AssertionError(f"a programme that 0 always solves was not solved: {solved.message}")
+        raise AssertionError(f"a programme with the feasible solution 0 was not solved: {solved.message}")
     if not solved.x[-1] > 0:
         raise WrongUse("some of the demand is between hosts that no path joins")
     return float(solved.x[-1])
 
 
 def _conservation(network: Network, between: Demand, ports: Sequence[Port], sources: Sequence[str]) -> Any:
-    """What leaves a switch less what comes in is what it sends less what it wants; one row for each source and switch.
+    """Flow conservation: outflow minus inflow equals supply minus demand; one row for each source and switch.
 
     Variables: each source's flow over each port, sources first; then the share.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The controller as a process: files read, sockets open, until a signal ends it; the switches keep their rules then."""
+"""The controller as a process, from reading its files until a signal ends it; the switches then keep their rules."""
 
 import asyncio
 import gc
@@ -19,13 +19,13 @@ from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
 
 Tell = Callable[[Event], None]
-# Objects made since the last collection of the youngest; collections until the next older ones: 7 in 4,000 flows.
+# gc thresholds: new objects per young collection, young collections per older one: 7 in 4,000 flows.
 COLLECT_AFTER = (20_000, 20, 20)
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What an operator asks for: where switches connect, where the API is, files."""
+class Options:
+    """An operator's options: addresses for switches and API, files."""
 
     listen: Sequence[str]
     api: str
@@ -38,29 +38,29 @@ class Wishes:
     strategies: Sequence[str] = ()
 
 
-def run(wishes: Wishes, tell: Tell) -> None:
-    """Control a network until SIGINT or SIGTERM. WrongUse and MachineCannot before anything is listened to."""
-    policy = policy_of(wishes.policy, wishes.strategies)
-    hosts, listen = _network(wishes)
-    token = make_token(wishes.token_file)
-    # What is loaded by now stays, and flows make no cycles: a full collection would stop everything for 80 ms.
+def run(options: Options, tell: Tell) -> None:
+    """Control a network until SIGINT or SIGTERM. WrongUse and MachineCannot before listening."""
+    policy = policy_of(options.policy, options.strategies)
+    hosts, listen = _network(options)
+    token = make_token(options.token_file)
+    # Loaded objects are permanent, and flows create no cycles: a full collection would block for 80 ms.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
-    asyncio.run(_serve(wishes, policy, hosts, listen, token, tell))
+    asyncio.run(_serve(options, policy, hosts, listen, token, tell))
 
 
-async def _serve(wishes: Wishes, policy: Policy, hosts: Hosts, listen: Sequence[str], token: str, tell: Tell) -> None:
+async def _serve(options: Options, policy: Policy, hosts: Hosts, listen: Sequence[str], token: str, tell: Tell) -> None:
     over = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
-    shell = Shell(wishes.settings, policy, hosts, listen, tell)
-    api = Api(shell, wishes.api, token)
+    shell = Shell(options.settings, policy, hosts, listen, tell)
+    api = Api(shell, options.api, token)
     try:
         await shell.open()
         await api.open()
-        places = ", ".join(listen)
-        tell(Event("ready", f"switches connect to {places}; API at {wishes.api}, token in {wishes.token_file}"))
+        addresses = ", ".join(listen)
+        tell(Event("ready", f"switches connect to {addresses}; API at {options.api}, token in {options.token_file}"))
         await over.wait()
         tell(Event("ending", f"the switches keep the rules of {len(shell.core.router.routes)} flows"))
     finally:
@@ -69,7 +69,7 @@ async def _serve(wishes: Wishes, policy: Policy, hosts: Hosts, listen: Sequence[
 
 
 def policy_of(file: Path | None, strategies: Sequence[str]) -> Policy:
-    """Return the policy of a file with `PROFILE=STRATEGY` put over it. WrongUse says what is wrong where."""
+    """Return the policy of a file, overridden by `PROFILE=STRATEGY`. WrongUse names the mistake."""
     policy = Policy() if file is None else parse_policy(_read(file), str(file))
     for given in strategies:
         profile, equals, strategy = given.partition("=")
@@ -79,22 +79,22 @@ def policy_of(file: Path | None, strategies: Sequence[str]) -> Policy:
     return policy
 
 
-def _network(wishes: Wishes) -> tuple[Hosts, Sequence[str]]:
-    """Who the hosts are, and where switches connect."""
-    if wishes.lab is not None:
-        if wishes.hosts is not None or wishes.addresses is not None:
+def _network(options: Options) -> tuple[Hosts, Sequence[str]]:
+    """The hosts, and the addresses for switches."""
+    if options.lab is not None:
+        if options.hosts is not None or options.addresses is not None:
             raise WrongUse("a lab's hosts are known: leave out --hosts and --addresses")
-        lab = Lab.open(wishes.lab)
+        lab = Lab.open(options.lab)
         named = {host.name: host.mac for host in lab.hosts}
         known = Hosts(named, {host.address: host.name for host in lab.hosts})
-        return known, [*wishes.listen, f"unix:{lab.controller_socket}"]
-    if wishes.addresses is not None and wishes.hosts is None:
-        raise WrongUse("--addresses are of hosts that --hosts names: give both")
-    named = {} if wishes.hosts is None else parse_hosts_file(_read(wishes.hosts), str(wishes.hosts))
+        return known, [*options.listen, f"unix:{lab.controller_socket}"]
+    if options.addresses is not None and options.hosts is None:
+        raise WrongUse("--addresses needs --hosts, which names the hosts: give both")
+    named = {} if options.hosts is None else parse_hosts_file(_read(options.hosts), str(options.hosts))
     addresses = {}
-    if wishes.addresses is not None:
-        addresses = parse_addresses_file(_read(wishes.addresses), str(wishes.addresses), named)
-    return Hosts(named, addresses), wishes.listen
+    if options.addresses is not None:
+        addresses = parse_addresses_file(_read(options.addresses), str(options.addresses), named)
+    return Hosts(named, addresses), options.listen
 
 
 def _read(file: Path) -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Max-min fair rates of flows that share links, by filling: what TCP's sharing comes to in the long run.
+"""Max-min fair rates of flows that share links, by progressive filling: the long-term sharing of TCP.
 
-Of each flow its narrowest link counts: the one that would give it the smallest equal share. A link on which all flows
-agree that it is the narrowest is a bottleneck: its flows get that share and are done, the other links keep what is
-left. All bottlenecks of a round are taken at once, so thousands of flows need a few rounds of array operations.
+A flow's narrowest link is the one with the smallest equal share. A link that is the narrowest of all its flows is a
+bottleneck: its flows get that share and are finished, and the other links keep the remaining capacity. All bottlenecks
+of a round are processed at once, so thousands of flows need a few rounds of array operations.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Rates = NDArray[np.float64]
 
-# Shares that differ by less are equal: rounding must not cut one round into many.
+# Relative difference below which shares are equal, so that rounding does not add rounds.
 _EQUAL = 1e-9
 
 
@@ -34,20 +34,20 @@ def max_min(flows: Sequence[NDArray[np.intp]], capacity: Rates) -> Rates:
     flow_of = np.repeat(np.arange(len(flows)), hops)
     starts = np.concatenate(([0], np.cumsum(hops)[:-1]))
     rates = np.zeros(len(flows))
-    left = capacity.astype(np.float64).copy()
+    remaining = capacity.astype(np.float64).copy()
     open_flows = np.ones(len(flows), dtype=bool)
     while open_flows.any():
         still = open_flows[flow_of]
-        crossing = np.bincount(links[still], minlength=len(left))
-        share = np.divide(left, crossing, out=np.full(len(left), np.inf), where=crossing > 0)
+        crossing = np.bincount(links[still], minlength=len(remaining))
+        share = np.divide(remaining, crossing, out=np.full(len(remaining), np.inf), where=crossing > 0)
         narrowest = np.minimum.reduceat(share[links], starts)
         agrees = still & (narrowest[flow_of] >= share[links] * (1 - _EQUAL))
-        agreeing = np.bincount(links[agrees], minlength=len(left))
+        agreeing = np.bincount(links[agrees], minlength=len(remaining))
         bottleneck = (agreeing == crossing) & (crossing > 0)
         done = open_flows & np.logical_or.reduceat(bottleneck[links], starts)
         rates[done] = narrowest[done]
         taken = done[flow_of]
-        left -= np.bincount(links[taken], weights=rates[flow_of[taken]], minlength=len(left))
-        np.maximum(left, 0, out=left)
+        remaining -= np.bincount(links[taken], weights=rates[flow_of[taken]], minlength=len(remaining))
+        np.maximum(remaining, 0, out=remaining)
         open_flows &= ~done
     return rates

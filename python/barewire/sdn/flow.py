@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What strategies know: a flow, the flows that are placed, and what the network carries. Values only."""
+"""The input of strategies: a flow, placed flows, and the network's load. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ from barewire.topology import Network, Path, Port
 
 DEFAULT_PROFILE = "default"
 
-# Simultaneous flows of one step: (source host, destination host) to bytes.
+# Concurrent flows of one step: (source host, destination host) to bytes.
 Pattern = Mapping[tuple[str, str], int]
 
 
 @dataclass(frozen=True, order=True)
 class FlowKey:
-    """One direction of a conversation, as a rule of a switch matches it.
+    """One direction of a conversation, as matched by a switch's rule.
 
     `protocol` is tcp, udp, ip (any other IPv4) or llc (length frames and EtherType 0x8870 between two MAC addresses).
-    The ports are TCP's or UDP's, 0 for the others: OpenFlow matches no SAP.
+    The ports are TCP's or UDP's, 0 for other protocols, because OpenFlow cannot match SAPs.
     """
 
     source: str
@@ -29,10 +29,10 @@ class FlowKey:
 
 @dataclass(frozen=True)
 class Flow:
-    """A flow that wants a path.
+    """A flow to be placed.
 
     `identification` is the IPv4 identification of its first packet, which the published ECMP uses. `volume_bytes` is
-    what was announced or measured, None if nobody knows.
+    announced or measured, None if unknown.
     """
 
     key: FlowKey
@@ -43,7 +43,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Placed:
-    """A flow that has a path: since when, until when it reserves it (0: not), and its measured rate in bytes/s."""
+    """A placed flow: its start, the end of its path's reservation (0: none), and its measured rate in bytes/s."""
 
     flow: Flow
     path: Path
@@ -56,12 +56,12 @@ class Placed:
 class View:
     """The network at one moment of a monotonic clock, in seconds.
 
-    `load_byte_s` is what each switch port sent a second by the last statistics, `received_byte_s` what it received.
-    `patterns` are the announced sets of simultaneous flows: (source host, destination host) to bytes. The first is
-    what all jobs together do now, the others what follows. A pattern is a value: who changes it makes a new one.
-    `crossing` is how many placed flows leave through each port, for who keeps count; None: count them in `placed`.
-    `fixed` are placed flows of other strategies, which load links but must stay. `reservations` are the paths that are
-    reserved until when, also by flows that have gone.
+    `load_byte_s` is the rate that each switch port sent by the last statistics, `received_byte_s` the received rate.
+    `patterns` are the announced sets of concurrent flows: (source host, destination host) to bytes. The first is the
+    current pattern of all jobs together, the others follow. Patterns are immutable values.
+    `crossing` is the number of placed flows that leave through each port, if counted; None: count them in `placed`.
+    `fixed` are placed flows of other strategies, which load links but must not move. `reservations` are reserved paths
+    with their ends, also of finished flows.
     """
 
     network: Network

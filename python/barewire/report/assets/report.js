@@ -7,15 +7,15 @@
   const LEGEND_ROW_PX = 21;
   const TICK_LABEL_PX = 60;
   const MODE_BAR_PX = 34;
-  const AXIS_PX = 130; // the card's padding, the labels of y, and the room beside the outermost points
+  const AXIS_PX = 130; // the card's padding, the labels of the y axis, and the margin beside the outermost points
 
   function themed(text) {
     if (!dark.matches) return text;
-    // One pass, so a colour that is the dark form of one and the light form of another is not replaced twice.
+    // In one pass, so that a dark colour that is also a light colour is not replaced twice.
     return text.replace(/#[0-9A-F]{6}/g, (light) => darkColours[light] || light);
   }
 
-  // Labels of neighbouring sizes must not overlap, however wide the plot is: keep those far enough apart.
+  // Keeps only labels that are far enough apart, so that they do not overlap at any width.
   function thinTicks(axis, data, widthPx) {
     if (axis.type !== "log") return;
     const values = data.flatMap((trace) => trace.x).filter((x) => x > 0);
@@ -37,7 +37,7 @@
     const figure = JSON.parse(themed(card.querySelector("script").textContent));
     const choice = card.querySelector("select");
     const chosen = choice ? figure.choices[Number(choice.value)] : figure;
-    // Some words have room on a wide page only, and shorter ones stand for them on a phone.
+    // Long labels on wide pages, short labels on narrow ones.
     const kind = narrow.matches ? "narrow" : "wide";
     const data = chosen.data.filter((trace) => !trace.meta || trace.meta === kind);
     if (figure.shared_y) data.forEach((trace) => { trace.y = figure.shared_y; });
@@ -45,7 +45,7 @@
     if (chosen.yaxis) figure.layout.yaxis = chosen.yaxis;
     const named = data.filter((trace) => trace.showlegend !== false).length;
     const rows = narrow.matches ? named : Math.ceil(named / 4);
-    // A phone's legend stands below the plot, one row per entry, and must not eat the plot.
+    // On narrow pages the legend is below the plot, one row per entry, and adds to the height.
     figure.layout.height = (figure.height_px || 340) + LEGEND_ROW_PX * (rows + 1);
     thinTicks(figure.layout.xaxis, data, card.clientWidth - AXIS_PX);
     figure.layout.margin.t = narrow.matches ? 10 : MODE_BAR_PX;

@@ -4,7 +4,7 @@
   const cells = JSON.parse(document.getElementById("cells").textContent);
   const testbed = document.getElementById("map-testbed");
   const library = document.getElementById("map-library");
-  const FULL_COLOUR_LOG2 = 1.6; // three times the time, or a third of it
+  const FULL_COLOUR_LOG2 = 1.6; // a ratio of 3, or of 1/3
   const MARKS = { slower: " ●", undecided: " ?", "not slower": "" };
 
   function colour(ratio) {
@@ -23,7 +23,7 @@
     const shown = cells.filter((cell) => cell.testbed === testbed.value
       && (!library.value || cell.library === library.value));
     const sizes = [...new Map(shown.map((cell) => [cell.bytes, cell.size]))].sort((a, b) => a[0] - b[0]);
-    const worst = new Map(); // of several libraries the slowest
+    const worst = new Map(); // the slowest library
     shown.forEach((cell) => {
       const key = `${cell.pattern}|${cell.bytes}`;
       if (!worst.has(key) || worst.get(key).ratio < cell.ratio) worst.set(key, cell);
@@ -39,7 +39,7 @@
         const drawn = element("td", cell ? cell.ratio.toFixed(2) + MARKS[cell.verdict] : "");
         if (cell) {
           drawn.style.background = colour(cell.ratio);
-          drawn.title = `${cell.library}, ${pattern}, ${cell.size}: ${cell.told}`;
+          drawn.title = `${cell.library}, ${pattern}, ${cell.size}: ${cell.tooltip}`;
         }
         row.append(drawn);
       });
@@ -57,13 +57,13 @@
   function filterRows() {
     let left = 0;
     rows.forEach((row) => {
-      row.hidden = filters.some((one) => one.value && row.dataset[one.dataset.filter] !== one.value);
+      row.hidden = filters.some((filter) => filter.value && row.dataset[filter.dataset.filter] !== filter.value);
       left += row.hidden ? 0 : 1;
     });
     document.getElementById("count").textContent = `${left} of ${rows.length} rows`;
   }
 
-  [testbed, library].forEach((one) => one.addEventListener("change", drawMap));
-  filters.forEach((one) => one.addEventListener("change", filterRows));
+  [testbed, library].forEach((select) => select.addEventListener("change", drawMap));
+  filters.forEach((filter) => filter.addEventListener("change", filterRows));
   drawMap();
 })();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Talks to a controller's API from a program: one request at a time, and jobs that stay announced while it runs."""
+"""Client of a controller's API: single requests, and jobs that are announced while a program runs."""
 
 import http.client
 import json
@@ -15,40 +15,40 @@ from barewire.errors import MeasurementFailed, WrongUse
 from barewire.sdn.api.token import read_token
 
 TIMEOUT_S = 5.0
-# A lease is renewed so often that two renewals may fail.
+# Renewals per lease, so that two may fail.
 _RENEWALS_PER_LEASE = 3
 
 
 class GoneError(MeasurementFailed):
-    """The controller does not know the job, or not any more."""
+    """The controller does not know the job, or has forgotten it."""
 
 
 class Client:
     """A controller's API at `http://ADDRESS:PORT` or `unix:PATH`, with the token in a file."""
 
     def __init__(self, url: str, token_file: Path) -> None:
-        """Read the token; WrongUse if the file or the address is none."""
+        """Read the token; WrongUse for an invalid file or address."""
         self.url = url
         self._token = read_token(token_file)
         parts = urlsplit(url)
         if not (parts.scheme == "unix" and parts.path) and not (parts.scheme == "http" and parts.hostname):
-            raise WrongUse(f"'{url}' is no API of a controller: write http://ADDRESS:PORT or unix:PATH")
+            raise WrongUse(f"'{url}' is not the URL of a controller's API: write http://ADDRESS:PORT or unix:PATH")
         self._parts = parts
 
     def get(self, name: str) -> Any:
-        """Return what GET /v1/`name` shows."""
+        """Return the response of GET /v1/`name`."""
         return self._ask("GET", f"/v1/{name}")
 
     def announce(self, job: Mapping[str, Any]) -> Any:
-        """Announce a job; return what the controller made of it, with its `id`."""
+        """Announce a job; return the controller's description of it, with its `id`."""
         return self._ask("POST", "/v1/jobs", job)
 
     def renew(self, job: str) -> Any:
-        """Renew a job's lease. GoneError if there is no such job any more."""
+        """Renew a job's lease. GoneError if the controller does not know the job."""
         return self._ask("PUT", f"/v1/jobs/{job}/lease")
 
     def step(self, job: str, to: int | None = None) -> Any:
-        """Go to a job's next pattern, or to the one of a number."""
+        """Step to a job's next pattern, or to pattern number `to`."""
         return self._ask("POST", f"/v1/jobs/{job}/step", {"to": to})
 
     def append(self, job: str, patterns: list[Any]) -> Any:
@@ -60,7 +60,7 @@ class Client:
         self._ask("DELETE", f"/v1/jobs/{job}")
 
     def set_strategy(self, profile: str, strategy: str) -> Any:
-        """Give a profile a strategy."""
+        """Set the strategy of a profile."""
         return self._ask("PUT", f"/v1/policy/{profile}", {"strategy": strategy})
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
@@ -72,15 +72,15 @@ class Client:
             text = answer.read()
             document = json.loads(text) if text else None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise MeasurementFailed(f"no answer from the controller at {self.url}: {error}; does it run?") from error
+            raise MeasurementFailed(f"no answer from the controller at {self.url}: {error}; is it running?") from error
         finally:
             connection.close()
         if answer.status < 300:
             return document
-        said = document.get("error") if isinstance(document, dict) else f"status {answer.status}"
+        message = document.get("error") if isinstance(document, dict) else f"status {answer.status}"
         if answer.status == 404:
-            raise GoneError(f"the controller at {self.url}: {said}")
-        raise WrongUse(f"the controller at {self.url} refused: {said}")
+            raise GoneError(f"the controller at {self.url}: {message}")
+        raise WrongUse(f"the controller at {self.url} refused: {message}")
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._parts.scheme == "unix":
@@ -89,11 +89,11 @@ class Client:
 
 
 class Announced:
-    """A job that is announced while the `with` lasts: renewed, announced again if forgotten, and withdrawn."""
+    """Context manager that keeps a job announced: renews it, announces it again if forgotten, and withdraws it."""
 
-    def __init__(self, client: Client, job: Mapping[str, Any], complain: Callable[[str], None]) -> None:
-        """`complain` is told, once each time, when the controller has stopped answering."""
-        self._client, self._job, self._complain = client, job, complain
+    def __init__(self, client: Client, job: Mapping[str, Any], warn: Callable[[str], None]) -> None:
+        """`warn` is called once per outage of the controller."""
+        self._client, self._job, self._warn = client, job, warn
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="sdn-lease", daemon=True)
         self.id = ""
@@ -108,13 +108,13 @@ class Announced:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Withdraw; a controller that does not answer forgets the job by itself."""
+        """Withdraw; if the controller does not answer, the job's lease expires there."""
         self._over.set()
         self._thread.join()
         try:
             self._client.withdraw(self.id)
         except (MeasurementFailed, WrongUse) as refused:
-            self._complain(f"the job was not withdrawn, its lease ends in {self._lease_s:g} s: {refused}")
+            self._warn(f"the job was not withdrawn, its lease ends in {self._lease_s:g} s: {refused}")
 
     def _announce(self) -> None:
         made = self._client.announce(self._job)
@@ -126,12 +126,12 @@ class Announced:
             try:
                 try:
                     self._client.renew(self.id)
-                except GoneError:  # a controller that has restarted
+                except GoneError:  # the controller has restarted
                     self._announce()
                 answered = True
             except (MeasurementFailed, WrongUse) as error:
                 if answered:
-                    self._complain(str(error))
+                    self._warn(str(error))
                 answered = False
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the API shows of a controller, as JSON."""
+"""The API's views of a controller, as JSON."""
 
 import math
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def status(controller: Controller, now: float) -> Document:
         "links": len(discovery.peers) // 2,
         "hosts": sum(1 for _ in controller.hosts.attached()),
         "flows": len(controller.router.routes),
-        "being_laid": sum(route.is_being_laid for route in controller.router.routes),
+        "being_laid": sum(route.is_being_installed for route in controller.router.routes),
         "jobs": len(controller.jobs.all),
         "counts": dict(sorted((controller.counts + controller.reception.counts).items())),
     }
@@ -55,7 +55,7 @@ def switches(controller: Controller, now: float) -> Document:
 
 
 def hosts(controller: Controller, now: float) -> Document:
-    """Each host that is known, and where it is if that is known."""
+    """Each known host, with its port if known."""
     known = sorted(controller.hosts.by_mac.values(), key=lambda host: natural(host.name))
     return {
         "hosts": [
@@ -82,7 +82,7 @@ def links(controller: Controller, now: float) -> Document:
 
 
 def loads(controller: Controller, now: float) -> Document:
-    """What each switch port sent and received a second, by the last statistics."""
+    """Rates that each switch port sent and received, by the last statistics."""
     sent, received = controller.rates.load_byte_s, controller.rates.received_byte_s
     return {
         "loads": [
@@ -93,12 +93,12 @@ def loads(controller: Controller, now: float) -> Document:
 
 
 def flows(controller: Controller, now: float) -> Document:
-    """Each flow with its path, its profile and how that is known, its strategy's reason, and what it carries."""
+    """Each flow with its path, its profile and the basis of classification, its strategy's reason, and its traffic."""
     return {"flows": [_flow(route, now) for route in controller.router.routes]}
 
 
 def strategies(controller: Controller, now: float) -> Document:
-    """All strategies that can be named."""
+    """All available strategies."""
     return {"strategies": names()}
 
 
@@ -108,15 +108,15 @@ def policy(controller: Controller, now: float) -> Document:
         "strategies": dict(controller.policy.strategies),
         "signatures": [
             {
-                "profile": one.profile,
-                "protocol": one.traffic.protocol,
-                "ports": [f"{low}-{high}" for low, high in one.traffic.ports],
+                "profile": signature.profile,
+                "protocol": signature.traffic.protocol,
+                "ports": [f"{low}-{high}" for low, high in signature.traffic.ports],
             }
-            for one in controller.policy.signatures
+            for signature in controller.policy.signatures
         ],
         "behaviours": [
-            {name: value for name, value in vars(one).items() if value is not None}
-            for one in controller.policy.behaviours
+            {name: value for name, value in vars(behaviour).items() if value is not None}
+            for behaviour in controller.policy.behaviours
         ],
     }
 
@@ -138,7 +138,7 @@ def _flow(route: Route, now: float) -> Document:
         "known_by": route.known_by,
         "path": [str(port) for port in placed.path],
         "why": route.why,
-        "laid": route.laid_s is not None,
+        "laid": route.installed_s is not None,
         "age_s": round(now - placed.since_s, 3),
         "rate_byte_s": round(placed.rate_byte_s),
         "bytes": route.bytes,

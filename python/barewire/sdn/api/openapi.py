@@ -10,7 +10,7 @@ _ERRORS = {
     "401": "no token, or a wrong one",
     "404": "there is no such job, or no such path",
     "413": "the body is too long",
-    "422": "the body is JSON, but not what it must be; says what to do",
+    "422": "the body is invalid; the message has the remedy",
     "400": "the body is not JSON",
 }
 
@@ -74,8 +74,11 @@ _SCHEMAS: dict[str, Any] = {
             "profile": _PROFILE_SCHEMA,
             "hosts": {"description": "the job's hosts, by the controller's names", "minItems": 1, **_list_of(_TEXT)},
             "ranks": {"description": "each rank's host", **_list_of(_TEXT)},
-            "traffic": {"description": "which flows between the hosts are the job's; none: all", **_list_of(_TRAFFIC)},
-            "patterns": {"description": "sets of simultaneous flows, in order; the first is now", **_list_of(_PATTERN)},
+            "traffic": {"description": "the job's flows between its hosts; none: all", **_list_of(_TRAFFIC)},
+            "patterns": {
+                "description": "sets of concurrent flows, in order; the first is current",
+                **_list_of(_PATTERN),
+            },
             "lease_s": {"type": "number", "minimum": LEASE_S_MIN, "maximum": LEASE_S_MAX, "default": LEASE_S},
         },
         ["profile", "hosts"],
@@ -88,8 +91,8 @@ _SCHEMAS: dict[str, Any] = {
             "hosts": _list_of(_TEXT),
             "ranks": _list_of(_TEXT),
             "traffic": _list_of(_TRAFFIC),
-            "patterns": {"description": "how many there are", **_WHOLE},
-            "current": {"description": "the number of the one it is in", **_WHOLE},
+            "patterns": {"description": "number of patterns", **_WHOLE},
+            "current": {"description": "the number of the current pattern", **_WHOLE},
             "lease_s": _NUMBER,
             "ends_in_s": _NUMBER,
         }
@@ -137,7 +140,7 @@ _SCHEMAS: dict[str, Any] = {
                         "path": {"description": "the output port of each switch", **_list_of(_TEXT)},
                         "laid": {"description": "whether all its rules are confirmed", **_YES},
                         "age_s": _NUMBER,
-                        "reserved_s": {"description": "null: as long as the flow lives", **_NUMBER_OR_NONE},
+                        "reserved_s": {"description": "null: for the flow's lifetime", **_NUMBER_OR_NONE},
                     }
                 )
             )
@@ -169,7 +172,7 @@ DOCUMENT: dict[str, Any] = {
     "info": {
         "title": "Barewire SDN controller",
         "version": "1",
-        "description": "Announce jobs, look at the network, set the policy. A job lasts while its lease is renewed.",
+        "description": "Announce jobs, inspect the network, set the policy. A job lasts while its lease is renewed.",
     },
     "components": {"schemas": _SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     "security": [{"token": []}],
@@ -186,14 +189,14 @@ DOCUMENT: dict[str, Any] = {
         "/v1/switches": _listing("switches and their ports", "switches"),
         "/v1/hosts": _listing("hosts, and where they are", "hosts"),
         "/v1/links": _listing("links between switches", "links"),
-        "/v1/loads": _listing("what each switch port sends and receives", "loads"),
+        "/v1/loads": _listing("rates that each switch port sends and receives", "loads"),
         "/v1/flows": _listing("flows with their paths, profiles and rates", "flows"),
         "/v1/strategies": _listing("strategies that can be named", "strategies"),
         "/v1/policy": _listing("the policy in force", "policy"),
         "/v1/policy/{profile}": {
             "parameters": [_PROFILE_IN],
             "put": _change(
-                "give a profile a strategy; its flows are placed anew",
+                "set a profile's strategy; its flows are placed again",
                 "set_strategy",
                 _object({"strategy": _TEXT}),
                 _responses("200", "the policy in force", _ref("Policy"), "400", "413", "422"),

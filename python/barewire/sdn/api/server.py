@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The HTTP API over aiohttp: who may ask, what is asked, and what to do about errors. On an error nothing changes."""
+"""The HTTP API over aiohttp: authorisation, requests and errors. A failed request has no effect."""
 
 import asyncio
 import ipaddress
@@ -19,7 +19,7 @@ from barewire.sdn.classify.jobs import Job, UnknownJobError, job_document
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import remove_stale_socket
 
-# A shuffle of 192 × 192 as JSON is 1.5 MB. Reading one keeps the controller from all else: 4 MiB take 40 ms.
+# A shuffle of 192 × 192 as JSON is 1.5 MB. Parsing blocks the controller: 4 MiB take 40 ms.
 BODY_BYTES_MAX = 4 << 20
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -38,13 +38,13 @@ _SHOWN: dict[str, Callable[..., documents.Document]] = {
 
 
 class Api:
-    """Serves one controller at one place: `ADDRESS:PORT` or `unix:PATH`."""
+    """Serves one controller at one address: `ADDRESS:PORT` or `unix:PATH`."""
 
-    def __init__(self, shell: Shell, place: str, token: str) -> None:
-        """Check the place; `open` serves. WrongUse for what is no place."""
-        self.place = place
+    def __init__(self, shell: Shell, address: str, token: str) -> None:
+        """Check the address; `open` serves. WrongUse for an invalid address."""
+        self.address = address
         self._shell, self._token = shell, token
-        self._path, self._address = _parse_place(place)
+        self._path, self._address = _parse_address(address)
         self._runner: web.AppRunner | None = None
 
     async def open(self) -> None:
@@ -63,7 +63,7 @@ class Api:
                 self._path.chmod(0o600)
         except OSError as error:
             await self._runner.cleanup()
-            raise MachineCannot(f"cannot serve the API at {self.place}: {error.strerror or error}") from error
+            raise MachineCannot(f"cannot serve the API at {self.address}: {error.strerror or error}") from error
 
     async def close(self) -> None:
         """Stop serving."""
@@ -73,7 +73,7 @@ class Api:
             await asyncio.to_thread(self._path.unlink, missing_ok=True)
 
     def application(self) -> web.Application:
-        """Return all routes, as the OpenAPI document has them."""
+        """Return all routes, as in the OpenAPI document."""
         application = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
         router = application.router
         router.add_get("/openapi.json", self._openapi)
@@ -90,7 +90,7 @@ class Api:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Who may ask, and errors as JSON."""
+        """Check authorisation, and return errors as JSON."""
         public = request.path == "/openapi.json"
         if not public and not is_authorised(request.headers.get("Authorization"), self._token):
             hint = "send the header 'Authorization: Bearer TOKEN' with the token of the controller's token file"
@@ -98,10 +98,10 @@ class Api:
         try:
             return await handler(request)
         except web.HTTPRequestEntityTooLarge:
-            return _error(413, f"the body is longer than {BODY_BYTES_MAX} bytes: announce patterns one after the other")
+            return _error(413, f"the body is longer than {BODY_BYTES_MAX} bytes: announce patterns one after another")
         except web.HTTPException as error:
             return _error(
-                error.status, f"{error.reason}: {request.method} {request.path}; /openapi.json says what there is"
+                error.status, f"{error.reason}: {request.method} {request.path}; /openapi.json lists all requests"
             )
         except UnknownJobError as error:
             return _error(404, str(error))
@@ -117,7 +117,7 @@ class Api:
     async def _set_strategy(self, request: web.Request) -> web.Response:
         body = await _body(request, ("strategy",))
         if not isinstance(body.get("strategy"), str):
-            raise WrongUse('write {"strategy": "ecmp"}; GET /v1/strategies names them')
+            raise WrongUse('write {"strategy": "ecmp"}; GET /v1/strategies lists them')
         self._shell.core.set_strategy(request.match_info["profile"], body["strategy"], self._shell.now)
         self._shell.turn()
         return web.json_response(documents.policy(self._shell.core, self._shell.now))
@@ -178,19 +178,19 @@ def _error(status: int, text: str, headers: dict[str, str] | None = None) -> web
     return web.json_response({"error": text}, status=status, headers=headers)
 
 
-def _parse_place(place: str) -> tuple[Path | None, tuple[str, int]]:
-    if place.startswith("unix:") and len(place) > len("unix:"):
-        return Path(place.removeprefix("unix:")), ("", 0)
-    match = _ADDRESS.fullmatch(place)
+def _parse_address(address: str) -> tuple[Path | None, tuple[str, int]]:
+    if address.startswith("unix:") and len(address) > len("unix:"):
+        return Path(address.removeprefix("unix:")), ("", 0)
+    match = _ADDRESS.fullmatch(address)
     try:
-        address = ipaddress.ip_address((match["six"] or match["four"]) if match else "")
+        parsed = ipaddress.ip_address((match["six"] or match["four"]) if match else "")
     except ValueError:
         raise WrongUse(
-            f"'{place}' is no place for the API: write ADDRESS:PORT of the management network, or unix:PATH"
+            f"'{address}' is not an address for the API: write ADDRESS:PORT of the management network, or unix:PATH"
         ) from None
     assert match is not None
-    if address.is_unspecified:
-        raise WrongUse(f"'{place}' is every address of this machine: give that of the management network, or unix:PATH")
+    if parsed.is_unspecified:
+        raise WrongUse(f"'{address}' means all addresses: give one of the management network, or unix:PATH")
     if int(match["port"]) >= 1 << 16:
-        raise WrongUse(f"'{place}': there is no port {match['port']}")
-    return None, (str(address), int(match["port"]))
+        raise WrongUse(f"'{address}': there is no port {match['port']}")
+    return None, (str(parsed), int(match["port"]))

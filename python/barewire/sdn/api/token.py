@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The secret that whoever uses the API must have, in a file that only its owner may read."""
+"""The secret that clients of the API need, in a file that only its owner may read."""
 
 import hmac
 import os
@@ -13,42 +13,42 @@ _RANDOM_BYTES = 32
 
 
 def default_token_file() -> Path:
-    """Return where the token is unless somebody says otherwise."""
+    """Return the default path of the token file."""
     configuration = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(configuration) / "barewire" / "sdn.token"
 
 
 def read_token(file: Path) -> str:
-    """Return the token in a file. WrongUse if others may read the file, or what is in it is no token."""
+    """Return the token in a file. WrongUse if other users may read the file, or its contents are not a token."""
     try:
         mode = file.stat().st_mode
         token = file.read_text().strip()
     except OSError as error:
-        raise WrongUse(f"no token in {file}: {error.strerror}; `barewire sdn start` makes one") from error
+        raise WrongUse(f"no token in {file}: {error.strerror}; `barewire sdn start` creates one") from error
     except UnicodeDecodeError:
         token = ""
     if mode & 0o077:
-        raise WrongUse(f"others may read the token in {file}: chmod 600 {file}, and make a new one if they did")
+        raise WrongUse(f"other users may read the token in {file}: chmod 600 {file}, and create a new one if they did")
     if not CHARACTERS_MIN <= len(token) <= CHARACTERS_MAX or not token.isascii() or not token.isprintable():
-        raise WrongUse(f"what is in {file} is no token: {CHARACTERS_MIN} to {CHARACTERS_MAX} printable characters")
+        raise WrongUse(f"{file} does not contain a token: {CHARACTERS_MIN} to {CHARACTERS_MAX} printable characters")
     return token
 
 
 def make_token(file: Path) -> str:
-    """Return the token in a file, made if there is none."""
+    """Return the token in a file, which is created if missing."""
     if file.exists():
         return read_token(file)
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
-        raise MachineCannot(f"cannot make the token file {file}: {error.strerror}; name another by --token") from error
+        raise MachineCannot(f"cannot create token file {file}: {error.strerror}; choose another by --token") from error
     with os.fdopen(descriptor, "w") as written:
         written.write(secrets.token_urlsafe(_RANDOM_BYTES) + "\n")
     return read_token(file)
 
 
 def is_authorised(header: str | None, token: str) -> bool:
-    """Return whether an Authorization header has the token; takes the same time for every wrong one."""
+    """Return whether an Authorization header has the token; in constant time for wrong tokens."""
     scheme, _, given = (header or "").partition(" ")
     return hmac.compare_digest(given.encode(), token.encode()) and scheme.lower() == "bearer"

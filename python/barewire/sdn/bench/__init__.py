@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Experiments on real switches: rings and shuffles under several strategies, beside a star that cannot block."""
+"""Experiments on real switches: rings and shuffles under several strategies, with a non-blocking star as reference."""

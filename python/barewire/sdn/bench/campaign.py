@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Launches of an experiment as a run keeps them: each in a fresh lab, so that nothing of the one before is left."""
+"""The launches of an experiment, each in a new lab, so that no state carries over."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ from barewire.sdn.bench.plan import RING, BenchPlan, Order, controller_strategie
 from barewire.sdn.bench.stage import Stage
 from barewire.sdn.replay.job import Replayed
 
-# Blocks are counted, not seconds.
+# The number of blocks limits a run, not its time.
 _NO_BUDGET_S = float("inf")
 
 
@@ -37,7 +37,7 @@ class BenchCampaign:
 
     @property
     def stopping_rule(self) -> StoppingRule:
-        """As many rounds as blocks."""
+        """One round per block."""
         return StoppingRule(self.plan.blocks, self.plan.blocks, budget_s=_NO_BUDGET_S)
 
     def rounds(self) -> Iterator[Sequence[Order]]:
@@ -45,7 +45,7 @@ class BenchCampaign:
         return self.plan.rounds()
 
     def launch(self, order: Order, records: Path) -> None:
-        """Make a lab and a controller, measure one job, leave its records."""
+        """Create a lab and a controller, measure one job, write its records."""
         plan = self.plan
         with ExitStack() as stack:
             lab = stack.enter_context(
@@ -66,23 +66,23 @@ class BenchCampaign:
         return read_sdn_records(records, order.number, order.subject_name)
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
-        """Rings' values, jobs' durations; their limits are the experiment's, not one link's."""
+        """Rings' values and jobs' durations; their limits are those of the experiment, not of one link."""
         return series_from_samples(frame)
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
-        """Add what each launch could have reached, and what the simulator says of it."""
+        """Add the bound and the simulator's prediction for each launch."""
         return concluded(run, frame, self.plan)
 
 
 def _measure(stage: Stage, order: Order, native: Path) -> Replayed | None:
     if order.test == RING:
         with ExitStack() as beside:
-            if order.others:
-                beside.enter_context(stage.shuffles_beside(order.others, order.seed))
+            if order.other_hosts:
+                beside.enter_context(stage.shuffles_beside(order.other_hosts, order.seed))
             stage.measure_ring(order, native)
         return None
     with ExitStack() as beside:
-        still = beside.enter_context(stage.rings_beside(order.others, order.seed)) if order.others else None
+        still = beside.enter_context(stage.rings_beside(order.other_hosts, order.seed)) if order.other_hosts else None
         done = stage.measure_shuffle(order)
         if still is not None:
             still()
@@ -90,7 +90,7 @@ def _measure(stage: Stage, order: Order, native: Path) -> Replayed | None:
 
 
 def _write(records: Path, order: Order, stage: Stage, native: Path, done: Replayed | None) -> None:
-    """The launch's own facts first, then what was measured."""
+    """Write the launch's facts, then its measurements."""
     facts = {
         "record": "launch",
         "schema": SCHEMA,
@@ -98,7 +98,7 @@ def _write(records: Path, order: Order, stage: Stage, native: Path, done: Replay
         "policy": order.policy,
         "hosts": order.count,
         "placed": list(order.hosts),
-        "beside": list(order.others),
+        "beside": list(order.other_hosts),
         "block": order.block,
         "seed": order.seed,
         "load": None,
@@ -112,6 +112,6 @@ def _write(records: Path, order: Order, stage: Stage, native: Path, done: Replay
             with native.open() as measured:
                 shutil.copyfileobj(measured, file)
         if done is not None:
-            fetched = [[one.reducer, one.size_bytes, one.began_s, one.ended_s] for one in done.fetched]
+            fetched = [[fetch.reducer, fetch.size_bytes, fetch.began_s, fetch.ended_s] for fetch in done.fetched]
             file.write(json.dumps({"record": "job", "duration_s": done.duration_s, "fetched": fetched}) + "\n")
             file.write(json.dumps({"record": "end", "complete": True}) + "\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A controller of a lab's switches: started in the lab, so that it ends with it, and ready when all links are known."""
+"""A controller of a lab's switches: started in the lab, so that it ends with it; ready when all links are known."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ from barewire.lab.startup import environment
 from barewire.sdn.api.client import Client
 
 _READY_S = 30.0
-# What the controller says once it listens; its socket is there a moment before.
+# The controller's event once it listens; its socket exists slightly earlier.
 _READY = '"event": "ready"'
 _END_S = 5.0
 _ASK_S = 0.02
@@ -29,11 +29,11 @@ class Controller:
     """A running controller: its API, and its process."""
 
     def __init__(self, client: Client, process: Process) -> None:
-        """`client` is that of `process`."""
+        """`client` is connected to the API of `process`."""
         self.client, self.process = client, process
 
     def settle(self, patience_s: float) -> bool:
-        """Wait until no rule is under way, so that switches have confirmed all; return whether that came in time."""
+        """Wait until the switches have confirmed all rules; return whether they did in time."""
         deadline = time.monotonic() + patience_s
         while self.client.get("status")["being_laid"]:
             if time.monotonic() > deadline:
@@ -47,13 +47,13 @@ def controlled(lab: Lab, strategies: Sequence[str], rate_bit_s: int) -> Iterator
     """Start a controller with these `PROFILE=STRATEGY`; it ends with the block."""
     folder = lab.directory
     token, api, log = folder / "sdn.token", folder / "sdn.api", folder / "sdn.log"
-    with log.open("w") as said:
+    with log.open("w") as output:
         process = subprocess.Popen(
             _command(lab, folder, strategies, rate_bit_s, token, api),
             env=environment(),
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
         )
     try:
         client = _ready(lab, process, token, api, log)
@@ -85,13 +85,13 @@ def _command(lab: Lab, folder: Path, strategies: Sequence[str], rate_bit_s: int,
 
 
 def _ready(lab: Lab, process: "subprocess.Popen[bytes]", token: Path, api: Path, log: Path) -> Client:
-    """Wait until all switches are connected and each link between two is known."""
+    """Wait until all switches are connected and all links between them are known."""
     network = lab.network
     assert network is not None
     switches = set(network.switches)
     links = sum(port.node in switches and peer.node in switches for port, peer in network.peers.items()) // 2
     deadline = time.monotonic() + _READY_S
-    seen = "its API does not answer"
+    state = "its API does not answer"
     client = None
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -102,13 +102,15 @@ def _ready(lab: Lab, process: "subprocess.Popen[bytes]", token: Path, api: Path,
             status = client.get("status")
             if status["connected"] == len(switches) and status["links"] == links:
                 return client
-            seen = f"{status['connected']} of {len(switches)} switches and {status['links']} of {links} links are known"
+            state = (
+                f"{status['connected']} of {len(switches)} switches and {status['links']} of {links} links are known"
+            )
         time.sleep(_ASK_S)
-    raise MeasurementFailed(f"the controller is not ready after {_READY_S:g} s: {seen}; {_last_words(log)}")
+    raise MeasurementFailed(f"the controller is not ready after {_READY_S:g} s: {state}; {_last_words(log)}")
 
 
 def _listener(api: Path) -> Process:
-    """Who listens at a Unix socket, as this process counts processes."""
+    """The process that listens at a Unix socket, in this process's PID namespace."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(str(api))
         packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)

@@ -34,7 +34,7 @@ def prepared(plan: BenchPlan, library: str | None) -> BenchCampaign:
 
 
 def measure(campaign: BenchCampaign, directory: Path, *, command: Sequence[str], progress: Progress) -> Run:
-    """Measure into `directory`, which must not hold a run yet; the run, which is also on disk."""
+    """Measure into `directory`, which must not contain a run; return the run."""
     plan = campaign.plan
     run = new_run(
         command=command,
@@ -47,11 +47,11 @@ def measure(campaign: BenchCampaign, directory: Path, *, command: Sequence[str],
 
 
 def _library() -> Library:
-    """The first Open MPI, whose TCP ports can be told; else any library."""
+    """The first Open MPI, whose TCP ports can be configured; else any library."""
     found = installed_libraries()
     if not found:
         raise MachineCannot("no MPI library is installed: `make setup` installs some, or give --library a folder")
-    return next((one for one in found if one.family is Family.OPEN_MPI), found[0])
+    return next((library for library in found if library.family is Family.OPEN_MPI), found[0])
 
 
 def _parameters(campaign: BenchCampaign) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def _parameters(campaign: BenchCampaign) -> dict[str, Any]:
 def _environment() -> dict[str, Any]:
     facts = describe_machine()
     program = openvswitch.find_program("ovs-vswitchd")
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    if told.returncode != 0:
-        raise MeasurementFailed(f"{program} --version failed: {told.stderr.strip()}")
-    facts["versions"]["openvswitch"] = told.stdout.split("\n", 1)[0].rsplit(" ", 1)[-1]
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    if version.returncode != 0:
+        raise MeasurementFailed(f"{program} --version failed: {version.stderr.strip()}")
+    facts["versions"]["openvswitch"] = version.stdout.split("\n", 1)[0].rsplit(" ", 1)[-1]
     return facts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""How busy the machine, the switches and the controller are while something is measured."""
+"""CPU use of the machine, the switches and the controller during a measurement."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,10 +9,10 @@ from barewire.lab.kernel import Process
 
 
 class Meter:
-    """Read at the first and at the last `tick`."""
+    """Use between the first and the last `tick`."""
 
     def __init__(self, switches: Iterable[Process], controller: Process) -> None:
-        """`switches` are a lab's servers."""
+        """`switches` are the processes of a lab's switches."""
         self._groups = {"switches_cores": tuple(switches), "controller_cores": (controller,)}
         self._first: dict[str, load.Moment] = {}
         self._last: dict[str, load.Moment] = {}
@@ -24,14 +24,14 @@ class Meter:
         self._last = now
 
     def used(self) -> dict[str, Any]:
-        """Seconds, the share of all cores that was busy, and each group's cores' worth. ValueError before two ticks."""
+        """Seconds, the busy share of all cores, and cores used by each group. ValueError before two ticks."""
         if not self._first:
             raise ValueError("nothing was measured: tick at the first and at the last moment")
         loads = {name: load.between(self._first[name], self._last[name]) for name in self._groups}
-        whole = loads["switches_cores"]
+        switches_load = loads["switches_cores"]
         return {
-            "seconds": whole.seconds,
-            "busy_share": whole.busy_share,
-            "saturated": whole.saturated,
-            **{name: one.switches_cores for name, one in loads.items()},
+            "seconds": switches_load.seconds,
+            "busy_share": switches_load.busy_share,
+            "saturated": switches_load.saturated,
+            **{name: load.switches_cores for name, load in loads.items()},
         }

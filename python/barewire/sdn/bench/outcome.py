@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What each launch could have reached, and what the simulator says of it, calibrated where nothing blocks."""
+"""Bound and simulated value of each launch; the simulator is calibrated on non-blocking networks."""
 
 from dataclasses import asdict, replace
 from functools import cache
@@ -19,7 +19,7 @@ from barewire.sdn.simulate.experiment import Setup, least_time_s
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.ring import Ring
 from barewire.sdn.simulate.shuffle import Shuffle
-from barewire.sdn.simulate.together import Together
+from barewire.sdn.simulate.together import Concurrent
 from barewire.sdn.simulate.workload import Workload
 
 Values = dict[str, float]
@@ -28,8 +28,8 @@ Values = dict[str, float]
 def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
     """Put `bound` and `predicted` into each launch's details, by quantity, and the calibration into the run.
 
-    Rings in MB/s, jobs in s. A bound has the wire's overhead and nothing else. Without runs on the wide network
-    there is no calibration, and then no prediction.
+    Rings in MB/s, jobs in s. A bound includes only the wire's overhead. Without runs on the wide network there is no
+    calibration and no prediction.
     """
     calibration = calibrated(frame, plan.rate_bit_s)
     bounds = cache(lambda test, hosts, seed: _bound(plan, test, hosts, seed))
@@ -40,14 +40,14 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
         if not launch.complete or not facts:
             launches.append(launch)
             continue
-        hosts, others = tuple(facts["placed"]), tuple(facts["beside"])
-        what = (facts["test"], facts["policy"], hosts, others, facts["seed"])
+        hosts, other_hosts = tuple(facts["placed"]), tuple(facts["beside"])
+        what = (facts["test"], facts["policy"], hosts, other_hosts, facts["seed"])
         added: dict[str, Any] = {"bound": bounds(facts["test"], hosts, facts["seed"])}
         if predictions is not None:
             added["predicted"] = predictions(*what)
         launches.append(replace(launch, details=launch.details | added))
     found = None if calibration is None else asdict(calibration)
-    # Beside a shuffle, rings have half as many hosts in another placement than the published ones.
+    # Beside a shuffle, rings have half of the hosts, in another placement than the published one.
     alike = plan.policies if plan.experiment == RING else ()
     known = {policy: {str(count): ring_mbyte_s(policy, count) for count in plan.counts} for policy in alike}
     return replace(
@@ -67,7 +67,7 @@ def _bound(plan: BenchPlan, test: str, hosts: tuple[str, ...], seed: int) -> Val
     setup = Setup(plan.network, replace(plan.ring, overhead_s=0.0), plan.shape, plan.wire_efficiency)
     if test != RING:
         return {JOB: least_time_s(setup, Shuffle(hosts, seed, plan.shape).patterns[0])}
-    latencies = [least_time_s(setup, one) / 2 * 1e9 for one in Ring(hosts, seed, setup.ring).ring_patterns()]
+    latencies = [least_time_s(setup, pattern) / 2 * 1e9 for pattern in Ring(hosts, seed, setup.ring).ring_patterns()]
     size = plan.ring.message_bytes
     return {
         RANDOM: bandwidth_byte_s(size, mean_latency_ns(latencies[1:])) / 1e6,
@@ -81,7 +81,7 @@ def _predicted(
     test: str,
     policy: str,
     hosts: tuple[str, ...],
-    others: tuple[str, ...],
+    other_hosts: tuple[str, ...],
     seed: int,
 ) -> Values:
     network = plan.network_of(policy, hosts)
@@ -94,14 +94,16 @@ def _predicted(
         setup.run(
             network,
             strategies,
-            Together(ring, lambda before: _next_shuffle(plan, others, seed, before)) if others else ring,
+            Concurrent(ring, lambda before: _next_shuffle(plan, other_hosts, seed, before)) if other_hosts else ring,
         )
         return {RANDOM: ring.bandwidth_byte_s() / 1e6, NATURAL: ring.bandwidth_byte_s("natural") / 1e6}
     job = Shuffle(hosts, seed, plan.shape)
-    setup.run(network, strategies, Together(job, lambda _: Ring(others, seed, ring_plan)) if others else job)
+    setup.run(
+        network, strategies, Concurrent(job, lambda _: Ring(other_hosts, seed, ring_plan)) if other_hosts else job
+    )
     return {JOB: job.finished_s}
 
 
 def _next_shuffle(plan: BenchPlan, hosts: tuple[str, ...], seed: int, before: Workload | None) -> Shuffle:
-    """The same job again, over connections of its own."""
+    """The same job again, over new connections."""
     return Shuffle(hosts, seed, plan.shape, before.connections if isinstance(before, Shuffle) else 0)

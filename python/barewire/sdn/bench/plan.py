@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What an experiment measures, and in which order; pure."""
+"""The measurements of an experiment and their order; pure."""
 
 import itertools
 import random
@@ -23,45 +23,45 @@ from barewire.topology import Network
 Experiment = Literal["ring", "shuffle", "both"]
 EXPERIMENTS: tuple[str, ...] = get_args(Experiment)
 RING, SHUFFLE = "ring", "shuffle"
-# Appended to a policy's name where the other job ran beside the measured one.
+# Appended to a policy's name if the other job ran beside the measured one.
 BESIDE = "/beside"
-# What carries rings' messages, and the limit of what a link then carries of them.
+# Fabrics of the rings, and the protocol whose overhead limits a link's payload.
 PROTOCOLS: Mapping[str, Protocol] = {"tcp": "tcp", PROVIDER: "raw"}
-# How long a link carries a ring's message: long beside what a packet takes that five switches hold back whole. At the
-# rate that two cores carry it is 50 kB, which Open MPI's TCP sends at once: messages that wait for leave left links
-# idle in turn (docs/performance.md).
+# Time that a ring's message occupies a link: long compared with store-and-forward of a packet through five switches. At
+# the rate that two cores can forward it is 50 kB, which Open MPI's TCP sends eagerly: with rendezvous, links were
+# alternately idle (docs/performance.md).
 _MESSAGE_S = 0.16
 # Volumes are scaled down with the links.
 _PUBLISHED_RATE_BIT_S, _VOLUME_BYTES = 1e9, 4_000_000_000
-# On the references, rings of a shorter message are measured, too: the simulator's two parameters need two sizes.
+# References also measure rings with shorter messages, because fitting the simulator's two parameters needs two sizes.
 _SHORTER = 5
 
 
 @dataclass(frozen=True)
 class Order:
-    """One launch to come, in a fresh lab under a fresh controller: one job measured, perhaps another beside it."""
+    """A planned launch in a new lab under a new controller: one measured job, possibly with another beside it."""
 
     number: int
     block: int
     test: str
     policy: str
     hosts: tuple[str, ...]
-    # The other job's, which runs again and again; none where the measured one is alone.
-    others: tuple[str, ...]
-    # How many hosts the experiment has.
+    # Hosts of the other job, which runs repeatedly; empty if the measured job is alone.
+    other_hosts: tuple[str, ...]
+    # Number of hosts of the experiment.
     count: int
     seed: int
 
     @property
     def subject_name(self) -> str:
-        """Of what: the policy, or a reference."""
-        return self.policy + (BESIDE if self.others else "")
+        """The policy, or a reference."""
+        return self.policy + (BESIDE if self.other_hosts else "")
 
     @property
     def label(self) -> str:
-        """The launch in words."""
-        other = SHUFFLE if self.test == RING else RING
-        beside = f" beside a {other}" if self.others else ""
+        """Description of the launch."""
+        other_test = SHUFFLE if self.test == RING else RING
+        beside = f" beside a {other_test}" if self.other_hosts else ""
         return f"{self.test}{beside}, {self.policy}, {self.count} hosts"
 
 
@@ -81,11 +81,11 @@ class BenchPlan:
     ring: RingPlan = field(default_factory=RingPlan)
     shape: Shape = field(default_factory=Shape)
     mtu: int = 1500
-    # A launch that says nothing for so long hangs.
+    # A launch without output for this long is considered hung.
     patience_s: float = 120.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be measured."""
+        """Validate the plan."""
         if self.experiment not in EXPERIMENTS:
             raise WrongUse(f"there is no experiment '{self.experiment}'; there are: {', '.join(EXPERIMENTS)}")
         if self.fabric not in PROTOCOLS:
@@ -100,7 +100,7 @@ class BenchPlan:
             self.jobs(count)
 
     def jobs(self, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The hosts of the ring and those of the shuffle. WrongUse for a number that cannot be."""
+        """The hosts of the ring and those of the shuffle. WrongUse for an impossible number."""
         if self.experiment == "both":
             hpc, data = halves(self.network, count)
             return tuple(hpc), tuple(data)
@@ -108,7 +108,7 @@ class BenchPlan:
         return hosts, hosts
 
     def rounds(self) -> Iterator[Sequence[Order]]:
-        """A block each: every policy at every number of hosts, in an order drawn from the seed, on equal seeds."""
+        """One block per round: every policy at every number of hosts, in random order, on equal seeds."""
         generator, numbers = random.Random(self.seed), itertools.count()
         for block in range(self.blocks):
             seed = generator.getrandbits(31)
@@ -117,43 +117,43 @@ class BenchPlan:
             yield [Order(next(numbers), block, *cell, seed) for cell in cells]
 
     def network_of(self, policy: str, hosts: Sequence[str]) -> Network:
-        """The network under test; or a reference, which cannot block.
+        """The network under test, or a non-blocking reference.
 
-        The star has one switch. The wide network has all switches and hops of the one under test, with links between
-        switches that carry what all hosts together send: what it lacks to the star is the price of hops, and what
-        others lack to it is that of their routes.
+        The star has one switch. The wide network has all switches and hops of the network under test, with links
+        between switches that can carry the traffic of all hosts: the difference between wide and star is the cost of
+        hops, that between a strategy and wide the cost of its routes.
         """
         if policy == STAR:
             return non_blocking(self.network, hosts)
         return widened(self.network) if policy == WIDE else self.network
 
     def sizes(self, order: Order) -> tuple[int, ...]:
-        """The bytes of a ring's messages; the last counts."""
+        """Message sizes of the rings; the last one is reported."""
         size = self.ring.message_bytes
         return (max(1, size // _SHORTER), size) if order.policy in REFERENCES else (size,)
 
     @property
     def wire_efficiency(self) -> float:
-        """The largest share of a link's rate that messages can have: the rest is headers and gaps."""
+        """The largest share of a link's rate available to payload; the rest is headers and gaps."""
         size = self.ring.message_bytes
         return size * 8e9 / wire_time_ns(size, PROTOCOLS[self.fabric], self.mtu, 1e9) / 1e9
 
     def _cells(self, count: int) -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...], int]]:
-        """Test, policy, its hosts, the others', and how many hosts."""
+        """Test, policy, hosts of the job, hosts of the other job, and number of hosts."""
         hpc, data = self.jobs(count)
         if self.experiment == "both":
             yield RING, WIDE, hpc, (), count
             for policy in self.policies:
-                for others in (False, True):
-                    yield RING, policy, hpc, data if others else (), count
-                    yield SHUFFLE, policy, data, hpc if others else (), count
+                for with_others in (False, True):
+                    yield RING, policy, hpc, data if with_others else (), count
+                    yield SHUFFLE, policy, data, hpc if with_others else (), count
             return
         for policy in (*REFERENCES, *self.policies):
             yield self.experiment, policy, hpc, (), count
 
 
 def message_bytes_of(rate_bit_s: int) -> int:
-    """A ring's message: what a link of this rate carries in 160 ms."""
+    """A ring's message size: 160 ms at this rate."""
     return max(1, round(_MESSAGE_S * rate_bit_s / 8))
 
 
@@ -163,13 +163,13 @@ def volume_bytes_of(rate_bit_s: int) -> int:
 
 
 def controller_strategies(policy: str) -> list[str]:
-    """A policy as `PROFILE=STRATEGY` for every profile that the controller has a default for; a reference's is any."""
+    """A policy as `PROFILE=STRATEGY` for every profile with a default; any strategy for a reference."""
     if policy in REFERENCES:
         policy = "stp"
     words = dict(part.split("=", 1) for part in policy.split("+")) if _names_profiles(policy) else {}
     first = next(iter(words.values()), policy)
     chosen = {DEFAULT_PROFILE: first, HPC: first, BIG_DATA: first} | words
-    # What the controller calls Big Data by its ports alone.
+    # The controller's profile for Big Data ports.
     chosen["hadoop"] = chosen[BIG_DATA]
     return [f"{profile}={strategy}" for profile, strategy in chosen.items()]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Jobs in a lab under a controller: announced, run, heard. The ring is mpi/beff's, the shuffle is replayed."""
+"""Jobs in a lab under a controller: rings of mpi/beff and replayed shuffles, announced to the controller."""
 
 import tempfile
 import time
@@ -26,15 +26,15 @@ from barewire.sdn.simulate.ring import Ring
 from barewire.sdn.simulate.shuffle import SERVER_PORT, Shuffle
 from barewire.sdn.simulate.workload import BIG_DATA, HPC
 
-# The published signature of MPI: ranks listen at these ports.
+# The published signature of MPI: ranks listen on these ports.
 _PORTS = range(1024, 1045)
-# A rank that waits sleeps before it looks again (Open MPI 5): for as long as a link takes for a tenth of a packet.
+# Sleep of a waiting rank between polls (Open MPI 5): a tenth of a packet's time on a link.
 _SLEEP_BITS = 1250
-# Measurements of rings that run beside something else: they are ended before.
+# Measurements of rings beside another job; they are terminated earlier.
 _ENDLESS = 5000
-# Rings and jobs beside the measured job have other seeds than it, the same for all policies.
+# Seed offset of rings and jobs beside the measured job, the same for all policies.
 _OTHER_SEED = 1 << 30
-# Steps after which rings are under way: the first one connects.
+# Steps after which rings have started: the first one connects.
 _UNDER_WAY = 2
 _ASK_S = 0.05
 _SETTLED_S, _SETTLED_BESIDE_S = 5.0, 0.2
@@ -42,7 +42,7 @@ _SETTLED_S, _SETTLED_BESIDE_S = 5.0, 0.2
 
 @dataclass
 class Stage:
-    """A lab, its controller, and what is run there. `notes` are what went wrong without ending a launch."""
+    """A lab with its controller and jobs. `notes` are problems that did not end a launch."""
 
     lab: Lab
     controller: Controller
@@ -53,42 +53,46 @@ class Stage:
     notes: list[str] = field(default_factory=list)
 
     def measure_ring(self, order: Order, records: Path) -> None:
-        """Run all rings once; beff leaves its records. Raises what it ended with."""
+        """Run all rings once; beff writes its records. Raises on failure."""
         heartbeat = self.lab.directory / "ring.steps"
-        with self._ring_heard(order.hosts, order.seed, heartbeat, self.meter.tick, beside=bool(order.others)) as steps:
+        with self._ring_steps(
+            order.hosts, order.seed, heartbeat, self.meter.tick, beside=bool(order.other_hosts)
+        ) as steps:
             options = ["--output", str(records), "--samples", str(self.plan.ring.measurements)]
             job = self._ring_job(order.hosts, order.seed, self.plan.sizes(order), steps.path, options)
-            with tempfile.TemporaryFile("w+") as said:
-                code = start.run_watched(job, self.lab, said, heartbeat, self.plan.patience_s)
+            with tempfile.TemporaryFile("w+") as output:
+                code = start.run_watched(job, self.lab, output, heartbeat, self.plan.patience_s)
                 if steps.failure is not None:
                     raise steps.failure
-                raise_failure(code, "beff", f"launch {order.number} ({order.label})", said, self.plan.patience_s)
+                raise_failure(code, "beff", f"launch {order.number} ({order.label})", output, self.plan.patience_s)
 
     @contextmanager
     def rings_beside(self, hosts: Sequence[str], seed: int) -> Iterator[Callable[[], None]]:
-        """Run rings again and again while the block lasts; what is yielded raises if they have ended before."""
+        """Run rings repeatedly during the block; the yielded function raises if they have ended."""
         heartbeat = self.lab.directory / "beside.steps"
-        with self._ring_heard(hosts, seed ^ _OTHER_SEED, heartbeat, _nothing, beside=True) as steps:
+        with self._ring_steps(hosts, seed ^ _OTHER_SEED, heartbeat, _nothing, beside=True) as steps:
             options = ["--output", str(self.lab.directory / "beside.jsonl"), "--samples", str(_ENDLESS)]
             sizes = (self.plan.ring.message_bytes,)
             job = self._ring_job(hosts, seed ^ _OTHER_SEED, sizes, steps.path, options)
-            with tempfile.TemporaryFile("w+") as said, start.running(job, self.lab, said) as process:
+            with tempfile.TemporaryFile("w+") as output, start.running(job, self.lab, output) as process:
 
                 def still() -> None:
                     if steps.failure is not None:
                         raise steps.failure
-                    raise_failure(process.poll() or 0, "beff", f"{RING} beside a {SHUFFLE}", said, self.plan.patience_s)
+                    raise_failure(
+                        process.poll() or 0, "beff", f"{RING} beside a {SHUFFLE}", output, self.plan.patience_s
+                    )
 
                 deadline = time.monotonic() + self.plan.patience_s
-                while steps.heard < _UNDER_WAY:
+                while steps.received < _UNDER_WAY:
                     still()
                     if time.monotonic() > deadline:
-                        raise MeasurementFailed(f"the rings beside the shuffle did not begin: {steps.heard} steps")
+                        raise MeasurementFailed(f"the rings beside the shuffle did not begin: {steps.received} steps")
                     time.sleep(_ASK_S)
                 yield still
 
     def measure_shuffle(self, order: Order) -> Replayed:
-        """Run one job to its end."""
+        """Run one job to completion."""
         with self._shuffle(order.hosts, order.seed) as replay:
             self.meter.tick()
             done = replay.run()
@@ -97,7 +101,7 @@ class Stage:
 
     @contextmanager
     def shuffles_beside(self, hosts: Sequence[str], seed: int) -> Iterator[None]:
-        """Run one job after the other while the block lasts."""
+        """Run jobs one after another during the block."""
         with self._shuffle(hosts, seed ^ _OTHER_SEED) as replay:
             replay.start()
             try:
@@ -115,10 +119,10 @@ class Stage:
             yield replay
 
     @contextmanager
-    def _ring_heard(
+    def _ring_steps(
         self, hosts: Sequence[str], seed: int, heartbeat: Path, tick: Callable[[], None], *, beside: bool
     ) -> Iterator[Steps]:
-        """Announce the job with all its rings, and make the network ready for each before the ranks begin it."""
+        """Announce the job with all its rings, and prepare the network for each ring before the ranks begin it."""
         patterns = Ring(hosts, seed, self.plan.ring).ring_patterns()
         protocol = {"protocol": "llc"} if self.plan.fabric == PROVIDER else {"protocol": "tcp"}
         client = self.controller.client
@@ -127,9 +131,9 @@ class Stage:
             def ready(name: str, number: int) -> None:
                 if name == "ring":
                     client.step(announced.id, number)
-                    # Beside a shuffle some flow's rules are nearly always under way, and not these rings'.
+                    # Beside a shuffle other flows' rules are nearly always being installed.
                     if not self.controller.settle(_SETTLED_BESIDE_S if beside else _SETTLED_S) and not beside:
-                        raise MeasurementFailed(f"rules for ring {number} were under way for {_SETTLED_S:g} s")
+                        raise MeasurementFailed(f"rules for ring {number} were not installed within {_SETTLED_S:g} s")
                 tick()
 
             with Steps(heartbeat.with_suffix(".socket"), heartbeat, ready) as steps:
@@ -147,11 +151,11 @@ class Stage:
 
 
 def _nothing() -> None:
-    """Nobody meters what runs beside."""
+    """No metering beside the measured job."""
 
 
 def _own_settings(library: Library, plan: BenchPlan) -> list[Setting]:
-    """Ranks of one machine must use the network, be known by their ports, and leave the cores to the switches."""
+    """Settings that make local ranks use the network and known ports, and leave cores to the switches."""
     if library.family is not Family.OPEN_MPI:
         return []
     settings = {
@@ -168,7 +172,7 @@ def _own_settings(library: Library, plan: BenchPlan) -> list[Setting]:
 
 
 def _job(profile: str, hosts: Sequence[str], traffic: Mapping[str, Any], patterns: Sequence[Pattern]) -> dict[str, Any]:
-    """An announcement, as `POST /v1/jobs` takes it."""
+    """An announcement for `POST /v1/jobs`."""
     return {
         "name": f"experiment {profile}",
         "profile": profile,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Hears a program say which step comes next (`--steps` of mpi/beff), and lets it go on when all is ready for it."""
+"""Receives a program's announcements of steps (`--steps` of mpi/beff), and answers when the network is prepared."""
 
 import contextlib
 import socket
@@ -10,23 +10,23 @@ from types import TracebackType
 
 from barewire.errors import BarewireError
 
-# Called with a step's name and number before the program may begin it.
+# Called with a step's name and number before the program begins it.
 Prepare = Callable[[str, int], None]
 _STOP_S = 10.0
 
 
 class Steps:
-    """A Unix socket at `path` for one program, listened at while the `with` lasts.
+    """A Unix socket at `path` for one program, open within a `with` block.
 
-    `heartbeat` is a file that grows with each step. What `prepare` raises ends the conversation, and so the program;
-    it is `failure` then. `heard` counts steps.
+    `heartbeat` is a file that grows with each step. An error raised by `prepare` closes the connection, which ends the
+    program, and is stored in `failure`. `received` counts steps.
     """
 
     def __init__(self, path: Path, heartbeat: Path, prepare: Prepare) -> None:
-        """Nothing is listened at yet."""
+        """Initialise; the context manager listens."""
         self.path, self._heartbeat, self._prepare = path, heartbeat, prepare
         self.failure: BarewireError | None = None
-        self.heard = 0
+        self.received = 0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection: socket.socket | None = None
         self._lock = threading.Lock()
@@ -43,14 +43,14 @@ class Steps:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Hear no more; a step that is being prepared is prepared to its end."""
+        """Stop; a preparation in progress is completed."""
         with self._lock:
             self._is_over = True
-            for one in (self._socket, self._connection):
-                if one is not None:
-                    # Wakes the thread, which closing would not.
+            for endpoint in (self._socket, self._connection):
+                if endpoint is not None:
+                    # Wakes the thread; closing alone would not.
                     with contextlib.suppress(OSError):
-                        one.shutdown(socket.SHUT_RDWR)
+                        endpoint.shutdown(socket.SHUT_RDWR)
         self._thread.join(_STOP_S)
         self._socket.close()
         self.path.unlink(missing_ok=True)
@@ -58,7 +58,7 @@ class Steps:
     def _serve(self) -> None:
         try:
             connection, _ = self._socket.accept()
-        except OSError:  # nobody came
+        except OSError:  # no program connected
             return
         with self._lock:
             self._connection = connection
@@ -71,9 +71,9 @@ class Steps:
                     heartbeat.write(line)
                     heartbeat.flush()
                     self._prepare(name, int(number))
-                    self.heard += 1
+                    self.received += 1
                     connection.sendall(b"\n")
             except BarewireError as error:
                 self.failure = error
-            except OSError:  # the program is gone, which whoever started it sees
+            except OSError:  # the program has exited, which its starter detects
                 return

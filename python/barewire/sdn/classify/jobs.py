@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What was announced: jobs with their hosts, ranks, traffic and patterns, each on a lease. No clock, no I/O."""
+"""Announced jobs with their hosts, ranks, traffic and patterns, each with a lease. No clock, no I/O."""
 
 import secrets
 from collections import Counter
@@ -14,7 +14,7 @@ from barewire.sdn.flow import FlowKey, Pattern
 JOBS_MAX = 1000
 RANKS_MAX = 100_000
 PATTERNS_MAX = 1000
-# Flows in all patterns of a job: 192 mappers × 192 reducers, some thirty times.
+# Flows in all patterns of a job: 192 mappers × 192 reducers, about thirty times.
 PATTERN_FLOWS_MAX = 1_000_000
 LEASE_S_MIN, LEASE_S_MAX, LEASE_S = 1.0, 3600.0, 30.0
 VOLUME_MAX_BYTES = 1 << 60
@@ -23,7 +23,7 @@ _KEYS = ("name", "profile", "hosts", "ranks", "traffic", "patterns", "lease_s")
 
 @dataclass(frozen=True)
 class Job:
-    """An announced job. `ranks` is each rank's host; `current` the pattern it is in, if it has any."""
+    """An announced job. `ranks` is each rank's host; `current` the number of the current pattern, if any."""
 
     id: str
     name: str
@@ -37,26 +37,26 @@ class Job:
     ends_s: float = 0.0
 
     def has(self, key: FlowKey) -> bool:
-        """Return whether a flow is this job's."""
+        """Return whether a flow belongs to this job."""
         between = key.source in self.hosts and key.destination in self.hosts
         return between and (not self.traffic or any(traffic.fits(key) for traffic in self.traffic))
 
     def volume_bytes(self, key: FlowKey) -> int | None:
-        """Return what the job says that it sends between a flow's hosts now."""
+        """Return the announced volume between a flow's hosts in the current pattern."""
         if self.current >= len(self.patterns):
             return None
         return self.patterns[self.current].get((key.source, key.destination))
 
 
 class UnknownJobError(WrongUse):
-    """There is no such job, or not any more."""
+    """The job does not exist, or no longer exists."""
 
 
 class Jobs:
-    """All announced jobs. `patterns` is what they do together: now, then after each has stepped on."""
+    """All announced jobs. `patterns` are their merged patterns: current, then after each job's next steps."""
 
     def __init__(self) -> None:
-        """Nobody has announced anything."""
+        """Begin without jobs."""
         self._jobs: dict[str, Job] = {}
         self.patterns: tuple[Pattern, ...] = ()
 
@@ -74,12 +74,12 @@ class Jobs:
         return self._jobs[job_id]
 
     def of(self, key: FlowKey) -> Job | None:
-        """Return whose flow it is: of several, a job that says which traffic is its own, then the latest announced."""
+        """Return the job of a flow: of several, one that specifies its traffic, then the latest."""
         newest_first = [job for job in reversed(self._jobs.values()) if job.has(key)]
         return max(newest_first, key=lambda job: bool(job.traffic), default=None)
 
     def announce(self, document: object, known_hosts: Collection[str], now: float) -> Job:
-        """Take an announcement. WrongUse says what is wrong with it; then nothing has changed."""
+        """Add an announced job. WrongUse, without any effect, if the announcement is invalid."""
         if len(self._jobs) >= JOBS_MAX:
             raise WrongUse(f"there are {JOBS_MAX} jobs already: withdraw some")
         job = replace(parse_job(document, known_hosts), id=secrets.token_hex(8))
@@ -95,7 +95,7 @@ class Jobs:
         return self._jobs[job_id]
 
     def step(self, job_id: str, to: int | None, now: float) -> Job:
-        """Go to a job's next pattern, or to the one of this number."""
+        """Step to a job's next pattern, or to pattern number `to`."""
         job = self.renew(job_id, now)
         wanted = job.current + 1 if to is None else to
         if not 0 <= wanted < len(job.patterns):
@@ -134,7 +134,7 @@ class Jobs:
         return min((job.ends_s for job in self._jobs.values()), default=None)
 
     def _merge(self) -> None:
-        # A new tuple each time something changes, the same one until then: strategies remember their plan by it.
+        # A new tuple after each change, else the same object: strategies cache their plan by it.
         steps = max((len(job.patterns) - job.current for job in self._jobs.values()), default=0)
         self.patterns = tuple(
             _together([job.patterns[job.current + step] for job in self._jobs.values() if step < _left(job)])
@@ -143,7 +143,7 @@ class Jobs:
 
 
 def parse_job(document: object, known_hosts: Collection[str]) -> Job:
-    """Read an announcement. WrongUse says what is wrong and what to do."""
+    """Parse an announcement. WrongUse with the remedy if it is invalid."""
     if not isinstance(document, dict):
         raise WrongUse('an announcement is a JSON object, such as {"profile": "mpi", "hosts": ["h1", "h2"]}')
     if unknown := sorted(document.keys() - set(_KEYS)):
@@ -158,7 +158,7 @@ def parse_job(document: object, known_hosts: Collection[str]) -> Job:
     traffic = document.get("traffic", [])
     if (
         not isinstance(traffic, list)
-        or not all(isinstance(one, dict) for one in traffic)
+        or not all(isinstance(entry, dict) for entry in traffic)
         or len(traffic) > SIGNATURES_MAX
     ):
         raise WrongUse(f'traffic is a list of at most {SIGNATURES_MAX}, such as [{{"protocol": "tcp", "ports": [22]}}]')
@@ -174,19 +174,19 @@ def parse_job(document: object, known_hosts: Collection[str]) -> Job:
         profile,
         frozenset(hosts),
         tuple(ranks),
-        tuple(parse_traffic(one, f"traffic {number}") for number, one in enumerate(traffic)),
+        tuple(parse_traffic(entry, f"traffic {number}") for number, entry in enumerate(traffic)),
         _patterns(document.get("patterns", []), frozenset(hosts), tuple(ranks), 0, 0),
         lease_s=float(lease_s),
     )
 
 
 def _names(given: object, what: str, known: Collection[str]) -> list[str]:
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given) or len(given) > RANKS_MAX:
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given) or len(given) > RANKS_MAX:
         raise WrongUse(f'{what} are a list of at most {RANKS_MAX} names of hosts, such as ["h1", "h2"]')
     missing = sorted(set(given) - set(known))
     if missing:
-        others = ", ".join(sorted(known)[:20]) or "none yet: give the controller a hosts file"
-        raise WrongUse(f"unknown {what}: {', '.join(missing[:20])}; known are {others}")
+        listed = ", ".join(sorted(known)[:20]) or "none yet: give the controller a hosts file"
+        raise WrongUse(f"unknown {what}: {', '.join(missing[:20])}; known are {listed}")
     return given
 
 
@@ -202,7 +202,7 @@ def _patterns(
         flows += len(pattern)
         if flows > PATTERN_FLOWS_MAX:
             raise WrongUse(
-                f"a job's patterns have at most {PATTERN_FLOWS_MAX} flows in all; announce them one after the other"
+                f"a job's patterns have at most {PATTERN_FLOWS_MAX} flows in all; announce them one after another"
             )
         found.append(_pattern(pattern, hosts, ranks, f"pattern {number}"))
     return tuple(found)
@@ -254,7 +254,8 @@ def job_document(job: Job, now: float) -> Mapping[str, Any]:
         "hosts": sorted(job.hosts),
         "ranks": list(job.ranks),
         "traffic": [
-            {"protocol": one.protocol, "ports": [f"{low}-{high}" for low, high in one.ports]} for one in job.traffic
+            {"protocol": traffic.protocol, "ports": [f"{low}-{high}" for low, high in traffic.ports]}
+            for traffic in job.traffic
         ],
         "patterns": len(job.patterns),
         "current": job.current,

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The policy file: which strategy each profile has, and by which signatures and behaviour a flow's profile is known.
+"""The policy file: the strategy of each profile, and the signatures and behaviour that classify flows.
 
 [strategies]
 default = "ecmp"
 mpi = "planned"
 
-[[signature]]                       the first that fits counts
+[[signature]]                       the first match wins
 profile = "mpi"
 protocol = "tcp"
 ports = [22, "1024-1044"]           of either end
 
-[[behaviour]]                       of flows that nothing else knows; the first that fits counts
+[[behaviour]]                       for flows not classified otherwise; the first match wins
 profile = "elephant"
 bytes_min = 10_000_000
 """
@@ -27,7 +27,7 @@ from barewire.sdn.strategies import named
 
 PROTOCOLS = ("tcp", "udp", "ip", "llc")
 PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-# A file or an announcement with more than that is a mistake; each flow is held against all of them.
+# More signatures are a mistake; each flow is matched against all of them.
 SIGNATURES_MAX = 1000
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 _PORT_MAX = 0xFFFF
@@ -35,13 +35,13 @@ _PORT_MAX = 0xFFFF
 
 @dataclass(frozen=True)
 class Traffic:
-    """Flows by their protocol (None: any) and by the ports of either end (none: any), as ranges with both ends in."""
+    """Flows by protocol (None: any) and by ports of either end (empty: any), as inclusive ranges."""
 
     protocol: str | None = None
     ports: tuple[tuple[int, int], ...] = ()
 
     def fits(self, key: FlowKey) -> bool:
-        """Return whether a flow is of this traffic."""
+        """Return whether a flow matches."""
         if self.protocol is not None and key.protocol != self.protocol:
             return False
         if not self.ports:
@@ -52,7 +52,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Signature:
-    """Traffic that is a profile's."""
+    """Traffic that belongs to a profile."""
 
     profile: str
     traffic: Traffic
@@ -60,7 +60,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What flows of a profile do, by their statistics; a bound that is None does not count."""
+    """Bounds on the statistics of a profile's flows; None is no bound."""
 
     profile: str
     protocol: str | None = None
@@ -73,7 +73,7 @@ class Behaviour:
     rate_byte_s_min: float | None = None
 
     def fits(self, key: FlowKey, packets: int, carried: int, age_s: float) -> bool:
-        """Return whether a flow behaves like this."""
+        """Return whether a flow's statistics are within the bounds."""
         packet_bytes = carried / packets if packets else 0.0
         rate = carried / age_s if age_s > 0 else 0.0
         at_least = (
@@ -104,14 +104,14 @@ DEFAULT_STRATEGIES = {DEFAULT_PROFILE: "ecmp", "mpi": "planned", "hadoop": "leas
 
 @dataclass(frozen=True)
 class Policy:
-    """What the controller does with which flow. Profiles without a strategy have that of `default`."""
+    """The strategy and the criteria of each profile. Profiles without a strategy have that of `default`."""
 
     strategies: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_STRATEGIES))
     signatures: Sequence[Signature] = DEFAULT_SIGNATURES
     behaviours: Sequence[Behaviour] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is no policy."""
+        """Validate the policy."""
         if DEFAULT_PROFILE not in self.strategies:
             raise WrongUse(
                 f"a policy needs a strategy for the profile {DEFAULT_PROFILE}, which all others fall back to"
@@ -119,15 +119,15 @@ class Policy:
         for profile, strategy in self.strategies.items():
             if not PROFILE.fullmatch(profile):
                 raise WrongUse(f"'{profile}' is no profile: letters, digits, . _ -, at most 63")
-            named(strategy)  # says which there are
+            named(strategy)  # raises WrongUse that lists all strategies
 
     def with_strategy(self, profile: str, strategy: str) -> "Policy":
-        """Return the same policy, but another strategy for a profile."""
+        """Return the policy with another strategy for a profile."""
         return Policy({**self.strategies, profile: strategy}, self.signatures, self.behaviours)
 
 
 def parse_policy(text: str, name: str) -> Policy:
-    """Read a policy file. WrongUse with the line and what to do. Without signatures the published ones hold."""
+    """Parse a policy file. WrongUse with line and remedy. Without signatures the published ones apply."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -186,7 +186,7 @@ def _signature(entry: Mapping[str, Any], where: str) -> Signature:
 
 
 def _behaviour(entry: Mapping[str, Any], where: str) -> Behaviour:
-    bounds = [one.name for one in fields(Behaviour) if one.name not in ("profile", "protocol")]
+    bounds = [field.name for field in fields(Behaviour) if field.name not in ("profile", "protocol")]
     _check_keys(entry, ("profile", "protocol", *bounds), where)
     given = {name: entry[name] for name in bounds if name in entry}
     for name, value in given.items():
@@ -220,18 +220,18 @@ def _tables(document: Mapping[str, Any], name: str, where: "_Where") -> list[tup
 
 
 class _Where:
-    """Lines of a TOML file, which its parser does not tell."""
+    """Line numbers of a TOML file, which its parser does not report."""
 
     def __init__(self, text: str, name: str) -> None:
         self._lines, self._name = text.splitlines(), name
 
     def of(self, word: str) -> str:
-        """The first line that begins with a key or names a table."""
+        """The first line that begins with a key or a table's name."""
         begin = re.compile(rf"""\s*(\[+\s*)?["']?{re.escape(word)}["']?\s*[\]=.]""")
         return self._said(next((n for n, line in enumerate(self._lines, start=1) if begin.match(line)), 1))
 
     def table(self, name: str, number: int) -> str:
-        """The line in which the table of this number, from 0, begins."""
+        """The line in which table `number`, from 0, begins."""
         head = re.compile(rf"\s*\[\[\s*{name}\s*\]\]")
         lines = [n for n, line in enumerate(self._lines, start=1) if head.match(line)]
         return self._said(lines[number] if number < len(lines) else 1)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The controller: learns the network, gives each flow a path, lays and moves its rules without losing a packet."""
+"""The controller: discovers the network, routes each flow, installs and moves its rules without packet loss."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The controller without its sockets: what switches say and `now` in, messages for switches and a deadline out.
+"""The controller without sockets: messages of switches and `now` in, messages for switches and a deadline out.
 
-session ─▶ handle(switch, event, now) ─▶ discovery, reception, router, mending, statistics
+session ─▶ handle(switch, event, now) ─▶ discovery, reception, router, reconciliation, statistics
         ◀─ poll(now) ─▶ {switch: messages}, next_s(now), events
 """
 
@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from barewire.sdn.classify.classifier import Carried, Known, classify
+from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
 from barewire.sdn.classify.jobs import Job, Jobs
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
-from barewire.sdn.controller.mending import Mending
 from barewire.sdn.controller.outbox import Event, Outbox
 from barewire.sdn.controller.reception import Reception
+from barewire.sdn.controller.reconciliation import Reconciliation
 from barewire.sdn.controller.router import Router
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import KIND_MASK, OURS_MASK, Kind, cookie, kind_of, number_of
@@ -26,22 +26,22 @@ from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.statistics import PortRates
 from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey
 from barewire.sdn.openflow.messages import (
-    Ask,
-    Confirmed,
-    FrameIn,
+    AddRule,
+    BarrierReply,
     FromSwitch,
-    PortChanged,
+    PacketIn,
     PortCounters,
-    PortIs,
-    PortsAre,
-    Question,
-    Refused,
+    PortList,
+    PortState,
+    PortStatus,
+    Request,
+    RequestKind,
     RuleCounter,
     RuleCounters,
-    RuleGone,
-    RulesAre,
-    SetRule,
+    RuleList,
+    RuleRemoved,
     SwitchDown,
+    SwitchError,
     SwitchUp,
     ToSwitch,
 )
@@ -50,18 +50,18 @@ from barewire.topology import Network, Port
 from barewire.topology.network import natural
 from barewire.topology.paths import Paths
 
-# How often what has no use any more is forgotten, and after how long an unnamed host is that sent nothing.
+# Interval of removing stale state, and the age at which a silent unnamed host is removed.
 AGE_EVERY_S = 10.0
 HOST_FORGOTTEN_S = 600.0
-# A flow whose first switch has no rule of it says nothing when it ends: it is held for ended after this.
-UNLAID_S = 30.0
+# A flow without a rule in its first switch does not report its end: it counts as ended after this time.
+UNINSTALLED_S = 30.0
 
 
 class Controller:
     """One network's controller."""
 
     def __init__(self, settings: Settings, policy: Policy, hosts: Hosts, key: bytes, first: int = 0) -> None:
-        """`key` is a secret that proves own probes; `first` a random number, where flows' numbers begin."""
+        """`key` is the secret that authenticates probes; `first` a random number at which flow numbers begin."""
         self.settings, self.policy, self.hosts = settings, policy, hosts
         self.jobs = Jobs()
         self.outbox = Outbox()
@@ -69,16 +69,16 @@ class Controller:
         self.discovery = Discovery(settings)
         self.router = Router(settings, hosts, self.outbox, self.strategy_of, first)
         self.full = FullTables(self.router, hosts, self.outbox)
-        parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.known)
+        parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.classification_of)
         self.reception = Reception(settings, key, *parts, self._refresh)
-        self.mending = Mending(settings, *parts)
+        self.reconciliation = Reconciliation(settings, *parts)
         self.counts: Counter[str] = Counter()
         self._strategies: dict[str, Strategy] = {}
         self._peers: dict[Port, Port] = {}
         self._hosts_version = -1
-        # Links of switches that do not answer but may forward: what they were, until their grace ends.
+        # Links of disconnected switches that may still forward, kept until their grace period ends.
         self._in_doubt: dict[str, dict[Port, Port]] = {}
-        self._asked_s: dict[str, float] = {}
+        self._requested_s: dict[str, float] = {}
         self._rearranged_s: dict[str, float] = {}
         self._patterns_changed = False
         self._every(settings.port_statistics_s, self._ask_ports)
@@ -86,42 +86,42 @@ class Controller:
         self._every(AGE_EVERY_S, self._age)
 
     def handle(self, switch: str, event: FromSwitch, now: float) -> None:
-        """Take what a switch says."""
+        """Process a message of a switch."""
         match event:
-            case FrameIn():
+            case PacketIn():
                 self._refresh(now)
                 self.counts["frames"] += 1
                 self.reception.frame(switch, event, now)
-            case Confirmed(token):
+            case BarrierReply(token):
                 self.outbox.confirmed(switch, token)
-            case RuleGone():
-                self._gone(switch, event)
-            case Refused():
-                self._refused(switch, event, now)
+            case RuleRemoved():
+                self._rule_removed(switch, event)
+            case SwitchError():
+                self._switch_error(switch, event, now)
             case SwitchUp():
                 self.outbox.open(switch)
-                self.outbox.send(switch, Ask(Question.RULES, cookie(Kind.BASE) & OURS_MASK, OURS_MASK))
-            case PortsAre(ports):
-                self._ports_are(switch, ports, now)
-            case RulesAre():
+                self.outbox.send(switch, Request(RequestKind.RULES, cookie(Kind.BASE) & OURS_MASK, OURS_MASK))
+            case PortList(ports):
+                self._port_list(switch, ports, now)
+            case RuleList():
                 self._refresh(now)
-                self.mending.compare(switch, event, now)
-                # A probe comes up only from a switch that has its base rules.
-                self.outbox.when_confirmed(switch, lambda _: self.outbox.send(switch, Ask(Question.PORTS)))
-            case PortChanged():
-                self._port_changed(Port(switch, event.port.number), event, now)
+                self.reconciliation.compare(switch, event, now)
+                # A switch sends probes up only if it has the base rules.
+                self.outbox.when_confirmed(switch, lambda _: self.outbox.send(switch, Request(RequestKind.PORTS)))
+            case PortStatus():
+                self._port_status(Port(switch, event.port.number), event, now)
             case PortCounters(counters):
                 self.rates.counted(switch, counters, now)
             case RuleCounters(counters):
-                self._counted(switch, counters, now)
+                self._rule_counters(switch, counters, now)
             case SwitchDown(reason):
                 self._switch_down(switch, reason, now)
 
     def poll(self, now: float) -> dict[str, list[ToSwitch]]:
-        """Do what is due, and return this turn's messages."""
+        """Process due timers, and return the pending messages."""
         self.reception.probes(now)
         for job in self.jobs.expire(now):
-            self.outbox.say("job", f"job {job.id} was not renewed and is forgotten")
+            self.outbox.emit("job", f"the lease of job {job.id} has expired")
             self.jobs_changed(now)
         self._refresh(now)
         self._rearrange(now)
@@ -139,12 +139,12 @@ class Controller:
         return min(when for when in later if when is not None)
 
     def take_events(self) -> list[Event]:
-        """Return what has happened since this was asked last."""
+        """Return the events since the last call."""
         events, self.outbox.events = self.outbox.events, []
         return events
 
-    def known(self, key: FlowKey, carried: Carried | None = None) -> Known:
-        """Say what a flow is."""
+    def classification_of(self, key: FlowKey, carried: FlowCounters | None = None) -> Classification:
+        """Classify a flow."""
         return classify(key, self.policy, self.jobs, carried)
 
     def strategy_of(self, profile: str) -> Strategy:
@@ -155,54 +155,57 @@ class Controller:
         return self._strategies[text]
 
     def set_strategy(self, profile: str, strategy: str, now: float) -> None:
-        """Give a profile another strategy; its flows are placed anew. WrongUse if there is no such strategy."""
+        """Set a profile's strategy; its flows are placed again. WrongUse if there is no such strategy."""
         before = {route: self._strategy_name(route.placed.flow.profile) for route in self.router.routes}
         self.policy = self.policy.with_strategy(profile, strategy)
         self._refresh(now)
         for route, name in before.items():
             if self.router.routes.get(route.key) is route and self._strategy_name(route.placed.flow.profile) != name:
                 self.router.replace(route, now)
-        self.outbox.say("policy", f"profile {profile} has strategy {strategy}")
+        self.outbox.emit("policy", f"profile {profile} has strategy {strategy}")
 
     def jobs_changed(self, now: float) -> None:
-        """Jobs or patterns were announced or withdrawn: flows may be of another profile, and may move."""
-        self.router.picture.patterns = self.jobs.patterns
+        """Handle changed jobs or patterns: flows may change their profile, and may move."""
+        self.router.network_state.patterns = self.jobs.patterns
         self._patterns_changed = True
         for route in self.router.routes:
-            carried = Carried(route.packets, route.bytes, now - route.placed.since_s) if route.counted_s else None
-            self._classify_again(route, self.known(route.key, carried), now)
+            carried = FlowCounters(route.packets, route.bytes, now - route.placed.since_s) if route.counted_s else None
+            self._classify_again(route, self.classification_of(route.key, carried), now)
 
     def network(self) -> Network:
-        """Return the network as it is known."""
-        return self.router.picture.paths.network
+        """Return the network as discovered."""
+        return self.router.network_state.paths.network
 
     def announced(self, job: Job) -> None:
-        """Say that a job was announced."""
-        self.outbox.say("job", f"job {job.id} '{job.name}' of profile {job.profile} on {len(job.hosts)} hosts")
+        """Emit an event for an announced job."""
+        self.outbox.emit("job", f"job {job.id} '{job.name}' of profile {job.profile} on {len(job.hosts)} hosts")
 
     def _strategy_name(self, profile: str) -> str:
         return self.policy.strategies.get(profile) or self.policy.strategies[DEFAULT_PROFILE]
 
     def _refresh(self, now: float) -> None:
-        """Make a new picture of the network if links or hosts have changed, and re-place flows that lost their path."""
+        """Rebuild the network if links or hosts have changed, and re-place flows that lost their path."""
         if self.discovery.peers is self._peers and self.hosts.version == self._hosts_version:
             return
         before, self._peers = self._peers, self.discovery.peers
         for port in self._peers.keys() - before.keys():
             for host in self.hosts.forget_port(port):
-                self.outbox.say("host", f"{host.name} is not at {port}, which leads to {self._peers[port]}")
+                self.outbox.emit("host", f"{host.name} is not at {port}, which leads to {self._peers[port]}")
         self._hosts_version = self.hosts.version
         network = self._network()
         rates = self.rates
-        self.router.picture.paths = Paths(network)
-        self.router.picture.load_byte_s, self.router.picture.received_byte_s = rates.load_byte_s, rates.received_byte_s
-        self.mending.try_soon(now)
-        # What a switch in doubt forwards stays where it is.
+        self.router.network_state.paths = Paths(network)
+        self.router.network_state.load_byte_s, self.router.network_state.received_byte_s = (
+            rates.load_byte_s,
+            rates.received_byte_s,
+        )
+        self.reconciliation.try_soon(now)
+        # Flows over a switch in its grace period are left in place.
         lost = {port for port, peer in before.items() if self._peers.get(port) != peer}
         self._re_place(lost - self._doubted(), now)
         gained = self._peers.keys() - before.keys()
         if gained:
-            self.outbox.say("links found", _listed(gained))
+            self.outbox.emit("links found", _listed(gained))
 
     def _network(self) -> Network:
         peers = dict(self._peers)
@@ -220,9 +223,9 @@ class Controller:
     def _re_place(self, lost: Collection[Port], now: float) -> None:
         if lost:
             moved, without = self.router.links_lost(lost, now)
-            self.outbox.say("links lost", f"{_listed(lost)}: {moved} flows re-placed, {without} have no path")
+            self.outbox.emit("links lost", f"{_listed(lost)}: {moved} flows re-placed, {without} have no path")
 
-    def _ports_are(self, switch: str, ports: Iterable[PortIs], now: float) -> None:
+    def _port_list(self, switch: str, ports: Iterable[PortState], now: float) -> None:
         links = self._in_doubt.pop(switch, {})
         self.discovery.switch_up(switch, ports, now)
         for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
@@ -230,28 +233,26 @@ class Controller:
             if known is None or not known.is_up:
                 self.hosts.forget_port(port)
         self._refresh(now)
-        # Links that went while it was away; those to others that are still away stay in doubt.
+        # Links lost while it was disconnected; links to other disconnected switches keep their grace period.
         gone = {port for port, peer in links.items() if self._peers.get(port) != peer}
         self._re_place(gone - self._doubted(), now)
 
     def _doubted(self) -> set[Port]:
         return {port for links in self._in_doubt.values() for port in links}
 
-    def _port_changed(self, port: Port, event: PortChanged, now: float) -> None:
-        self.discovery.port_is(port.node, event.port, event.is_gone, now)
+    def _port_status(self, port: Port, event: PortStatus, now: float) -> None:
+        self.discovery.update_port(port.node, event.port, event.is_gone, now)
         if event.is_gone or not event.port.is_up:
             self.hosts.forget_port(port)
             self._refresh(now)
-            # The other end is a switch in doubt: so it is gone indeed.
+            # The other end is a switch in its grace period, so the link is lost.
             for links in self._in_doubt.values():
                 if port in links:
                     self._re_place({port, links[port]}, now)
 
     def _switch_down(self, switch: str, reason: str, now: float) -> None:
         self.outbox.close(switch)
-        self.outbox.say(
-            "switch lost", f"{switch}: {reason}; what it forwards stays for {self.settings.switch_grace_s:g} s"
-        )
+        self.outbox.emit("switch lost", f"{switch}: {reason}; its flows stay for {self.settings.switch_grace_s:g} s")
         links = {port: peer for port, peer in self.discovery.peers.items() if switch in (port.node, peer.node)}
         self._in_doubt[switch] = links
         self.discovery.switch_down(switch, now)
@@ -260,58 +261,60 @@ class Controller:
 
     def _give_up(self, switch: str, links: Mapping[Port, Port], now: float) -> None:
         if self._in_doubt.get(switch) is not links:
-            return  # it is back, or was away again since
+            return  # it is connected again, or was disconnected again since
         del self._in_doubt[switch]
         self.discovery.forget(switch, now)
         self._refresh(now)
         for route in self.router.routes.at(switch):
-            route.standing.pop(switch, None)
+            route.installed.pop(switch, None)
         at_switch = {port for route in self.router.routes.at(switch) for port in route.path if port.node == switch}
         self._re_place(at_switch, now)
-        self.outbox.say("switch given up", f"{switch} is still away; flows go round it where they can")
+        self.outbox.emit(
+            "switch given up", f"{switch} is still disconnected; flows are routed around it where possible"
+        )
 
-    def _gone(self, switch: str, gone: RuleGone) -> None:
-        """A flow's first rule has ended by its time-out, or was deleted; those behind it end by themselves."""
+    def _rule_removed(self, switch: str, gone: RuleRemoved) -> None:
+        """Handle the end of a flow's first rule, by time-out or deletion; the later rules expire by themselves."""
         route = self.router.routes.numbered(number_of(gone.cookie)) if kind_of(gone.cookie) is Kind.FLOW else None
-        if route is not None and route.path[0].node == switch and not route.is_being_laid:
+        if route is not None and route.path[0].node == switch and not route.is_being_installed:
             self.counts[f"flows ended: {gone.why}"] += 1
             self.router.forget(route)
 
-    def _refused(self, switch: str, refused: Refused, now: float) -> None:
-        rule = refused.request.rule if isinstance(refused.request, SetRule) else None
+    def _switch_error(self, switch: str, refused: SwitchError, now: float) -> None:
+        rule = refused.request.rule if isinstance(refused.request, AddRule) else None
         kind = None if rule is None else kind_of(rule.cookie)
         route = self.router.routes.numbered(number_of(rule.cookie)) if rule and kind is Kind.FLOW else None
         if route is not None and refused.is_table_full:
             self.full.refused(route, switch, now)
             return
-        self.outbox.say("switch refused", f"{switch} refused {rule or refused.request or 'a message'}: {refused.text}")
+        self.outbox.emit("switch refused", f"{switch} refused {rule or refused.request or 'a message'}: {refused.text}")
         if route is not None:
             self.full.give_up(route, switch, now)
         elif rule is not None and kind is Kind.TO_HOST:
-            self.full.stand_in_refused(switch, rule.match.eth_dst or "", now)
+            self.full.aggregate_refused(switch, rule.match.eth_dst or "", now)
 
     def _ask_ports(self, _now: float) -> None:
         for switch in self.discovery.switches:
-            self.outbox.send(switch, Ask(Question.PORT_COUNTERS))
+            self.outbox.send(switch, Request(RequestKind.PORT_COUNTERS))
 
     def _ask_flows(self, now: float) -> None:
         for switch in {route.path[0].node for route in self.router.routes}:
-            self._asked_s[switch] = now
-            self.outbox.send(switch, Ask(Question.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
+            self._requested_s[switch] = now
+            self.outbox.send(switch, Request(RequestKind.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
 
-    def _counted(self, switch: str, counters: Iterable[RuleCounter], now: float) -> None:
-        """Take what flows have carried, by the rules of their first switch."""
+    def _rule_counters(self, switch: str, counters: Iterable[RuleCounter], now: float) -> None:
+        """Update flows' traffic from the counters of their first switch."""
         packets: Counter[int] = Counter()
         carried: Counter[int] = Counter()
         for counter in counters:
             packets[number_of(counter.cookie)] += counter.packets
             carried[number_of(counter.cookie)] += counter.bytes
         for route in self.router.routes.at(switch):
-            if route.path[0].node != switch or switch not in route.standing:
+            if route.path[0].node != switch or switch not in route.installed:
                 continue
             if route.number in packets:
                 self._flow_counted(route, packets[route.number], carried[route.number], now)
-            elif route.laid_s is not None and route.laid_s < self._asked_s.get(switch, 0.0):
+            elif route.installed_s is not None and route.installed_s < self._requested_s.get(switch, 0.0):
                 self.counts["flows ended unsaid"] += 1
                 self.router.forget(route)
 
@@ -322,9 +325,11 @@ class Controller:
         if packets > route.packets:
             route.seen_s = now
         route.packets, route.bytes, route.counted_s = packets, carried, now
-        self._classify_again(route, self.known(route.key, Carried(packets, carried, now - route.placed.since_s)), now)
+        self._classify_again(
+            route, self.classification_of(route.key, FlowCounters(packets, carried, now - route.placed.since_s)), now
+        )
 
-    def _classify_again(self, route: Route, known: Known, now: float) -> None:
+    def _classify_again(self, route: Route, known: Classification, now: float) -> None:
         flow = route.placed.flow
         if (known.profile, known.volume_bytes) == (flow.profile, flow.volume_bytes):
             return
@@ -343,10 +348,10 @@ class Controller:
         self._rearranged_s |= dict.fromkeys(due, now)
         if len(self.router.routes):
             profiles = {route.placed.flow.profile for route in self.router.routes} | self.policy.strategies.keys()
-            self.router.rearrange({one: self._strategy_name(one) for one in profiles}, sorted(due), now)
+            self.router.rearrange({profile: self._strategy_name(profile) for profile in profiles}, sorted(due), now)
 
     def _next_rearranging(self, now: float) -> dict[str, float]:
-        """When each strategy is to be asked to rearrange; infinite for one that is asked only when patterns change."""
+        """When each strategy rearranges next; infinite if only on changes of patterns."""
         found = {}
         for profile, name in self.policy.strategies.items():
             period_s = self.strategy_of(profile).period_s
@@ -359,7 +364,7 @@ class Controller:
         self.reception.age(now)
         self.full.age(now)
         for route in self.router.routes:
-            if route.path[0].node not in route.standing and route.seen_s < now - UNLAID_S:
+            if route.path[0].node not in route.installed and route.seen_s < now - UNINSTALLED_S:
                 self.router.remove(route)
 
     def _every(self, period_s: float, act: Callable[[float], None]) -> None:

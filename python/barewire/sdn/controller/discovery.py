@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Which ports are up and which links join switches, by LLDP probes; no clock, no I/O.
 
-a probe left s1:3 and came in at s5:1, another the other way, both ports are up, both switches are connected,
-and the link has not fallen too often of late: then s1:3 and s5:1 are peers.
+s1:3 and s5:1 are peers if a probe from s1:3 arrived at s5:1 and another in the other direction, both ports are up, both
+switches are connected, and the link has not failed too often recently.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barewire.sdn.controller.settings import Settings
-from barewire.sdn.openflow.messages import PortIs
+from barewire.sdn.openflow.messages import PortState
 from barewire.topology import Port
 
-# Falls of a link are counted over this.
+# Failures of a link are counted over this time.
 FALLS_WINDOW_S = 60.0
-# Numbers from here on are reserved for OpenFlow (OFPP_MAX): the switch's own local port is one.
+# Port numbers from here on are reserved by OpenFlow (OFPP_MAX), such as the switch's local port.
 RESERVED_PORTS = 0xFFFF_FF00
 
 
@@ -27,43 +27,43 @@ class _PortState:
 
 
 class Discovery:
-    """The switches, their ports and the links between them. `peers` is what may be routed over."""
+    """The switches, their ports and the links between them. `peers` are the links available for routing."""
 
     def __init__(self, settings: Settings) -> None:
-        """Know nothing."""
+        """Begin without switches."""
         self._settings = settings
         self._ports: dict[str, dict[int, _PortState]] = {}
         self._connected: set[str] = set()
         self._probe_at_s: dict[str, float] = {}
-        # By the port a probe left: where it came in, and when last.
+        # By the port that sent a probe: where it last arrived, and when.
         self._heard: dict[Port, tuple[Port, float]] = {}
         self._falls: dict[Port, list[float]] = {}
-        # Ports that have led to a switch since they are up: no host is ever believed to be there.
+        # Ports that have led to a switch since they came up: no hosts are learnt there.
         self._between: set[Port] = set()
         self._due_s = 0.0
         self.peers: dict[Port, Port] = {}
 
     @property
     def switches(self) -> list[str]:
-        """Return the switches that are known, connected or not for the moment."""
+        """Return the known switches, connected or not."""
         return list(self._ports)
 
     def is_connected(self, switch: str) -> bool:
-        """Return whether a switch can be told anything."""
+        """Return whether a switch is connected."""
         return switch in self._connected
 
-    def ports(self, switch: str) -> dict[int, PortIs]:
+    def ports(self, switch: str) -> dict[int, PortState]:
         """Return a switch's ports by number."""
         known = self._ports.get(switch, {})
-        return {number: PortIs(number, port.name, port.is_up, port.rate_bit_s) for number, port in known.items()}
+        return {number: PortState(number, port.name, port.is_up, port.rate_bit_s) for number, port in known.items()}
 
     def rate_bit_s(self, port: Port) -> int | None:
-        """Return what a port is rated at, None if nobody knows."""
+        """Return the rate of a port, None if unknown."""
         state = self._ports.get(port.node, {}).get(port.number)
         return self._settings.link_rate_bit_s or (state.rate_bit_s if state else None)
 
-    def switch_up(self, switch: str, ports: Iterable[PortIs], now: float) -> None:
-        """Take a switch's ports as it connects, or connects again."""
+    def switch_up(self, switch: str, ports: Iterable[PortState], now: float) -> None:
+        """Add a switch's ports when it connects, or connects again."""
         before = self._ports.get(switch, {})
         self._ports[switch] = {}
         self._connected.add(switch)
@@ -74,23 +74,23 @@ class Discovery:
                 since = known.up_since_s if known is not None and known.is_up else now
                 self._ports[switch][port.number] = _PortState(port.is_up, port.rate_bit_s, since, port.name)
                 if not port.is_up:
-                    self._fell(Port(switch, port.number), now)
+                    self._went_down(Port(switch, port.number), now)
         for number in before.keys() - self._ports[switch].keys():
-            self._fell(Port(switch, number), now)
-        # Probes were not heard while it was away, which says nothing about its links.
+            self._went_down(Port(switch, number), now)
+        # Probes missed while it was disconnected do not count as losses.
         for sender, (receiver, _) in list(self._heard.items()):
             if switch in (sender.node, receiver.node):
                 self._heard[sender] = receiver, now
         self._update(now)
 
     def switch_down(self, switch: str, now: float) -> None:
-        """Stop placing flows over a switch that cannot be told; its links are remembered."""
+        """Stop placing flows over a disconnected switch; its links are kept."""
         self._connected.discard(switch)
         self._probe_at_s.pop(switch, None)
         self._update(now)
 
     def forget(self, switch: str, now: float) -> None:
-        """Forget a switch that is gone."""
+        """Remove a switch."""
         for sender, (receiver, _) in list(self._heard.items()):
             if switch in (sender.node, receiver.node):
                 del self._heard[sender]
@@ -99,8 +99,8 @@ class Discovery:
         self._falls = {port: falls for port, falls in self._falls.items() if port.node != switch}
         self._update(now)
 
-    def port_is(self, switch: str, port: PortIs, is_gone: bool, now: float) -> None:
-        """Take a port's change."""
+    def update_port(self, switch: str, port: PortState, is_gone: bool, now: float) -> None:
+        """Update a port."""
         ports = self._ports.get(switch)
         if ports is None or port.number >= RESERVED_PORTS:
             return
@@ -114,16 +114,16 @@ class Discovery:
         if is_up and (known is None or not known.is_up):
             self._probe_at_s[switch] = now
         if not is_up:
-            self._fell(Port(switch, port.number), now)
+            self._went_down(Port(switch, port.number), now)
         self._update(now)
 
-    def probe_came(self, sender: Port, receiver: Port, now: float) -> bool:
-        """Take a probe's arrival; True if the other direction should be probed at once."""
+    def probe_arrived(self, sender: Port, receiver: Port, now: float) -> bool:
+        """Record a probe's arrival; True if the other direction should be probed at once."""
         if not (self._is_up(sender) and self._is_up(receiver)):
             return False
         before = self._heard.get(sender)
         if before is not None and before[0] != receiver:
-            self._silence(sender, now)
+            self._forget_probes(sender, now)
         self._heard[sender] = receiver, now
         self._between |= {sender, receiver}
         if before is None or before[0] != receiver:
@@ -131,7 +131,7 @@ class Discovery:
         return receiver not in self._heard
 
     def is_between_switches(self, port: Port) -> bool:
-        """Return whether a port has led to a switch, or to another port of its own, since it is up."""
+        """Return whether a port has led to a switch, possibly its own, since it came up."""
         return port in self._between
 
     def is_settled(self, port: Port, now: float) -> bool:
@@ -145,14 +145,14 @@ class Discovery:
         return [port for port in ports if port not in self._between and self.is_settled(port, now)]
 
     def due_probes(self, now: float) -> list[Port]:
-        """Return the ports to probe now; links whose probes stay out fall, those that were held off are used again."""
+        """Return the ports to probe now; links with missing probes fail, links after their hold-off are used again."""
         if now < self._due_s:
             return []
         lost_s = self._settings.probe_s * (self._settings.probes_lost + 0.5)
         for sender, (receiver, heard_s) in list(self._heard.items()):
-            both = sender.node in self._connected and receiver.node in self._connected
-            if both and now > heard_s + lost_s:
-                self._silence(sender, now)
+            are_connected = sender.node in self._connected and receiver.node in self._connected
+            if are_connected and now > heard_s + lost_s:
+                self._forget_probes(sender, now)
         self._update(now)
         due = []
         for switch, at_s in list(self._probe_at_s.items()):
@@ -172,13 +172,13 @@ class Discovery:
         state = self._ports.get(port.node, {}).get(port.number)
         return state is not None and state.is_up
 
-    def _fell(self, port: Port, now: float) -> None:
-        """A port is down: whatever was behind it may be something else when it is up again."""
-        self._silence(port, now)
+    def _went_down(self, port: Port, now: float) -> None:
+        """Handle a port that went down: another device may be behind it when it comes up again."""
+        self._forget_probes(port, now)
         self._between.discard(port)
 
-    def _silence(self, port: Port, now: float) -> None:
-        """Forget what was heard at either end of a port's link; its fall is counted if it was in use."""
+    def _forget_probes(self, port: Port, now: float) -> None:
+        """Remove the probes of both directions of a link; count a failure if it was in use."""
         if port in self.peers:
             for end in (port, self.peers[port]):
                 recent = [fall for fall in self._falls.get(end, []) if fall > now - FALLS_WINDOW_S]
@@ -188,7 +188,7 @@ class Discovery:
             del self._heard[sender]
 
     def _held_until_s(self, port: Port) -> float:
-        """When a port that fell is trusted again."""
+        """When a failed port is used again."""
         falls = self._falls.get(port, [])
         state = self._ports.get(port.node, {}).get(port.number)
         if not falls or state is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a frame's headers say, as far as routing needs it; and the frames that the controller makes. Pure and total."""
+"""Parsing of the headers needed for routing, and the frames that the controller creates. Pure and total."""
 
 import hashlib
 import hmac
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 IPV4, ARP, VLAN, LLDP, JUMBO_LLC = 0x0800, 0x0806, 0x8100, 0x88CC, 0x8870
-# What OpenFlow 1.3 matches as the EtherType of a frame with a length (OFP_DL_TYPE_NOT_ETH_TYPE).
+# OpenFlow 1.3's EtherType of frames with a length field (OFP_DL_TYPE_NOT_ETH_TYPE).
 LENGTH_FRAME = 0x05FF
 LENGTH_MAX = 1500
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -19,14 +19,14 @@ _IPV4 = struct.Struct("!BBHHHBBH4s4s")
 _ARP = struct.Struct("!HHBBH6s4s6s4s")
 _ARP_HEAD = (1, IPV4, 6, 4)
 _FRAGMENT_OFFSET = 0x1FFF
-# Organisation-specific TLV: an OUI for local use, then the proof that the frame is this controller's own.
+# Organisation-specific TLV: an OUI for local use, then the HMAC of this controller.
 _LOCAL_OUI = b"\x02\xba\x7e"
 _PROOF_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Arp:
-    """An ARP packet: `is_request`, else an answer. Addresses as text."""
+    """An ARP request or reply. Addresses as text."""
 
     is_request: bool
     sender_mac: str
@@ -37,7 +37,7 @@ class Arp:
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """A frame's headers. `eth_type` is LENGTH_FRAME for one with a length; IPv4's fields are 0 for others."""
+    """A frame's headers. `eth_type` is LENGTH_FRAME for frames with a length; IPv4 fields are 0 in other frames."""
 
     source: str
     destination: str
@@ -52,12 +52,12 @@ class Headers:
 
     @property
     def is_group(self) -> bool:
-        """Whether it is for several: broadcast or multicast."""
+        """Whether the destination is broadcast or multicast."""
         return bool(int(self.destination[:2], 16) & 1)
 
 
 def read_headers(frame: bytes) -> Headers | None:
-    """Return a frame's headers; None if it is too short for them, or its sender is no single host."""
+    """Return a frame's headers; None if it is too short, or its source is a group address."""
     if len(frame) < _ETHERNET.size:
         return None
     to, origin, kind = _ETHERNET.unpack_from(frame)
@@ -101,27 +101,27 @@ def _read_arp(frame: bytes, at: int) -> Arp | None:
     return Arp(operation == 1, _mac(sender_mac), addresses[0], _mac(target_mac), addresses[1])
 
 
-def arp_answer(asked: Arp, mac: str) -> bytes:
-    """Return the frame that answers a request: the address asked for is at `mac`."""
+def arp_answer(request: Arp, mac: str) -> bytes:
+    """Return the reply to a request: the requested address is at `mac`."""
     packed = _ARP.pack(
-        *_ARP_HEAD, 2, _bytes(mac), _address(asked.target), _bytes(asked.sender_mac), _address(asked.sender)
+        *_ARP_HEAD, 2, _bytes(mac), _address(request.target), _bytes(request.sender_mac), _address(request.sender)
     )
-    return _ETHERNET.pack(_bytes(asked.sender_mac), _bytes(mac), ARP) + packed
+    return _ETHERNET.pack(_bytes(request.sender_mac), _bytes(mac), ARP) + packed
 
 
-def arp_request(asked: Arp) -> bytes:
-    """Return a request made anew from what was understood of one, so that nothing else gets out with it."""
+def arp_request(request: Arp) -> bytes:
+    """Return a new request with the parsed fields of another, so that no other bytes are forwarded."""
     packed = _ARP.pack(
-        *_ARP_HEAD, 1, _bytes(asked.sender_mac), _address(asked.sender), bytes(6), _address(asked.target)
+        *_ARP_HEAD, 1, _bytes(request.sender_mac), _address(request.sender), bytes(6), _address(request.target)
     )
-    return _ETHERNET.pack(_bytes(BROADCAST), _bytes(asked.sender_mac), ARP) + packed
+    return _ETHERNET.pack(_bytes(BROADCAST), _bytes(request.sender_mac), ARP) + packed
 
 
 def probe(key: bytes, switch: str, port: int) -> bytes:
-    """Return the LLDP frame (IEEE 802.1AB) that leaves a switch's port, with a proof under `key` that it is ours."""
+    """Return the LLDP frame (IEEE 802.1AB) that leaves a switch's port, with an HMAC under `key`."""
     chassis, number = switch.encode(), str(port).encode()
     proof = _LOCAL_OUI + b"\x01" + _proof(key, chassis, number)
-    # Locally assigned chassis id and port id (subtype 7), time to live, ours, end.
+    # Locally assigned chassis id and port id (subtype 7), time to live, our TLV, end.
     fields = ((1, b"\x07" + chassis), (2, b"\x07" + number), (3, (120).to_bytes(2, "big")), (127, proof), (0, b""))
     tlvs = b"".join((kind << 9 | len(value)).to_bytes(2, "big") + value for kind, value in fields)
     return _ETHERNET.pack(_bytes(LLDP_GROUP), b"\x02\xba\x7e\x00\x00\x00", LLDP) + tlvs

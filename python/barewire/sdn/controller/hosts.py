@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Who the hosts are and where they hang: from a hosts file and from what they send. No clock, no I/O."""
+"""The hosts and their ports: from a hosts file and learnt from frames. No clock, no I/O."""
 
 import ipaddress
 import re
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from barewire.errors import WrongUse
 from barewire.topology import Port
 
-# What strangers can make the controller remember: addresses learnt behind one port, and in all.
+# Bounds on learnt MAC addresses, per port and in total.
 HOSTS_PER_PORT_MAX = 256
 HOSTS_MAX = 65_536
 ADDRESSES_PER_HOST_MAX = 16
-# Whoever was at a port so recently is still there: a frame of theirs from another port is an echo, or forged.
+# A host seen at a port so recently is still there: its frame from another port is an echo, or forged.
 MOVES_AFTER_S = 1.0
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 @dataclass
 class Host:
-    """A host: its name (its MAC address if no file names it), its addresses, the switch port it hangs on."""
+    """A host: its name (its MAC address if no file names it), its addresses, its switch port."""
 
     name: str
     mac: str
@@ -32,7 +32,7 @@ class Host:
 
 
 class Hosts:
-    """All hosts. `version` grows when one is attached, moves or goes."""
+    """All hosts. `version` increases when a host is attached, moves or is removed."""
 
     def __init__(self, named: Mapping[str, str] | None = None, addresses: Mapping[str, str] | None = None) -> None:
         """Begin with `named`, name to MAC address, and `addresses`, IPv4 address to name."""
@@ -41,7 +41,7 @@ class Hosts:
         self.by_name: dict[str, Host] = {host.name: host for host in self.by_mac.values()}
         self._by_address: dict[str, Host] = {}
         self._at_port: dict[Port, dict[str, Host]] = {}
-        # Addresses that a file gives belong to their host, whatever anybody says.
+        # Addresses from a file are never reassigned by learning.
         self._fixed: set[str] = set()
         for address, name in (addresses or {}).items():
             if name in self.by_name:
@@ -49,7 +49,7 @@ class Hosts:
                 self._fixed.add(address)
 
     def named(self, mac: str) -> str:
-        """Return the name of whoever has a MAC address: the address itself if nobody named it."""
+        """Return the name of the host with a MAC address: the address itself if it has no name."""
         host = self.by_mac.get(mac)
         return mac if host is None else host.name
 
@@ -61,8 +61,8 @@ class Hosts:
         """Return the hosts whose port is known."""
         return (host for at in self._at_port.values() for host in at.values())
 
-    def seen(self, mac: str, port: Port, now: float) -> Host | None:
-        """Learn that a host sent through an edge port; None if no more hosts are learnt there, or it is elsewhere."""
+    def learn(self, mac: str, port: Port, now: float) -> Host | None:
+        """Learn a host from a frame at an edge port; None if the port's limit is reached, or it is at another port."""
         host = self.by_mac.get(mac)
         if host is not None and host.port == port:
             host.seen_s = now
@@ -70,8 +70,11 @@ class Hosts:
         if host is not None and host.port is not None and now < host.seen_s + MOVES_AFTER_S:
             return None
         if host is None:
-            there = self._at_port.get(port, {})
-            if len(self.by_mac) >= HOSTS_MAX or sum(not one.is_named for one in there.values()) >= HOSTS_PER_PORT_MAX:
+            at_port = self._at_port.get(port, {})
+            if (
+                len(self.by_mac) >= HOSTS_MAX
+                or sum(not host.is_named for host in at_port.values()) >= HOSTS_PER_PORT_MAX
+            ):
                 return None
             host = self.by_mac[mac] = self.by_name[mac] = Host(mac, mac)
         self._detach(host)
@@ -80,13 +83,13 @@ class Hosts:
         self.version += 1
         return host
 
-    def know(self, mac: str, now: float) -> None:
-        """Know that there is a host with this MAC address, wherever it is."""
+    def add_without_port(self, mac: str, now: float) -> None:
+        """Add a host by MAC address, without a port."""
         if mac not in self.by_mac and len(self.by_mac) < HOSTS_MAX:
             self.by_mac[mac] = self.by_name[mac] = Host(mac, mac, seen_s=now)
 
     def learn_address(self, host: Host, address: str) -> bool:
-        """Learn that a host has an IPv4 address; False if it is another's who is there, or it has too many."""
+        """Learn an IPv4 address of a host; False if an attached host has it, or the host has too many."""
         owner = self._by_address.get(address)
         if owner is host:
             return True
@@ -108,7 +111,7 @@ class Hosts:
         return gone
 
     def age(self, before_s: float, in_use: Container[str]) -> None:
-        """Forget hosts that no file names, that are not seen since, and that are not `in_use` by name."""
+        """Remove unnamed hosts not seen since `before_s` and not `in_use` by name."""
         for host in [host for host in self.by_mac.values() if not host.is_named]:
             if host.seen_s < before_s and host.name not in in_use:
                 self._detach(host)
@@ -123,22 +126,22 @@ class Hosts:
 
     def _detach(self, host: Host) -> None:
         if host.port is not None:
-            there = self._at_port[host.port]
-            del there[host.mac]
-            if not there:
+            at_port = self._at_port[host.port]
+            del at_port[host.mac]
+            if not at_port:
                 del self._at_port[host.port]
             host.port = None
 
 
 def parse_hosts_file(text: str, name: str) -> dict[str, str]:
-    """Read lines `name MAC interface` of a barewire hosts file: name to MAC address. WrongUse says the line."""
+    """Read lines `name MAC interface` of a barewire hosts file: name to MAC address. WrongUse names the line."""
     found: dict[str, str] = {}
     for where, words in _lines(text, name):
         mac = words[1].lower() if len(words) > 1 else ""
         if len(words) != 3 or not _NAME.fullmatch(words[0]):
             raise WrongUse(f"{where}: a line is 'name MAC interface', such as 'h2 02:00:00:00:00:02 eth0'")
         if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
-            raise WrongUse(f"{where}: '{words[1]}' is no host's MAC address; write the one that `ip link` shows there")
+            raise WrongUse(f"{where}: '{words[1]}' is not a host's MAC address; write the one shown by `ip link` there")
         if words[0] in found or mac in found.values():
             raise WrongUse(f"{where}: {words[0]} or {mac} is there twice; remove one line")
         found[words[0]] = mac
@@ -146,7 +149,7 @@ def parse_hosts_file(text: str, name: str) -> dict[str, str]:
 
 
 def parse_addresses_file(text: str, name: str, known: Iterable[str]) -> dict[str, str]:
-    """Read lines `address name…`, as /etc/hosts has them: IPv4 address to name; other hosts' lines do not matter."""
+    """Read lines `address name…`, as /etc/hosts has them: IPv4 address to name; lines of unknown hosts are ignored."""
     names = set(known)
     found: dict[str, str] = {}
     for where, words in _lines(text, name):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Gives flows paths and gets their rules laid, moved and removed, in the order that `laying` says; no clock, no I/O."""
+"""Assigns paths to flows; installs, moves and removes their rules in the order of `installation`. No clock, no I/O."""
 
 import itertools
 import math
@@ -7,23 +7,23 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from barewire.sdn.classify.classifier import Known
+from barewire.sdn.classify.classifier import Classification
 from barewire.sdn.controller.hosts import Hosts
-from barewire.sdn.controller.laying import can_loop, stages
+from barewire.sdn.controller.installation import can_loop, stages
 from barewire.sdn.controller.outbox import Outbox
 from barewire.sdn.controller.routes import Route, Routes
 from barewire.sdn.controller.rules import NUMBER_MASK, Kind, cookie, flow_matches
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import Flow, FlowKey, Pattern, Placed, View
-from barewire.sdn.openflow.messages import DeleteRule, Rule, SetRule
+from barewire.sdn.openflow.messages import AddRule, DeleteRule, Rule
 from barewire.sdn.strategies import Placement, Strategy
 from barewire.topology import Network, Path, Port
 from barewire.topology.paths import Paths
 
 
 @dataclass
-class Picture:
-    """What the rest of the controller knows of the network, for views."""
+class NetworkState:
+    """The controller's knowledge of the network, for views."""
 
     paths: Paths
     load_byte_s: Mapping[Port, float]
@@ -35,36 +35,36 @@ StrategyOf = Callable[[str], Strategy]
 
 
 class Router:
-    """Flows to paths, paths to rules."""
+    """Maps flows to paths, and paths to rules."""
 
     def __init__(self, settings: Settings, hosts: Hosts, outbox: Outbox, strategy_of: StrategyOf, first: int) -> None:
-        """Begin without flows; `first` is the number of the first, so that those of an earlier controller differ."""
+        """Begin without flows; numbers start at `first`, so that they differ from an earlier controller's."""
         self.routes = Routes()
-        self.picture = Picture(Paths(Network((), (), {})), {}, {})
+        self.network_state = NetworkState(Paths(Network((), (), {})), {}, {})
         self._settings, self._hosts, self._outbox = settings, hosts, outbox
         self._strategy_of = strategy_of
         self._numbers = itertools.count(first)
         self._reservations: dict[Path, float] = {}
-        # Called with each flow that is forgotten.
+        # Called with each removed flow.
         self.forgotten: Callable[[Route], None] = lambda _: None
 
     def view(self, now: float, fixed: frozenset[FlowKey] = frozenset()) -> View:
-        """Return what strategies may know now."""
-        picture = self.picture
+        """Return the strategies' view at this time."""
+        network_state = self.network_state
         return View(
-            picture.paths.network,
+            network_state.paths.network,
             now,
             self.routes.placed,
-            picture.load_byte_s,
-            picture.received_byte_s,
-            picture.patterns,
+            network_state.load_byte_s,
+            network_state.received_byte_s,
+            network_state.patterns,
             self.routes.crossing,
             fixed,
             self._reserved(now),
         )
 
-    def place(self, key: FlowKey, known: Known, identification: int, now: float) -> Route | None:
-        """Give a new flow a path and begin to lay its rules; None if there is no path between its hosts."""
+    def place(self, key: FlowKey, known: Classification, identification: int, now: float) -> Route | None:
+        """Place a new flow and begin to install its rules; None if there is no path between its hosts."""
         flow = Flow(key, known.profile, identification, known.volume_bytes)
         placement = self._chosen(flow, now)
         if placement is None:
@@ -72,11 +72,11 @@ class Router:
         placed = self._placed(flow, placement, now)
         route = Route(self._number(), placed, flow_matches(key, self._hosts), now, placement.reason, known.by)
         self.routes.add(route)
-        self._lay(route)
+        self._install(route)
         return route
 
-    def replace(self, route: Route, now: float, known: Known | None = None, is_broken: bool = False) -> bool:
-        """Give a placed flow the path that its strategy chooses now; False if there is none and it was removed."""
+    def replace(self, route: Route, now: float, known: Classification | None = None, is_broken: bool = False) -> bool:
+        """Place a flow again by its strategy; False if there is no path and it was removed."""
         flow = route.placed.flow
         if known is not None:
             flow = replace(flow, profile=known.profile, volume_bytes=known.volume_bytes)
@@ -91,33 +91,33 @@ class Router:
         return True
 
     def move(self, route: Route, placed: Placed, is_broken: bool = False) -> None:
-        """Give a flow another path, or no more than another profile or rate; sooner if its old path is broken."""
+        """Give a flow another path, or only another profile or rate; without stages if its old path is broken."""
         changed = placed.path != route.path
         self.routes.put(route, placed)
         if changed:
-            self._lay(route, is_broken)
+            self._install(route, is_broken)
 
     def rearrange(self, profiles: Mapping[str, str], names: Collection[str], now: float) -> int:
-        """Ask the strategies of these names for better paths, each for its own flows; return how many moved.
+        """Let strategies rearrange their flows; return the number of moved flows.
 
         `profiles` is each profile's strategy by name.
         """
         moved = 0
         for name in names:
-            mine = {profile for profile, strategy in profiles.items() if strategy == name}
-            strategy = self._strategy_of(next(iter(mine)))
-            others = frozenset(route.key for route in self.routes if route.placed.flow.profile not in mine)
+            own_profiles = {profile for profile, strategy in profiles.items() if strategy == name}
+            strategy = self._strategy_of(next(iter(own_profiles)))
+            fixed = frozenset(route.key for route in self.routes if route.placed.flow.profile not in own_profiles)
             try:
-                wanted = strategy.rearrange(self.view(now, others))
+                wanted = strategy.rearrange(self.view(now, fixed))
             except Exception as error:  # a plug-in's mistake must not stop the network
-                self._outbox.say("strategy failed", f"{name} failed to rearrange, so flows stay: {error!r}")
+                self._outbox.emit("strategy failed", f"{name} failed to rearrange, so flows stay: {error!r}")
                 continue
             for key, path in wanted.items():
                 route = self.routes.get(key)
-                if route is None or key in others or path == route.path:
+                if route is None or key in fixed or path == route.path:
                     continue
-                if path not in self.picture.paths.between(key.source, key.destination):
-                    self._outbox.say("strategy failed", f"{name} chose no shortest path for {key}; the flow stays")
+                if path not in self.network_state.paths.between(key.source, key.destination):
+                    self._outbox.emit("strategy failed", f"{name} chose no shortest path for {key}; the flow stays")
                     continue
                 route.why = f"rearranged by {name}"
                 self.move(route, replace(route.placed, path=path))
@@ -125,55 +125,55 @@ class Router:
         return moved
 
     def links_lost(self, lost: Collection[Port], now: float) -> tuple[int, int]:
-        """Re-place all flows that leave through ports that are gone; return how many, and how many have no path."""
+        """Re-place all flows over lost ports; return their number, and the number without a path."""
         affected = {route for port in lost for route in self.routes.over(port)}
         moved = sum(
             self.replace(route, now, is_broken=True) for route in sorted(affected, key=lambda route: route.number)
         )
         return moved, len(affected) - moved
 
-    def relay(self, route: Route) -> None:
-        """Lay all rules of a flow's path again, whatever is believed to stand."""
-        route.unsure |= route.standing.keys()
-        self._lay(route)
+    def reinstall(self, route: Route) -> None:
+        """Install all rules of a flow's path again."""
+        route.unconfirmed |= route.installed.keys()
+        self._install(route)
 
     def remove(self, route: Route) -> None:
-        """Forget a flow and delete its rules."""
-        for switch in list(route.standing):
+        """Remove a flow and delete its rules."""
+        for switch in list(route.installed):
             self._delete(route, switch)
         self.forget(route)
 
     def forget(self, route: Route) -> None:
-        """Forget a flow whose rules end by themselves."""
+        """Remove a flow whose rules expire by themselves."""
         route.plan += 1
         if route.placed.reserved_until_s == math.inf:
             self._reservations.pop(route.path, None)
         self.routes.remove(route)
         self.forgotten(route)
 
-    def adopt(self, key: FlowKey, placed: Placed, number: int, standing: Mapping[str, int], now: float) -> Route:
-        """Take over a flow whose rules a controller before this one laid."""
+    def adopt(self, key: FlowKey, placed: Placed, number: int, installed: Mapping[str, int], now: float) -> Route:
+        """Add a flow with rules installed by an earlier controller."""
         route = Route(
-            number, placed, flow_matches(key, self._hosts), now, "found in the switches", standing=dict(standing)
+            number, placed, flow_matches(key, self._hosts), now, "found in the switches", installed=dict(installed)
         )
-        route.laid_s = now
+        route.installed_s = now
         self.routes.add(route)
         if placed.reserved_until_s > now:
             self._reservations[placed.path] = placed.reserved_until_s
         return route
 
     def rules_at(self, route: Route, switch: str, now: float) -> list[Rule]:
-        """Return the rules that a flow has in a switch: the first switch's end it, the others' a little later."""
+        """Return a flow's rules in a switch: those of the first switch expire first, the others slightly later."""
         settings = self._settings
         is_first = route.path[0].node == switch
         reserve_s = route.placed.reserved_until_s - route.placed.since_s if route.placed.reserved_until_s else 0.0
         value = cookie(Kind.FLOW, route.number, max(reserve_s, 0.0))
         margin = 0 if is_first else settings.margin_s
-        # What is laid again is not to live longer for it.
+        # Reinstalled rules keep their expiry.
         age_s = int(min(max(now - route.placed.since_s, 0.0), settings.hard_s - 1)) if settings.hard_s else 0
         idle_s = settings.idle_s + margin if settings.idle_s else 0
         hard_s = settings.hard_s - age_s + margin if settings.hard_s else 0
-        out = (route.standing[switch],)
+        out = (route.installed[switch],)
         return [
             Rule(match, priority, value, out, idle_s, hard_s, notify=is_first and number == 0)
             for number, (match, priority) in enumerate(route.matches)
@@ -185,17 +185,17 @@ class Router:
         return number
 
     def _chosen(self, flow: Flow, now: float) -> Placement | None:
-        paths = self.picture.paths.between(flow.key.source, flow.key.destination)
+        paths = self.network_state.paths.between(flow.key.source, flow.key.destination)
         if not paths:
             return None
         strategy = self._strategy_of(flow.profile)
         try:
             placement = strategy.place(flow, paths, self.view(now))
         except Exception as error:  # a plug-in's mistake must not stop the network
-            self._outbox.say("strategy failed", f"{strategy.name} failed, so the first path is taken: {error!r}")
+            self._outbox.emit("strategy failed", f"{strategy.name} failed, so the first path is used: {error!r}")
             return Placement(paths[0], reason=f"{strategy.name} failed")
         if placement.path not in paths:
-            self._outbox.say("strategy failed", f"{strategy.name} chose no shortest path; the first is taken")
+            self._outbox.emit("strategy failed", f"{strategy.name} chose no shortest path; the first is used")
             return Placement(paths[0], reason=f"{strategy.name} chose no shortest path")
         return placement
 
@@ -211,60 +211,60 @@ class Router:
             del self._reservations[path]
         return self._reservations
 
-    def _lay(self, route: Route, is_broken: bool = False) -> None:
-        """Plan a flow's path from what stands, and begin."""
+    def _install(self, route: Route, is_broken: bool = False) -> None:
+        """Plan the stages from the installed rules, and begin."""
         route.plan += 1
-        route.unsure |= route.waiting
-        standing = {switch: 0 if switch in route.unsure else port for switch, port in route.standing.items()}
-        route.stages, route.waiting, route.laid_s = stages(route.path, standing | route.stood_in), set(), None
+        route.unconfirmed |= route.waiting
+        installed = {switch: 0 if switch in route.unconfirmed else port for switch, port in route.installed.items()}
+        route.stages, route.waiting, route.installed_s = stages(route.path, installed | route.aggregated), set(), None
         if (
             is_broken
             and route.stages
-            and not route.unsure
-            and not can_loop(route.path, route.standing, self.picture.paths.network.peers)
+            and not route.unconfirmed
+            and not can_loop(route.path, route.installed, self.network_state.paths.network.peers)
         ):
             route.stages = [[hop for stage in route.stages for hop in stage]]
-        self._outbox.at(0.0, partial(self._go_on, route, route.plan))
+        self._outbox.at(0.0, partial(self._advance, route, route.plan))
 
-    def _go_on(self, route: Route, plan: int, now: float) -> None:
+    def _advance(self, route: Route, plan: int, now: float) -> None:
         """Send the next stage of a plan, or finish it."""
         if plan != route.plan or route.waiting:
             return
         if not route.stages:
-            route.laid_s = now
-            if route.standing.keys() - {hop.node for hop in route.path}:
+            route.installed_s = now
+            if route.installed.keys() - {hop.node for hop in route.path}:
                 self._outbox.at(now + self._settings.drain_s, partial(self._drain, route, plan))
             return
         stage = route.stages.pop(0)
         route.waiting = {hop.node for hop in stage}
         for hop in stage:
-            self.lay_at(route, hop, now)
+            self.install_at(route, hop, now)
             self._outbox.when_confirmed(hop.node, partial(self._confirmed, route, plan, hop.node))
 
-    def lay_at(self, route: Route, hop: Port, now: float) -> None:
+    def install_at(self, route: Route, hop: Port, now: float) -> None:
         """Send a flow's rules to one switch of its path."""
-        route.standing[hop.node] = hop.number
-        route.unsure.add(hop.node)
+        route.installed[hop.node] = hop.number
+        route.unconfirmed.add(hop.node)
         for rule in self.rules_at(route, hop.node, now):
-            self._outbox.send(hop.node, SetRule(rule))
+            self._outbox.send(hop.node, AddRule(rule))
 
     def _confirmed(self, route: Route, plan: int, switch: str, done: bool) -> None:
-        # What is not confirmed stays so until the switch connects again, or its links are given up.
+        # Unconfirmed until the switch connects again, or its links are given up.
         if plan != route.plan or not done:
             return
-        route.unsure.discard(switch)
+        route.unconfirmed.discard(switch)
         route.waiting.discard(switch)
         if not route.waiting:
-            self._outbox.at(0.0, partial(self._go_on, route, plan))
+            self._outbox.at(0.0, partial(self._advance, route, plan))
 
     def _drain(self, route: Route, plan: int, _now: float) -> None:
-        """Delete the rules that a moved flow left behind; nothing is under way to them any more."""
+        """Delete the old rules of a moved flow after its packets have drained."""
         if plan != route.plan:
             return
-        for switch in route.standing.keys() - {hop.node for hop in route.path}:
+        for switch in route.installed.keys() - {hop.node for hop in route.path}:
             self._delete(route, switch)
-            del route.standing[switch]
-            route.unsure.discard(switch)
+            del route.installed[switch]
+            route.unconfirmed.discard(switch)
             self.routes.forget(route, switch)
 
     def _delete(self, route: Route, switch: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The flows that have a path, with the rules that stand for them, and which ports they leave through."""
+"""The placed flows, with their installed rules and output ports."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from barewire.topology import Path, Port
 
 @dataclass(eq=False)
 class Route:
-    """A placed flow. `standing` is the output port of each switch that has, or is about to have, a rule of it.
+    """A placed flow. `installed` is the output port of each switch that has, or will have, a rule of it.
 
-    `stages` are rules still to be sent, `waiting` the switches of the stage that was, `unsure` those whose rule may be
-    the one before. A flow is `laid_s` since its last rule was confirmed, None while it is being laid.
+    `stages` are rules still to be sent, `waiting` the switches of the last stage sent, `unconfirmed` those whose rule
+    may be the previous one. `installed_s` is the time of the last rule's confirmation, None during installation.
     """
 
     number: int
@@ -25,16 +25,16 @@ class Route:
     seen_s: float
     why: str = ""
     known_by: str = "nothing"
-    standing: dict[str, int] = field(default_factory=dict)
+    installed: dict[str, int] = field(default_factory=dict)
     stages: list[list[Port]] = field(default_factory=list)
     waiting: set[str] = field(default_factory=set)
-    unsure: set[str] = field(default_factory=set)
-    # Switches whose table was full, where a rule to the flow's host stands in, and its output port.
-    stood_in: dict[str, int] = field(default_factory=dict)
-    laid_s: float | None = None
-    # Confirmations of an earlier plan do not count for a later one.
+    unconfirmed: set[str] = field(default_factory=set)
+    # Switches with a full table where an aggregate rule is used, and its output port.
+    aggregated: dict[str, int] = field(default_factory=dict)
+    installed_s: float | None = None
+    # Number of the plan; confirmations of an earlier plan are ignored.
     plan: int = 0
-    # What it had carried when it was counted last; 0 is never.
+    # Bytes at the last count, and its time; 0: never counted.
     packets: int = 0
     bytes: int = 0
     counted_s: float = 0.0
@@ -46,67 +46,67 @@ class Route:
 
     @property
     def path(self) -> Path:
-        """The path it has, or is getting."""
+        """The current path, possibly still being installed."""
         return self.placed.path
 
     @property
-    def is_being_laid(self) -> bool:
-        """Whether rules are under way."""
+    def is_being_installed(self) -> bool:
+        """Whether rules are being installed."""
         return bool(self.stages or self.waiting)
 
 
 class Routes:
-    """All of them, by key and by number, with indexes."""
+    """All placed flows, by key and by number, with indexes."""
 
     def __init__(self) -> None:
-        """No flow has a path."""
+        """Begin without flows."""
         self._by_key: dict[FlowKey, Route] = {}
         self._by_number: dict[int, Route] = {}
         self._placed: dict[FlowKey, Placed] = {}
         self._crossing: dict[Port, int] = {}
         self._through: defaultdict[str, set[Route]] = defaultdict(set)
-        # What strategies see: live, not to be changed by them.
+        # The strategies' view: live, and read-only for them.
         self.placed = MappingProxyType(self._placed)
         self.crossing = MappingProxyType(self._crossing)
 
     def __iter__(self) -> Iterator[Route]:
-        """All, the oldest first."""
+        """All flows, the oldest first."""
         return iter(list(self._by_key.values()))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of flows."""
         return len(self._by_key)
 
     def get(self, key: FlowKey) -> Route | None:
-        """Return a flow's."""
+        """Return the route of a flow."""
         return self._by_key.get(key)
 
     def numbered(self, number: int) -> Route | None:
-        """Return the one with the number that its rules' cookies have."""
+        """Return the flow with this number, from its rules' cookies."""
         return self._by_number.get(number)
 
     def at(self, switch: str) -> set[Route]:
-        """Return those that have a rule in a switch, or are to have one."""
+        """Return the flows with a rule in a switch, or with a rule planned there."""
         return set(self._through.get(switch, ()))
 
     def over(self, port: Port) -> list[Route]:
-        """Return those whose path leaves through a port."""
+        """Return the flows that leave through a port."""
         return [route for route in self._through.get(port.node, ()) if port in route.path]
 
     def add(self, route: Route) -> None:
-        """Add one."""
+        """Add a flow."""
         self._by_key[route.key] = self._by_number[route.number] = route
         self._index(route)
 
     def remove(self, route: Route) -> None:
-        """Forget one."""
+        """Remove a flow."""
         self.leave(route)
         del self._by_key[route.key], self._by_number[route.number]
-        for switch in {*route.standing, *(port.node for port in route.path)}:
+        for switch in {*route.installed, *(port.node for port in route.path)}:
             self.forget(route, switch)
 
     def leave(self, route: Route) -> None:
-        """Take one out of what strategies see, until `put` places it anew."""
+        """Hide a flow from strategies until `put`."""
         if self._placed.pop(route.key, None) is not None:
             for port in route.path:
                 self._crossing[port] -= 1
@@ -114,7 +114,7 @@ class Routes:
                     del self._crossing[port]
 
     def put(self, route: Route, placed: Placed) -> None:
-        """Give one a path, or the same path with another rate or profile."""
+        """Set a flow's path, rate or profile."""
         if self._placed.get(route.key) is route.placed and route.path == placed.path:
             route.placed = self._placed[route.key] = placed
             return
@@ -123,15 +123,15 @@ class Routes:
         self._index(route)
 
     def forget(self, route: Route, switch: str) -> None:
-        """A switch has no rule of it any more."""
-        if (there := self._through.get(switch)) is not None:
-            there.discard(route)
-            if not there:
+        """Record that a switch has no rule of a flow."""
+        if (routes := self._through.get(switch)) is not None:
+            routes.discard(route)
+            if not routes:
                 del self._through[switch]
 
     def _index(self, route: Route) -> None:
         self._placed[route.key] = route.placed
         for port in route.path:
             self._crossing[port] = self._crossing.get(port, 0) + 1
-        for switch in {*route.standing, *(port.node for port in route.path)}:
+        for switch in {*route.installed, *(port.node for port in route.path)}:
             self._through[switch].add(route)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The rules that the controller lays: which packets are a flow's, in what order rules win, whose a rule is. Pure.
+"""The controller's rules: matches of flows, priorities, cookies. Pure.
 
-A rule is known again by its cookie, also by a controller that did not lay it:
+The cookie identifies a rule, also for a later controller:
 
     | ours 16 | kind 4 | reserved seconds 12 | number 32 |        all else of a flow is in its match and its output port
 """
@@ -14,8 +14,8 @@ from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import CONTROLLER, Match, Rule
 
-# A link between switches keeps its probes whatever else happens. A port that floods loses what its flows' rules do not
-# take. What stands in for the rules of a full table goes before asking.
+# Probes have the highest priority. A flooding port loses only packets that match no flow rule. Aggregate rules come
+# before sending packets to the controller.
 PRIORITY_PROBE = 400
 PRIORITY_FLOW = 300
 PRIORITY_DROP = 250
@@ -29,16 +29,16 @@ _OURS = 0xBA7E
 
 
 class Kind(IntEnum):
-    """What a rule is for."""
+    """Kind of a rule."""
 
-    BASE = 1  # what every switch has: questions to the controller
+    BASE = 1  # present in every switch: sends packets to the controller
     FLOW = 2  # one flow
-    TO_HOST = 3  # stands in for the rules of flows to one host, in a switch whose table is full
-    DROP = 4  # holds off a port that floods
+    TO_HOST = 3  # aggregate rule for flows to one host, in a full table
+    DROP = 4  # drops unmatched packets of a flooding port
 
 
 _KINDS = {kind.value: kind for kind in Kind}
-# For all rules of ours, whatever kind; for those of one kind; for those of one flow, whatever it reserves.
+# Masks: all our rules; rules of one kind; rules of one flow regardless of its reservation.
 OURS_MASK = 0xFFFF << 48
 KIND_MASK = OURS_MASK | 0xF << 44
 NUMBER_MASK = KIND_MASK | 0xFFFF_FFFF
@@ -51,7 +51,7 @@ def cookie(kind: Kind, number: int = 0, reserve_s: float = 0.0) -> int:
 
 
 def kind_of(value: int) -> Kind | None:
-    """Return what kind of rule a cookie is of, None if it is not ours."""
+    """Return the kind in a cookie, None if the rule is not ours."""
     return _KINDS.get(value >> 44 & 0xF) if value >> 48 == _OURS else None
 
 
@@ -61,31 +61,31 @@ def number_of(value: int) -> int:
 
 
 def reserve_of(value: int) -> float:
-    """Return for how many seconds a flow's path was reserved; infinite as long as the flow lives."""
+    """Return the reservation in a cookie in seconds; infinite: for the flow's lifetime."""
     reserved = value >> 32 & RESERVE_MAX_S
     return math.inf if reserved == RESERVE_MAX_S else float(reserved)
 
 
 def base_rules() -> list[Rule]:
-    """Return what every switch has: a probe, and a packet that no flow's rule takes, goes to the controller.
+    """Return the base rules of every switch: probes and unmatched packets go to the controller.
 
-    TCP and UDP are asked about apart: else a new connection would go by the rule of other IPv4 between its hosts.
+    TCP and UDP have separate rules; otherwise new connections would match the rule of other IPv4 between their hosts.
     """
-    ours = cookie(Kind.BASE)
+    base = cookie(Kind.BASE)
     to_controller = (CONTROLLER,)
     return [
-        Rule(Match(eth_dst=LLDP_GROUP, eth_type=LLDP), PRIORITY_PROBE, ours, to_controller),
-        Rule(Match(eth_type=IPV4, ip_proto=TCP), PRIORITY_ASK_PORTS, ours, to_controller),
-        Rule(Match(eth_type=IPV4, ip_proto=UDP), PRIORITY_ASK_PORTS, ours, to_controller),
-        Rule(Match(), PRIORITY_MISS, ours, to_controller),
+        Rule(Match(eth_dst=LLDP_GROUP, eth_type=LLDP), PRIORITY_PROBE, base, to_controller),
+        Rule(Match(eth_type=IPV4, ip_proto=TCP), PRIORITY_ASK_PORTS, base, to_controller),
+        Rule(Match(eth_type=IPV4, ip_proto=UDP), PRIORITY_ASK_PORTS, base, to_controller),
+        Rule(Match(), PRIORITY_MISS, base, to_controller),
     ]
 
 
 def flow_matches(key: FlowKey, hosts: Hosts) -> tuple[tuple[Match, int], ...]:
-    """Return the matches, with priorities, that together are a flow's packets.
+    """Return the matches, with priorities, that cover a flow's packets.
 
-    Hosts are matched by their MAC addresses: these are what a name stands for, whatever its IP addresses.
-    LLC is two matches, frames with a length and EtherType 0x8870.
+    Hosts are matched by MAC address, regardless of their IP addresses.
+    LLC needs two matches, frames with a length and EtherType 0x8870.
     """
     source, destination = hosts.by_name[key.source].mac, hosts.by_name[key.destination].mac
     if key.protocol == "llc":
@@ -110,7 +110,7 @@ def flow_matches(key: FlowKey, hosts: Hosts) -> tuple[tuple[Match, int], ...]:
 
 
 def key_of(rule: Rule, hosts: Hosts) -> FlowKey | None:
-    """Return the flow that a rule found in a switch is for, None if it is not a flow's."""
+    """Return the flow of a rule found in a switch, None if it is not a flow rule."""
     match = rule.match
     if match.eth_src is None or match.eth_dst is None or match.in_port is not None:
         return None
@@ -128,10 +128,10 @@ def key_of(rule: Rule, hosts: Hosts) -> FlowKey | None:
 
 
 def to_host_rule(mac: str, port: int) -> Rule:
-    """Return the rule that stands in, in a full table, for those of all flows to one host through one port."""
+    """Return the aggregate rule for all flows to one host through one port."""
     return Rule(Match(eth_dst=mac), PRIORITY_TO_HOST, cookie(Kind.TO_HOST, port), (port,))
 
 
 def drop_rule(port: int, hard_s: int, eth_type: int | None = None) -> Rule:
-    """Return what keeps frames of a port from the controller for a while, but lets through what flows' rules take."""
+    """Return the rule that drops a port's unmatched frames for a while."""
     return Rule(Match(in_port=port, eth_type=eth_type), PRIORITY_DROP, cookie(Kind.DROP, port), (), hard_s=hard_s)

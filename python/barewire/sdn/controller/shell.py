@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The controller with its sockets: switches' channels to the core and back, and the clock."""
+"""The controller with sockets and clock: connects the switches' channels to the core."""
 
 import asyncio
 import secrets
@@ -19,19 +19,19 @@ Tell = Callable[[Event], None]
 class Shell:
     """Runs a controller in the running event loop."""
 
-    def __init__(self, settings: Settings, policy: Policy, hosts: Hosts, places: Sequence[str], tell: Tell) -> None:
-        """`places` is where to listen for switches; `tell` gets what happens. WrongUse for what is no place."""
+    def __init__(self, settings: Settings, policy: Policy, hosts: Hosts, addresses: Sequence[str], tell: Tell) -> None:
+        """`addresses` are the addresses to listen on; `tell` is called with events. WrongUse for an invalid address."""
         self._loop = asyncio.get_running_loop()
         self.core = Controller(settings, policy, hosts, secrets.token_bytes(32), secrets.randbits(32))
         self._tell = tell
-        self._listeners = [Listener(place, self._heard, self._closed) for place in places]
+        self._listeners = [Listener(place, self._heard, self._closed) for place in addresses]
         self._channels: dict[str, Channel] = {}
         self._names: dict[Channel, str] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def now(self) -> float:
-        """The clock of everything here."""
+        """The controller's clock."""
         return self._loop.time()
 
     async def open(self) -> None:
@@ -41,7 +41,7 @@ class Shell:
         self.turn()
 
     async def close(self) -> None:
-        """End; the switches keep their rules and go on forwarding."""
+        """Close all connections; the switches keep their rules and continue to forward."""
         if self._timer is not None:
             self._timer.cancel()
         for listener in self._listeners:
@@ -50,7 +50,7 @@ class Shell:
             self._timer.cancel()
 
     def turn(self) -> None:
-        """Let the core do what is due, send what it says, and come back in time."""
+        """Poll the core, send its messages, and schedule the next poll."""
         if self._timer is not None:
             self._timer.cancel()
         try:
@@ -76,7 +76,7 @@ class Shell:
         name = f"s{event.datapath_id}"
         before = self._channels.get(name)
         if before is not None:
-            # It has connected anew before its old connection was known to be dead.
+            # It has reconnected before its old connection was detected as dead.
             del self._names[before]
             self.core.handle(name, SwitchDown("it connected again"), self.now)
             before.close("it connected again")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Sessions over asyncio: listens where switches connect, and carries bytes; what they mean is the core's."""
+"""Sessions over asyncio: listens for switches, and transports bytes and messages."""
 
 import asyncio
 import contextlib
@@ -14,23 +14,23 @@ from barewire.errors import MachineCannot, WrongUse
 from barewire.sdn.openflow.messages import FromSwitch, ToSwitch
 from barewire.sdn.openflow.session import ClosedError, Session
 
-# What a switch may leave unread before it is held for dead: 100,000 flow mods.
+# Unread bytes after which a switch counts as dead: 100,000 flow mods.
 UNREAD_BYTES_MAX = 16 << 20
 # Connections at once; a k = 16 fat-tree has 320 switches.
 CHANNELS_MAX = 4096
 _ADDRESS = re.compile(r"tcp:(?:\[(?P<six>[0-9a-fA-F:.%\w]+)\]|(?P<four>[^:\[\]]+)):(?P<port>\d{1,5})")
 
-Heard = Callable[["Channel", list[FromSwitch]], None]
-Closed = Callable[["Channel", str], None]
+OnMessage = Callable[["Channel", list[FromSwitch]], None]
+OnClosed = Callable[["Channel", str], None]
 
 
 class Channel(asyncio.Protocol):
-    """One switch's connection. `heard` gets what it says, `closed` why it ended, once."""
+    """A switch's connection. `on_message` is called with its messages, `on_closed` once with the reason of its end."""
 
-    def __init__(self, heard: Heard, closed: Closed) -> None:
-        """Prepare for a connection."""
-        self._heard = heard
-        self._closed = closed
+    def __init__(self, on_message: OnMessage, on_closed: OnClosed) -> None:
+        """Initialise without a connection."""
+        self._on_message = on_message
+        self._on_closed = on_closed
         self._why = "it closed the connection"
         self._loop = asyncio.get_running_loop()
         self._session = Session(self._loop.time())
@@ -44,14 +44,14 @@ class Channel(asyncio.Protocol):
         self._poll()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes and hand on what they say."""
+        """Parse bytes and deliver messages."""
         try:
             events = self._session.receive(data, self._loop.time())
         except ClosedError as error:
             self.close(str(error))
             return
         if events:
-            self._heard(self, events)
+            self._on_message(self, events)
         self._flush()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -59,10 +59,10 @@ class Channel(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._transport = None
-        self._closed(self, str(error) if error else self._why)
+        self._on_closed(self, str(error) if error else self._why)
 
     def send(self, messages: Iterable[ToSwitch]) -> None:
-        """Send messages; nothing happens if the connection has ended, which `closed` says."""
+        """Send messages; ignored after the end of the connection, which `on_closed` reports."""
         try:
             for message in messages:
                 self._session.send(message)
@@ -72,7 +72,7 @@ class Channel(asyncio.Protocol):
             self._flush()
 
     def close(self, why: str) -> None:
-        """End the connection, after what is already to be said."""
+        """Close the connection after sending pending output."""
         self._why = why
         self._flush()
         if self._transport is not None:
@@ -101,22 +101,24 @@ class Channel(asyncio.Protocol):
 
 
 class Listener:
-    """Where switches connect: `unix:PATH` or `tcp:ADDRESS:PORT`."""
+    """A listening socket for switches: `unix:PATH` or `tcp:ADDRESS:PORT`."""
 
-    def __init__(self, place: str, heard: Heard, closed: Closed) -> None:
-        """Check the place; `open` listens."""
-        self.place = place
-        self._heard, self._closed = heard, closed
+    def __init__(self, address: str, on_message: OnMessage, on_closed: OnClosed) -> None:
+        """Check the address; `open` listens."""
+        self.address = address
+        self._on_message, self._on_closed = on_message, on_closed
         self._channels: set[Channel] = set()
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
-        self._address = ("", 0)
-        if place.startswith("unix:") and len(place) > len("unix:"):
-            self._path = Path(place.removeprefix("unix:"))
-        elif (match := _ADDRESS.fullmatch(place)) and 0 < int(match["port"]) < 1 << 16:
-            self._address = (match["six"] or match["four"], int(match["port"]))
+        self._endpoint = ("", 0)
+        if address.startswith("unix:") and len(address) > len("unix:"):
+            self._path = Path(address.removeprefix("unix:"))
+        elif (match := _ADDRESS.fullmatch(address)) and 0 < int(match["port"]) < 1 << 16:
+            self._endpoint = (match["six"] or match["four"], int(match["port"]))
         else:
-            raise WrongUse(f"'{place}' is no place to listen: write unix:PATH or tcp:ADDRESS:PORT (tcp:10.0.0.1:6653)")
+            raise WrongUse(
+                f"'{address}' is not an address to listen on: unix:PATH or tcp:ADDRESS:PORT (tcp:10.0.0.1:6653)"
+            )
 
     async def open(self) -> None:
         """Listen. MachineCannot if the system refuses."""
@@ -127,12 +129,12 @@ class Listener:
                 self._server = await loop.create_unix_server(self._accept, str(self._path))
                 self._path.chmod(0o600)
             else:
-                self._server = await loop.create_server(self._accept, *self._address)
+                self._server = await loop.create_server(self._accept, *self._endpoint)
         except OSError as error:
-            raise MachineCannot(f"cannot listen for switches at {self.place}: {error.strerror or error}") from error
+            raise MachineCannot(f"cannot listen for switches at {self.address}: {error.strerror or error}") from error
 
     async def close(self) -> None:
-        """End all connections and stop listening; the switches keep their rules."""
+        """Close all connections and stop listening; the switches keep their rules."""
         if self._server is not None:
             self._server.close()
         for channel in list(self._channels):
@@ -143,7 +145,7 @@ class Listener:
             self._path.unlink(missing_ok=True)
 
     def _accept(self) -> asyncio.Protocol:
-        channel = Channel(self._heard, self._forget)
+        channel = Channel(self._on_message, self._forget)
         if len(self._channels) >= CHANNELS_MAX:
             return _Refused()
         self._channels.add(channel)
@@ -151,25 +153,25 @@ class Listener:
 
     def _forget(self, channel: Channel, why: str) -> None:
         self._channels.discard(channel)
-        self._closed(channel, why)
+        self._on_closed(channel, why)
 
 
 class _Refused(asyncio.Protocol):
-    """A connection too many."""
+    """A connection above the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()
 
 
 def remove_stale_socket(path: Path) -> None:
-    """Remove the socket of a process that has ended; MachineCannot if one is alive behind it, or it is a file."""
+    """Remove the socket of a process that has ended; MachineCannot if a process listens on it, or it is a file."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise MachineCannot(f"{path} is a file, not a socket: name another place, or remove it")
+            raise MachineCannot(f"{path} is a file, not a socket: choose another path, or remove it")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(str(path))
             except ConnectionRefusedError:
                 path.unlink()
                 return
-        raise MachineCannot(f"{path} is in use by another process: end it, or name another place")
+        raise MachineCannot(f"{path} is in use by another process: end it, or choose another path")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Messages to bytes and back: layouts, numbers and match fields are os-ken's; pure, and total on what a switch sends.
+"""Encoding and decoding of messages with os-ken's layouts, numbers and match fields; pure, and total on any input.
 
-os-ken's own message parsers are not used on a switch's bytes: several walk lists by a length that a switch may give
-as 0, and would never end; and a flow mod through its classes takes three times as long. Its OXM fields, which are most
-of OpenFlow, are encoded and decoded here by its classes.
+os-ken's message parsers are not used on a switch's bytes: several walk lists by a length that may be 0, and would never
+end. Encoding a flow mod by its classes takes three times as long. OXM fields, the largest part of OpenFlow, are encoded
+and decoded by its classes.
 """
 
 import struct
@@ -16,25 +16,25 @@ from os_ken.ofproto import ofproto_v1_3_parser as parser
 
 from barewire.sdn.openflow.messages import (
     CONTROLLER,
-    Ask,
-    Confirm,
+    AddRule,
+    BarrierRequest,
     DeleteRule,
-    FrameIn,
     FromSwitch,
     Match,
-    PortChanged,
+    PacketIn,
+    PacketOut,
     PortCounter,
     PortCounters,
-    PortIs,
-    PortsAre,
-    Question,
+    PortList,
+    PortState,
+    PortStatus,
+    Request,
+    RequestKind,
     Rule,
     RuleCounter,
     RuleCounters,
-    RuleGone,
-    RulesAre,
-    SendFrame,
-    SetRule,
+    RuleList,
+    RuleRemoved,
     SwitchUp,
     ToSwitch,
     Why,
@@ -60,51 +60,51 @@ _OxmFields: Any = parser.OFPMatch  # untyped
 _IP_PORTS = {6: ("tcp_src", "tcp_dst"), 17: ("udp_src", "udp_dst")}
 _REASONS = {of.OFPRR_IDLE_TIMEOUT: Why.IDLE, of.OFPRR_HARD_TIMEOUT: Why.HARD, of.OFPRR_DELETE: Why.DELETED}
 _MULTIPART_TYPES = {
-    Question.PORTS: of.OFPMP_PORT_DESC,
-    Question.PORT_COUNTERS: of.OFPMP_PORT_STATS,
-    Question.RULES: of.OFPMP_FLOW,
-    Question.RULE_COUNTERS: of.OFPMP_FLOW,
+    RequestKind.PORTS: of.OFPMP_PORT_DESC,
+    RequestKind.PORT_COUNTERS: of.OFPMP_PORT_STATS,
+    RequestKind.RULES: of.OFPMP_FLOW,
+    RequestKind.RULE_COUNTERS: of.OFPMP_FLOW,
 }
 
 
 class MalformedError(ValueError):
-    """A switch sent bytes that are not OpenFlow 1.3; its channel must end."""
+    """A switch sent bytes that are not OpenFlow 1.3; its channel must be closed."""
 
 
 def encode(message: ToSwitch, xid: int) -> bytes:
     """Return a message's bytes."""
     match message:
-        case SetRule(rule):
+        case AddRule(rule):
             return _flow_mod(rule, of.OFPFC_ADD, 0, xid)
         case DeleteRule(pattern, priority, cookie, mask):
             return _flow_mod(Rule(pattern, priority, cookie), of.OFPFC_DELETE_STRICT, mask, xid)
-        case SendFrame(out, frame):
+        case PacketOut(out, frame):
             actions = _outputs(out)
             start = _PACKET_OUT.pack(of.OFP_NO_BUFFER, CONTROLLER, len(actions))
             return framed(of.OFPT_PACKET_OUT, xid, start + actions + frame)
-        case Confirm():
+        case BarrierRequest():
             return framed(of.OFPT_BARRIER_REQUEST, xid)
-        case Ask(question, cookie, mask):
+        case Request(question, cookie, mask):
             body = b""
-            if question is Question.PORT_COUNTERS:
+            if question is RequestKind.PORT_COUNTERS:
                 body = struct.pack(of.OFP_PORT_STATS_REQUEST_PACK_STR, of.OFPP_ANY)
-            elif question in (Question.RULES, Question.RULE_COUNTERS):
+            elif question in (RequestKind.RULES, RequestKind.RULE_COUNTERS):
                 body = _FLOW_STATISTICS_REQUEST.pack(0, of.OFPP_ANY, of.OFPG_ANY, cookie, mask) + _encoded(Match())
             return framed(of.OFPT_MULTIPART_REQUEST, xid, _MULTIPART.pack(_MULTIPART_TYPES[question], 0) + body)
 
 
 def framed(kind: int, xid: int, body: bytes = b"") -> bytes:
-    """Return a message of any type around its body."""
+    """Return a message with a header of this type before its body."""
     return HEADER.pack(VERSION, kind, HEADER.size + len(body), xid) + body
 
 
 def hello(xid: int) -> bytes:
-    """Return our hello: version 1.3 only, as a bitmap too."""
+    """Return our hello: version 1.3 only, with a version bitmap."""
     return framed(of.OFPT_HELLO, xid, _TWO_SHORTS.pack(of.OFPHET_VERSIONBITMAP, 8) + struct.pack("!I", 1 << VERSION))
 
 
 def versions_of(version: int, body: bytes) -> bool:
-    """Return whether who sent this hello speaks 1.3: by its bitmap if it has one, else every version up to its own."""
+    """Return whether the sender of a hello supports 1.3: by its bitmap, else every version up to the header's."""
     at = 0
     while at + _TWO_SHORTS.size <= len(body):
         kind, length = _TWO_SHORTS.unpack_from(body, at)
@@ -116,10 +116,10 @@ def versions_of(version: int, body: bytes) -> bool:
     return version >= VERSION
 
 
-def decode(kind: int, body: bytes, question: Question | None = None) -> FromSwitch | None:
-    """Return what a message after the handshake says, None if it is of no interest here.
+def decode(kind: int, body: bytes, question: RequestKind | None = None) -> FromSwitch | None:
+    """Decode a message received after the handshake; None if it is ignored.
 
-    `question` is what an answer in multipart answers. MalformedError if the body is not what its type says.
+    `question` is the request of a multipart reply. MalformedError if the body does not match its type.
     """
     try:
         match kind:
@@ -128,10 +128,10 @@ def decode(kind: int, body: bytes, question: Question | None = None) -> FromSwit
             case of.OFPT_MULTIPART_REPLY:
                 return None if question is None else _multipart(body, question)
             case of.OFPT_PORT_STATUS:
-                return PortChanged(_port(body, 8), is_gone=body[0] == of.OFPPR_DELETE)
+                return PortStatus(_port(body, 8), is_gone=body[0] == of.OFPPR_DELETE)
             case of.OFPT_FLOW_REMOVED:
                 cookie, _, reason, _, _, _, _, _, packets, carried = _FLOW_REMOVED.unpack_from(body)
-                return RuleGone(cookie, _REASONS.get(reason, Why.EVICTED), packets, carried)
+                return RuleRemoved(cookie, _REASONS.get(reason, Why.EVICTED), packets, carried)
             case of.OFPT_FEATURES_REPLY:
                 return SwitchUp(_FEATURES.unpack_from(body)[0])
     except (struct.error, IndexError) as error:
@@ -159,7 +159,7 @@ def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
 
 
 def _outputs(ports: tuple[int, ...]) -> bytes:
-    # Whole frames go to the controller: it may have to send them out at another switch.
+    # Whole frames go to the controller, because it may send them out at another switch.
     return b"".join(_OUTPUT.pack(of.OFPAT_OUTPUT, _OUTPUT.size, port, of.OFPCML_NO_BUFFER) for port in ports)
 
 
@@ -194,12 +194,12 @@ def _decoded(body: bytes, at: int) -> tuple[Mapping[str, Any], int]:
 def _fields(encoded: bytes) -> Mapping[str, Any]:
     try:
         return dict(_OxmFields.parser(encoded, 0).items())
-    except Exception as error:  # os-ken has no error of its own for fields that are cut short or unknown
+    except Exception as error:  # os-ken has no specific error for truncated or unknown fields
         raise MalformedError(f"match fields {encoded.hex()}: {error!r}") from error
 
 
 def _match(fields: Mapping[str, Any]) -> Match | None:
-    """Return the match, None if it has fields that no rule of ours has."""
+    """Return the match, None if it has fields that our rules do not use."""
     ports = _IP_PORTS.get(fields.get("ip_proto", 0), ("", ""))
     names = dict(zip(ports, ("source_port", "destination_port"), strict=True))
     known = {names.get(name, name): value for name, value in fields.items()}
@@ -208,31 +208,33 @@ def _match(fields: Mapping[str, Any]) -> Match | None:
     return Match(**known)
 
 
-def _packet_in(body: bytes) -> FrameIn:
+def _packet_in(body: bytes) -> PacketIn:
     fields, end = _decoded(body, _PACKET_IN.size)
     in_port = fields.get("in_port")
     if not isinstance(in_port, int):
         raise MalformedError("a packet-in without its port")
-    return FrameIn(in_port, body[end + 2 :])
+    return PacketIn(in_port, body[end + 2 :])
 
 
-def _multipart(body: bytes, question: Question) -> FromSwitch:
+def _multipart(body: bytes, question: RequestKind) -> FromSwitch:
     kind, _ = _MULTIPART.unpack_from(body)
     if kind != _MULTIPART_TYPES[question]:
         raise MalformedError(f"an answer of type {kind} to a question for {question}")
     at = _MULTIPART.size
-    if question is Question.PORTS:
-        return PortsAre(tuple(_port(body, here) for here in range(at, len(body), _PORT.size)))
-    if question is Question.PORT_COUNTERS:
+    if question is RequestKind.PORTS:
+        return PortList(tuple(_port(body, here) for here in range(at, len(body), _PORT.size)))
+    if question is RequestKind.PORT_COUNTERS:
         found = [_PORT_STATISTICS.unpack_from(body, here) for here in range(at, len(body), _PORT_STATISTICS.size)]
-        return PortCounters(tuple(PortCounter(one[0], sent_bytes=one[4], received_bytes=one[3]) for one in found))
+        return PortCounters(
+            tuple(PortCounter(counters[0], sent_bytes=counters[4], received_bytes=counters[3]) for counters in found)
+        )
     entries = list(_flow_entries(body, at))
     counters = tuple(counter for _, _, counter in entries)
-    if question is Question.RULE_COUNTERS:
+    if question is RequestKind.RULE_COUNTERS:
         return RuleCounters(counters)
     pairs = [(_rule(body, here, end), counter) for here, end, counter in entries]
     known = [(rule, counter) for rule, counter in pairs if rule is not None]
-    return RulesAre(tuple(rule for rule, _ in known), tuple(counter for _, counter in known))
+    return RuleList(tuple(rule for rule, _ in known), tuple(counter for _, counter in known))
 
 
 def _flow_entries(body: bytes, at: int) -> Iterator[tuple[int, int, RuleCounter]]:
@@ -245,7 +247,7 @@ def _flow_entries(body: bytes, at: int) -> Iterator[tuple[int, int, RuleCounter]
 
 
 def _rule(body: bytes, at: int, end: int) -> Rule | None:
-    """Return a rule as we make them, None for one with anything else in its match or its actions."""
+    """Return a rule in our form, None for one with other match fields or actions."""
     _, _, _, _, priority, idle_s, hard_s, flags, cookie, _, _ = _FLOW_STATISTICS.unpack_from(body, at)
     fields, at = _decoded(body, at + _FLOW_STATISTICS.size)
     match = _match(fields)
@@ -263,7 +265,7 @@ def _rule(body: bytes, at: int, end: int) -> Rule | None:
     return None if match is None else Rule(match, priority, cookie, tuple(out), idle_s, hard_s, notify)
 
 
-def _port(body: bytes, at: int) -> PortIs:
+def _port(body: bytes, at: int) -> PortState:
     number, _, name, config, state, _, _, _, _, rate_kbit_s, _ = _PORT.unpack_from(body, at)
     is_up = not (config & of.OFPPC_PORT_DOWN or state & of.OFPPS_LINK_DOWN)
-    return PortIs(number, name.rstrip(b"\0").decode(errors="replace"), is_up, rate_kbit_s * 1000 or None)
+    return PortState(number, name.rstrip(b"\0").decode(errors="replace"), is_up, rate_kbit_s * 1000 or None)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a controller and a switch say to each other, as values: what the core speaks, whatever carries it."""
+"""Messages between controller and switch as values, independent of their encoding."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Reserved port of OpenFlow 1.3 (OFPP_CONTROLLER): to the controller, or a frame that no port received.
+# OFPP_CONTROLLER of OpenFlow 1.3: output to the controller, or a frame not received by a port.
 CONTROLLER = 0xFFFF_FFFD
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which packets a rule is for; None matches anything. Ports are TCP's or UDP's, as `ip_proto` says."""
+    """The packets of a rule; None matches anything. Ports are TCP's or UDP's, by `ip_proto`."""
 
     in_port: int | None = None
     eth_src: str | None = None
@@ -23,7 +23,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An entry of table 0. No `out` drops. `idle_s` and `hard_s` of 0 never end it; `notify` asks for RuleGone."""
+    """An entry of table 0. Without `out` it drops. `idle_s` and `hard_s` of 0: never; `notify` requests RuleGone."""
 
     match: Match
     priority: int
@@ -35,7 +35,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class SetRule:
+class AddRule:
     """Add a rule; one with the same match and priority is replaced at once and keeps its counters."""
 
     rule: Rule
@@ -43,7 +43,7 @@ class SetRule:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRule:
-    """Delete the rule with exactly this match and priority, if its cookie is this where `cookie_mask` has bits."""
+    """Delete the rule with exactly this match and priority, if its cookie matches under `cookie_mask`."""
 
     match: Match
     priority: int
@@ -52,7 +52,7 @@ class DeleteRule:
 
 
 @dataclass(frozen=True, slots=True)
-class SendFrame:
+class PacketOut:
     """Send a frame out of ports."""
 
     out: tuple[int, ...]
@@ -60,14 +60,14 @@ class SendFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirm:
-    """A barrier: asks for Confirmed once all before it is done."""
+class BarrierRequest:
+    """A barrier request: answered by Confirmed once all earlier messages are executed."""
 
     token: int
 
 
-class Question(StrEnum):
-    """What a switch can be asked."""
+class RequestKind(StrEnum):
+    """Kinds of requests to a switch."""
 
     PORTS = "ports"  # answered by PortsAre
     PORT_COUNTERS = "port counters"  # by PortCounters
@@ -76,20 +76,20 @@ class Question(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A question; of rules only those whose cookie has the bits of `cookie` where `cookie_mask` is set."""
+class Request:
+    """A request; for rules only those whose cookie matches under `cookie_mask`."""
 
-    question: Question
+    question: RequestKind
     cookie: int = 0
     cookie_mask: int = 0
 
 
-ToSwitch = SetRule | DeleteRule | SendFrame | Confirm | Ask
+ToSwitch = AddRule | DeleteRule | PacketOut | BarrierRequest | Request
 
 
 @dataclass(frozen=True, slots=True)
-class PortIs:
-    """A port of a switch: its number, name, whether it is up, its rate (None if the switch does not know)."""
+class PortState:
+    """A port of a switch: number, name, whether it is up, rate (None if unknown)."""
 
     number: int
     name: str
@@ -98,30 +98,30 @@ class PortIs:
 
 
 @dataclass(frozen=True, slots=True)
-class PortsAre:
-    """All ports of a switch; the first one says that the switch is ready for rules."""
+class PortList:
+    """All ports of a switch; the first such message means that the switch is ready for rules."""
 
-    ports: tuple[PortIs, ...]
+    ports: tuple[PortState, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PortChanged:
+class PortStatus:
     """A port was added, changed or (`is_gone`) removed."""
 
-    port: PortIs
+    port: PortState
     is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class FrameIn:
-    """A frame that no rule forwarded, or that a rule sent to the controller."""
+class PacketIn:
+    """A packet-in: an unmatched frame, or one that a rule sent to the controller."""
 
     in_port: int
     frame: bytes
 
 
 class Why(StrEnum):
-    """Why a rule went."""
+    """Reason of a rule's removal."""
 
     IDLE = "idle"
     HARD = "hard"
@@ -130,8 +130,8 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RuleGone:
-    """A rule that had asked for it is gone."""
+class RuleRemoved:
+    """A rule with `notify` was removed."""
 
     cookie: int
     why: Why
@@ -140,15 +140,15 @@ class RuleGone:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmed:
-    """The answer to Confirm: all before it is done, or was refused before this."""
+class BarrierReply:
+    """A barrier reply: all earlier messages are executed, or were refused before this."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """An error of a switch. `request` is what it refused, None if nothing of ours is known to be meant."""
+class SwitchError:
+    """An error message. `request` is the refused message, None if unknown."""
 
     kind: int
     code: int
@@ -159,7 +159,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class PortCounter:
-    """What a port has sent and received since the switch began to count."""
+    """Bytes that a port has sent and received since the switch started."""
 
     number: int
     sent_bytes: int
@@ -175,7 +175,7 @@ class PortCounters:
 
 @dataclass(frozen=True, slots=True)
 class RuleCounter:
-    """What a rule has carried, and for how long it has stood."""
+    """A rule's traffic and age."""
 
     cookie: int
     packets: int
@@ -185,14 +185,14 @@ class RuleCounter:
 
 @dataclass(frozen=True, slots=True)
 class RuleCounters:
-    """The counters of the rules asked for."""
+    """The counters of the requested rules."""
 
     counters: tuple[RuleCounter, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RulesAre:
-    """The rules asked for, with their counters in the same order."""
+class RuleList:
+    """The requested rules, with their counters in the same order."""
 
     rules: tuple[Rule, ...]
     counters: tuple[RuleCounter, ...]
@@ -200,14 +200,14 @@ class RulesAre:
 
 @dataclass(frozen=True, slots=True)
 class SwitchUp:
-    """A switch has shaken hands; what was asked of it over an earlier connection will not be answered."""
+    """A switch has completed its handshake; requests over earlier connections will not be answered."""
 
     datapath_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchDown:
-    """The connection to a switch has ended; the switch itself may go on forwarding."""
+    """The connection to a switch has ended; the switch may continue to forward."""
 
     reason: str = ""
 
@@ -215,13 +215,13 @@ class SwitchDown:
 FromSwitch = (
     SwitchUp
     | SwitchDown
-    | PortsAre
-    | PortChanged
-    | FrameIn
-    | RuleGone
-    | Confirmed
-    | Refused
+    | PortList
+    | PortStatus
+    | PacketIn
+    | RuleRemoved
+    | BarrierReply
+    | SwitchError
     | PortCounters
     | RuleCounters
-    | RulesAre
+    | RuleList
 )

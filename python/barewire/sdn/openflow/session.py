@@ -8,16 +8,25 @@ hello ⇄ hello → features → ready: anything goes, echo in both directions
 from os_ken.ofproto import ofproto_v1_3 as of
 
 from barewire.sdn.openflow.codec import HEADER, VERSION, MalformedError, decode, encode, framed, hello, versions_of
-from barewire.sdn.openflow.messages import Ask, Confirm, Confirmed, FromSwitch, Refused, SendFrame, SwitchUp, ToSwitch
+from barewire.sdn.openflow.messages import (
+    BarrierReply,
+    BarrierRequest,
+    FromSwitch,
+    PacketOut,
+    Request,
+    SwitchError,
+    SwitchUp,
+    ToSwitch,
+)
 
-# A switch that does not finish its handshake holds a connection for no longer than this.
+# Time limit of a handshake.
 HANDSHAKE_S = 10.0
-# Silence after which a switch is asked for an echo, and after which it is held for dead: three times lost.
+# Silence after which an echo is requested, and after which a switch counts as dead: three lost echoes.
 ECHO_AFTER_S = 5.0
 DEAD_AFTER_S = 15.0
-# An answer in parts: some 600,000 rules of ours; a switch with more is refused, not stored.
+# Size limit of a multipart reply: about 600,000 of our rules; a switch with more is disconnected.
 MULTIPART_BYTES_MAX = 64 << 20
-# Questions and barriers that a switch may leave unanswered, and rules that no barrier has confirmed.
+# Limit on unanswered requests and barriers, and on rules not confirmed by a barrier.
 PENDING_MAX = 200_000
 
 _ERROR_NAMES = {
@@ -28,14 +37,14 @@ _ERROR_NAMES = {
 
 
 class ClosedError(Exception):
-    """The connection must end; says why."""
+    """The connection must be closed, with the reason."""
 
 
 class Session:
-    """The controller's end of a connection."""
+    """The controller's side of a connection."""
 
     def __init__(self, now: float) -> None:
-        """Begin; `outgoing` holds our hello."""
+        """Begin with our hello in `outgoing`."""
         self.outgoing = bytearray(hello(1))
         self._received = bytearray()
         self._xid = 1
@@ -43,7 +52,7 @@ class Session:
         self._began_s = self._heard_s = now
         self._asked_echo_s = 0.0
         self._parts_bytes = 0
-        # By xid, in the order they were sent: what was asked for and, until a barrier, what may be refused.
+        # By xid, in sending order: requests and, until a barrier, messages that may be refused.
         self._pending: dict[int, ToSwitch] = {}
         self._parts: dict[int, list[bytes]] = {}
 
@@ -53,16 +62,16 @@ class Session:
         return self._state == "ready"
 
     def send(self, message: ToSwitch) -> None:
-        """Append a message's bytes to `outgoing`. Rules must be followed by a barrier some time: see PENDING_MAX."""
+        """Append a message's bytes to `outgoing`. Rules must eventually be followed by a barrier: see PENDING_MAX."""
         if len(self._pending) >= PENDING_MAX:
             raise ClosedError(f"it left {PENDING_MAX} requests unanswered")
         xid = self._next_xid()
-        if not isinstance(message, SendFrame):
+        if not isinstance(message, PacketOut):
             self._pending[xid] = message
         self.outgoing += encode(message, xid)
 
     def receive(self, data: bytes, now: float) -> list[FromSwitch]:
-        """Take what came and return what it says; `outgoing` may have grown by answers. ClosedError at the end."""
+        """Parse received bytes and return messages; may append replies to `outgoing`. ClosedError at the end."""
         self._heard_s = now
         self._received += data
         events = []
@@ -87,7 +96,7 @@ class Session:
         return events
 
     def poll(self, now: float) -> float:
-        """Do what is due and return when to be called again. ClosedError if the switch is silent for too long."""
+        """Handle due timers and return the next deadline. ClosedError if the switch is silent for too long."""
         if not self.is_ready:
             if now >= self._began_s + HANDSHAKE_S:
                 raise ClosedError(f"its handshake took longer than {HANDSHAKE_S:g} s")
@@ -131,7 +140,7 @@ class Session:
         self._state = "features"
         self.outgoing += framed(of.OFPT_FEATURES_REQUEST, self._next_xid())
 
-    def _refused(self, xid: int, body: bytes) -> Refused:
+    def _refused(self, xid: int, body: bytes) -> SwitchError:
         if len(body) < 4:
             raise MalformedError(f"an error of {len(body)} bytes")
         kind, code = int.from_bytes(body[:2], "big"), int.from_bytes(body[2:4], "big")
@@ -140,14 +149,14 @@ class Session:
         full = kind == of.OFPET_FLOW_MOD_FAILED and code == of.OFPFMFC_TABLE_FULL
         text = "table full" if full else f"{_ERROR_NAMES.get(kind, f'error type {kind}')}, code {code}"
         request = self._pending.get(xid)
-        if isinstance(request, Ask | Confirm):
+        if isinstance(request, Request | BarrierRequest):
             del self._pending[xid]
             self._drop_parts(xid)
-        return Refused(kind, code, text, request, is_table_full=full)
+        return SwitchError(kind, code, text, request, is_table_full=full)
 
     def _multipart(self, xid: int, body: bytes) -> FromSwitch | None:
-        asked = self._pending.get(xid)
-        if not isinstance(asked, Ask):
+        request = self._pending.get(xid)
+        if not isinstance(request, Request):
             return None
         if len(body) < 8:
             raise MalformedError(f"a multipart answer of {len(body)} bytes")
@@ -158,25 +167,25 @@ class Session:
             raise MalformedError(f"an answer of more than {MULTIPART_BYTES_MAX} bytes")
         if body[3] & of.OFPMPF_REPLY_MORE:
             return None
-        whole = body[:8] + b"".join(part[8:] for part in parts)
+        whole_body = body[:8] + b"".join(part[8:] for part in parts)
         self._drop_parts(xid)
         del self._pending[xid]
-        return decode(of.OFPT_MULTIPART_REPLY, whole, asked.question)
+        return decode(of.OFPT_MULTIPART_REPLY, whole_body, request.question)
 
     def _drop_parts(self, xid: int) -> None:
         self._parts_bytes -= sum(len(part) for part in self._parts.pop(xid, []))
 
-    def _confirmed(self, xid: int) -> Confirmed | None:
-        asked = self._pending.pop(xid, None)
-        if not isinstance(asked, Confirm):
+    def _confirmed(self, xid: int) -> BarrierReply | None:
+        request = self._pending.pop(xid, None)
+        if not isinstance(request, BarrierRequest):
             return None
-        # What was sent before the barrier is done or has been refused; only questions may still be open.
+        # Messages before the barrier are executed or refused; only requests may still be pending.
         for earlier in list(self._pending):
             if earlier == xid or _is_later(earlier, xid):
                 break
-            if not isinstance(self._pending[earlier], Ask | Confirm):
+            if not isinstance(self._pending[earlier], Request | BarrierRequest):
                 del self._pending[earlier]
-        return Confirmed(asked.token)
+        return BarrierReply(request.token)
 
     def _next_xid(self) -> int:
         self._xid = self._xid % 0xFFFF_FFFF + 1
@@ -184,5 +193,5 @@ class Session:
 
 
 def _is_later(xid: int, than: int) -> bool:
-    """Compare numbers that begin anew after 2³²."""
+    """Compare numbers modulo 2³²."""
     return (xid - than) % (1 << 32) < 1 << 31

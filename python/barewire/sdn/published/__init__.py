@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What others measured, to stand beside our results."""
+"""Published measurements for comparison."""
 
 import csv
 from functools import cache
 from importlib.resources import files
 
-# Our names of the strategies that Oliveira et al. call otherwise.
+# Our names of strategies with other names in Oliveira et al.
 _COLUMNS = {"stp": "stp", "traffic": "traffic", "ecmp-published": "ecmp", "isolated": "isolated"}
 
 
 def ring_mbyte_s(strategy: str, hosts: int) -> float | None:
-    """Return the published mean b_eff throughput in MB/s; None where none was. Source: Oliveira et al. 2018."""
+    """Return the published mean b_eff throughput in MB/s; None if not published. Source: Oliveira et al. 2018."""
     return _figure_3().get((_COLUMNS.get(strategy, ""), hosts))
 
 

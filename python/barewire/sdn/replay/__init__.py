@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The shuffle of a job replayed with real bytes over TCP between hosts."""
+"""Replay of a job's shuffle with real data over TCP between hosts."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Replays a shuffle on the hosts of a lab: the very parts, orders and parallel copies of `simulate.shuffle`."""
+"""Replays a shuffle on the hosts of a lab: the same parts, orders and parallel copies as `simulate.shuffle`."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ _END_S = 5.0
 
 @dataclass(frozen=True)
 class Fetched:
-    """One part: which reducer fetched how much, and when, in seconds since the first fetch of its job began."""
+    """One fetched part: its reducer, size, and times in seconds since the job's first fetch began."""
 
     reducer: int
     size_bytes: int
@@ -34,17 +34,17 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Replayed:
-    """One job, from the first fetch's begin to the last one's end."""
+    """One job, from the start of the first fetch to the end of the last."""
 
     duration_s: float
     fetched: tuple[Fetched, ...]
 
 
 class Replay:
-    """A shuffle that can be run again and again; as a context manager it ends with the block, and its workers too."""
+    """A repeatable shuffle; as a context manager it stops its workers at the end of the block."""
 
     def __init__(self, lab: Lab, hosts: Sequence[str], seed: int, shape: Shape) -> None:
-        """Nothing is started yet. WrongUse for hosts that the lab does not have."""
+        """Initialise without starting. WrongUse for hosts that the lab does not have."""
         self._lab = lab
         self._addresses = {host: lab.host(host).address for host in hosts}
         self._reducers = self._share(Shuffle(hosts, seed, shape))
@@ -72,23 +72,23 @@ class Replay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all workers, in the middle of a job as well."""
+        """Stop all workers, also during a job."""
         self._end()
 
     def run(self) -> Replayed:
-        """Run one job to its end. MeasurementFailed if a worker is lost."""
+        """Run one job to completion. MeasurementFailed if a worker is lost."""
         busy = [host for host in self._addresses if self._reducers[host]]
         for host in busy:
             self._tell(host, "begin")
-        fetched = [one for host in busy for one in self._result(host)]
+        fetched = [line for host in busy for line in self._result(host)]
         if not fetched:
             return Replayed(0.0, ())
-        first_s, last_s = min(one[2] for one in fetched), max(one[3] for one in fetched)
+        first_s, last_s = min(fetch[2] for fetch in fetched), max(fetch[3] for fetch in fetched)
         parts = (Fetched(number, size, began - first_s, ended - first_s) for number, size, began, ended in fetched)
-        return Replayed(last_s - first_s, tuple(sorted(parts, key=lambda one: one.began_s)))
+        return Replayed(last_s - first_s, tuple(sorted(parts, key=lambda fetch: fetch.began_s)))
 
     def start(self) -> None:
-        """Run jobs one after the other beside this thread, until `stop`."""
+        """Run jobs one after another in another thread, until `stop`."""
 
         def repeat() -> None:
             try:
@@ -104,7 +104,7 @@ class Replay:
         self._background.start()
 
     def stop(self) -> list[Replayed]:
-        """End that, and the workers with it; return the jobs that were run to their ends."""
+        """Stop the thread and the workers; return the completed jobs."""
         self._is_over.set()
         self._end()
         if self._failure is not None:
@@ -112,7 +112,7 @@ class Replay:
         return self._done
 
     def _share(self, shuffle: Shuffle) -> dict[str, list[dict[str, Any]]]:
-        """Each host's reducers, as its worker reads them."""
+        """Each host's reducers in the format of its worker."""
         shares: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for number, (here, parts) in enumerate(shuffle.wanted()):
             addressed = [[self._addresses[there], size] for there, size in parts]
@@ -120,16 +120,16 @@ class Replay:
         return shares
 
     def _start_worker(self, host: str) -> None:
-        said = self._resources.enter_context((self._lab.directory / f"shuffle-{host}").open("w+"))
+        errors = self._resources.enter_context((self._lab.directory / f"shuffle-{host}").open("w+"))
         process = self._lab.popen(
             host,
             [sys.executable, "-I", "-S", str(Path(worker.__file__)), str(SERVER_PORT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=errors,
             text=True,
         )
-        self._workers[host], self._said[host] = process, said
+        self._workers[host], self._said[host] = process, errors
         self._tell(host, json.dumps({"reducers": self._reducers[host]}))
 
     def _tell(self, host: str, line: str) -> None:
@@ -154,10 +154,10 @@ class Replay:
         return fetched
 
     def _lost(self, host: str) -> MeasurementFailed:
-        said = self._said[host]
-        said.seek(0)
-        reason = said.read().strip().splitlines()
-        return MeasurementFailed(f"the shuffle's worker in {host} ended: {reason[-1] if reason else 'it said nothing'}")
+        errors = self._said[host]
+        errors.seek(0)
+        reason = errors.read().strip().splitlines()
+        return MeasurementFailed(f"the shuffle's worker in {host} ended: {reason[-1] if reason else 'no output'}")
 
     def _end(self) -> None:
         for process in self._workers.values():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The controller of a simulated network: places flows by their profile's strategy, and moves them when it says so."""
+"""The controller of a simulated network: places and moves flows by the strategies of their profiles."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -16,29 +16,29 @@ from barewire.sdn.strategies import Strategy
 from barewire.sdn.strategies.memo import paths_of
 from barewire.topology import Network, Path, Port
 
-# A strategy for each profile; DEFAULT_PROFILE's for the others.
+# A strategy for each profile; DEFAULT_PROFILE applies to the others.
 Policy = Mapping[str, Strategy]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How the published controller is timed: statistics once a second, rules without packets gone after 20 s."""
+    """Timing of the published controller: statistics once a second, idle rules expire after 20 s."""
 
     statistics_s: float = 1.0
     idle_s: float = 20.0
 
 
 class Control:
-    """What is placed where, and what the last statistics said. Its clock is the `now_s` of each call."""
+    """Placed flows and the last statistics. The clock is the `now_s` of each call."""
 
     def __init__(self, network: Network, policy: Policy, timing: Timing) -> None:
-        """Begin without flows. WrongUse for a policy without a strategy for other profiles."""
+        """Begin without flows. WrongUse for a policy without a default strategy."""
         if DEFAULT_PROFILE not in policy:
-            raise WrongUse(f"a policy needs a strategy for '{DEFAULT_PROFILE}', for all profiles that it does not name")
+            raise WrongUse(f"a policy needs a strategy for '{DEFAULT_PROFILE}', for all other profiles")
         self.network = network
         self.timing = timing
         self.policy = policy
-        self.strategies = list({id(one): one for one in policy.values()}.values())
+        self.strategies = list({id(strategy): strategy for strategy in policy.values()}.values())
         self.ports = sorted(network.peers)
         self.numbers = {port: number for number, port in enumerate(self.ports)}
         self.capacity = np.array([network.rate_byte_s(port) for port in self.ports])
@@ -54,11 +54,11 @@ class Control:
         self._placements: Counter[FlowKey] = Counter()
 
     def links(self, key: FlowKey) -> NDArray[np.intp]:
-        """Return the numbers of all sending ports that a placed flow crosses, its host's first."""
+        """Return the numbers of all sending ports on a placed flow's path, starting at its host."""
         return self._links[key]
 
     def use(self, flow: Flow, now_s: float, patterns: tuple[Pattern, ...]) -> None:
-        """Place a flow that is not; a packet of it is sent now."""
+        """Place a flow if it is not placed, for a packet sent now."""
         self._used_s[flow.key] = now_s
         if flow.key in self._placed:
             return
@@ -66,7 +66,7 @@ class Control:
         if not paths:
             raise WrongUse(f"the topology has no path from {flow.key.source} to {flow.key.destination}")
         if self._placements[flow.key]:
-            # Its rules were gone, so what comes to the controller is a packet from its middle.
+            # Its rules have expired, so the controller gets a packet from the middle of the flow.
             text = f"{flow.key}|{self._placements[flow.key]}"
             flow = replace(flow, identification=int.from_bytes(blake2b(text.encode(), digest_size=2).digest()))
         self._placements[flow.key] += 1
@@ -81,7 +81,7 @@ class Control:
         self._links[flow.key] = self._numbered(flow.key.source, placement.path)
 
     def rearrange(self, strategy: Strategy, now_s: float, patterns: tuple[Pattern, ...]) -> bool:
-        """Ask one strategy to move its flows; return whether any did."""
+        """Let a strategy rearrange its flows; return whether any moved."""
         fixed = frozenset(key for key, owner in self._owner.items() if owner is not strategy)
         moves = strategy.rearrange(replace(self._view(now_s, patterns), fixed=fixed))
         for key, path in moves.items():
@@ -94,7 +94,7 @@ class Control:
         return bool(moves)
 
     def measure(self, now_s: float, sent: NDArray[np.float64], flows: Mapping[FlowKey, float]) -> None:
-        """Take statistics in: bytes that each port and each flow sent since the last."""
+        """Update statistics: bytes that each port and flow sent since the last update."""
         interval_s = self.timing.statistics_s
         rates = {port: float(sent[number]) / interval_s for port, number in self.numbers.items()}
         self._load = rates

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Simulated time: transfers begin, share links max-min fairly, and arrive; between two events all rates are constant.
+"""Simulated time: transfers start, share links max-min fairly, and finish; rates are constant between events.
 
-What happens next is the first of: a transfer arrives, a transfer begins, statistics are due, a strategy is due.
+The next event is the earliest of: a transfer finishes, a transfer starts, statistics are due, a strategy is due.
 """
 
 import heapq
@@ -19,7 +19,7 @@ from barewire.sdn.simulate.control import Control, Policy, Timing
 from barewire.sdn.simulate.workload import Connection, Transfer, Workload
 from barewire.topology import Network
 
-# A transfer of which less is left has arrived: rounding leaves less of a message, and nobody sends so little.
+# A transfer with fewer bytes left is finished: above rounding errors, and below any message size.
 _NOTHING_BYTES = 1e-3
 _REMEMBERED = 4096
 
@@ -50,9 +50,13 @@ class Engine:
         self._changed = True
 
     def run(self, workload: Workload, until_s: float = inf) -> None:
-        """Simulate until the workload has finished, or until this time."""
+        """Simulate until the workload has finished, or until `until_s`."""
         patterns = workload.patterns
-        due = {number: one.period_s for number, one in enumerate(self.control.strategies) if one.period_s > 0}
+        due = {
+            number: strategy.period_s
+            for number, strategy in enumerate(self.control.strategies)
+            if strategy.period_s > 0
+        }
         statistics_s = self.control.timing.statistics_s
         self._begin(workload.begin())
         while not workload.finished and self.now_s < until_s:
@@ -63,11 +67,13 @@ class Engine:
             self._start_waiting(workload)
             if self._changed:
                 self._share()
-            left = np.array([one.left_bytes for one in self._active])
-            times = np.divide(left, self._rates, out=np.full(len(left), inf), where=self._rates > 0)
+            remaining_bytes = np.array([active.left_bytes for active in self._active])
+            times = np.divide(
+                remaining_bytes, self._rates, out=np.full(len(remaining_bytes), inf), where=self._rates > 0
+            )
             begins_s = self._waiting[0][0] if self._waiting else inf
             if not self._active and not self._waiting:
-                raise AssertionError(f"at {self.now_s} s a workload waits for transfers that nobody makes")
+                raise AssertionError(f"at {self.now_s} s a workload waits without any transfer")
             arrives_s = self.now_s + float(times.min(initial=inf))
             self._advance(min(arrives_s, begins_s, statistics_s, until_s, *due.values()))
             if arrives_s <= self.now_s:
@@ -82,11 +88,11 @@ class Engine:
                     due[number] = at_s + strategy.period_s
 
     def rates(self) -> dict[FlowKey, float]:
-        """Return what each flow under way sends now, in bytes a second."""
+        """Return the current rate of each active flow, in bytes a second."""
         self._share()
         rates: defaultdict[FlowKey, float] = defaultdict(float)
-        for one, rate in zip(self._active, self._rates, strict=True):
-            rates[one.transfer.key] += float(rate)
+        for active, rate in zip(self._active, self._rates, strict=True):
+            rates[active.transfer.key] += float(rate)
         return dict(rates)
 
     def _begin(self, transfers: Iterable[Transfer]) -> None:
@@ -101,7 +107,7 @@ class Engine:
             self._changed = True
 
     def _open(self, connection: Connection, source: str, workload: Workload) -> None:
-        """Place what the first packets of this transfer ask for."""
+        """Place the flows that the first packets of this transfer need."""
         sides = (connection.active, connection.passive) if connection.protocol == "tcp" else (source,)
         for side in sides:
             identification = connection.identification if side == connection.active else 0
@@ -109,8 +115,8 @@ class Engine:
             self.control.use(flow, self.now_s, workload.patterns)
 
     def _share(self) -> None:
-        """Find all rates anew; the same flows on the same paths have the same rates."""
-        keys = [one.transfer.key for one in self._active]
+        """Recompute all rates; cached for the same flows on the same paths."""
+        keys = [active.transfer.key for active in self._active]
         known = (self.control.moves, *keys)
         if known not in self._remembered:
             links = [self.control.links(key) for key in keys]
@@ -126,23 +132,23 @@ class Engine:
 
     def _advance(self, to_s: float) -> None:
         step_s = to_s - self.now_s
-        for one, rate in zip(self._active, self._rates, strict=True):
-            one.left_bytes -= float(rate) * step_s
+        for active, rate in zip(self._active, self._rates, strict=True):
+            active.left_bytes -= float(rate) * step_s
         self._sent += self._link_rates * step_s
         self.now_s = to_s
 
     def _arrive(self, workload: Workload) -> None:
-        done = [one for one in self._active if one.left_bytes <= _NOTHING_BYTES]
-        self._active = [one for one in self._active if one.left_bytes > _NOTHING_BYTES]
+        done = [active for active in self._active if active.left_bytes <= _NOTHING_BYTES]
+        self._active = [active for active in self._active if active.left_bytes > _NOTHING_BYTES]
         self._changed = True
-        for one in done:
-            self._flow_bytes[one.transfer.key] += one.counted_bytes
-            self._begin(workload.arrived(one.transfer, self.now_s))
+        for active in done:
+            self._flow_bytes[active.transfer.key] += active.counted_bytes
+            self._begin(workload.arrived(active.transfer, self.now_s))
 
     def _measure(self) -> None:
-        for one in self._active:
-            self._flow_bytes[one.transfer.key] += one.counted_bytes - one.left_bytes
-            one.counted_bytes = one.left_bytes
+        for active in self._active:
+            self._flow_bytes[active.transfer.key] += active.counted_bytes - active.left_bytes
+            active.counted_bytes = active.left_bytes
         self.control.measure(self.now_s, self._sent, self._flow_bytes)
         self._sent = np.zeros(len(self._capacity))
         self._flow_bytes.clear()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A workload under several strategies, seed by seed, with what it could be: on a star, and by the bound.
+"""A workload under several strategies, seed by seed, with its references: a star, and the bound.
 
-All strategies meet the same seeds, so ratios are of pairs.
+All strategies use the same seeds, so ratios are paired.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,15 +21,15 @@ from barewire.sdn.simulate.reference import non_blocking
 from barewire.sdn.simulate.ring import Ring, RingPlan
 from barewire.sdn.simulate.series import Series
 from barewire.sdn.simulate.shuffle import Shape, Shuffle
-from barewire.sdn.simulate.together import Together
+from barewire.sdn.simulate.together import Concurrent
 from barewire.sdn.simulate.workload import Workload
 from barewire.topology import Network
 
 STAR = "star"
-# Statistics must come in, and each strategy be asked twice, before a permutation under re-placement is looked at.
+# A permutation is evaluated after statistics have arrived and each strategy has rearranged twice.
 _PERIODS = 2.5
 
-# Directed links up to which every ring's bound is solved in a moment: a 6-port fat-tree, not an 8-port one.
+# Directed links up to which a ring's bound is solved quickly: a 6-port fat-tree, not an 8-port one.
 _SOLVED_LINKS = 500
 
 _MTU, _FLOW_BYTES = 1500, 1_000_000
@@ -42,7 +42,7 @@ def tcp_efficiency() -> float:
 
 @dataclass(frozen=True)
 class Setup:
-    """What is the same for all strategies."""
+    """Parameters common to all strategies."""
 
     network: Network
     ring: RingPlan = field(default_factory=RingPlan)
@@ -51,23 +51,23 @@ class Setup:
     timing: Timing = field(default_factory=Timing)
 
     def run(self, network: Network, policy: Policy, workload: Workload) -> None:
-        """Simulate a workload to its end."""
+        """Simulate a workload to completion."""
         Engine(network, policy, efficiency=self.efficiency, timing=self.timing).run(workload)
 
 
 Advance = Callable[[], None]
-# A workload's experiment: (setup, policies by name, how many hosts, seeds, to be called after each simulation).
+# A workload's experiment: (setup, policies by name, number of hosts, seeds, callback after each simulation).
 _Experiment = Callable[[Setup, Mapping[str, Policy], int, Sequence[int], Advance], list[Series]]
 
 
 def experiment(
     setup: Setup, workload: str, strategies: Sequence[str], hosts: Sequence[int], seeds: int, advance: Advance
 ) -> list[Series]:
-    """Simulate all of it. `advance` is called `simulations` times. WrongUse for what does not exist or fit."""
+    """Run the whole experiment. `advance` is called `simulations` times. WrongUse for invalid arguments."""
     if workload not in WORKLOADS:
         raise WrongUse(f"there is no workload '{workload}'; there are: {', '.join(WORKLOADS)}")
     if seeds < 1:
-        raise WrongUse(f"{seeds} seeds are none; at least 1")
+        raise WrongUse(f"--seeds {seeds}: at least 1")
     policies = {name: read_policy(name) for name in strategies}
     return [
         series
@@ -77,7 +77,7 @@ def experiment(
 
 
 def simulations(workload: str, strategies: int, hosts: int, seeds: int) -> int:
-    """How many steps `experiment` advances: one for each strategy, and for the star where one is simulated."""
+    """Number of calls of `advance` by `experiment`: one per strategy, and for the star if simulated."""
     return (strategies + (workload in ("ring", "shuffle"))) * hosts * seeds
 
 
@@ -107,7 +107,7 @@ def _ring(
 
 
 def _ring_bound(setup: Setup, hosts: Sequence[str], seed: int) -> tuple[float, float]:
-    """What the rings could reach: half of what a pattern takes at least, and a message's overhead."""
+    """Bound of the rings: half of a pattern's minimum time, plus a message's overhead."""
     latencies = [
         least_time_s(setup, pattern) / 2 + setup.ring.overhead_s
         for pattern in Ring(hosts, seed, setup.ring).ring_patterns()
@@ -117,7 +117,7 @@ def _ring_bound(setup: Setup, hosts: Sequence[str], seed: int) -> tuple[float, f
 
 
 def least_time_s(setup: Setup, demand: Mapping[tuple[str, str], float]) -> float:
-    """The bound, by the programme or, where that takes long, by the hosts' links, which ask for no more time."""
+    """The minimum time, by the linear programme or, for large networks, by the hosts' links."""
     solve = concurrent_flow if len(setup.network.peers) <= _SOLVED_LINKS else host_links
     return 1 / (solve(setup.network, demand) * setup.efficiency)
 
@@ -144,7 +144,7 @@ def _shuffle(
 def _both(
     setup: Setup, policies: Mapping[str, Policy], count: int, seeds: Sequence[int], advance: Advance
 ) -> list[Series]:
-    """The ring on odd hosts beside the shuffle on even ones, each against itself alone under the same strategy."""
+    """Rings on odd hosts beside a shuffle on even hosts, each compared with itself alone under the same strategy."""
     hpc, data = halves(setup.network, count)
     series: list[Series] = []
     for name, policy in policies.items():
@@ -152,11 +152,11 @@ def _both(
         jobs: list[tuple[float, float]] = []
         for seed in seeds:
             ring, ring_alone = Ring(hpc, seed, setup.ring), Ring(hpc, seed, setup.ring)
-            setup.run(setup.network, policy, Together(ring, _shuffles(data, seed, setup.shape)))
+            setup.run(setup.network, policy, Concurrent(ring, _shuffles(data, seed, setup.shape)))
             setup.run(setup.network, policy, ring_alone)
             rings.append((ring.bandwidth_byte_s() / 1e6, ring_alone.bandwidth_byte_s() / 1e6))
             job, job_alone = Shuffle(data, seed, setup.shape), Shuffle(data, seed, setup.shape)
-            setup.run(setup.network, policy, Together(job, _rings(hpc, seed, setup.ring)))
+            setup.run(setup.network, policy, Concurrent(job, _rings(hpc, seed, setup.ring)))
             setup.run(setup.network, policy, job_alone)
             jobs.append((job.finished_s, job_alone.finished_s))
             advance()
@@ -168,12 +168,12 @@ def _both(
 
 
 def _rings(hosts: Sequence[str], seed: int, plan: RingPlan) -> Callable[[Workload | None], Workload]:
-    """The same rings again and again."""
+    """The same rings repeatedly."""
     return lambda before: Ring(hosts, seed, plan)
 
 
 def _shuffles(hosts: Sequence[str], seed: int, shape: Shape) -> Callable[[Workload | None], Workload]:
-    """One job after the other, each with connections of its own."""
+    """One job after another, each with new connections."""
 
     def following(before: Workload | None) -> Workload:
         return Shuffle(hosts, seed, shape, before.connections if isinstance(before, Shuffle) else 0)
@@ -184,7 +184,7 @@ def _shuffles(hosts: Sequence[str], seed: int, shape: Shape) -> Callable[[Worklo
 def _permutation(
     setup: Setup, policies: Mapping[str, Policy], count: int, seeds: Sequence[int], advance: Advance
 ) -> list[Series]:
-    """Mean rate of a random permutation's flows, as a share of line rate, which a star has and nothing can beat."""
+    """Mean rate of a random permutation's flows, as a share of line rate, the rate on a star."""
     hosts = placed_hosts(setup.network, count)
     line_rate = tuple(1.0 for _ in seeds)
     series: list[Series] = []
@@ -193,7 +193,7 @@ def _permutation(
         for seed in seeds:
             permutation = Permutation(hosts, seed)
             engine = Engine(setup.network, policy, efficiency=setup.efficiency, timing=setup.timing)
-            slowest_s = max(one.period_s for one in policy.values())
+            slowest_s = max(strategy.period_s for strategy in policy.values())
             engine.run(permutation, until_s=_PERIODS * slowest_s + setup.timing.statistics_s)
             line = {key: float(engine.control.capacity[engine.control.links(key)[0]]) for key in engine.rates()}
             shares.append(mean(rate / line[key] for key, rate in engine.rates().items()) / setup.efficiency)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Which strategy each profile gets, as one word of a command line: `ecmp`, `mpi=planned+bigdata=least-loaded`."""
+"""The strategies of profiles in one command-line word: `ecmp`, `mpi=planned+bigdata=least-loaded`."""
 
 from barewire.errors import WrongUse
 from barewire.sdn.flow import DEFAULT_PROFILE
@@ -11,7 +11,7 @@ _PROFILES = (HPC, BIG_DATA, DEFAULT_PROFILE)
 
 
 def read_policy(text: str) -> Policy:
-    """Read one strategy for all, or one for each profile; what no profile names goes by the first."""
+    """Parse one strategy for all profiles, or one per profile; the first is the default."""
     parts = text.split("+")
     if len(parts) == 1 and _profile(parts[0]) is None:
         return {DEFAULT_PROFILE: named(text)}
@@ -28,6 +28,6 @@ def read_policy(text: str) -> Policy:
 
 
 def _profile(part: str) -> str | None:
-    """The profile before the first `=`, unless that belongs to a parameter, which follows a colon."""
+    """The profile before the first `=`, unless that belongs to a parameter after a colon."""
     profile, equals, _ = part.partition("=")
     return profile if equals and profile in _PROFILES else None

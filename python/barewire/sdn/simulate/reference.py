@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What every network is compared with: the same hosts with the same links where nothing can block."""
+"""Reference networks: the same hosts with the same links in a non-blocking network."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,15 +17,15 @@ def non_blocking(network: Network, hosts: Sequence[str]) -> Network:
         attachment = network.attachment(host)
         if attachment is None or host not in network.host_numbers:
             raise WrongUse(f"the topology has no host '{host}' with a link")
-        ours, theirs = Port(host, 1), Port("s1", number)
-        links.add(ours, theirs)
-        rates[ours] = round(network.rate_byte_s(network.ports[host][0]) * 8)
-        rates[theirs] = round(network.rate_byte_s(attachment) * 8)
+        host_port, switch_port = Port(host, 1), Port("s1", number)
+        links.add(host_port, switch_port)
+        rates[host_port] = round(network.rate_byte_s(network.ports[host][0]) * 8)
+        rates[switch_port] = round(network.rate_byte_s(attachment) * 8)
     return Network(("s1",), tuple(hosts), links.peers, rates)
 
 
 def widened(network: Network) -> Network:
-    """Return the same network, but each link between two switches carries what all hosts can send at once."""
+    """Return the network with links between switches that can carry the traffic of all hosts at once."""
     together = round(sum(network.rate_byte_s(network.ports[host][0]) for host in network.hosts) * 8)
     switches = set(network.switches)
     between = {port for port, peer in network.peers.items() if port.node in switches and peer.node in switches}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""b_eff's rings as `mpi/beff` runs them: equal seeds give equal rings there and here.
+"""b_eff's rings as in `mpi/beff`: equal seeds give equal rings in both.
 
-A step is what all ranks do between two waits: with `sendrecv` each sends to the right and then, in a step of its own,
-to the left; with `nonblocking` both at once. A message begins when both its ends have come to its step and its sender
-has spent its overhead; a rank leaves a step when all its messages have arrived. Nothing else keeps ranks together.
+A step is the communication between two waits: with `sendrecv` each rank sends to the right and, in a separate step, to
+the left; with `nonblocking` both at once. A message starts when both ends have reached its step and the sender's
+overhead has passed; a rank leaves a step when all its messages have arrived. There is no other synchronisation.
 """
 
 from collections import Counter
@@ -24,10 +24,10 @@ _FIRST_PORT = 1024
 
 @dataclass(frozen=True)
 class RingPlan:
-    """b_eff's parameters; HPC Challenge's messages and numbers, but 2 exchanges instead of its many, which are equal.
+    """b_eff's parameters as in HPC Challenge, but with 2 exchanges, because further ones are equal.
 
-    `overhead_s` is what a message costs its sender besides the transfer. `transport` is tcp (one connection for each
-    pair of ranks, for good) or llc.
+    `overhead_s` is the sender's time for a message besides the transfer. `transport` is tcp (one permanent connection
+    for each pair of ranks) or llc.
     """
 
     message_bytes: int = 2_000_000
@@ -40,7 +40,7 @@ class RingPlan:
 
 @dataclass(frozen=True)
 class _Step:
-    """Messages as (from, to); `starts` and `stops` say whether the clock of this ring and method does so."""
+    """Messages as (from, to); `starts` and `stops` mark the timed region of a ring and method."""
 
     ring: int
     method: int
@@ -54,7 +54,7 @@ class Ring:
     """One run over the natural and all random rings, as a workload."""
 
     def __init__(self, hosts: Sequence[str], seed: int, plan: RingPlan) -> None:
-        """Rank i runs on host i. WrongUse for less than two, or one twice."""
+        """Rank i runs on host i. WrongUse for fewer than two hosts, or duplicates."""
         if len(hosts) < 2 or len(set(hosts)) < len(hosts):
             raise WrongUse("a ring needs at least two hosts, each once")
         self.hosts = list(hosts)
@@ -76,12 +76,12 @@ class Ring:
 
     @property
     def finished(self) -> bool:
-        """Whether every rank has done every step."""
+        """Whether every rank has completed all steps."""
         return min(self._step_of) == len(self._steps)
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
-        """The ring that the foremost rank is in, and the next."""
+        """The ring of the most advanced rank, and the next."""
         return self._announced[self._steps[min(self._furthest, len(self._steps) - 1)].ring]
 
     def begin(self) -> list[Transfer]:
@@ -89,7 +89,7 @@ class Ring:
         return [transfer for rank in range(len(self.hosts)) for transfer in self._enter(rank)]
 
     def arrived(self, transfer: Transfer, now_s: float) -> list[Transfer]:
-        """Let the ranks go on that waited for nothing else."""
+        """Advance the ranks that waited only for this transfer."""
         step, message = transfer.tag
         begins: list[Transfer] = []
         for rank in self._steps[step].messages[message]:
@@ -100,7 +100,7 @@ class Ring:
         return begins
 
     def bandwidth_byte_s(self, rings: str = "random") -> float:
-        """b_eff's value of the random rings, or of the natural one, in bytes a second for each rank."""
+        """b_eff's value of the random rings, or of the natural ring, in bytes a second per rank."""
         which = range(1, self.plan.rings + 1) if rings == "random" else range(1)
         latencies = [ring_latency_ns(*self._exchange_ns[:, ring]) for ring in which]
         return bandwidth_byte_s(self.plan.message_bytes, mean_latency_ns(latencies))
@@ -165,10 +165,10 @@ class Ring:
         steps: list[_Step] = []
         for measurement in range(self.plan.measurements):
             for ring, order in enumerate(self.orders):
-                right, left = _messages(order, 1), _messages(order, -1)
+                rightward, leftward = _messages(order, 1), _messages(order, -1)
                 for method, name in enumerate(METHODS):
-                    parts = [right, left] if name == "sendrecv" else [right + left]
-                    # One exchange is outside the clock.
+                    parts = [rightward, leftward] if name == "sendrecv" else [rightward + leftward]
+                    # One exchange is not timed.
                     total = (self.plan.exchanges + 1) * len(parts)
                     steps += [
                         _Step(
@@ -190,12 +190,12 @@ def draw_ring(seed: int, ring: int, ranks: int) -> list[int]:
     state = drawn ^ ring
     order = [0] * ranks
     for place in range(ranks):
-        other = place
+        swapped = place
         if ring:
             state, drawn = _draw(state)
-            other = drawn % (place + 1)
-        order[place] = order[other]
-        order[other] = place
+            swapped = drawn % (place + 1)
+        order[place] = order[swapped]
+        order[swapped] = place
     return order
 
 

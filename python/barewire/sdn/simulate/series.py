@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What an experiment says of one strategy: values by seed, and what they could have been."""
+"""Results of an experiment for one strategy: values by seed, with reference and bound."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Series:
     """One quantity of one strategy at one number of hosts, a value for each seed.
 
     `reference` and `bound` have the same quantity, seed by seed, on a star of the same hosts (for two jobs at once:
-    of the job alone) and as no routing can beat it; None where there is none. `published` is a mean of others.
+    of the job alone) and as the bound of any routing; None if unknown. `published` is a published mean.
     """
 
     workload: str
@@ -37,15 +37,15 @@ class Series:
         """Its 95 % interval."""
         return mean_interval(self.values)
 
-    def fraction_of(self, other: Sequence[float] | None) -> float | None:
-        """Geometric mean of what was reached of the other, seed by seed; 1 is all of it."""
-        if other is None:
+    def fraction_of(self, reference: Sequence[float] | None) -> float | None:
+        """Geometric mean of the fractions of `other`, seed by seed."""
+        if reference is None:
             return None
-        ratios = [value / most for value, most in zip(self.values, other, strict=True)]
+        ratios = [value / most for value, most in zip(self.values, reference, strict=True)]
         return 1 / geometric_mean(ratios) if self.lower_is_better else geometric_mean(ratios)
 
     def to_json(self) -> dict[str, object]:
-        """Return it all as plain values."""
+        """Return plain values for JSON."""
         return {
             "workload": self.workload,
             "quantity": self.quantity,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The shuffle of a MapReduce job: every reducer fetches its part from every mapper, some at a time.
 
-Mappers and reducers are spread over the hosts. A reducer asks for its parts in an order of its own, each over a TCP
-connection that it opens, so the data flow in the passive side's direction. A part on the reducer's own host costs the
-network nothing.
+Mappers and reducers are spread over the hosts. A reducer requests its parts in its own order, each over a TCP
+connection that it opens, so the data flow in the passive side's direction. Parts on the reducer's host do not use the
+network.
 """
 
 import random
@@ -22,7 +22,7 @@ _FIRST_PORT, _PORTS = 32768, 28000
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a job is: its total of `volume_bytes` in equal parts but for `skew`, as a share of the mean part."""
+    """The size of a job: `volume_bytes` in total, in parts that are equal up to `skew`, a share of the mean part."""
 
     mappers: int = 128
     reducers: int = 4
@@ -31,7 +31,7 @@ class Shape:
     skew: float = 0.5
 
     def __post_init__(self) -> None:
-        """Refuse jobs that have nothing to do."""
+        """Validate the sizes."""
         if min(self.mappers, self.reducers, self.volume_bytes, self.copies) < 1 or not 0 <= self.skew < 1:
             raise WrongUse("a shuffle has mappers, reducers, bytes and copies from 1, and a skew from 0 up to 1")
 
@@ -40,10 +40,10 @@ class Shuffle:
     """One job, as a workload."""
 
     def __init__(self, hosts: Sequence[str], seed: int, shape: Shape, first_connection: int = 0) -> None:
-        """`first_connection` numbers its connections after those of jobs before it."""
+        """`first_connection` is the first connection number, after those of earlier jobs."""
         if len(hosts) < 2:
             raise WrongUse("a shuffle needs at least two hosts")
-        luck = random.Random(f"shuffle {seed}")
+        rng = random.Random(f"shuffle {seed}")
         self.hosts = list(hosts)
         self.shape = shape
         self.finished_s = 0.0
@@ -57,11 +57,11 @@ class Shuffle:
             parts = []
             for mapper in range(shape.mappers):
                 there = self.hosts[mapper % len(self.hosts)]
-                size = max(1, round(mean * (1 + shape.skew * luck.uniform(-1, 1))))
+                size = max(1, round(mean * (1 + shape.skew * rng.uniform(-1, 1))))
                 if there != here:
                     parts.append((there, size))
                     volumes[there, here] += size
-            luck.shuffle(parts)
+            rng.shuffle(parts)
             self._wanted.append(parts)
         self._under_way = 0
         self._announced: tuple[Pattern, ...] = (dict(volumes),)
@@ -73,15 +73,15 @@ class Shuffle:
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
-        """The whole job's volumes."""
+        """The volumes of the whole job."""
         return self._announced
 
     def wanted(self) -> list[tuple[str, list[tuple[str, int]]]]:
-        """Return each reducer's host and what it has yet to ask for, in its order: (mapper's host, bytes)."""
+        """Return each reducer's host and its remaining parts in order: (mapper's host, bytes)."""
         return [(self._reducer_host(number), parts[::-1]) for number, parts in enumerate(self._wanted)]
 
     def begin(self) -> list[Transfer]:
-        """Let every reducer ask for as many parts as it may at a time."""
+        """Let every reducer request its number of parallel copies."""
         return [
             transfer
             for _ in range(self.shape.copies)
@@ -90,7 +90,7 @@ class Shuffle:
         ]
 
     def arrived(self, transfer: Transfer, now_s: float) -> list[Transfer]:
-        """Let its reducer ask for the next."""
+        """Let the reducer request its next part."""
         self._under_way -= 1
         self.finished_s = now_s
         reducer: int = transfer.tag
@@ -103,7 +103,7 @@ class Shuffle:
         self._under_way += 1
         self.connections = next(self._numbers) + 1
         number = self.connections
-        # The mixing stands for the kernel's: neither ports nor identifications are in sequence.
+        # Mixed like the kernel's: neither ports nor identifications are sequential.
         mixed = random.Random(number).getrandbits(16)
         connection = Connection(
             self._reducer_host(reducer),

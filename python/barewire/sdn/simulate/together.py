@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Two jobs at once: one is measured, the other runs beside it, again and again, until the first is done."""
+"""Two jobs at once: one is measured, the other is repeated until the measured job is finished."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from barewire.sdn.flow import Pattern
 from barewire.sdn.simulate.workload import Transfer, Workload
 
 
-class Together:
-    """Both as one workload. `beside` makes the other job anew each time, from the one before it (None at first)."""
+class Concurrent:
+    """Both jobs as one workload. `beside` creates the next other job from the previous one (None at first)."""
 
     def __init__(self, measured: Workload, beside: Callable[[Workload | None], Workload]) -> None:
-        """Both begin at once."""
+        """Initialise; both jobs begin at once."""
         self._measured = measured
         self._beside = beside
         self._other = beside(None)
@@ -22,16 +22,18 @@ class Together:
 
     @property
     def finished(self) -> bool:
-        """Whether the measured one is done."""
+        """Whether the measured job is finished."""
         return self._measured.finished
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
-        """The sums of both jobs' patterns: now, next, as far as both say."""
-        both = (self._measured.patterns, self._other.patterns)
-        if self._known is None or both[0] is not self._known[0] or both[1] is not self._known[1]:
-            self._known = both
-            self._announced = tuple(dict(Counter(one) + Counter(other)) for one, other in zip(*both, strict=False))
+        """The sums of both jobs' patterns: current and next, as far as both have them."""
+        patterns = (self._measured.patterns, self._other.patterns)
+        if self._known is None or patterns[0] is not self._known[0] or patterns[1] is not self._known[1]:
+            self._known = patterns
+            self._announced = tuple(
+                dict(Counter(first) + Counter(second)) for first, second in zip(*patterns, strict=False)
+            )
         return self._announced
 
     def begin(self) -> list[Transfer]:
@@ -39,7 +41,7 @@ class Together:
         return [*_tagged(0, self._measured.begin()), *_tagged(1, self._other.begin())]
 
     def arrived(self, transfer: Transfer, now_s: float) -> list[Transfer]:
-        """Tell the job that it belongs to."""
+        """Forward to the job of this transfer."""
         which, tag = transfer.tag
         job = self._other if which else self._measured
         begins = _tagged(which, job.arrived(replace(transfer, tag=tag), now_s))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What is simulated: jobs that say which transfers begin now, and are told which arrived. No clock of their own."""
+"""Simulated workloads: jobs that start transfers, and are notified of finished ones. They have no clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ HPC, BIG_DATA = "mpi", "bigdata"
 
 @dataclass(frozen=True)
 class Connection:
-    """Both directions between two hosts, which stay for many transfers.
+    """A connection between two hosts for many transfers, in both directions.
 
-    `active` is the side that opened it. Of TCP both directions are placed when it opens; LLC has no ports and no
-    opening, so each direction is placed with its first transfer. `identification` is the IPv4 identification of the
-    first packet; the answer's is 0, as Linux has it.
+    `active` is the side that opened it. For TCP both directions are placed when it opens; LLC flows have no ports and
+    no opening, so each direction is placed with its first transfer. `identification` is the IPv4 identification of the
+    first packet; the reply's is 0, as in Linux.
     """
 
     active: str
@@ -36,7 +36,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Bytes that one side of a connection sends, beginning after a delay. `tag` is the job's own name for it."""
+    """Bytes that one side of a connection sends, beginning after a delay. `tag` identifies it for the job."""
 
     connection: Connection
     source: str
@@ -46,7 +46,7 @@ class Transfer:
     key: FlowKey = field(init=False)
 
     def __post_init__(self) -> None:
-        """Know the flow once."""
+        """Compute the flow key once."""
         object.__setattr__(self, "key", self.connection.key(self.source))
 
 
@@ -55,12 +55,12 @@ class Workload(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether all is done that is waited for."""
+        """Whether the workload is finished."""
         ...
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
-        """What is announced: the present pattern, then those that follow; the same object while nothing changes."""
+        """Announced patterns: the current one, then the following ones; the same object until they change."""
         ...
 
     def begin(self) -> Sequence[Transfer]:
@@ -68,5 +68,5 @@ class Workload(Protocol):
         ...
 
     def arrived(self, transfer: Transfer, now_s: float) -> Sequence[Transfer]:
-        """Return what begins because this has arrived."""
+        """Return the transfers that start because this one has finished."""
         ...

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Flows of known rates on any network: each onto the path with the least full links, then off the fullest ones.
+"""Placement of flows with known rates on any network: each on its least loaded path, then off the most loaded links.
 
-No bound is proved for it, but it needs no regular network: planning where colouring does not fit, and re-placement.
+Has no proven bound, but works on irregular networks: for plans where colouring does not apply, and for re-placement.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ _EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A flow: the shortest paths that it may take, of equal length, and its rate."""
+class FlowDemand:
+    """A flow to place: its candidate paths, of equal length, and its rate."""
 
     paths: Sequence[Path]
     rate_byte_s: float
@@ -26,49 +26,49 @@ class Wish:
 
 @dataclass
 class Loads:
-    """How full ports are, as shares of their rates, while flows are put on paths and moved."""
+    """Loads of ports as shares of their rates, while flows are placed and moved."""
 
     network: Network
-    wishes: Sequence[Wish]
+    flows: Sequence[FlowDemand]
     base_byte_s: Mapping[Port, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Number the ports, and write each wish's paths as rows of numbers."""
+        """Number the ports, and store each flow's paths as rows of port numbers."""
         numbers: dict[Port, int] = {}
         self._rows: list[NDArray[np.intp]] = [
-            np.array([[numbers.setdefault(port, len(numbers)) for port in path] for path in wish.paths], dtype=np.intp)
-            for wish in self.wishes
+            np.array([[numbers.setdefault(port, len(numbers)) for port in path] for path in flow.paths], dtype=np.intp)
+            for flow in self.flows
         ]
         self._rate = np.array([self.network.rate_byte_s(port) for port in numbers])
         self._share = np.array([self.base_byte_s.get(port, 0.0) for port in numbers]) / self._rate
-        self.chosen: list[int | None] = [None] * len(self.wishes)
+        self.chosen: list[int | None] = [None] * len(self.flows)
         self._on: list[set[int]] = [set() for _ in numbers]
 
-    def put(self, wish: int, path: int) -> None:
-        """Put a flow on a path, or move it there."""
-        rows, rate = self._rows[wish], self.wishes[wish].rate_byte_s
-        before = self.chosen[wish]
+    def put(self, flow: int, path: int) -> None:
+        """Place or move a flow onto a path."""
+        rows, rate = self._rows[flow], self.flows[flow].rate_byte_s
+        before = self.chosen[flow]
         if before is not None:
             self._share[rows[before]] -= rate / self._rate[rows[before]]
             for port in rows[before]:
-                self._on[port].discard(wish)
-        self.chosen[wish] = path
+                self._on[port].discard(flow)
+        self.chosen[flow] = path
         self._share[rows[path]] += rate / self._rate[rows[path]]
         for port in rows[path]:
-            self._on[port].add(wish)
+            self._on[port].add(flow)
 
     def put_all(self) -> None:
-        """Put each flow that has no path, those of the highest rate first, where the fullest link stays least full."""
-        for wish in sorted(range(len(self.wishes)), key=lambda one: -self.wishes[one].rate_byte_s):
-            if self.chosen[wish] is None:
-                rows = self._rows[wish]
-                after = np.sort(self._share[rows] + self.wishes[wish].rate_byte_s / self._rate[rows], axis=1)[:, ::-1]
-                self.put(wish, int(np.lexsort(after.T[::-1])[0]))
+        """Place all unplaced flows, highest rates first, on the path with the smallest maximum load."""
+        for flow in sorted(range(len(self.flows)), key=lambda flow: -self.flows[flow].rate_byte_s):
+            if self.chosen[flow] is None:
+                rows = self._rows[flow]
+                after = np.sort(self._share[rows] + self.flows[flow].rate_byte_s / self._rate[rows], axis=1)[:, ::-1]
+                self.put(flow, int(np.lexsort(after.T[::-1])[0]))
 
     def relieve(self, above: float) -> None:
-        """Move flows off links fuller than `above`, fullest first, onto paths that stay less full than that link was.
+        """Move flows off links loaded above `above`, most loaded first, onto paths that stay below that link's load.
 
-        Each move makes the sorted list of loads smaller, so this ends; it stops after some passes over all links.
+        Each move decreases the sorted list of loads, so this terminates; it stops after some passes over all links.
         """
         for _ in range(_PASSES):
             moved = False
@@ -79,7 +79,7 @@ class Loads:
                 return
 
     def overload(self) -> float:
-        """How full the fullest port is that some flow could avoid, as a share of its rate; 1 if it is less."""
+        """The largest load of a port that some flow could avoid, as a share of its rate; at least 1."""
         avoidable = [
             np.setdiff1d(rows, rows[0][np.all(rows == rows[0], axis=0)]) for rows in self._rows if len(rows) > 1
         ]
@@ -88,19 +88,19 @@ class Loads:
         return max(1.0, round(float(self._share[np.concatenate(avoidable)].max(initial=0.0)), 9))
 
     def _relieve(self, link: int) -> bool:
-        """Move one flow off a link, the one whose move leaves the least; False if none can."""
+        """Move the flow off a link whose move leaves the smallest maximum load; False if there is none."""
         best: tuple[float, int, int] | None = None
-        for wish in sorted(self._on[link]):
-            rows, path = self._rows[wish], self.chosen[wish]
+        for flow in sorted(self._on[link]):
+            rows, path = self._rows[flow], self.chosen[flow]
             elsewhere = ~(rows == link).any(axis=1)
             if path is None or not elsewhere.any():
                 continue
             entered = ~np.isin(rows, rows[path])
-            after = self._share[rows] + self.wishes[wish].rate_byte_s / self._rate[rows]
+            after = self._share[rows] + self.flows[flow].rate_byte_s / self._rate[rows]
             fullest = np.where(elsewhere, after.max(axis=1, initial=0.0, where=entered), np.inf)
             least = int(np.argmin(fullest))
             if fullest[least] < self._share[link] * (1 - _EQUAL) and (best is None or fullest[least] < best[0]):
-                best = (float(fullest[least]), wish, least)
+                best = (float(fullest[least]), flow, least)
         if best is None:
             return False
         self.put(best[1], best[2])

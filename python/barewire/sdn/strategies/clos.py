@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Paths through a folded Clos network (a fat-tree) by edge colouring: any permutation of hosts at line rate.
 
-Without its edge switches a fat-tree falls apart into planes, and each edge switch has one link to each:
+Without its edge switches a fat-tree consists of planes, and each edge switch has one link to each plane:
 
     plane 0: s5 s7 s9 s11  s1 s2        plane 1: s6 s8 s10 s12  s3 s4
 
-Which plane a flow takes is the colour of an edge from its source's to its destination's switch: a colour that is even
-at each switch is a load that is even on its links. A plane is a smaller Clos network: its lowest switches are those
-where flows enter and leave, and without them it falls apart again. Source: Beneš 1965; Hwang 1983.
+A flow's plane is the colour of an edge from its source's to its destination's switch: colours that are even at each
+switch give even loads on its links. A plane is a smaller Clos network: flows enter and leave at its lowest switches,
+and without these it consists of planes again. Source: Beneš 1965; Hwang 1983.
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ Pair = tuple[str, str]
 
 
 class NoClosError(ValueError):
-    """The network, or what is left of it, does not have the form that colouring needs."""
+    """The network, possibly after failures, is not a Clos network."""
 
 
 @dataclass(frozen=True)
-class _Need:
-    """A flow on its way between two switches of one level: the ports before them and after them, as found so far."""
+class _RoutingDemand:
+    """A flow between two switches of one level, with the ports found so far before and after them."""
 
     pair: Pair
     group: Hashable
@@ -40,90 +40,92 @@ class _Need:
 
 
 def clos_paths(network: Network, groups: Mapping[Pair, Hashable], jobs: Mapping[Pair, Hashable]) -> Mapping[Pair, Path]:
-    """Return a path for each pair of hosts, each switch's flows even over its links. NoClosError if it cannot.
+    """Return a path for each pair of hosts, with each switch's flows even over its links. NoClosError if impossible.
 
-    Pairs of one group are those that most likely send together: their paths are kept apart first. Each job gets planes
-    of its own, as many as it has hosts on any one switch; NoClosError if there are not enough.
+    Pairs of one group probably send at the same time: their paths are separated first. Each job gets separate planes,
+    as many as it has hosts on any one switch; NoClosError if there are not enough.
     """
     candidates = {pair: paths_of(network).between(*pair) for pair in groups}
     inner = {port.node for paths in candidates.values() for path in paths for port in path[1:-1]}
     edge = frozenset({port.node for host in network.hosts if (port := network.attachment(host))} - inner)
-    needs: dict[Hashable, list[_Need]] = {}
+    demands: dict[Hashable, list[_RoutingDemand]] = {}
     chosen: dict[Pair, Path] = {}
     for pair, group in groups.items():
         first, last = network.attachment(pair[0]), network.attachment(pair[1])
         if not candidates[pair] or first is None or last is None or not {first.node, last.node} <= edge:
-            raise NoClosError(f"{pair[0]} or {pair[1]} does not hang on an edge switch")
+            raise NoClosError(f"{pair[0]} or {pair[1]} is not on an edge switch")
         if first.node == last.node:
             chosen[pair] = (last,)
         else:
-            needs.setdefault(jobs[pair], []).append(_Need(pair, group, first.node, last.node, (), (last,)))
+            demands.setdefault(jobs[pair], []).append(_RoutingDemand(pair, group, first.node, last.node, (), (last,)))
     planes = _planes(network, frozenset(network.switches) - edge)
-    for job, own in zip(needs.values(), _allot(list(needs.values()), planes), strict=True):
-        _spread(network, job, edge, own, chosen)
+    for job, job_planes in zip(demands.values(), _allocate_planes(list(demands.values()), planes), strict=True):
+        _spread(network, job, edge, job_planes, chosen)
     for pair, path in chosen.items():
         if path not in candidates[pair]:
             raise NoClosError(f"no plane has a shortest path from {pair[0]} to {pair[1]}")
     return chosen
 
 
-def _allot(jobs: Sequence[Sequence[_Need]], planes: Sequence[frozenset[str]]) -> list[list[frozenset[str]]]:
-    """Each job's planes: as many as it has senders or receivers on one switch, then what is left over, in turn."""
+def _allocate_planes(
+    jobs: Sequence[Sequence[_RoutingDemand]], planes: Sequence[frozenset[str]]
+) -> list[list[frozenset[str]]]:
+    """Each job's planes: as many as its senders or receivers on one switch, then the rest round-robin."""
     if len(jobs) == 1:
         return [list(planes)]
     counts: list[int] = []
     for job in jobs:
-        hosts = {("from", need.enters, need.pair[0]) for need in job} | {
-            ("to", need.leaves, need.pair[1]) for need in job
+        hosts = {("from", demand.enters, demand.pair[0]) for demand in job} | {
+            ("to", demand.leaves, demand.pair[1]) for demand in job
         }
         counts.append(max(Counter(end[:2] for end in hosts).values()))
-    left = len(planes) - sum(counts)
-    if left < 0:
+    spare = len(planes) - sum(counts)
+    if spare < 0:
         raise NoClosError(f"{len(jobs)} jobs need more planes than the {len(planes)} there are")
-    counts = [count + left // len(jobs) + (number < left % len(jobs)) for number, count in enumerate(counts)]
+    counts = [count + spare // len(jobs) + (number < spare % len(jobs)) for number, count in enumerate(counts)]
     ends = list(accumulate(counts, initial=0))
     return [list(planes[begin:end]) for begin, end in pairwise(ends)]
 
 
 def _spread(
     network: Network,
-    needs: Sequence[_Need],
+    demands: Sequence[_RoutingDemand],
     lowest: frozenset[str],
     planes: Sequence[frozenset[str]],
     chosen: dict[Pair, Path],
 ) -> None:
-    """Give each need one of the planes, then what remains of it to the plane."""
+    """Assign each demand to a plane, then route it within the plane."""
     links = [_links(network, lowest, plane) for plane in planes]
-    for need in needs:
-        for end in (need.enters, need.leaves):
-            if not links or any(end not in one for one in links):
+    for demand in demands:
+        for end in (demand.enters, demand.leaves):
+            if not links or any(end not in plane_links for plane_links in links):
                 raise NoClosError(f"{end} does not have one link to each plane above it")
-    edges = [(need.enters, need.leaves) for need in needs]
-    colours = colour_evenly(edges, [need.group for need in needs], len(planes))
+    edges = [(demand.enters, demand.leaves) for demand in demands]
+    colours = colour_evenly(edges, [demand.group for demand in demands], len(planes))
     for number, plane in enumerate(planes):
-        inside: list[_Need] = []
-        for need, colour in zip(needs, colours, strict=True):
+        inside: list[_RoutingDemand] = []
+        for demand, colour in zip(demands, colours, strict=True):
             if colour != number:
                 continue
-            up = (*need.up, links[number][need.enters])
-            back = links[number][need.leaves]
-            top, down = network.peers[back], (network.peers[back], *need.down)
+            up = (*demand.up, links[number][demand.enters])
+            back = links[number][demand.leaves]
+            top, down = network.peers[back], (network.peers[back], *demand.down)
             enters = network.peers[up[-1]].node
             if enters == top.node:
-                chosen[need.pair] = (*up, *down)
+                chosen[demand.pair] = (*up, *down)
             else:
-                inside.append(_Need(need.pair, need.group, enters, top.node, up, down))
+                inside.append(_RoutingDemand(demand.pair, demand.group, enters, top.node, up, down))
         if inside:
             bottom = frozenset(network.peers[port].node for port in links[number].values())
             _spread(network, inside, bottom, _planes(network, plane - bottom), chosen)
 
 
 def _planes(network: Network, switches: frozenset[str]) -> list[frozenset[str]]:
-    """The connected parts, in the order of their first switches."""
+    """The connected components, in the order of their first switches."""
     parts: list[frozenset[str]] = []
-    left = set(switches)
+    unvisited = set(switches)
     for start in sorted(switches, key=natural):
-        if start not in left:
+        if start not in unvisited:
             continue
         part, waiting = {start}, [start]
         while waiting:
@@ -132,13 +134,13 @@ def _planes(network: Network, switches: frozenset[str]) -> list[frozenset[str]]:
                 if peer in switches and peer not in part:
                     part.add(peer)
                     waiting.append(peer)
-        left -= part
+        unvisited -= part
         parts.append(frozenset(part))
     return parts
 
 
 def _links(network: Network, lowest: Iterable[str], plane: frozenset[str]) -> dict[str, Port]:
-    """Of each switch that has exactly one link into the plane, its port."""
+    """The port of each switch that has exactly one link into the plane."""
     found: dict[str, Port] = {}
     for switch in lowest:
         into = [port for port in network.ports[switch] if network.peers[port].node in plane]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Edge colouring of bipartite multigraphs: as many colours as the largest degree are enough (König 1916)."""
+"""Edge colouring of bipartite multigraphs: as many colours as the largest degree suffice (König 1916)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
@@ -10,14 +10,14 @@ Edge = tuple[Hashable, Hashable]
 def colour_edges(edges: Sequence[Edge], colours: int) -> list[int]:
     """Return a colour (0 to `colours` - 1) for each edge, so that edges that meet at a vertex differ.
 
-    The sides' names are apart: ('a', 'a') joins two vertices. An edge gets a colour that is free at its left end; if
-    that is taken at the right end, the two-coloured path that begins there swaps its colours first.
+    Names of the two sides are separate: ('a', 'a') joins two vertices. An edge gets a colour that is free at its left
+    end; if it is used at the right end, the two-coloured path that begins there swaps its colours first.
     ValueError if a vertex has more edges than there are colours.
     """
     for side in (0, 1):
         if max(Counter(edge[side] for edge in edges).values(), default=0) > colours:
             raise ValueError(f"a vertex has more than {colours} edges; take as many colours as its edges")
-    # Of each vertex, the edge that has a colour there.
+    # For each vertex, the edge with each colour.
     at: dict[tuple[int, Hashable], list[int | None]] = {
         (side, edge[side]): [None] * colours for edge in edges for side in (0, 1)
     }
@@ -33,11 +33,11 @@ def colour_edges(edges: Sequence[Edge], colours: int) -> list[int]:
 
 
 def colour_evenly(edges: Sequence[Edge], groups: Sequence[Hashable], colours: int) -> list[int]:
-    """Return a colour for each edge, so that each vertex's edges are spread over the colours evenly.
+    """Return a colour for each edge, so that each vertex's edges are evenly spread over the colours.
 
-    Each vertex is cut into vertices of at most `colours` edges, which are then coloured apart (de Werra 1971,
-    equitable colouring). Edges of one group stay together where they fit, so that they have different colours, and
-    groups share what they leave free: first fit, the largest group first, then in the order of the edges.
+    Each vertex is split into vertices of at most `colours` edges, which are then coloured (de Werra 1971, equitable
+    colouring). Edges of one group are kept in the same part if possible, so that they have different colours; groups
+    fill remaining space by first fit, the largest group first, then in the order of the edges.
     """
     sizes: Counter[tuple[int, Hashable, Hashable]] = Counter()
     for edge, group in zip(edges, groups, strict=True):
@@ -56,7 +56,7 @@ def colour_evenly(edges: Sequence[Edge], groups: Sequence[Hashable], colours: in
 
 
 def _fit(room: list[int], size: int, colours: int) -> list[int]:
-    """Where each of a group's edges goes: whole parts of `colours`, the rest into the first part with room for it."""
+    """The parts of a group's edges: full parts of `colours`, the rest in the first part with space for it."""
     parts: list[int] = []
     while size > 0:
         piece = min(size, colours)

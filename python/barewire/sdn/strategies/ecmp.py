@@ -11,21 +11,21 @@ from hashlib import blake2b
 from typing import ClassVar
 
 from barewire.sdn.flow import Flow, View
+from barewire.sdn.strategies.static import Static
 from barewire.sdn.strategies.steps import walk
-from barewire.sdn.strategies.still import Still
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Path
 
 
 @dataclass(frozen=True)
-class Ecmp(Still):
-    """The baseline of data centres. `basis` changes all choices, to see how much luck is in a result."""
+class Ecmp(Static):
+    """The baseline of data centres. `basis` changes all choices, to show the spread of results."""
 
     basis: int = 0
     name: ClassVar[str] = "ecmp"
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Take each switch's next hop by the hash of the 5-tuple, or of both addresses where there are no ports."""
+        """Take each switch's next hop by the hash of the 5-tuple, or of both addresses if there are no ports."""
         key = flow.key
         words = (key.source, key.destination, key.protocol, key.source_port, key.destination_port)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Large flows re-placed by what they would send if only hosts limited them. Source: Al-Fares et al. 2010 (Hedera).
+"""Re-placement of large flows by their natural demands. Source: Al-Fares et al. 2010 (Hedera).
 
-New flows go by `ecmp`. Every `period_s`, flows above a tenth of their host's rate are large; their natural demands are
-their max-min fair rates when no link but the hosts' counts (what Hedera's estimator approaches); then a scheduler
-finds them paths: `first-fit`, or `annealing` over one core switch per destination host.
+New flows are placed by `ecmp`. Every `period_s`, flows above a tenth of their host's rate are large; their natural
+demands are their max-min fair rates limited only by the hosts' links (approximated by Hedera's estimator); then a
+scheduler assigns paths: `first-fit`, or `annealing` over one core switch per destination host.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from barewire.errors import WrongUse
 from barewire.sdn.fairness import max_min
 from barewire.sdn.flow import Flow, FlowKey, View
 from barewire.sdn.strategies.annealing import anneal
-from barewire.sdn.strategies.balance import Wish
+from barewire.sdn.strategies.balance import FlowDemand
 from barewire.sdn.strategies.ecmp import Ecmp
 from barewire.sdn.strategies.memo import paths_of
 from barewire.sdn.strategies.strategy import Placement
@@ -36,18 +36,18 @@ class Hedera:
     name: ClassVar[str] = "hedera"
 
     def __post_init__(self) -> None:
-        """Refuse a scheduler that does not exist, and one that would never run."""
+        """Validate the parameters."""
         if self.scheduler not in _SCHEDULERS:
             raise WrongUse(f"hedera's scheduler is {' or '.join(_SCHEDULERS)}, not '{self.scheduler}'")
         if not self.period_s > 0:
             raise WrongUse(f"hedera's period_s is above 0, not {self.period_s}")
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Hash, as long as nobody knows how large the flow is."""
+        """Place by hash until the flow's size is known."""
         return Ecmp().place(flow, paths, view)
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
-        """Move large flows to where their natural demands fit."""
+        """Move large flows to paths where their natural demands fit."""
         large = [
             key
             for key, placed in view.placed.items()
@@ -59,7 +59,7 @@ class Hedera:
         routes = paths_of(view.network)
         base: defaultdict[Port, float] = defaultdict(float)
         keys: list[FlowKey] = []
-        wishes: list[Wish] = []
+        flows: list[FlowDemand] = []
         for key, demand in zip(large, demands, strict=True):
             present = view.placed[key].path
             paths = routes.between(key.source, key.destination)
@@ -68,19 +68,19 @@ class Hedera:
                     base[port] += demand
             else:
                 keys.append(key)
-                wishes.append(Wish(paths, demand))
-        present_paths = [wish.paths.index(view.placed[key].path) for key, wish in zip(keys, wishes, strict=True)]
+                flows.append(FlowDemand(paths, demand))
+        present_paths = [flow.paths.index(view.placed[key].path) for key, flow in zip(keys, flows, strict=True)]
         hosts = [key.destination for key in keys]
-        chosen = _SCHEDULERS[self.scheduler](view.network, wishes, present_paths, hosts, base)
+        chosen = _SCHEDULERS[self.scheduler](view.network, flows, present_paths, hosts, base)
         return {
-            key: wish.paths[path]
-            for key, wish, path, present_path in zip(keys, wishes, chosen, present_paths, strict=True)
+            key: flow.paths[path]
+            for key, flow, path, present_path in zip(keys, flows, chosen, present_paths, strict=True)
             if path != present_path
         }
 
 
 def natural_demands(network: Network, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """Return what each flow would send, in bytes a second, if only its hosts' links limited it."""
+    """Return each flow's rate, in bytes a second, if limited only by hosts' links."""
     numbers: dict[tuple[str, str], int] = {}
     flows = [
         np.array([numbers.setdefault(("from", source), len(numbers)), numbers.setdefault(("to", to), len(numbers))])
@@ -96,29 +96,33 @@ def _host_rate(network: Network, host: str) -> float:
 
 
 def _first_fit(
-    network: Network, wishes: Sequence[Wish], present: Sequence[int], hosts: Sequence[str], base: Mapping[Port, float]
+    network: Network,
+    flows: Sequence[FlowDemand],
+    present: Sequence[int],
+    hosts: Sequence[str],
+    base: Mapping[Port, float],
 ) -> list[int]:
-    """Each flow in turn: its present path if its demand fits there, else the first where it does, else it stays."""
+    """For each flow: its current path if the demand fits, else the first path where it fits, else unchanged."""
     used: dict[Port, float] = dict(base)
     chosen: list[int] = []
-    for wish, at in zip(wishes, present, strict=True):
-        order = [at, *(path for path in range(len(wish.paths)) if path != at)]
-        fits = [path for path in order if _fits(network, wish, path, used)]
+    for flow, at in zip(flows, present, strict=True):
+        order = [at, *(path for path in range(len(flow.paths)) if path != at)]
+        fits = [path for path in order if _fits(network, flow, path, used)]
         chosen.append(fits[0] if fits else at)
-        for port in wish.paths[chosen[-1]]:
-            used[port] = used.get(port, 0.0) + wish.rate_byte_s
+        for port in flow.paths[chosen[-1]]:
+            used[port] = used.get(port, 0.0) + flow.rate_byte_s
     return chosen
 
 
-def _fits(network: Network, wish: Wish, path: int, used: Mapping[Port, float]) -> bool:
+def _fits(network: Network, flow: FlowDemand, path: int, used: Mapping[Port, float]) -> bool:
     return all(
-        used.get(port, 0.0) + wish.rate_byte_s <= network.rate_byte_s(port) * (1 + _ROUNDING)
-        for port in wish.paths[path]
+        used.get(port, 0.0) + flow.rate_byte_s <= network.rate_byte_s(port) * (1 + _ROUNDING)
+        for port in flow.paths[path]
     )
 
 
 _Scheduler = Callable[
-    [Network, Sequence[Wish], Sequence[int], Sequence[str], Mapping[Port, float]],
+    [Network, Sequence[FlowDemand], Sequence[int], Sequence[str], Mapping[Port, float]],
     list[int],
 ]
 _SCHEDULERS: Mapping[str, _Scheduler] = {"annealing": anneal, "first-fit": _first_fit}

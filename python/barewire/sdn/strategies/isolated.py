@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """As `ecmp-published`, but a chosen path is reserved and a reserved one skipped. Source: Oliveira et al. 2018.
 
-What is reserved is the exact list of switches between two edge switches: flows between other edge switches may share
-its links. When every path is taken, the last candidate is used and its reservation stays as it was. The paper reserves
-a path while its flow lives (`seconds=inf`), its program for 60 s whatever becomes of the flow.
+A reservation covers the exact list of switches between two edge switches: flows between other edge switches may share
+its links. If every path is reserved, the last candidate is used and its reservation does not change. The paper reserves
+a path for its flow's lifetime (`seconds=inf`), its program for 60 s regardless of the flow.
 """
 
 from collections.abc import Sequence
@@ -12,27 +12,27 @@ from typing import ClassVar
 
 from barewire.errors import WrongUse
 from barewire.sdn.flow import Flow, View
-from barewire.sdn.strategies.still import Still
+from barewire.sdn.strategies.static import Static
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Path
 
 
 @dataclass(frozen=True)
-class Isolated(Still):
-    """As its program does it, or as published with `seconds=inf`."""
+class Isolated(Static):
+    """As in the published program, or with `seconds=inf` as in the paper."""
 
     seconds: float = 60.0
     name: ClassVar[str] = "isolated"
 
     def __post_init__(self) -> None:
-        """Refuse reservations that end before they begin."""
+        """Validate the parameter."""
         if not self.seconds > 0:
             raise WrongUse(f"isolated's seconds are above 0 (inf: as long as the flow lives), not {self.seconds}")
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Take the identification's path of those left, until one is free."""
+        """Choose among the remaining paths by the identification, until one is free."""
         taken = {_switches(path) for path, until_s in view.reservations.items() if until_s > view.now_s}
-        taken |= {_switches(one.path) for one in view.placed.values() if one.reserved_until_s > view.now_s}
+        taken |= {_switches(placed.path) for placed in view.placed.values() if placed.reserved_until_s > view.now_s}
         candidates = list(paths)
         while True:
             path = candidates[flow.identification % len(candidates)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The path whose fullest link is least full: flows are counted when they are placed, the measured load decides ties.
+"""The path with the smallest maximum load: flows are counted at placement, the measured load breaks ties.
 
-After Oliveira et al.'s `traffic`, with its two faults mended: a burst of new flows spreads, because each is counted at
-once, and one full link is not outweighed by empty ones, because the largest counts instead of the sum.
+Fixes two faults of Oliveira et al.'s `traffic`: a burst of new flows is spread, because each is counted at once, and a
+full link is not outweighed by empty ones, because the maximum is compared instead of the sum.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from typing import ClassVar
 
 from barewire.sdn.flow import Flow, View
 from barewire.sdn.strategies.load import crossing
-from barewire.sdn.strategies.still import Still
+from barewire.sdn.strategies.static import Static
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Path
 
 
 @dataclass(frozen=True)
-class LeastLoaded(Still):
+class LeastLoaded(Static):
     """Needs no announcement and no re-placement."""
 
     name: ClassVar[str] = "least-loaded"
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Compare paths by their ports in order of fullness, the fullest first; the first of equals wins."""
+        """Compare paths by their ports' loads, sorted from the highest; the first of equals wins."""
         flows = crossing(view)
 
         def fullness(path: Path) -> list[float]:

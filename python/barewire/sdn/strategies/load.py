@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What placed flows put on links: how many, and how much."""
+"""The load of placed flows on links: number and rate."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from barewire.topology import Port
 
 
 def crossing(view: View) -> Mapping[Port, int]:
-    """How many placed flows leave through each port."""
+    """Number of placed flows that leave through each port."""
     if view.crossing is not None:
         return view.crossing
     return Counter(port for placed in view.placed.values() for port in placed.path)

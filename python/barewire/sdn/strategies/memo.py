@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Answers remembered for the same objects: networks and patterns are values, but too large to be hashed each time."""
+"""Results cached by object identity: networks and patterns are values, but too large to hash each time."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,12 +10,12 @@ from barewire.topology.paths import Paths
 
 Answer = TypeVar("Answer")
 
-# A controller sees one network, and steps through the patterns of a few jobs.
+# Enough for one network and the patterns of a few jobs.
 _REMEMBERED = 64
 
 
-def remembered(function: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Let a pure function answer at once when it is asked again about the very same objects."""
+def memoized(function: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Cache a pure function by the identity of its arguments."""
     known: dict[tuple[int, ...], tuple[tuple[object, ...], Answer]] = {}
 
     @wraps(function)
@@ -25,14 +25,14 @@ def remembered(function: Callable[..., Answer]) -> Callable[..., Answer]:
             answer = function(*arguments)
             if len(known) >= _REMEMBERED:
                 del known[next(iter(known))]
-            # Holding the arguments keeps their ids theirs.
+            # A reference to the arguments keeps their ids from being reused.
             known[key] = (arguments, answer)
         return known[key][1]
 
     return ask
 
 
-@remembered
+@memoized
 def paths_of(network: Network) -> Paths:
     """Return the shortest paths of a network."""
     return Paths(network)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Announced patterns placed as a whole before they run: by edge colouring on a fat-tree, by search elsewhere.
+"""Announced patterns planned as a whole before they run: by edge colouring on a fat-tree, by search elsewhere.
 
-A pattern says who sends how much to whom. Each pair is taken to send at its volume's share of its busiest end, which
-for a permutation is line rate, and puts jobs of different sizes on one scale. The plan is made anew for each pattern:
-when a job announces that it steps on, flows whose pair has another path now are moved. Sources: König's theorem on
+A pattern has the volumes between hosts. The assumed rate of a pair is its volume's share of its busier end, which for a
+permutation is line rate, and normalises jobs of different sizes. Each pattern has its own plan: when a job steps to the
+next pattern, flows whose pair has another path are moved. Sources: König's theorem on
 Clos networks (Beneš 1965); Pythia (Neves et al. 2014) for announced shuffles.
 """
 
@@ -16,26 +16,26 @@ from typing import ClassVar
 import networkx as nx
 
 from barewire.sdn.flow import Flow, FlowKey, Pattern, View
-from barewire.sdn.strategies.balance import Loads, Wish
+from barewire.sdn.strategies.balance import FlowDemand, Loads
 from barewire.sdn.strategies.clos import NoClosError, Pair, clos_paths
 from barewire.sdn.strategies.least_loaded import LeastLoaded
-from barewire.sdn.strategies.memo import paths_of, remembered
+from barewire.sdn.strategies.memo import memoized, paths_of
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Network, Path
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Reaches the bound where patterns are announced; flows that nobody announced go as by `least-loaded`.
+    """Reaches the bound for announced patterns; unannounced flows are placed as by `least-loaded`.
 
-    `period_s` only repairs what a missed change of pattern left behind.
+    `period_s` only corrects flows after a missed change of pattern.
     """
 
     period_s: float = 1.0
     name: ClassVar[str] = "planned"
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Take the plan's path for these two hosts."""
+        """Return the plan's path for these two hosts."""
         path = _plan_of(view).get((flow.key.source, flow.key.destination))
         if path is not None and path in paths:
             return Placement(path, reason="planned for its announced pattern")
@@ -43,7 +43,7 @@ class Planned:
         return Placement(unplanned.path, reason=f"not announced; {unplanned.reason}")
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
-        """Move the flows of the present pattern onto its plan."""
+        """Move the flows of the current pattern onto its plan."""
         plan = _plan_of(view)
         moves: dict[FlowKey, Path] = {}
         for key, placed in view.placed.items():
@@ -57,24 +57,24 @@ def _plan_of(view: View) -> Mapping[Pair, Path]:
     return plan(view.network, view.patterns[0]) if view.patterns else {}
 
 
-@remembered
+@memoized
 def plan(network: Network, pattern: Pattern) -> Mapping[Pair, Path]:
-    """Return a path for each pair that has one: the better of colouring and search, by the fullest link."""
+    """Return a path for each pair that has one: the better of colouring and search, by maximum load."""
     routes = paths_of(network)
     pairs = {pair: routes.between(*pair) for pair, volume in pattern.items() if volume > 0}
     pairs = {pair: paths for pair, paths in pairs.items() if paths}
     rates = _rates(network, {pair: pattern[pair] for pair in pairs})
-    wishes = [Wish(paths, rates[pair]) for pair, paths in pairs.items()]
+    flows = [FlowDemand(paths, rates[pair]) for pair, paths in pairs.items()]
     plans: list[Loads] = []
-    # The first of equals wins: jobs apart, then steps apart; on a network of another form the search plans alone.
+    # The first of equals wins: separate jobs, then separate steps; only the search works on other networks.
     steps, together = _steps(rates), dict.fromkeys(rates, 0)
     for groups, jobs in ((steps, _jobs(rates)), (steps, together), (together, together)):
         with suppress(NoClosError):
             coloured = clos_paths(network, groups, jobs)
-            plans.append(Loads(network, wishes))
+            plans.append(Loads(network, flows))
             for number, (pair, paths) in enumerate(pairs.items()):
                 plans[-1].put(number, paths.index(coloured[pair]))
-    plans.append(Loads(network, wishes))
+    plans.append(Loads(network, flows))
     plans[-1].put_all()
     best = min(plans, key=Loads.overload)
     best.relieve(above=1.0)
@@ -83,17 +83,17 @@ def plan(network: Network, pattern: Pattern) -> Mapping[Pair, Path]:
 
 
 def _jobs(pairs: Iterable[Pair]) -> dict[Pair, int]:
-    """Number the jobs: hosts that send to one another, over however many, are one's."""
+    """Number the jobs: the connected components of communicating hosts."""
     graph = nx.Graph(list(pairs))
     number_of = {host: number for number, hosts in enumerate(nx.connected_components(graph)) for host in hosts}
     return {pair: number_of[pair[0]] for pair in pairs}
 
 
 def _steps(rates: Mapping[Pair, float]) -> dict[Pair, int]:
-    """Cut a pattern into partial permutations: the largest first, else in the announced order, which is that of time.
+    """Split a pattern into partial permutations: the largest first, else in announced order, the order in time.
 
-    What an exchange sends to the right is one, what it sends to the left another: a program that does one after the
-    other has line rate as well as one that does both at once.
+    An exchange's messages to the right are one permutation, those to the left another: so a program gets line rate
+    whether it sends them one after another or at once.
     """
     sends: list[set[str]] = []
     receives: list[set[str]] = []

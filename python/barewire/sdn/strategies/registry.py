@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Strategies by name, with parameters: `ecmp`, `isolated:seconds=30`, `package.module:Class:limit=3`.
 
-Other packages add theirs as entry points of the group `barewire.strategies`, or are named by module and class.
+Other packages register entry points of the group `barewire.strategies`, or are named by module and class.
 """
 
 import importlib
@@ -30,13 +30,13 @@ OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Hedera, Afar, Planned)
 
 
 def names() -> list[str]:
-    """All strategies that can be named: the published ones, ours, then those of other packages."""
-    built_in = [one.name for one in (*PUBLISHED, *OURS)]
-    return built_in + sorted({one.name for one in entry_points(group=ENTRY_POINTS)} - set(built_in))
+    """All available strategies: the published ones, ours, then those of other packages."""
+    built_in = [strategy.name for strategy in (*PUBLISHED, *OURS)]
+    return built_in + sorted({entry.name for entry in entry_points(group=ENTRY_POINTS)} - set(built_in))
 
 
 def named(text: str) -> Strategy:
-    """Return the strategy of this name and these parameters. WrongUse for what does not exist or does not fit."""
+    """Return the strategy with this name and parameters. WrongUse for unknown names or invalid parameters."""
     words = text.strip().split(":")
     named_by = 2 if len(words) > 1 and "=" not in words[1] else 1
     kind = _imported(*words[:2]) if named_by == 2 else _known(words[0])
@@ -48,9 +48,9 @@ def _known(name: str) -> type[Any]:
     for kind in (*PUBLISHED, *OURS):
         if kind.name == name:
             return kind
-    for one in entry_points(group=ENTRY_POINTS, name=name):
-        return _imported(one.module, one.attr)
-    raise WrongUse(f"there is no strategy '{name}'; there are: {', '.join(names())}, or module:Class of your own")
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        return _imported(entry.module, entry.attr)
+    raise WrongUse(f"there is no strategy '{name}'; there are: {', '.join(names())}, or module:Class of a custom one")
 
 
 def _imported(module: str, name: str) -> type[Any]:
@@ -68,7 +68,7 @@ def _imported(module: str, name: str) -> type[Any]:
 
 
 def _parameters(name: str, kind: type[Any], words: list[str]) -> Mapping[str, Any]:
-    takes = [one.name for one in fields(kind)] if is_dataclass(kind) else []
+    takes = [field.name for field in fields(kind)] if is_dataclass(kind) else []
     types = get_type_hints(kind)
     values: dict[str, Any] = {}
     for word in words:

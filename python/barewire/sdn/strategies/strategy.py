@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What every strategy is: no clock, no I/O, no memory of its own; all that it may know is in its arguments."""
+"""The interface of strategies: no clock, no I/O, no state; all information is in the arguments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from barewire.topology import Path
 
 @dataclass(frozen=True)
 class Placement:
-    """A strategy's answer: the path, how long it is reserved in seconds, and why in a few words.
+    """A strategy's choice: the path, its reservation in seconds, and a short reason.
 
-    A reservation of 0 is none, an infinite one lasts as long as its flow; any other outlives a flow that ends before.
+    A reservation of 0 is none, an infinite one lasts for the flow's lifetime; any other may outlive the flow.
     """
 
     path: Path
@@ -22,16 +22,16 @@ class Placement:
 
 
 class Strategy(Protocol):
-    """A plug-in. `period_s` is how often `rearrange` is asked; 0 for a strategy that leaves flows where they are."""
+    """A plug-in. `period_s` is the period of `rearrange`; 0 for a strategy that never moves flows."""
 
     @property
     def name(self) -> str:
-        """What a policy and the command line call it."""
+        """Its name in policies and on the command line."""
         ...
 
     @property
     def period_s(self) -> float:
-        """How often `rearrange` is asked, in seconds."""
+        """The period of `rearrange`, in seconds."""
         ...
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
@@ -39,5 +39,5 @@ class Strategy(Protocol):
         ...
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
-        """Return new paths for those placed flows that shall move; asked periodically and when patterns change."""
+        """Return new paths for flows that should move; called periodically and when patterns change."""
         ...

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The path that carried the least in the last interval of statistics. Source: Oliveira et al. 2018.
+"""The path with the least traffic in the last interval of statistics. Source: Oliveira et al. 2018.
 
-Flows that begin within one interval see the same numbers, so a burst of them takes one path. The paper lets the last of
-equal paths win, the published program the first: `ties`.
+Flows that begin within one interval see the same statistics, so a burst of them takes one path. In the paper the last
+of equal paths wins, in the published program the first: `ties`.
 """
 
 from collections.abc import Sequence
@@ -11,25 +11,25 @@ from typing import ClassVar
 
 from barewire.errors import WrongUse
 from barewire.sdn.flow import Flow, View
-from barewire.sdn.strategies.still import Still
+from barewire.sdn.strategies.static import Static
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Path
 
 
 @dataclass(frozen=True)
-class Traffic(Still):
-    """As published (`ties=last`), or as its program does it (`ties=first`)."""
+class Traffic(Static):
+    """As in the paper (`ties=last`), or as in its program (`ties=first`)."""
 
     ties: str = "last"
     name: ClassVar[str] = "traffic"
 
     def __post_init__(self) -> None:
-        """Refuse other ties."""
+        """Validate the parameter."""
         if self.ties not in ("first", "last"):
             raise WrongUse(f"traffic's ties is first or last, not '{self.ties}'")
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Take the smallest sum of what the ports between switches sent and received, in bytes a second."""
+        """Choose the smallest sum of rates sent and received by the ports between switches, in bytes a second."""
         sums = [
             sum(view.load_byte_s.get(port, 0.0) + view.received_byte_s.get(port, 0.0) for port in path[:-1])
             for path in paths

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What strategies share that choose a path once: they leave flows where they are."""
+"""Base of strategies that choose a path once and never move flows."""
 
 from collections.abc import Mapping
 
@@ -7,12 +7,12 @@ from barewire.sdn.flow import FlowKey, View
 from barewire.topology import Path
 
 
-class Still:
-    """A strategy's base whose flows never move."""
+class Static:
+    """Base class of strategies without rearrangement."""
 
     @property
     def period_s(self) -> float:
-        """Never asked."""
+        """Never."""
         return 0.0
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:

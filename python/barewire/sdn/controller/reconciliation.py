@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""When a switch connects: compares its table with what it must have, and takes over what an earlier controller laid.
+"""Reconciles the table of a switch that connects with its intended contents, and adopts flows of an earlier controller.
 
-Nothing is wiped. Rules that must be there and are not are added; those of flows that nobody knows are *orphans*: whole
-paths of them are adopted as placed flows, the rest is deleted after a while. No clock, no I/O.
+No table is cleared. Missing rules are added. Rules of unknown flows are *orphans*: complete paths of them are adopted
+as placed flows, the others are deleted after a while. No clock, no I/O.
 """
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from barewire.sdn.classify.classifier import Known
+from barewire.sdn.classify.classifier import Classification
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
@@ -18,18 +18,18 @@ from barewire.sdn.controller.router import Router
 from barewire.sdn.controller.rules import Kind, base_rules, key_of, kind_of, number_of, reserve_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import Flow, FlowKey, Placed
-from barewire.sdn.openflow.messages import DeleteRule, Rule, RulesAre, SetRule
+from barewire.sdn.openflow.messages import AddRule, DeleteRule, Rule, RuleList
 from barewire.topology import Path, Port
 
-# Adoption is tried when links or tables become known, at most this often.
+# Minimum interval of adoption attempts, which follow new links or tables.
 TRY_EVERY_S = 0.2
-# And again after this, because ports settle.
+# Another attempt after this time, because ports settle.
 TRY_AGAIN_S = 0.5
 
 
 @dataclass
 class _Orphan:
-    """The rules with one number that were found: by switch, the output port, when found, and the rules themselves."""
+    """Found rules with one flow number: by switch the output port, the time, and the rules."""
 
     key: FlowKey
     reserve_s: float
@@ -40,8 +40,8 @@ class _Orphan:
     found_s: float = 0.0
 
 
-class Mending:
-    """Tables as they are against tables as they must be."""
+class Reconciliation:
+    """Compares actual with intended tables."""
 
     def __init__(
         self,
@@ -51,37 +51,37 @@ class Mending:
         router: Router,
         full: FullTables,
         outbox: Outbox,
-        known: Callable[[FlowKey], Known],
+        classification_of: Callable[[FlowKey], Classification],
     ) -> None:
-        """Begin without orphans; `known` says what a flow is."""
+        """Begin without orphans; `classification_of` classifies a flow."""
         self._settings, self._discovery, self._hosts = settings, discovery, hosts
-        self._router, self._full, self._outbox, self._known = router, full, outbox, known
+        self._router, self._full, self._outbox, self._classification_of = router, full, outbox, classification_of
         self._orphans: dict[int, _Orphan] = {}
         self._due_s = math.inf
 
-    def compare(self, switch: str, found: RulesAre, now: float) -> None:
-        """Mend the table of a switch that has just connected."""
-        there = {
+    def compare(self, switch: str, found: RuleList, now: float) -> None:
+        """Reconcile the table of a switch that has just connected."""
+        found_rules = {
             (rule.match, rule.priority): (rule, counter.age_s)
             for rule, counter in zip(found.rules, found.counters, strict=True)
         }
-        must = {(rule.match, rule.priority): rule for rule in self._must_have(switch, now)}
-        mended = 0
-        for place, rule in must.items():
-            standing, _ = there.pop(place, (None, 0.0))
-            if standing is None or not _is_same(standing, rule):
-                self._outbox.send(switch, SetRule(rule))
-                mended += 1
-        for rule, age_s in there.values():
-            self._take(switch, rule, age_s, now)
+        intended = {(rule.match, rule.priority): rule for rule in self._must_have(switch, now)}
+        reconciled = 0
+        for place, rule in intended.items():
+            installed, _ = found_rules.pop(place, (None, 0.0))
+            if installed is None or not _is_same(installed, rule):
+                self._outbox.send(switch, AddRule(rule))
+                reconciled += 1
+        for rule, age_s in found_rules.values():
+            self._classify_rule(switch, rule, age_s, now)
         for route in self._router.routes.at(switch):
-            if route.is_being_laid:
-                self._router.relay(route)
-        self._outbox.say("switch ready", f"{switch}: {len(must)} rules must be there, {mended} were laid")
+            if route.is_being_installed:
+                self._router.reinstall(route)
+        self._outbox.emit("switch ready", f"{switch}: {len(intended)} rules intended, {reconciled} were installed")
         self.try_soon(now)
 
     def try_soon(self, now: float) -> None:
-        """Links or tables have become known: orphans may be whole."""
+        """Schedule an adoption attempt after new links or tables."""
         if self._orphans:
             self._try_at(now + TRY_EVERY_S)
 
@@ -89,14 +89,14 @@ class Mending:
         yield from base_rules()
         yield from self._full.rules_at(switch)
         for route in self._router.routes.at(switch):
-            if switch in route.standing:
+            if switch in route.installed:
                 yield from self._router.rules_at(route, switch, now)
 
-    def _take(self, switch: str, rule: Rule, age_s: float, now: float) -> None:
-        """A rule that need not be there: another controller's business, to be deleted, or an orphan's."""
+    def _classify_rule(self, switch: str, rule: Rule, age_s: float, now: float) -> None:
+        """Classify an unexpected rule: foreign, to be deleted, or an orphan."""
         kind = kind_of(rule.cookie)
         if kind is None or kind is Kind.DROP:
-            return  # not ours; or it ends by itself
+            return  # foreign, or it expires by itself
         key = key_of(rule, self._hosts) if kind is Kind.FLOW and len(rule.out) == 1 else None
         number = number_of(rule.cookie)
         if key is None or self._router.routes.get(key) is not None or self._router.routes.numbered(number) is not None:
@@ -127,9 +127,7 @@ class Mending:
             self._take_over(number, orphan, path, now)
             adopted += 1
         if adopted or stale:
-            self._outbox.say(
-                "rules taken over", f"{adopted} flows go on as they were, {stale} were stale and are deleted"
-            )
+            self._outbox.emit("rules taken over", f"{adopted} flows adopted, {stale} stale ones deleted")
         if self._orphans:
             self._try_at(now + TRY_AGAIN_S)
 
@@ -139,7 +137,7 @@ class Mending:
             self._outbox.at(when_s, self._adopt)
 
     def _path_of(self, orphan: _Orphan, now: float) -> Path | None:
-        """The whole path of an orphan's rules, from where they enter to a port that leads to no switch."""
+        """The complete path of an orphan's rules, from the first switch to an edge port."""
         path: list[Port] = []
         switch = orphan.first
         while switch is not None and switch in orphan.hops and len(path) <= len(orphan.hops):
@@ -153,17 +151,17 @@ class Mending:
         return None
 
     def _take_over(self, number: int, orphan: _Orphan, path: Path, now: float) -> None:
-        # The last port of the path is where the host is: nobody else may have sent since this controller began.
-        self._hosts.seen(self._mac(orphan, "eth_dst"), path[-1], now)
-        self._hosts.know(self._mac(orphan, "eth_src"), now)
+        # The path's last port leads to the host, which may not have sent since this controller started.
+        self._hosts.learn(self._mac(orphan, "eth_dst"), path[-1], now)
+        self._hosts.add_without_port(self._mac(orphan, "eth_src"), now)
         since_s = now - orphan.age_s
-        known = self._known(orphan.key)
-        flow = Flow(orphan.key, known.profile, volume_bytes=known.volume_bytes)
+        classification = self._classification_of(orphan.key)
+        flow = Flow(orphan.key, classification.profile, volume_bytes=classification.volume_bytes)
         until_s = since_s + orphan.reserve_s if orphan.reserve_s else 0.0
         route = self._router.adopt(
             orphan.key, Placed(flow, path, since_s, until_s), number, {hop.node: hop.number for hop in path}, now
         )
-        route.known_by = known.by
+        route.known_by = classification.by
 
     def _mac(self, orphan: _Orphan, end: str) -> str:
         mac: str = getattr(next(iter(orphan.rules.values()))[0].match, end)
@@ -171,7 +169,7 @@ class Mending:
 
     def _standing(self, key: FlowKey) -> set[str]:
         route = self._router.routes.get(key)
-        return set() if route is None else set(route.standing)
+        return set() if route is None else set(route.installed)
 
     def _delete(self, orphan: _Orphan, switches: Iterable[str]) -> None:
         for switch in switches:
@@ -179,11 +177,11 @@ class Mending:
                 self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
 
 
-def _is_same(standing: Rule, must: Rule) -> bool:
-    """Whether a rule does what it must; how long it still has does not matter."""
+def _is_same(installed: Rule, intended: Rule) -> bool:
+    """Whether a rule has the intended effect, regardless of its remaining time."""
     return (
-        standing.out == must.out
-        and number_of(standing.cookie) == number_of(must.cookie)
-        and kind_of(standing.cookie) is kind_of(must.cookie)
-        and standing.notify == must.notify
+        installed.out == intended.out
+        and number_of(installed.cookie) == number_of(intended.cookie)
+        and kind_of(installed.cookie) is kind_of(intended.cookie)
+        and installed.notify == intended.notify
     )

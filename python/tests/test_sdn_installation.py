@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The order of a flow's rules: whatever the old and the new path are, a packet is delivered after every single rule."""
+"""The order of a flow's rules: for any old and new path a packet is delivered after every single rule."""
 
 import random
 from itertools import pairwise
@@ -8,19 +8,19 @@ import pytest
 
 from barewire.errors import WrongUse
 from barewire.sdn.controller.hosts import HOSTS_PER_PORT_MAX, Hosts, parse_addresses_file, parse_hosts_file
-from barewire.sdn.controller.laying import can_loop, stages
+from barewire.sdn.controller.installation import can_loop, stages
 from barewire.topology import Path, Port
 
 SWITCHES = [f"s{number}" for number in range(1, 9)]
 
 
 def path_of(*names: str) -> Path:
-    """A path through switches: the port that leads to a switch has its number, the host's port is 99."""
+    """A path through switches: the port to a switch has that switch's number, the host's port is 99."""
     return (*(Port(node, int(following[1:])) for node, following in pairwise(names)), Port(names[-1], 99))
 
 
 def ends(rules: dict[str, int], start: str) -> str:
-    """Where a packet gets to: host, loop, or nobody's rule."""
+    """The fate of a packet: host, loop, or no rule."""
     node = start
     for _ in range(20):
         if node not in rules:
@@ -38,8 +38,8 @@ def simple_path(chance: random.Random) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_any_path_becomes_any_other_without_a_lost_or_looped_packet(seed: int) -> None:
-    """Every order that stages allow, of three moves in a row; leftovers of earlier moves stay in the tables."""
+def test_any_path_can_be_replaced_by_any_other_without_a_lost_or_looped_packet(seed: int) -> None:
+    """Every order that stages allow, for three successive moves; rules of earlier moves stay in the tables."""
     chance = random.Random(seed)
     rules = {port.node: port.number for port in simple_path(chance)}
     for _ in range(3):
@@ -56,17 +56,19 @@ def test_any_path_becomes_any_other_without_a_lost_or_looped_packet(seed: int) -
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_where_rules_cannot_loop_any_order_is_safe_and_where_they_can_some_order_is_not(seed: int) -> None:
-    """Half-laid rules of two paths, in every combination: never a loop, or at least once one that can be reached."""
+def test_any_order_is_safe_exactly_if_rules_cannot_loop(seed: int) -> None:
+    """Partly installed rules of two paths, in every combination: never a loop, or at least one reachable loop."""
     chance = random.Random(seed)
     old, new = simple_path(chance), simple_path(chance)
-    peers = {Port(one, int(other[1:])): Port(other, 1) for one in SWITCHES for other in SWITCHES if one != other}
-    standing = {hop.node: hop.number for hop in old}
+    peers = {
+        Port(switch, int(other[1:])): Port(other, 1) for switch in SWITCHES for other in SWITCHES if switch != other
+    }
+    installed = {hop.node: hop.number for hop in old}
     loops = False
     for chosen in range(1 << len(new)):
-        rules = standing | {hop.node: hop.number for at, hop in enumerate(new) if chosen >> at & 1}
+        rules = installed | {hop.node: hop.number for at, hop in enumerate(new) if chosen >> at & 1}
         loops |= any(ends(rules, start) == "loop" for start in SWITCHES)
-    assert loops == can_loop(new, standing, peers)
+    assert loops == can_loop(new, installed, peers)
 
 
 def test_the_checker_sees_loops_and_holes() -> None:
@@ -82,18 +84,18 @@ def test_a_new_flow_takes_two_stages_and_its_first_switch_is_the_last() -> None:
     assert stages(path, {port.node: port.number for port in path}) == [], "nothing to do"
 
 
-def test_a_hosts_file_is_read_and_its_mistakes_are_told_with_their_line() -> None:
+def test_mistakes_in_a_hosts_file_are_reported_with_their_line() -> None:
     text = "# the cluster\nh1 02:BA:7e:00:00:01 eth0\n\nh2 02:ba:7e:00:00:02 eth0 # second\n"
     assert parse_hosts_file(text, "hosts") == {"h1": "02:ba:7e:00:00:01", "h2": "02:ba:7e:00:00:02"}
-    for wrong, said in (
+    for wrong, message in (
         ("h1 02:ba:7e:00:00:01", "hosts:1: a line is 'name MAC interface'"),
-        ("\nh1 03:ba:7e:00:00:01 eth0", "hosts:2: '03:ba:7e:00:00:01' is no host's MAC address"),
-        ("h1 02:ba:7e:00:00 eth0", "is no host's MAC address"),
+        ("\nh1 03:ba:7e:00:00:01 eth0", "hosts:2: '03:ba:7e:00:00:01' is not a host's MAC address"),
+        ("h1 02:ba:7e:00:00 eth0", "is not a host's MAC address"),
         ("h1 02:ba:7e:00:00:01 eth0\nh1 02:ba:7e:00:00:02 eth0", "hosts:2: h1 or 02:ba:7e:00:00:02 is there twice"),
     ):
         with pytest.raises(WrongUse) as refused:
             parse_hosts_file(wrong, "hosts")
-        assert said in str(refused.value)
+        assert message in str(refused.value)
 
 
 def test_addresses_are_read_from_a_file_like_etc_hosts() -> None:
@@ -105,15 +107,15 @@ def test_addresses_are_read_from_a_file_like_etc_hosts() -> None:
         parse_addresses_file("10.0.0.1 h1\n10.0.0.1 h2", "hosts", ["h1", "h2"])
 
 
-def test_hosts_that_nobody_names_are_forgotten_and_are_not_without_number() -> None:
+def test_unnamed_hosts_expire_and_are_bounded() -> None:
     hosts = Hosts({"h1": "02:ba:7e:00:00:01"})
     port = Port("s1", 1)
-    assert hosts.seen("02:ba:7e:00:00:01", port, 0.0) is not None
+    assert hosts.learn("02:ba:7e:00:00:01", port, 0.0) is not None
     learnt = [
-        hosts.seen(f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}", port, 1.0)
+        hosts.learn(f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}", port, 1.0)
         for number in range(HOSTS_PER_PORT_MAX + 5)
     ]
-    assert sum(one is not None for one in learnt) == HOSTS_PER_PORT_MAX
+    assert sum(host is not None for host in learnt) == HOSTS_PER_PORT_MAX
     stays = learnt[3]
     assert stays is not None and hosts.learn_address(stays, "10.0.0.9")
     hosts.age(2.0, in_use={stays.name})
@@ -122,8 +124,8 @@ def test_hosts_that_nobody_names_are_forgotten_and_are_not_without_number() -> N
 
 def test_a_host_does_not_jump_between_ports() -> None:
     hosts = Hosts()
-    one, other = Port("s1", 1), Port("s2", 1)
-    assert hosts.seen("02:00:00:00:00:01", one, 0.0) is not None
-    assert hosts.seen("02:00:00:00:00:01", other, 0.5) is None, "it was at the other port a moment ago"
-    moved = hosts.seen("02:00:00:00:00:01", other, 2.0)
-    assert moved is not None and moved.port == other
+    first_port, second_port = Port("s1", 1), Port("s2", 1)
+    assert hosts.learn("02:00:00:00:00:01", first_port, 0.0) is not None
+    assert hosts.learn("02:00:00:00:00:01", second_port, 0.5) is None, "it was at the other port a moment ago"
+    moved = hosts.learn("02:00:00:00:00:01", second_port, 2.0)
+    assert moved is not None and moved.port == second_port
