@@ -130,6 +130,25 @@ impl<L: Link> Messenger<L> {
         self.endpoint.address()
     }
 
+    /// Prepares for a sleep as [`Endpoint::prepare_to_sleep`] does. `None` also if operations with local peers can continue:
+    /// no event would wake the sleeper for them.
+    ///
+    /// # Errors
+    /// As [`progress`](Self::progress).
+    pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Option<Duration>, EndpointError> {
+        if self.has_local_work() {
+            return Ok(None);
+        }
+        self.endpoint.prepare_to_sleep(patience)
+    }
+
+    /// Whether an operation with a local peer was interrupted so that others could proceed, and can continue.
+    fn has_local_work(&mut self) -> bool {
+        let Self { endpoint, state, .. } = self;
+        let State { pending, peers, .. } = state;
+        pending.iter().any(|peer| peers.at(*peer).channel.is_some_and(|channel| endpoint.sends_at_once(channel)))
+    }
+
     /// The underlying endpoint, for its counters and link state.
     pub fn endpoint(&mut self) -> &mut Endpoint<L> {
         &mut self.endpoint
@@ -249,7 +268,8 @@ impl<L: Link> Messenger<L> {
         let end = clock.now().saturating_add(patience);
         loop {
             let left = end.saturating_sub(clock.now());
-            self.endpoint.wait(&mut self.state, left)?;
+            let longest_sleep = if self.has_local_work() { Duration::ZERO } else { left };
+            self.endpoint.wait(&mut self.state, longest_sleep)?;
             self.after_progress();
             if !self.state.completions.is_empty() {
                 return Ok(true);
@@ -315,7 +335,7 @@ impl<L: Link> Messenger<L> {
                     }
                     let peer = peers.get_or_add(peer);
                     peers.connect(peer, channel);
-                    peers.at(peer).reconnected();
+                    peers.at(peer).reconnected(self.endpoint.is_local_channel(channel));
                 }
                 Event::Ended { channel, ending, .. } => self.state.channel_ended(channel, ending),
             }

@@ -118,11 +118,12 @@ impl Peer {
     }
 
     /// The peer has opened a channel, perhaps before the end of the previous one is reported.
-    pub fn reconnected(&mut self) {
+    pub fn reconnected(&mut self, is_local: bool) {
         if std::mem::take(&mut self.has_lost) {
             self.lost = Some(Ending::Restarted);
-        } else if self.lost == Some(Ending::PeerClosed) {
-            // The previous process closed its channel cleanly and missed nothing; this is a new process.
+        } else if self.lost == Some(Ending::PeerClosed) && !is_local {
+            // The previous process closed its channel cleanly and missed nothing; this is a new process. On the same host,
+            // the kernel closes the pipes of a process that crashes, and a failed message was certainly not received.
             self.lost = None;
         }
     }

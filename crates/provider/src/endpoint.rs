@@ -264,8 +264,8 @@ impl Endpoint {
     /// is work.
     pub fn prepare_to_sleep(&mut self, patience: Duration, descriptors: &mut Vec<RawFd>) -> Result<Option<Duration>> {
         let Some(wire) = &mut self.wire else { return Ok(Some(patience)) };
+        let Ok(patience) = wire.prepare_to_sleep(patience) else { return Err(Errno::LINK_IS_DOWN) };
         let endpoint = wire.endpoint();
-        let Ok(patience) = endpoint.prepare_to_sleep(patience) else { return Err(Errno::LINK_IS_DOWN) };
         descriptors.extend(endpoint.awaited().map(|descriptor| descriptor.as_raw_fd()));
         descriptors.push(endpoint.link().as_fd().as_raw_fd());
         Ok(patience)

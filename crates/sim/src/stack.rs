@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Simulation of the whole stack: ranks with messengers over endpoints, the engine, and a simulated link.
 //!
-//! Not simulated: shared-memory pipes between processes of one host, which use the system's sockets and memory and have no
-//! trait like [`barewire_link::Link`]; and the libfabric objects above the messenger.
+//! In a third of the worlds, ranks share hosts. These use real pipes, within this process: a rank sleeps until the pipes'
+//! own doorbells wake it, so a lost wake-up stops the world. All ranks run in one thread, so memory orderings and
+//! concurrent writes are not tested here; `crates/loom` and the tests of `crates/shm` do that.
+//!
+//! Not simulated: the libfabric objects above the messenger.
 
 mod link;
 mod network;

@@ -12,6 +12,7 @@ use super::{BUSY_POLLS_MAX, Endpoint, Event, HOUSEKEEPING_INTERVAL};
 use crate::address::Address;
 use crate::channel::{Carrier, Channel, ChannelId};
 use crate::error::{Ending, EndpointError, SendError};
+use crate::message_queue::Priority;
 use crate::sink::{Class, Sink};
 
 /// Kind of a pipe's message; its first byte.
@@ -138,6 +139,18 @@ impl<L: Link> Endpoint<L> {
     #[inline]
     pub fn is_local_channel(&mut self, channel: ChannelId) -> bool {
         matches!(self.channels.get(channel), Some(Channel { carrier: Carrier::Local { .. }, .. }))
+    }
+
+    /// Whether a message to a local peer would be sent at once: no queue or lack of room holds it back, so no event would
+    /// wake a sleeper to send it.
+    pub fn sends_at_once(&mut self, channel: ChannelId) -> bool {
+        self.check_descriptors(Priority::Background).is_ok()
+            && self.port.slots.free_slots() > 0
+            && self.channels.get(channel).is_some_and(|channel| {
+                matches!(channel.carrier, Carrier::Local { .. })
+                    && channel.accepts_messages()
+                    && channel.queue.is_empty()
+            })
     }
 
     /// Copies memory of a local peer, which has announced its address and does not change it meanwhile. Returns false
@@ -350,28 +363,33 @@ impl<L: Link> Endpoint<L> {
         if let Some(index) = self.channels.find(peer) {
             self.check_hang_up(index, sink);
         }
-        // A pipe that is already closed gets a channel of its own: another process may have this address now.
         let ending = pipe.is_hung_up().then_some(Ending::PeerClosed);
         let pipe = Box::new(pipe);
-        if let (Some(index), None) = (self.channels.find(peer), ending) {
-            let Some(channel) = self.channels.at(index) else { return };
-            match &mut channel.carrier {
-                // Both sides connected at the same time. Each sends into its own pipe.
-                Carrier::Local { second: second @ None, .. } => *second = Some(pipe),
-                carrier @ Carrier::Connecting { .. } => *carrier = Carrier::Local { pipe, second: None },
-                // No endpoint of ours opens a third pipe.
-                Carrier::Local { .. } | Carrier::Wire { .. } | Carrier::Pending | Carrier::Ended => {
-                    self.unauthenticated += 1
-                }
+        let Some(index) = self.channels.find(peer) else {
+            let channel = Channel { ending, ..Channel::new(peer, Carrier::Local { pipe, second: None }) };
+            if let Some(channel) = self.config.accepts.then(|| self.channels.add(channel)).flatten() {
+                self.local_peers.push(channel.index);
+                self.report_opened(channel, peer);
             }
-            self.mark_ready(index);
             return;
+        };
+        let Some(channel) = self.channels.at(index) else { return };
+        match &mut channel.carrier {
+            // If the peer has exited since, its messages are received and those queued for it fail.
+            carrier @ Carrier::Connecting { .. } => {
+                *carrier = Carrier::Local { pipe, second: None };
+                self.check_hang_up(index, sink);
+            }
+            // We connected to the peer, or to its successor, after it had closed this pipe: see `connect`.
+            Carrier::Local { .. } if ending.is_some() => {}
+            // Both sides connected at the same time. Each sends into its own pipe.
+            Carrier::Local { second: second @ None, .. } => *second = Some(pipe),
+            // No endpoint of ours opens a third pipe.
+            Carrier::Local { .. } | Carrier::Wire { .. } | Carrier::Pending | Carrier::Ended => {
+                self.unauthenticated += 1
+            }
         }
-        let channel = Channel { ending, ..Channel::new(peer, Carrier::Local { pipe, second: None }) };
-        if let Some(channel) = self.config.accepts.then(|| self.channels.add(channel)).flatten() {
-            self.local_peers.push(channel.index);
-            self.report_opened(channel, peer);
-        }
+        self.mark_ready(index);
     }
 
     /// The address in a hello, if its key is ours.

@@ -370,7 +370,7 @@ impl<L: Link> Endpoint<L> {
 
     /// Background messages leave a quarter of the descriptors to normal ones.
     #[inline]
-    fn check_descriptors(&self, priority: Priority) -> Result<(), SendError> {
+    pub(super) fn check_descriptors(&self, priority: Priority) -> Result<(), SendError> {
         let is_full = match priority {
             Priority::Normal { .. } => self.descriptors.is_full(),
             Priority::Background => self.descriptors.are_scarce(),

@@ -79,18 +79,15 @@ impl State {
         }
     }
 
-    /// Complete unexpected messages stay; incomplete ones will never complete.
+    /// Complete unexpected messages stay, but their sender no longer awaits a confirmation; incomplete ones are lost.
     fn lose_incomplete(&mut self, peer: PeerId, ending: Ending) {
-        let lost = self.unexpected.keys_where(|message| {
-            message.envelope.source == peer
-                && match &message.content {
-                    Content::Eager { bytes, .. } => (bytes.len() as u64) < message.envelope.length,
-                    Content::Request { .. } => true,
-                    Content::Lost(_) => false,
-                }
-        });
-        for key in lost {
-            self.lose_unexpected(key, ending);
+        for key in self.unexpected.keys_where(|message| message.envelope.source == peer) {
+            let Some(message) = self.unexpected.get(key) else { continue };
+            match &mut message.content {
+                Content::Eager { bytes, confirm } if bytes.len() as u64 == message.envelope.length => *confirm = None,
+                Content::Eager { .. } | Content::Request { .. } => self.lose_unexpected(key, ending),
+                Content::Lost(_) => {}
+            }
         }
     }
 }

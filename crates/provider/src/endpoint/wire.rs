@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The reliable or unreliable transport of an endpoint.
 
+use std::time::Duration;
+
 use barewire_endpoint::{Address, EndpointError};
 
 use barewire_messages::{
@@ -36,6 +38,13 @@ impl Wire {
         match self {
             Self::Reliable(messenger) => messenger.address(),
             Self::Unreliable(datagrams) => datagrams.address(),
+        }
+    }
+
+    pub fn prepare_to_sleep(&mut self, patience: Duration) -> std::result::Result<Option<Duration>, EndpointError> {
+        match self {
+            Self::Reliable(messenger) => messenger.prepare_to_sleep(patience),
+            Self::Unreliable(datagrams) => datagrams.endpoint().prepare_to_sleep(patience),
         }
     }
 

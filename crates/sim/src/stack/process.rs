@@ -14,6 +14,7 @@ use barewire_messages::{
     SendOptions,
 };
 use fastrand::Rng;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::link::{Interface, SimulatedLink};
 use super::oracle::{Layout, Memory, Oracle, Property, State, content};
@@ -40,7 +41,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// A rank's process.
 pub struct Process {
     rank: usize,
-    ranks: usize,
+    addresses: Vec<Address>,
     /// Declared before the memory lent to it, so dropped first.
     pub messenger: Messenger<SimulatedLink>,
     /// By rank; inserted on first use.
@@ -94,11 +95,6 @@ pub enum Next {
     Livelock,
 }
 
-/// Address of a rank's interface.
-pub fn mac(rank: usize) -> [u8; 6] {
-    [0x02, 0, 0, 0, 1, rank as u8]
-}
-
 /// The cookie of `rank`, derived from that of rank `of`; 0 if the world has none.
 fn cookie(base: u64, rank: usize, of: usize) -> u64 {
     if base == 0 { 0 } else { base ^ (rank as u64) << 8 ^ (of as u64) << 8 }
@@ -113,14 +109,16 @@ impl Process {
         rng: Rng,
         is_traced: bool,
     ) -> Self {
-        let link = SimulatedLink::new(interface, MacAddress(mac(rank)), scenario.mtu);
+        let address = scenario.addresses[rank];
+        let link = SimulatedLink::new(interface, MacAddress(address.mac), scenario.mtu);
         let mut config = scenario.endpoint.clone();
+        config.sap = address.sap;
         config.cookie = cookie(config.cookie, rank, 0);
         let endpoint = Endpoint::open(link, config, None).expect("the scenario's configuration is right");
         let layout = Layout { ranks: scenario.ranks(), slot_bytes: scenario.slot_bytes };
         let mut process = Self {
             rank,
-            ranks: scenario.ranks(),
+            addresses: scenario.addresses.clone(),
             messenger: Messenger::new(endpoint, scenario.messages),
             peers: vec![None; scenario.ranks()],
             program,
@@ -182,6 +180,13 @@ impl Process {
         )
     }
 
+    /// Whether a doorbell of this rank is rung: its sleep would end.
+    pub fn is_rung(&mut self) -> bool {
+        let mut awaited: Vec<_> =
+            self.messenger.endpoint().awaited().map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN)).collect();
+        !awaited.is_empty() && poll(&mut awaited, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+
     fn trace(&self, what: impl FnOnce() -> String) {
         if self.is_traced {
             println!("{:>15} {} {}", "", self.rank, what());
@@ -220,7 +225,7 @@ impl Process {
                     self.poll_ns = 0;
                 }
             } else if idle > 0 {
-                match self.messenger.endpoint().prepare_to_sleep(SLEEP_MAX) {
+                match self.messenger.prepare_to_sleep(SLEEP_MAX) {
                     Ok(Some(patience)) => return Next::After((patience.as_nanos() as u64).min(due)),
                     Ok(None) => {}
                     Err(error) => world.oracle.report(Property::Failure, || format!("{}: {error}", self.rank)),
@@ -384,15 +389,15 @@ impl Process {
     }
 
     fn peer(&mut self, rank: usize) -> PeerId {
-        let address = Address { mac: mac(rank), ..self.messenger.address() };
-        let address = Address { cookie: cookie(address.cookie, rank, self.rank), ..address };
+        let cookie = cookie(self.messenger.address().cookie, rank, self.rank);
+        let address = Address { cookie, ..self.addresses[rank] };
         *self.peers[rank].get_or_insert_with(|| self.messenger.peer(address))
     }
 
     /// The rank of a peer; `None` if the peer was removed.
     fn rank_of(&self, peer: PeerId) -> Option<usize> {
         let address = self.messenger.address_of(peer)?;
-        (0..self.ranks).find(|rank| mac(*rank) == address.mac)
+        self.addresses.iter().position(|known| known.sap == address.sap)
     }
 
     fn record(&mut self, kind: Kind, buffers: Vec<Vec<u8>>) {

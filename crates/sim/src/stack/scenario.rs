@@ -3,9 +3,10 @@
 
 use core::time::Duration;
 
-use barewire_endpoint::{Authentication, Encapsulation, Framing, JobToken, Secret, Tuning};
+use barewire_endpoint::{Address, Authentication, Encapsulation, Framing, JobToken, Secret, Tuning};
 use barewire_llc::{AfterLoss, Lsap};
 use barewire_messages::{CompletionLevel, Config, Removal};
+use barewire_shm::PipeConfig;
 use fastrand::Rng;
 
 use crate::scenario::{MS, US, choose};
@@ -29,7 +30,10 @@ pub struct Scenario {
     pub disturbances: Vec<(u64, Disturbance)>,
     /// When the last fault ends.
     pub faults_end_ns: u64,
-    /// Configuration of every endpoint, except for its cookie.
+    /// Address of each rank, without a cookie. Ranks with the same MAC address share a host and exchange messages through
+    /// shared memory.
+    pub addresses: Vec<Address>,
+    /// Configuration of every endpoint, except for its LSAP and its cookie.
     pub endpoint: barewire_endpoint::Config,
     /// How long a peer may be unreachable before it is given up.
     pub patience: Duration,
@@ -197,7 +201,11 @@ impl Scenario {
         let mtu = *choose(rng, &[200, 576, 1500, 1500, 1500, 9000]);
         let is_lossless = rng.u8(..4) == 0;
         let patience = Duration::from_millis(*choose(rng, &[1_000, 4_000, 32_000]));
-        let endpoint = endpoint(rng, seed, patience, mtu);
+        let mut endpoint = endpoint(rng, seed, patience, mtu);
+        let addresses = addresses(seed, ranks);
+        if (1..ranks).any(|rank| addresses[..rank].iter().any(|other| other.mac == addresses[rank].mac)) {
+            endpoint.local = Some(pipes(seed, mtu));
+        }
         let none = 0.0;
         let mut faults = Faults {
             loss: *choose(rng, &[none, none, 0.001, 0.01, 0.05, 0.2]),
@@ -241,6 +249,7 @@ impl Scenario {
             ring_frames: *choose(rng, &[16, 128, 4096]),
             disturbances,
             faults_end_ns,
+            addresses,
             endpoint,
             patience,
             messages,
@@ -289,6 +298,29 @@ fn endpoint(rng: &mut Rng, seed: u64, patience: Duration, mtu: usize) -> barewir
     // A rank may pause for a minute.
     config.connection.stall_limit = Duration::from_secs(600);
     config
+}
+
+/// In two thirds of the worlds each rank has a host of its own; in the others, ranks share hosts. Drawn from its own
+/// generator, so that all other draws of a seed stay the same.
+///
+/// Listeners of pipes are named after addresses, in a namespace that all worlds on this machine share: process and seed keep
+/// the MAC addresses of concurrent worlds apart.
+fn addresses(seed: u64, ranks: usize) -> Vec<Address> {
+    let mut rng = Rng::with_seed(seed ^ 0x686f_7374);
+    let hosts = if rng.u8(..3) == 0 { rng.usize(1..=ranks / 2) } else { 0 };
+    let ([.., p0, p1], [.., s0, s1]) = (std::process::id().to_be_bytes(), seed.to_be_bytes());
+    let address = |rank: usize| {
+        let host = if hosts == 0 { rank } else { rng.usize(..hosts) };
+        let sap = Lsap::new(0x20 + 4 * rank as u8).expect("an individual LSAP");
+        Address { mac: [0x02, p0, p1, s0, s1, host as u8], sap, cookie: 0 }
+    };
+    (0..ranks).map(address).collect()
+}
+
+/// Pipes between ranks of one host, with room for a frame's information.
+fn pipes(seed: u64, mtu: usize) -> PipeConfig {
+    let sizes = if mtu > 1500 { [64 << 10, 256 << 10] } else { [8 << 10, 64 << 10] };
+    PipeConfig { ring_bytes: *choose(&mut Rng::with_seed(seed ^ 0x7069_7065), &sizes) }
 }
 
 /// Authentication, in half of the worlds. Drawn from its own generator, so that all other draws of a seed stay the same.

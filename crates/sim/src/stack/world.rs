@@ -8,16 +8,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use barewire_endpoint::parse;
-use barewire_link::Clock;
+use barewire_link::{Clock, MacAddress};
 use barewire_llc::Pdu;
 use fastrand::Rng;
 
 use super::link::Interface;
 use super::network::Network;
 use super::oracle::{Oracle, Property, Violation};
-use super::process::{Next, Process, Shared, mac};
+use super::process::{Next, Process, Shared};
 use super::scenario::{Action, Disturbance, Scenario};
-use crate::scenario::MS;
+use crate::scenario::{MS, US};
 
 /// More events than any world needs.
 const EVENTS_MAX: u64 = 2_000_000;
@@ -27,6 +27,8 @@ const CHECK_INTERVAL_NS: u64 = MS / 2;
 const SLACK: usize = 64;
 /// Longest time between the end of the faults and the begin of draining.
 const GRACE_NS: u64 = 20 * MS;
+/// Longest time from a doorbell to the run of the rank that slept.
+const WAKE_MAX_NS: u64 = 20 * US;
 
 /// Summary of a world without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,7 +100,8 @@ impl World {
             _ => 0,
         });
         let message_bytes_max = message_bytes_max.max().unwrap_or(0) + SLACK;
-        let oracle = Oracle::new(scenario.ranks());
+        let hosts = scenario.addresses.iter().map(|address| MacAddress(address.mac));
+        let oracle = Oracle::new(hosts.collect());
         let ranks = scenario.programs.iter().map(|program| {
             let send_busy = scenario.faults.send_busy;
             Rank {
@@ -238,8 +241,8 @@ impl World {
         let is_down = rank.down_until_ns > self.now_ns;
         rank.interface = Interface::new(clock.clone(), send_busy, rng.clone());
         rank.interface.borrow_mut().is_down = is_down;
-        // The process's clock starts at the world's time or far ahead.
-        rank.offset_ns = if self.rng.bool() { 0 } else { self.rng.u64(..1 << 50) };
+        // The host's clock: it has just started, or has run for long.
+        rank.offset_ns = if self.rng.bool() { 10 * MS } else { self.rng.u64(10 * MS..1 << 50) };
         clock.set(Duration::from_nanos(self.now_ns + rank.offset_ns));
         let program = std::mem::take(&mut rank.program);
         let mut process = Process::new(number, &self.scenario, &rank.interface, program, rng, self.is_traced);
@@ -289,6 +292,7 @@ impl World {
                 entry.wake_ns = u64::MAX;
                 entry.paused_until_ns = 0;
                 self.schedule(now_ns + after_ns, Event::Start(rank));
+                self.wake_local_peers(rank);
             }
         }
     }
@@ -327,6 +331,7 @@ impl World {
         let done_writes = shared.done_writes;
         self.check_completed_writes(done_writes);
         self.transmit_from(number);
+        self.wake_local_peers(number);
         match next {
             Next::After(time_ns) => {
                 let rank = &mut self.ranks[number];
@@ -356,13 +361,41 @@ impl World {
         let mut arrivals = Vec::new();
         for (after_ns, frame) in sent {
             self.report.frames += 1;
-            let to = (0..self.ranks.len()).find(|rank| frame.starts_with(&mac(*rank)));
+            let to = self.addressee(&frame);
             // No other destination is on this network.
             let Some(to) = to.filter(|to| *to != from) else { continue };
             let arrive = &mut |time, frame| arrivals.push((to, time, frame));
             self.network.transmit(from, to, frame, self.now_ns + after_ns, arrive);
         }
         self.arrive(arrivals);
+    }
+
+    /// The rank that receives a frame: the one on the destination host with the frame's DSAP.
+    fn addressee(&self, frame: &[u8]) -> Option<usize> {
+        let dsap = *parse(frame)?.llc.first()?;
+        let addresses = &self.scenario.addresses;
+        addresses.iter().position(|address| frame.starts_with(&address.mac) && address.sap.byte() == dsap)
+    }
+
+    /// Schedules the ranks on the same host whose doorbells were rung.
+    fn wake_local_peers(&mut self, of: usize) {
+        if self.scenario.endpoint.local.is_none() {
+            return;
+        }
+        for number in 0..self.ranks.len() {
+            let addresses = &self.scenario.addresses;
+            if number == of || addresses[number].mac != addresses[of].mac {
+                continue;
+            }
+            let rank = &mut self.ranks[number];
+            if rank.process.as_mut().is_some_and(Process::is_rung) {
+                let time_ns = self.now_ns + self.rng.u64(..WAKE_MAX_NS);
+                if time_ns < rank.wake_ns {
+                    rank.wake_ns = time_ns;
+                    self.schedule(time_ns, Event::Wake(number));
+                }
+            }
+        }
     }
 
     fn arrive(&mut self, arrivals: Vec<(usize, u64, Vec<u8>)>) {
@@ -381,7 +414,8 @@ impl World {
         self.check_interval_ns = (self.check_interval_ns * 2).clamp(CHECK_INTERVAL_NS, 100 * CHECK_INTERVAL_NS);
         self.next_check_ns = self.now_ns + self.check_interval_ns;
         let mut is_settled = true;
-        for rank in 0..self.ranks.len() {
+        // Twice: what a rank puts into a pipe, the ranks before it see in their next run.
+        for rank in (0..self.ranks.len()).chain(0..self.ranks.len()) {
             if let Some(process) = &mut self.ranks[rank].process {
                 is_settled &= process.is_settled(&mut self.oracle);
             }
@@ -401,7 +435,10 @@ impl World {
     fn is_quiescent(&mut self) -> bool {
         let is_done = |rank: &mut Rank| {
             rank.interface.borrow().inbound.is_empty()
-                && rank.process.as_mut().is_some_and(|process| process.is_draining() && process.is_done())
+                && rank
+                    .process
+                    .as_mut()
+                    .is_some_and(|process| process.is_draining() && process.is_done() && !process.is_rung())
         };
         self.in_flight == 0 && self.ranks.iter_mut().all(is_done)
     }
