@@ -20,8 +20,8 @@ _Noreturn void fail(const char *what);
 // `kind` is the link's name as in `barewire bench --link`.
 void open_link(const char *interface, size_t mtu, const char *kind);
 
-// Sends a frame; may queue it until the `last` of its message. The payload is the buffer's old content, since it is never
-// checked.
+// Sends a frame; may queue it until the `last` of its message. The payload is the buffer's old content, since it is
+// never checked.
 void send_frame(const uint8_t *header, size_t header_bytes, size_t payload_bytes, bool last);
 
 // CLOCK_MONOTONIC.

@@ -278,7 +278,7 @@ def test_a_tag_has_one_endpoint_and_the_second_is_told():
     with stand_up("pair") as lab, serve(lab):
         first = started(lab, "pingpong")
         error = (second := drive(lab, "pingpong")).communicate(timeout=20)[1]
-        assert second.returncode == 2 and "is taken by another process" in error, error
+        assert second.returncode == 2 and "another process of this host uses the address" in error, error
         assert first.poll() is None
         first.send_signal(signal.SIGINT)
         output, _ = first.communicate(timeout=20)

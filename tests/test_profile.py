@@ -201,7 +201,7 @@ def test_a_folder_that_cannot_be_written_is_said_and_harms_nothing(tmp_path: Pat
     [
         (("-n", "2", "--library", "mpich", "--", "no-such-program"), 2, "no program 'no-such-program'"),
         (("-n", "2", "--library", "mpich", "--limit", "0", "--", "true"), 2, "above 0"),
-        (("-n", "2", "--library", "mpich", "--rate", "1gbit", "--", "true"), 2, "give --lab"),
+        (("-n", "2", "--library", "mpich", "--rate", "1gbit", "--", "true"), 2, "add --lab"),
         (("-n", "2", "--library", "mpich", "--fabric", "tcp", "-o", "FULL", "--", "true"), 2, "is not empty"),
         # Not MPICH 4's launcher: on a busy machine it dies of a program that ends at once (SIGPIPE).
         (("-n", "2", "--library", "openmpi", "--fabric", "tcp", "-o", "NEW", "--", "true"), 1, "called MPI_Init"),

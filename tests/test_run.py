@@ -122,7 +122,7 @@ def test_authentication_is_shown_and_no_secret() -> None:
     )
     assert secret not in shown and "encrypt" in shown
     wrong = barewire("run", "-n", "2", "--fabric", "tcp", "--auth", "job", "--", built)
-    assert wrong.returncode == 2 and "--auth belongs to" in wrong.stderr
+    assert wrong.returncode == 2 and "--auth applies to" in wrong.stderr
 
 
 def test_in_a_slurm_allocation_srun_starts_the_program(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_an_ordinary_users_lab_and_tcp_need_no_right(ordinary: Ordinary) -> None
         (("-n", "2", "--lab", "pair", "--hosts", "h7", "--library", "mpich", "--", "true"), 2, "there are: h1, h2"),
         (("-n", "2", "--hostfile", "/nonexistent", "--library", "mpich", "--", "true"), 2, "cannot be read"),
         (("-n", "2", "--lab", "ring", "--library", "mpich", "--", "true"), 2, "unknown topology"),
-        (("-n", "2", "--rate", "1gbit", "--library", "mpich", "--", "true"), 2, "give --lab"),
+        (("-n", "2", "--rate", "1gbit", "--library", "mpich", "--", "true"), 2, "add --lab"),
         (("-n", "2", "--library", "mpich", "--", "true"), 3, "built for ucx only"),
         (("-n", "0", "--", "true"), 2, "greater than or equal to"),
     ],

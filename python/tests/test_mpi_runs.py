@@ -214,9 +214,7 @@ def test_a_kernels_phases_are_means_over_ranks_and_its_total_the_slowest_ranks(t
 
 def test_the_choice_of_a_variant_is_reported_with_its_reason(tmp_path):
     run = synthetic_mpi(tmp_path, "radix", ranks=(2,), subjects=(subject("openmpi", "tcp"),))
-    expected = (
-        "openmpi/tcp, 16 KiB: auto chose x in 6 of 6 launches; first launch: fastest by the median of its trials"
-    )
+    expected = "openmpi/tcp, 16 KiB: auto chose x in 6 of 6 launches; first launch: fastest by the median of its trials"
     text = " ".join(printed(run, 200).split())
     assert expected in text and expected in render(run, samples(tmp_path))
     assert "keys 524288, 16 KiB" in text

@@ -311,6 +311,9 @@ impl<L: Link> Endpoint<L> {
         let is_new = self.channels.find(to).is_none();
         let id = self.connect(to).map_err(|_| SendError::Full)?;
         let kind = if class == Class::Unreliable { Kind::Unreliable } else { Kind::Acknowledged };
+        if matches!(self.channels.get(id), Some(Channel { carrier: Carrier::Connecting { .. }, .. })) {
+            self.connect_local(id.index);
+        }
         let carrier = self.channels.get(id).map(|channel| &mut channel.carrier);
         let is_connected = if let Some(Carrier::Local { pipe, .. }) = carrier {
             if !pipe.send([&[kind as u8], body]) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The scenario of a seed: ranks, network faults, configuration, and each rank's program.
 
+use core::sync::atomic::AtomicU16;
+use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
 use barewire_endpoint::{Address, Authentication, Encapsulation, Framing, JobToken, Secret, Tuning};
@@ -303,12 +305,13 @@ fn endpoint(rng: &mut Rng, seed: u64, patience: Duration, mtu: usize) -> barewir
 /// In two thirds of the worlds each rank has a host of its own; in the others, ranks share hosts. Drawn from its own
 /// generator, so that all other draws of a seed stay the same.
 ///
-/// Listeners of pipes are named after addresses, in a namespace that all worlds on this machine share: process and seed keep
-/// the MAC addresses of concurrent worlds apart.
+/// Listeners of pipes are named after addresses, in a namespace that all worlds on this machine share: process and a
+/// count keep the MAC addresses of concurrent worlds apart.
 fn addresses(seed: u64, ranks: usize) -> Vec<Address> {
     let mut rng = Rng::with_seed(seed ^ 0x686f_7374);
     let hosts = if rng.u8(..3) == 0 { rng.usize(1..=ranks / 2) } else { 0 };
-    let ([.., p0, p1], [.., s0, s1]) = (std::process::id().to_be_bytes(), seed.to_be_bytes());
+    static WORLDS: AtomicU16 = AtomicU16::new(0);
+    let ([.., p0, p1], [s0, s1]) = (std::process::id().to_be_bytes(), WORLDS.fetch_add(1, Relaxed).to_be_bytes());
     let address = |rank: usize| {
         let host = if hosts == 0 { rank } else { rng.usize(..hosts) };
         let sap = Lsap::new(0x20 + 4 * rank as u8).expect("an individual LSAP");
