@@ -104,7 +104,7 @@ def test_the_report_and_the_comparison_tell_the_same(measured: tuple[Path, dict[
     page = (directory / "report.html").read_text()
     for test in ("pingpong", "stream", "alltoall"):
         assert f'<section id="{test}-1-1-2' in page
-    assert "starts of mpirun" in page and "the same library over TCP" in page
+    assert "executions of mpirun" in page and "the same library over TCP" in page
     compared = json.loads(barewire("compare", str(directory), "--json").stdout)["comparisons"]
     assert {(one["subject"], one["against"]) for one in compared} == {
         (f"{name}/barewire", f"{name}/tcp") for name in libraries(3)

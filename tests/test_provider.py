@@ -183,7 +183,7 @@ def test_fi_info_shows_each_parameter_with_its_help() -> None:
 @pytest.mark.parametrize(
     ("links", "settings", "said"),
     [
-        (LOOPBACK, {"FI_BAREWIRE_INTERFACE": "nope0"}, ["barewire: there is no interface 'nope0' here"]),
+        (LOOPBACK, {"FI_BAREWIRE_INTERFACE": "nope0"}, ["barewire: there is no interface 'nope0'"]),
         (LOOPBACK, {"FI_BAREWIRE_WAIT": "spni"}, ["barewire: FI_BAREWIRE_WAIT=spni: expected spin, adaptive or block"]),
         ("true", {}, ["barewire: no Ethernet interface of this host is up"]),
         (LOOPBACK, {"FI_BAREWIRE_AUTH": "job"}, ["barewire: FI_BAREWIRE_AUTH=job, and this process has no secret"]),
