@@ -280,12 +280,7 @@ impl<L: Link> Endpoint<L> {
                 Carrier::Connecting { until: self.port.now() + self.config.connect_timeout, is_exhausted: false };
             let id = self.channels.add(Channel::new(peer, carrier)).ok_or(ConnectError::Full(peer))?;
             self.local_peers.push(id.index);
-            if self.listener.as_ref().is_some_and(Listener::has_pending) {
-                // The peer may have connected, sent and closed. Its pipe is accepted first, so that messages stay in order.
-                (self.has_slept, self.last_housekeeping) = (true, Instant::from_nanos(0));
-            } else {
-                self.connect_local(id.index);
-            }
+            self.connect_local(id.index);
             return Ok(id);
         }
         let ends = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };

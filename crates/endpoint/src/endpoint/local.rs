@@ -383,7 +383,7 @@ impl<L: Link> Endpoint<L> {
                 *carrier = Carrier::Local { pipe, second: None };
                 self.check_hang_up(index, sink);
             }
-            // We connected to the peer, or to its successor, after it had closed this pipe: see `connect`.
+            // We connected to the peer, or to its successor, after it had closed this pipe.
             Carrier::Local { .. } if ending.is_some() => {}
             // Both sides connected at the same time. Each sends into its own pipe.
             Carrier::Local { second: second @ None, .. } => *second = Some(pipe),
