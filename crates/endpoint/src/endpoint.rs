@@ -15,7 +15,7 @@ use barewire_llc::{
     Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Instant, Peer, StationConfig,
     StationEvent,
 };
-use barewire_shm::{Listener, ShmError};
+use barewire_shm::{Listener, Pipe, ShmError};
 
 use crate::address::Address;
 use crate::channel::{Carrier, Channel, ChannelId, Channels};
@@ -101,6 +101,8 @@ pub struct Endpoint<L> {
     config: Config,
     address: Address,
     listener: Option<Listener>,
+    /// Pipes that were accepted and have no channel yet; the next housekeeping gives them one.
+    accepted: VecDeque<Pipe>,
     /// Keeps other processes from using the same address.
     claim: Option<Claim>,
     channels: Channels,
@@ -206,6 +208,7 @@ impl<L: Link> Endpoint<L> {
             port,
             address,
             listener,
+            accepted: VecDeque::new(),
             claim: None,
             channels: Channels::new(config.channels),
             descriptors: Descriptors::new(config.send_descriptors),
@@ -280,7 +283,7 @@ impl<L: Link> Endpoint<L> {
                 Carrier::Connecting { until: self.port.now() + self.config.connect_timeout, is_exhausted: false };
             let id = self.channels.add(Channel::new(peer, carrier)).ok_or(ConnectError::Full(peer))?;
             self.local_peers.push(id.index);
-            self.connect_local(id.index);
+            self.accept_or_connect(id.index);
             return Ok(id);
         }
         let ends = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
@@ -487,7 +490,7 @@ impl<L: Link> Endpoint<L> {
         // The next call of `progress` must check everything, whatever ends the sleep.
         self.has_slept = true;
         self.last_housekeeping = Instant::from_nanos(0);
-        if self.pending_events > 0 || !self.events.is_empty() {
+        if self.pending_events > 0 || !self.events.is_empty() || !self.accepted.is_empty() {
             return Ok(None);
         }
         // A socket whose interface went down wakes every sleeper until its error is read.

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, UnixAddr, accept4, bind, connect as connect_socket,
@@ -117,11 +116,6 @@ impl Listener {
             self.refused.silent += 1;
         }
         Ok(None)
-    }
-
-    /// Whether an initiator waits to be accepted.
-    pub fn has_pending(&self) -> bool {
-        matches!(poll(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO), Ok(1..))
     }
 
     /// Initiators refused so far.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use barewire_link::Link;
 use barewire_llc::Instant;
-use barewire_shm::{Awaited, Fault, Listener, Pipe, connect};
+use barewire_shm::{Awaited, Fault, Listener, Pipe, ShmError, connect};
 
 use super::receive::{Delivered, deliver};
 use super::{BUSY_POLLS_MAX, Endpoint, Event, HOUSEKEEPING_INTERVAL};
@@ -192,7 +192,7 @@ impl<L: Link> Endpoint<L> {
             return Ok(());
         }
         self.last_housekeeping = now;
-        while let Some(pipe) = self.listener.as_mut().map_or(Ok(None), Listener::accept)? {
+        while let Some(pipe) = self.next_accepted()? {
             self.accept_pipe(pipe, sink);
         }
         for position in (0..self.local_peers.len()).rev() {
@@ -311,9 +311,6 @@ impl<L: Link> Endpoint<L> {
         let is_new = self.channels.find(to).is_none();
         let id = self.connect(to).map_err(|_| SendError::Full)?;
         let kind = if class == Class::Unreliable { Kind::Unreliable } else { Kind::Acknowledged };
-        if matches!(self.channels.get(id), Some(Channel { carrier: Carrier::Connecting { .. }, .. })) {
-            self.connect_local(id.index);
-        }
         let carrier = self.channels.get(id).map(|channel| &mut channel.carrier);
         let is_connected = if let Some(Carrier::Local { pipe, .. }) = carrier {
             if !pipe.send([&[kind as u8], body]) {
@@ -354,11 +351,40 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
+    /// Connects to a local peer, unless the peer has connected first. If it has closed that pipe since, the pipe's messages
+    /// are received before another is opened: the next housekeeping sees to both.
+    pub(super) fn accept_or_connect(&mut self, index: u16) {
+        // Errors of the listener are reported by the next housekeeping, which accepts again.
+        while let Ok(Some(pipe)) = self.listener.as_mut().map_or(Ok(None), Listener::accept) {
+            self.accepted.push_back(pipe);
+        }
+        let peer = self.channels.at(index).map(|channel| channel.peer);
+        let from_peer = self.accepted.iter().position(|pipe| self.authenticate(pipe) == peer);
+        if !self.accepted.is_empty() {
+            (self.has_slept, self.last_housekeeping) = (true, Instant::from_nanos(0));
+        }
+        match from_peer {
+            Some(position) if self.accepted[position].is_hung_up() => {}
+            Some(position) => {
+                if let (Some(pipe), Some(channel)) = (self.accepted.remove(position), self.channels.at(index)) {
+                    channel.carrier = Carrier::Local { pipe: Box::new(pipe), second: None };
+                    self.mark_ready(index);
+                }
+            }
+            None => self.connect_local(index),
+        }
+    }
+
+    fn next_accepted(&mut self) -> Result<Option<Pipe>, ShmError> {
+        match self.accepted.pop_front() {
+            Some(pipe) => Ok(Some(pipe)),
+            None => self.listener.as_mut().map_or(Ok(None), Listener::accept),
+        }
+    }
+
     /// Handles a pipe that a process of this host has opened.
     fn accept_pipe(&mut self, mut pipe: Pipe, sink: &mut impl Sink) {
-        // The initiator has chosen the ring's size.
-        let is_large_enough = pipe.message_max() >= pipe_message_bytes(self.information_max);
-        let Some(peer) = self.authenticate(pipe.hello()).filter(|_| is_large_enough) else {
+        let Some(peer) = self.authenticate(&pipe) else {
             self.unauthenticated += 1;
             return;
         };
@@ -383,7 +409,7 @@ impl<L: Link> Endpoint<L> {
                 *carrier = Carrier::Local { pipe, second: None };
                 self.check_hang_up(index, sink);
             }
-            // We connected to the peer, or to its successor, after it had closed this pipe.
+            // The peer closed this pipe, or its process ended, between our last look at the listener and our connection.
             Carrier::Local { .. } if ending.is_some() => {}
             // Both sides connected at the same time. Each sends into its own pipe.
             Carrier::Local { second: second @ None, .. } => *second = Some(pipe),
@@ -395,11 +421,12 @@ impl<L: Link> Endpoint<L> {
         self.mark_ready(index);
     }
 
-    /// The address in a hello, if its key is ours.
-    fn authenticate(&self, hello: &[u8]) -> Option<Address> {
-        let (address, key) = hello.split_first_chunk::<{ Address::BYTES }>()?;
+    /// The address in a pipe's hello, if its key is ours and the initiator has made the ring large enough.
+    fn authenticate(&self, pipe: &Pipe) -> Option<Address> {
+        let (address, key) = pipe.hello().split_first_chunk::<{ Address::BYTES }>()?;
         let has_key = key == self.config.key_to(self.address).to_be_bytes();
-        Address::from_bytes(*address).filter(|peer| has_key && peer.mac == self.address.mac)
+        let is_large_enough = pipe.message_max() >= pipe_message_bytes(self.information_max);
+        Address::from_bytes(*address).filter(|peer| has_key && is_large_enough && peer.mac == self.address.mac)
     }
 
     #[inline]

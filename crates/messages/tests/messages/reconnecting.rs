@@ -174,3 +174,27 @@ fn a_delivery_is_not_confirmed_through_a_later_channel() {
         assert!(memory.iter().all(|received| *received == message), "{carrier}");
     }
 }
+
+/// A local peer sends a message and closes its channel before this side has accepted the pipe. This side then connects to
+/// the peer: the message is received all the same.
+#[test]
+fn a_message_of_a_channel_that_was_closed_before_it_was_accepted_arrives() {
+    let mut pair = host(Config::default());
+    let [to, from] = add_peers(&mut pair);
+    let message = bytes(100, 1);
+    assert!(post(&mut pair[0], to, 1, &message));
+    pair[0].close(to);
+    drive(&mut pair[..1], |pair| pair[0].poll().is_some());
+    idle(&mut pair[..1]);
+
+    // Fails if it went to the first channel.
+    let label = Label { tag: Some(2), data: None };
+    // SAFETY: the message outlives the messengers.
+    unsafe { pair[1].send(from, label, &[Part::of(&message)], options(2, CompletionLevel::Inject)) }.unwrap();
+    let mut memory = vec![0; 100];
+    receive(&mut pair[1], Selector::Tagged(Pattern { source: None, tag: 1, ignore: 0 }), &mut memory, 1);
+    drive(&mut pair, |pair| {
+        std::iter::from_fn(|| pair[1].poll()).any(|completion| matches!(completion.outcome, Outcome::Received(_)))
+    });
+    assert_eq!(memory, message);
+}
