@@ -226,7 +226,12 @@ impl Endpoint {
             done.cancelled = true;
             return Ok(());
         }
-        let operation = if number == RECEIVE { "a receive (fi_trecv)" } else { "a send (fi_tsend)" };
+        let operation = if number == RECEIVE {
+            "a receive (fi_trecv)"
+        } else {
+            self.contexts.free.push(number);
+            "a send (fi_tsend)"
+        };
         Err(self.library.call_failed(operation, -(error.err as isize)))
     }
 }

@@ -77,8 +77,6 @@ pub const BACKLOG: u16 = 128;
 pub const DATAGRAM_RETRIES: u8 = 8;
 /// Type 3: default retransmission interval. A polling station acknowledges at once, any other within a time slice.
 pub const DATAGRAM_TIMEOUT: Duration = Duration::from_millis(1);
-/// Type 3: datagrams in flight at once; one per pair of service access points.
-pub const DATAGRAMS_UNDER_WAY: u16 = 64;
 /// Type 3: peers whose sequence bit is kept, on each side.
 pub const DATAGRAM_PEERS: u16 = 1024;
 /// Type 3: default time for which a receiver keeps a sequence bit. Longer than a sender retransmits, plus the delay of a

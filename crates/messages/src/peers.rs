@@ -247,7 +247,7 @@ impl Peers {
     /// Removes a peer; its number stays unused.
     pub fn remove(&mut self, peer: PeerId) {
         self.forget_address(peer);
-        if self.entries[peer.0 as usize].take().is_some() {
+        if self.entries.get_mut(peer.0 as usize).is_some_and(|entry| entry.take().is_some()) {
             self.known -= 1;
         }
     }

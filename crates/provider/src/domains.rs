@@ -10,7 +10,7 @@
 
 use std::mem::{forget, take};
 use std::os::fd::RawFd;
-use std::sync::{Arc, LazyLock, Once, Weak};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::edge::{Errno, Result};
@@ -27,10 +27,9 @@ static DOMAINS: LazyLock<Lock<Domains>> = LazyLock::new(|| Lock::shared(Domains 
 
 /// Registers a domain, so that it is unlocked in a forked child and its events end sleeps in other domains.
 pub(crate) fn register(domain: &Arc<Shared>) -> Result<()> {
-    static HANDLERS: Once = Once::new();
-    let mut status = 0;
+    static STATUS: OnceLock<i32> = OnceLock::new();
     // SAFETY: the handlers live as long as this library: the C library removes them when it is unloaded.
-    HANDLERS.call_once(|| status = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) });
+    let status = *STATUS.get_or_init(|| unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) });
     if status != 0 {
         return Err(Errno(status as u32));
     }

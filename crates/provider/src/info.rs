@@ -289,7 +289,7 @@ unsafe fn apply_hints(info: &mut fi_info, kind: &Kind, interface: &Interface, hi
     // SAFETY: the caller's promise.
     let (transmit, receive, domain) = unsafe { (&mut *info.tx_attr, &mut *info.rx_attr, &mut *info.domain_attr) };
     if hints.caps != 0 {
-        let mut chosen = hints.caps | hints.caps & PRIMARY | FI_LOCAL_COMM | FI_REMOTE_COMM;
+        let mut chosen = hints.caps | FI_LOCAL_COMM | FI_REMOTE_COMM;
         if chosen & (FI_MSG | FI_TAGGED) != 0 && chosen & (FI_SEND | FI_RECV) == 0 {
             chosen |= FI_SEND | FI_RECV;
         }

@@ -9,6 +9,7 @@ void inbox_create(struct exchange *exchange, int depth) {
   *inbox = (struct inbox){.depth = depth};
   inbox->memory = allocate(receives * exchange->capacity * sizeof(uint32_t));
   inbox->requests = allocate(receives * sizeof(MPI_Request));
+  for (size_t number = 0; number < receives; number++) inbox->requests[number] = MPI_REQUEST_NULL;
   inbox->heads = allocate(count * sizeof(MPI_Request));
   inbox->turns = allocate(count * sizeof(int));
   inbox->unposted = allocate(count * sizeof(size_t));
