@@ -13,6 +13,7 @@ pub mod link;
 pub mod model;
 pub mod stack;
 
+mod agenda;
 mod application;
 mod checks;
 mod host;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The simulated world: hosts on a bridge, in virtual time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use barewire_llc::{Instant, Pdu};
 use fastrand::Rng;
 
+use crate::agenda::Agenda;
 use crate::checks::{Checks, Violation};
 use crate::host::{Action, Host, Shared};
 use crate::network::{Frame, Wire};
@@ -61,11 +59,7 @@ pub struct World {
     /// From the bridge to each host.
     down: Vec<Wire>,
     shared: Shared,
-    /// By time, then by key: sequence number in the high 32 bits, slot in the low 32.
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    slots: Vec<Option<Event>>,
-    free_slots: Vec<usize>,
-    sequence: u64,
+    agenda: Agenda<Event>,
     now_ns: u64,
     report: Report,
     is_traced: bool,
@@ -109,10 +103,7 @@ impl World {
             up,
             down,
             shared,
-            events: BinaryHeap::new(),
-            slots: Vec::new(),
-            free_slots: Vec::new(),
-            sequence: 0,
+            agenda: Agenda::new(),
             now_ns: 0,
             report: Report::default(),
             is_traced: false,
@@ -129,38 +120,38 @@ impl World {
         for host in 0..count {
             for _ in 0..scenario.connections {
                 let peer = (host + rng.usize(1..count)) % count;
-                self.schedule(rng.u64(..end * 3 / 4), Event::Act(host, Action::Connect(peer)));
+                self.agenda.schedule(rng.u64(..end * 3 / 4), Event::Act(host, Action::Connect(peer)));
             }
             for _ in 0..rng.usize(..10) {
                 let peer = (host + rng.usize(1..count)) % count;
-                self.schedule(rng.u64(end / 2..end), Event::Act(host, Action::Datagram(peer)));
+                self.agenda.schedule(rng.u64(end / 2..end), Event::Act(host, Action::Datagram(peer)));
             }
             for _ in 0..rng.usize(..3) {
                 let start = rng.u64(..end);
-                self.schedule(start, Event::Act(host, Action::Busy));
-                self.schedule(start + rng.u64(..20 * MS), Event::Act(host, Action::Ready));
+                self.agenda.schedule(start, Event::Act(host, Action::Busy));
+                self.agenda.schedule(start + rng.u64(..20 * MS), Event::Act(host, Action::Ready));
             }
             let leave = [Action::Disconnect, Action::Abort, Action::Reset];
             for _ in 0..rng.usize(..3) * usize::from(rng.bool()) {
-                self.schedule(rng.u64(..end), Event::Act(host, leave[rng.usize(..3)]));
+                self.agenda.schedule(rng.u64(..end), Event::Act(host, leave[rng.usize(..3)]));
             }
         }
         let [downs, pauses, restarts] = scenario.outages;
         for _ in 0..downs {
             let (host, is_up, for_ns) = (rng.usize(..count), rng.bool(), rng.u64(..30 * MS));
-            self.schedule(rng.u64(..end), Event::LinkDown { host, is_up, for_ns });
+            self.agenda.schedule(rng.u64(..end), Event::LinkDown { host, is_up, for_ns });
         }
         for _ in 0..pauses {
             // Shorter than the lifetime of type 3's sequence bits.
             let (host, for_ns) = (rng.usize(..count), rng.u64(..20 * MS));
-            self.schedule(rng.u64(..end), Event::Pause { host, for_ns });
+            self.agenda.schedule(rng.u64(..end), Event::Pause { host, for_ns });
         }
         for _ in 0..restarts {
-            self.schedule(rng.u64(..end), Event::Restart(rng.usize(..count)));
+            self.agenda.schedule(rng.u64(..end), Event::Restart(rng.usize(..count)));
         }
-        self.schedule(end, Event::FaultsEnd);
+        self.agenda.schedule(end, Event::FaultsEnd);
         if scenario.has_undetected_corruption() {
-            self.schedule(end + END_LIMIT_NS * 3 / 4, Event::AbortAll);
+            self.agenda.schedule(end + END_LIMIT_NS * 3 / 4, Event::AbortAll);
         }
     }
 
@@ -170,14 +161,10 @@ impl World {
     /// The first violation.
     pub fn run(mut self) -> Result<Report, Violation> {
         let quiet_until_ns = self.shared.scenario.faults_end_ns + END_LIMIT_NS;
-        while let Some(Reverse((time, key))) = self.events.pop() {
+        while let Some((time, event)) = self.agenda.next() {
             self.now_ns = time;
             self.report.events += 1;
-            let slot = (key & 0xffff_ffff) as usize;
-            self.free_slots.push(slot);
-            if let Some(event) = self.slots[slot].take() {
-                self.handle(event);
-            }
+            self.handle(event);
             if let Some(violation) = self.shared.checks.violation.take() {
                 return Err(violation);
             }
@@ -187,7 +174,7 @@ impl World {
             if self.shared.faults_over && self.epilogue_until_ns.is_none() && self.hosts.iter().all(Host::is_over) {
                 // After a delay in which the last frames leave the wires.
                 self.epilogue_until_ns = Some(time + EPILOGUE_LIMIT_NS);
-                self.schedule(time + EPILOGUE_DELAY_NS, Event::Epilogue);
+                self.agenda.schedule(time + EPILOGUE_DELAY_NS, Event::Epilogue);
             }
             if time > self.epilogue_until_ns.unwrap_or(quiet_until_ns) || self.report.events > EVENTS_MAX {
                 if self.is_traced {
@@ -247,7 +234,7 @@ impl World {
                     self.hosts[host].act(action, &mut self.shared, now);
                     self.run_host(host);
                 } else if matches!(action, Action::Ready) {
-                    self.schedule(self.hosts[host].paused_until_ns + 1, Event::Act(host, action));
+                    self.agenda.schedule(self.hosts[host].paused_until_ns + 1, Event::Act(host, action));
                 }
             }
             Event::LinkDown { host, is_up, for_ns } => {
@@ -257,7 +244,7 @@ impl World {
             Event::Pause { host, for_ns } => {
                 self.hosts[host].paused_until_ns = self.now_ns + for_ns;
                 self.hosts[host].wake_ns = self.now_ns + for_ns;
-                self.schedule(self.now_ns + for_ns, Event::Wake(host));
+                self.agenda.schedule(self.now_ns + for_ns, Event::Wake(host));
             }
             Event::Restart(host) => {
                 self.hosts[host] = Host::new(host, &mut self.shared, now);
@@ -320,7 +307,7 @@ impl World {
             let deadline = deadline.as_nanos().max(self.now_ns).max(entry.paused_until_ns);
             if deadline < entry.wake_ns {
                 entry.wake_ns = deadline;
-                self.schedule(deadline, Event::Wake(host));
+                self.agenda.schedule(deadline, Event::Wake(host));
             }
         }
     }
@@ -344,18 +331,7 @@ impl World {
 
     fn arrive(&mut self, host: usize, is_up: bool, arrivals: Vec<(u64, Frame)>) {
         for (time, frame) in arrivals {
-            self.schedule(time, if is_up { Event::AtBridge(frame) } else { Event::AtHost(host, frame) });
+            self.agenda.schedule(time, if is_up { Event::AtBridge(frame) } else { Event::AtHost(host, frame) });
         }
-    }
-
-    /// Schedules an event; events of equal time run in the order in which they were scheduled.
-    fn schedule(&mut self, time_ns: u64, event: Event) {
-        let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[slot] = Some(event);
-        self.sequence += 1;
-        self.events.push(Reverse((time_ns, self.sequence << 32 | slot as u64)));
     }
 }

@@ -2,8 +2,7 @@
 //! The simulated world: ranks on a network, in virtual time.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use super::network::Network;
 use super::oracle::{Oracle, Property, Violation};
 use super::process::{Next, Process, Shared};
 use super::scenario::{Action, Disturbance, Scenario};
+use crate::agenda::Agenda;
 use crate::scenario::{MS, US};
 
 /// More events than any world needs.
@@ -73,11 +73,7 @@ pub struct World {
     network: Network,
     oracle: Oracle,
     rng: Rng,
-    /// By time, then by key: sequence number in the high 32 bits, slot in the low 32.
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    slots: Vec<Option<Event>>,
-    free_slots: Vec<usize>,
-    sequence: u64,
+    agenda: Agenda<Event>,
     now_ns: u64,
     /// Frames in flight.
     in_flight: usize,
@@ -121,10 +117,7 @@ impl World {
             network,
             oracle,
             rng,
-            events: BinaryHeap::new(),
-            slots: Vec::new(),
-            free_slots: Vec::new(),
-            sequence: 0,
+            agenda: Agenda::new(),
             now_ns: 0,
             in_flight: 0,
             faults_over: false,
@@ -144,25 +137,22 @@ impl World {
         for rank in 0..self.ranks.len() {
             // Some ranks start after their peers have sent to them.
             let starts = if self.rng.bool() { 0 } else { self.rng.u64(..5 * MS) };
-            self.schedule(starts, Event::Start(rank));
+            self.agenda.schedule(starts, Event::Start(rank));
             let is_draining = self.scenario.faults_end_ns + self.rng.u64(1..GRACE_NS);
-            self.schedule(is_draining, Event::Drain(rank));
+            self.agenda.schedule(is_draining, Event::Drain(rank));
         }
         for (time, disturbance) in self.scenario.disturbances.clone() {
-            self.schedule(time, Event::Disturb(disturbance));
+            self.agenda.schedule(time, Event::Disturb(disturbance));
         }
-        self.schedule(self.scenario.faults_end_ns, Event::FaultsEnd);
+        self.agenda.schedule(self.scenario.faults_end_ns, Event::FaultsEnd);
     }
 
     /// Runs the world to its end.
     pub fn run(mut self) -> Result<Report, Violation> {
         let patience_ns = self.scenario.patience.as_nanos() as u64;
         let end_ns = self.scenario.faults_end_ns + 4 * patience_ns + 10_000 * MS;
-        while let Some(Reverse((time, slot))) = self.events.pop() {
+        while let Some((time, event)) = self.agenda.next() {
             self.now_ns = time;
-            let slot = slot as u32 as usize;
-            self.free_slots.push(slot);
-            let Some(event) = self.slots[slot].take() else { continue };
             self.report.events += 1;
             self.handle(event);
             if let Some(violation) = self.oracle.violation() {
@@ -270,7 +260,7 @@ impl World {
                 (interface.is_down, interface.went_down) = (true, true);
                 drop(interface);
                 let until_ns = entry.down_until_ns;
-                self.schedule(until_ns, Event::Up(rank));
+                self.agenda.schedule(until_ns, Event::Up(rank));
                 self.run_rank(rank);
             }
             Disturbance::Busy { rank, for_ns } => {
@@ -291,7 +281,7 @@ impl World {
                 }
                 entry.wake_ns = u64::MAX;
                 entry.paused_until_ns = 0;
-                self.schedule(now_ns + after_ns, Event::Start(rank));
+                self.agenda.schedule(now_ns + after_ns, Event::Start(rank));
                 self.wake_local_peers(rank);
             }
         }
@@ -310,7 +300,7 @@ impl World {
             let until = rank.paused_until_ns.max(process.computes_until_ns);
             if rank.wake_ns > until || rank.wake_ns <= self.now_ns {
                 rank.wake_ns = until;
-                self.schedule(until, Event::Wake(number));
+                self.agenda.schedule(until, Event::Wake(number));
             }
             return;
         }
@@ -339,7 +329,7 @@ impl World {
                 rank.paused_until_ns = self.now_ns + ahead_ns;
                 rank.wake_ns = rank.paused_until_ns.saturating_add(time_ns.max(1));
                 let wake_ns = rank.wake_ns;
-                self.schedule(wake_ns, Event::Wake(number));
+                self.agenda.schedule(wake_ns, Event::Wake(number));
             }
             Next::Livelock => {
                 self.oracle.report(Property::Progress, || format!("{number} never becomes idle"));
@@ -392,7 +382,7 @@ impl World {
                 let time_ns = self.now_ns + self.rng.u64(..WAKE_MAX_NS);
                 if time_ns < rank.wake_ns {
                     rank.wake_ns = time_ns;
-                    self.schedule(time_ns, Event::Wake(number));
+                    self.agenda.schedule(time_ns, Event::Wake(number));
                 }
             }
         }
@@ -401,7 +391,7 @@ impl World {
     fn arrive(&mut self, arrivals: Vec<(usize, u64, Vec<u8>)>) {
         for (to, time, frame) in arrivals {
             self.in_flight += 1;
-            self.schedule(time, Event::Frame { to, frame });
+            self.agenda.schedule(time, Event::Frame { to, frame });
         }
     }
 
@@ -481,16 +471,5 @@ impl World {
             Event::FaultsEnd => println!("{time_us:12.1} us faults stop"),
             Event::Drain(rank) => println!("{time_us:12.1} us {rank} drains"),
         }
-    }
-
-    /// Schedules an event; events of equal time run in the order in which they were scheduled.
-    fn schedule(&mut self, time_ns: u64, event: Event) {
-        let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[slot] = Some(event);
-        self.sequence += 1;
-        self.events.push(Reverse((time_ns, self.sequence << 32 | slot as u64)));
     }
 }
