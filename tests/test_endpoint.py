@@ -36,7 +36,7 @@ DOOR = b"@barewire-endpoint/"
 
 # What a station without the token says from the peer's host in the peer's name: every kind of PDU, with no token, a
 # wrong one, and one that is cut short.
-STRANGER = """
+FORGER = """
 import os, socket, sys
 link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 link.bind(("eth0", 0))
@@ -171,9 +171,9 @@ def test_frames_without_the_token_are_counted_and_change_nothing(test, victim):
     with stand_up("pair") as lab, serve(lab):
         process = drive(lab, test, "--sizes", "5000", "--seconds", "2", "--samples", "10000000", "--blocks", "10000")
         assert eventually(lambda: is_under_way(lab, "h1", "h2"))
-        stranger = ["/usr/bin/python3", "-c", STRANGER, lab.host(victim).mac, *map(str, tags), "40"]
-        done = lab.run("h1" if victim == "h2" else "h2", stranger, capture_output=True, text=True, check=True)
-        assert process.poll() is None, "the strangers' frames came too late"
+        forger = ["/usr/bin/python3", "-c", FORGER, lab.host(victim).mac, *map(str, tags), "40"]
+        done = lab.run("h1" if victim == "h2" else "h2", forger, capture_output=True, text=True, check=True)
+        assert process.poll() is None, "the forged frames came too late"
         output, error = process.communicate(timeout=60)
     assert error == ""
     found = records(output)

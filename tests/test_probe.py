@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire-probe` between two hosts of a lab when something goes wrong: peers, links, strangers, privilege."""
+"""`barewire-probe` between two hosts of a lab when something goes wrong: peers, links, unauthenticated frames, privilege."""
 
 import json
 import signal
@@ -74,7 +74,7 @@ def records(output: str) -> list[dict]:
 
 
 @pytest.mark.parametrize("test", ["pingpong", "stream", "bidirectional"])
-def test_frames_of_strangers_are_counted_and_change_nothing(test, star):
+def test_unauthenticated_frames_are_counted_and_change_nothing(test, star):
     h1, h2 = star.host("h1"), star.host("h2")
     with serve(star), star.popen("h3", ["/usr/bin/python3", "-c", INTRUDER, h2.mac, "3", h1.mac]) as intruder:
         process = drive(star, test, "--transport", "raw", "--sizes", "64,5000", "--seconds", "1", "--samples", "100000")
@@ -210,9 +210,9 @@ def test_the_passive_side_outlives_peers_that_misbehave(star):
     with serve(star) as server:
         path = str(star.directory / "control")
         for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\n", b'{"message":"end_block"}\n', b"\xff" * 100, b""):
-            with socket.socket(socket.AF_UNIX) as stranger:
-                stranger.connect(path)
-                stranger.sendall(garbage)
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+                client.sendall(garbage)
         process = drive(star, "pingpong", "--transport", "tcp", "--samples", "100")
         output, error = process.communicate(timeout=20)
         assert process.returncode == 0, error

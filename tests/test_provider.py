@@ -250,9 +250,12 @@ def ended_well(process: "subprocess.Popen[str]", seconds: float = 60) -> str:
 @pytest.mark.parametrize("victim", ["h1", "h2"])
 def test_a_killed_peer_is_noticed_in_time_and_others_are_undisturbed(program: str, lab: Lab, victim: str) -> None:
     """A peer is killed while it gets long messages: on the same host, and at the other end of the wire."""
-    doors = [str(lab.directory / "victim"), str(lab.directory / "other")]
-    peers = [in_lab(lab, victim, [program, "serve", door], FI_BAREWIRE_PATIENCE="2") for door in doors]
-    ended_well(in_lab(lab, "h1", [program, "a_killed_peer", *doors], FI_BAREWIRE_PATIENCE="2"))
+    control_paths = [str(lab.directory / "victim"), str(lab.directory / "other")]
+    peers = [
+        in_lab(lab, victim, [program, "serve", control_path], FI_BAREWIRE_PATIENCE="2")
+        for control_path in control_paths
+    ]
+    ended_well(in_lab(lab, "h1", [program, "a_killed_peer", *control_paths], FI_BAREWIRE_PATIENCE="2"))
     assert peers[0].wait(timeout=10) == -9
     peers[0].communicate()
     ended_well(peers[1])
@@ -261,17 +264,17 @@ def test_a_killed_peer_is_noticed_in_time_and_others_are_undisturbed(program: st
 @pytest.mark.parametrize("host", ["h1", "h2"])
 def test_a_server_that_is_started_again_is_heard_again(program: str, lab: Lab, host: str) -> None:
     """At the same address, since its process has the same number again: on the same host, and over the wire."""
-    doors = [str(lab.directory / "first"), str(lab.directory / "second")]
+    control_paths = [str(lab.directory / "first"), str(lab.directory / "second")]
 
-    def serving(door: str) -> "subprocess.Popen[str]":
+    def serving(control_path: str) -> "subprocess.Popen[str]":
         alone = ["unshare", "--pid", "--fork", "--kill-child"]
-        return in_lab(lab, host, [*alone, program, "serve", door], FI_BAREWIRE_PATIENCE="2")
+        return in_lab(lab, host, [*alone, program, "serve", control_path], FI_BAREWIRE_PATIENCE="2")
 
-    first = serving(doors[0])
-    client = in_lab(lab, "h1", [program, "a_restarted_peer", *doors], FI_BAREWIRE_PATIENCE="2")
+    first = serving(control_paths[0])
+    client = in_lab(lab, "h1", [program, "a_restarted_peer", *control_paths], FI_BAREWIRE_PATIENCE="2")
     await_line(client, "over")
     first.communicate(timeout=10)
-    second = serving(doors[1])
+    second = serving(control_paths[1])
     ended_well(client)
     ended_well(second)
 
@@ -280,8 +283,11 @@ def under_way(
     program: str, lab: Lab, waiting: str, link: str, patience_s: int
 ) -> "tuple[subprocess.Popen[str], subprocess.Popen[str]]":
     """Two processes that send each other long messages."""
-    door, settings = str(lab.directory / "door"), {"FI_BAREWIRE_PATIENCE": str(patience_s), "FI_BAREWIRE_WAIT": waiting}
-    case = [program, "a_link_that_goes_down", door]
+    control_path, settings = (
+        str(lab.directory / "control"),
+        {"FI_BAREWIRE_PATIENCE": str(patience_s), "FI_BAREWIRE_WAIT": waiting},
+    )
+    case = [program, "a_link_that_goes_down", control_path]
     far = in_lab(lab, "h2", [*case, "answer", link], **settings)
     near = in_lab(lab, "h1", [*case, "call", link], **settings)
     await_line(near, "under way")
@@ -337,7 +343,7 @@ def test_an_ordinary_user_exchanges_messages_through_the_broker(program: str, no
     case = shutil.copy(program, site.directory)
 
     def started(host: str, user: int, role: str) -> "subprocess.Popen[str]":
-        command = site.as_user(user, case, "messages_both_ways", str(control / "door"), role)
+        command = site.as_user(user, case, "messages_both_ways", str(control / "control"), role)
         places = {"FI_PROVIDER_PATH": str(provider), "FI_BAREWIRE_BROKER": site.path(host)}
         return in_lab(site.lab, host, command, **places)
 
@@ -354,11 +360,11 @@ def test_an_ordinary_user_exchanges_messages_through_the_broker(program: str, no
 
 def test_a_user_who_holds_all_names_keeps_no_other_from_its_peers(program: str, lab: Lab) -> None:
     """Without any right: neither from a service access point, nor from a process of the same host."""
-    door = str(lab.directory / "door")
+    control_path = str(lab.directory / "control")
     with names_taken(lab, "h1"):
-        answering = in_lab(lab, "h1", [program, "messages_both_ways", door, "answer"])
+        answering = in_lab(lab, "h1", [program, "messages_both_ways", control_path, "answer"])
         await_line(answering, r"at fi_barewire://.*")
-        ended_well(in_lab(lab, "h1", [program, "messages_both_ways", door, "call"]))
+        ended_well(in_lab(lab, "h1", [program, "messages_both_ways", control_path, "call"]))
         ended_well(answering)
 
 
@@ -408,9 +414,11 @@ def test_a_message_beyond_four_gibibytes(program: str, lab: Lab, sender: str) ->
         pytest.skip(f"takes a minute and 9 GB of memory: make huge, or {HUGE}=1")
     if available_bytes() < 2 * HUGE_BYTES + (1 << 30):
         pytest.skip(f"needs {2 * HUGE_BYTES + (1 << 30)} bytes of memory, {available_bytes()} are available")
-    door = str(lab.directory / "door")
+    control_path = str(lab.directory / "control")
     # Both of one host share its only core, and neither would give it away before its time slice is over.
     settings = {"FI_BAREWIRE_YIELD": str(int(sender == "h1"))}
-    receiver = in_lab(lab, "h1", [program, "one_message", door, str(HUGE_BYTES), "receive"], **settings)
-    ended_well(in_lab(lab, sender, [program, "one_message", door, str(HUGE_BYTES), "send"], **settings), seconds=240)
+    receiver = in_lab(lab, "h1", [program, "one_message", control_path, str(HUGE_BYTES), "receive"], **settings)
+    ended_well(
+        in_lab(lab, sender, [program, "one_message", control_path, str(HUGE_BYTES), "send"], **settings), seconds=240
+    )
     ended_well(receiver, seconds=60)

@@ -238,8 +238,8 @@ impl Endpoint {
 
     /// Whether nothing can be sent or reported now.
     #[inline]
-    pub fn owes_nothing(&self) -> bool {
-        self.wire.as_ref().is_none_or(Wire::owes_nothing)
+    pub fn has_nothing_to_send(&self) -> bool {
+        self.wire.as_ref().is_none_or(Wire::has_nothing_to_send)
     }
 
     /// Whether a message waits to be sent, or is not acknowledged.
@@ -250,13 +250,13 @@ impl Endpoint {
 
     /// Whether the last post, or anything that waits for room or for the peer's answer, could not be sent yet.
     #[inline]
-    pub fn is_held_up(&self) -> bool {
-        self.wire.as_ref().is_some_and(Wire::is_held_up)
+    pub fn is_blocked(&self) -> bool {
+        self.wire.as_ref().is_some_and(Wire::is_blocked)
     }
 
     /// Whether a posted operation waits for room that progress may free.
     #[inline]
-    pub fn waits_for_room(&self) -> bool {
+    pub fn is_waiting_for_room(&self) -> bool {
         matches!(&self.wire, Some(Wire::Reliable(messenger)) if messenger.is_waiting_for_room())
     }
 

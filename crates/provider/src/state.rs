@@ -111,7 +111,7 @@ impl State {
     #[inline]
     fn request_progress(&self) {
         if !self.progress_request.is_urgent() && self.has_messages() {
-            let is_urgent = self.is_held_up();
+            let is_urgent = self.is_blocked();
             if is_urgent || !self.progress_request.is_requested() {
                 self.progress_request.request(is_urgent);
             }
@@ -120,8 +120,8 @@ impl State {
 
     /// Whether something could not be sent yet.
     #[inline]
-    pub fn is_held_up(&self) -> bool {
-        self.endpoints.iter().any(Endpoint::is_held_up)
+    pub fn is_blocked(&self) -> bool {
+        self.endpoints.iter().any(Endpoint::is_blocked)
     }
 
     /// Whether a message waits to be sent, or is not acknowledged.
@@ -147,7 +147,7 @@ impl State {
     #[inline]
     pub fn finish_post(&mut self, endpoint: usize, posted: Result<()>) -> Result<isize> {
         let is_refused = posted == Err(Errno::AGAIN);
-        if is_refused || self.endpoints[endpoint].waits_for_room() {
+        if is_refused || self.endpoints[endpoint].is_waiting_for_room() {
             self.progress_request.note_program_progress();
             let progress = self.progress_of(endpoint);
             if is_refused {
@@ -199,7 +199,7 @@ impl State {
     /// Whether a poll may skip progress: nothing can be sent or reported now, and the previous poll did not skip it.
     #[inline]
     pub fn can_skip_progress(&mut self) -> bool {
-        std::mem::take(&mut self.has_progressed) && self.endpoints.iter().all(Endpoint::owes_nothing)
+        std::mem::take(&mut self.has_progressed) && self.endpoints.iter().all(Endpoint::has_nothing_to_send)
     }
 
     /// Queues all completions.

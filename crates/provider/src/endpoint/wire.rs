@@ -93,7 +93,7 @@ impl Wire {
     }
 
     #[inline]
-    pub fn owes_nothing(&self) -> bool {
+    pub fn has_nothing_to_send(&self) -> bool {
         match self {
             Self::Reliable(messenger) => messenger.has_nothing_to_send() && !messenger.has_completions(),
             Self::Unreliable(datagrams) => datagrams.has_nothing_to_send() && !datagrams.has_completions(),
@@ -110,7 +110,7 @@ impl Wire {
     }
 
     #[inline]
-    pub fn is_held_up(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         match self {
             Self::Reliable(messenger) => messenger.is_blocked(),
             Self::Unreliable(_) => false,

@@ -154,7 +154,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
                 endpoint.finish(PATIENCE, &siblings, || {
                     // Link errors are reported when the siblings' queues are read.
                     let _ = state.progress();
-                    state.endpoints.iter().all(Endpoint::owes_nothing)
+                    state.endpoints.iter().all(Endpoint::has_nothing_to_send)
                 });
             } else {
                 std::mem::forget(endpoint);
