@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""`barewire-probe` between two hosts of a lab when something goes wrong: peers, links, unauthenticated frames, privilege."""
+"""`barewire-probe` between two hosts of a lab when something goes wrong: peers, links, forged frames, privilege."""
 
 import json
 import signal
