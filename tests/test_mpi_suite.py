@@ -80,7 +80,10 @@ def launch(
     test: str, name: str, *arguments: str, ranks: int = 2, path: tuple[str, ...] = ("--fabric", "shm")
 ) -> "subprocess.CompletedProcess[str]":
     """One program of the suite through `barewire run`; on this host without a lab unless `path` says otherwise."""
-    return barewire("run", "-n", str(ranks), *path, "--", str(suite(name) / test), *arguments)
+    command = ("run", "-n", str(ranks), *path, "--", str(suite(name) / test), *arguments)
+    done = barewire(*command)
+    # MPICH 5.0.2 cannot start ranks whose process numbers differ in length (docs/provider.md). Others do not the next time.
+    return barewire(*command) if "MPIDIG_recv_type_init" in done.stderr and "truncated" in done.stderr else done
 
 
 def read(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
