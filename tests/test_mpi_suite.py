@@ -82,7 +82,7 @@ def launch(
     """One program of the suite through `barewire run`; on this host without a lab unless `path` says otherwise."""
     command = ("run", "-n", str(ranks), *path, "--", str(suite(name) / test), *arguments)
     done = barewire(*command)
-    # MPICH 5.0.2 cannot start ranks whose process numbers differ in length (docs/provider.md). Others do not the next time.
+    # MPICH 5.0.2 cannot start ranks whose process numbers differ in length (docs/provider.md). Try again.
     return barewire(*command) if "MPIDIG_recv_type_init" in done.stderr and "truncated" in done.stderr else done
 
 
