@@ -260,9 +260,9 @@ def test_a_survivor_of_a_killed_rank_ends_with_an_mpi_error_in_time(
         for _ in range(4):
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
             said = done.stdout + done.stderr
-            # On a busy machine the launcher is now and then ended by a broken pipe, or ends before it has passed on
-            # what the ranks said.
-            if said and done.returncode not in (-signal.SIGPIPE, 128 + signal.SIGPIPE):
+            # In one of ten runs the launcher is ended by a broken pipe, or ends before it has passed on what the survivor
+            # printed. Nothing is known then.
+            if "OFI poll failed" in said or "WRONG" in said:
                 break
     assert done.returncode != 0 and "WRONG" not in said, (done.returncode, said[-2000:])
     reason = "No route to host" if len(shares) > 1 else "Connection reset by peer"
