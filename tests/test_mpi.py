@@ -4,7 +4,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import time
 from dataclasses import replace
@@ -260,8 +259,8 @@ def test_a_survivor_of_a_killed_rank_ends_with_an_mpi_error_in_time(
         for _ in range(4):
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
             said = done.stdout + done.stderr
-            # In one of ten runs the launcher is ended by a broken pipe, or ends before it has passed on what the survivor
-            # printed. Nothing is known then.
+            # In one of ten runs the launcher is ended by a broken pipe, or ends before it has passed on the survivor's
+            # output. Nothing is known then.
             if "OFI poll failed" in said or "WRONG" in said:
                 break
     assert done.returncode != 0 and "WRONG" not in said, (done.returncode, said[-2000:])
