@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stalls
 
 from barewire.errors import MachineCannot
 from barewire.lab import Lab, LinkSpec
@@ -27,6 +28,10 @@ PROBE = str(ROOT / "target" / "release" / "barewire-probe")
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Open MPI 4.1 gives each daemon's ranks two seconds to end when one has failed; ours end at once.
 os.environ.setdefault("OMPI_MCA_odls_base_sigkill_timeout", "0")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(stalls.RunAgain())
 
 
 def barewire(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":

@@ -185,6 +185,24 @@ def test_an_interrupt_at_any_moment_leaves_nothing(delay_ms: int, number: signal
     assert [file for file in (tmp_path / "barewire").rglob("*") if file.is_file()] == []
 
 
+WRITE_HALF = """
+import dataclasses, os, signal, sys
+from pathlib import Path
+from barewire.lab import state
+Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+state.save(dataclasses.replace(state.load(sys.argv[1]), id="half"))
+"""
+
+
+def test_a_process_killed_while_it_writes_a_lab_leaves_nothing(pair: Lab, tmp_path: Path) -> None:
+    with python_process(WRITE_HALF, pair.id) as writer:
+        assert writer.wait(timeout=10) == -signal.SIGKILL
+    labs = tmp_path / "barewire" / "labs"
+    assert len(list(labs.glob("*.draft"))) == 1
+    assert [lab.id for lab in Lab.list()] == [pair.id]
+    assert list(labs.glob("*.draft")) == []
+
+
 def test_an_error_while_standing_up_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stand_up_once()
     monkeypatch.setattr("barewire.lab.startup._DEADLINE_S", 0.0)
@@ -318,8 +336,8 @@ def execute(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=30)
 
 
-def python_process(program: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", program]
+def python_process(program: str, *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", program, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment())
 
 

@@ -121,7 +121,8 @@ def names_file(scratch: Path) -> Path:
 def save(state: LabState) -> None:
     """Write a lab's state atomically."""
     file = _state_file(state.id)
-    draft = file.with_suffix(".draft")
+    writer = Process.of(os.getpid())
+    draft = file.with_name(f"{state.id}.{writer.pid}.{writer.start_ticks}.draft")
     draft.write_text(json.dumps(state.to_json(), indent=2) + "\n")
     draft.replace(file)
 
@@ -141,14 +142,18 @@ def load(lab_id: str) -> LabState:
 
 
 def known_ids() -> list[str]:
-    """Return the ids of all labs with a state, running or gone."""
-    return sorted(file.stem for file in labs_directory().glob("*.json"))
+    """Return the ids of all labs with a state, running or gone; remove what a killed process was writing."""
+    directory = labs_directory()
+    for draft in directory.glob("*.draft"):
+        _, pid, start_ticks, _ = draft.name.split(".")
+        if not Process(int(pid), int(start_ticks)).alive:
+            draft.unlink(missing_ok=True)
+    return sorted(file.stem for file in directory.glob("*.json"))
 
 
 def forget(lab_id: str) -> None:
     """Remove a lab's scratch directory and state."""
     shutil.rmtree(scratch_directory(lab_id), ignore_errors=True)
-    _state_file(lab_id).with_suffix(".draft").unlink(missing_ok=True)
     _state_file(lab_id).unlink(missing_ok=True)
 
 

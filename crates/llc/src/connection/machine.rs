@@ -39,6 +39,8 @@ pub(crate) struct Machine {
     order: Box<[u32]>,
     reordering: Reordering,
     pub identity: Identity,
+    /// Value of `information_sent` when the peer last polled with REJ.
+    sent_at_rej: u32,
     /// The next REJ reports every PDU that is not kept as missing.
     lacks_the_rest: bool,
     /// The index that had N(S) = 0.
@@ -174,6 +176,7 @@ impl Machine {
             order: vec![0; in_flight].into_boxed_slice(),
             reordering: Reordering::default(),
             identity,
+            sent_at_rej: 0,
             lacks_the_rest: false,
             base: 0,
             acknowledged: 0,
@@ -719,8 +722,11 @@ impl Machine {
 
     /// Retransmits what the peer has not received. The window shrinks once for each loss.
     fn resend(&mut self, context: &Context) {
-        // The answer to a poll after a timeout covers all PDUs sent; a REJ only those before one received early.
-        let covers_all = context.extension.is_flagged || !self.state.is_in(SENDING);
+        // The answer to a poll after a timeout covers all PDUs sent; a REJ only those before one received early. A peer
+        // that polls with REJ again has had the answer to the first time, which followed these PDUs.
+        let sent = self.counters.information_sent as u32;
+        let is_repeated = context.poll_final && core::mem::replace(&mut self.sent_at_rej, sent) == sent;
+        let covers_all = context.extension.is_flagged || !self.state.is_in(SENDING) || is_repeated;
         if self.peer_kept != 0 && !covers_all {
             return self.resend_gaps();
         }

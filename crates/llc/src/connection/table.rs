@@ -18,8 +18,8 @@
 //! - On a request for acknowledgement the last PDU is sent with P = 1, or a poll if that PDU has left.
 //! - The stall, delay, gap and inactivity timers and the abort are additions.
 //! - Between extended stations ([`crate::extension`]) a duplicate SABME is recognised by its nonce and answered at any time;
-//!   a gap that reordering may close is answered with REJ only if it persists; and REJ, which lists the
-//!   kept PDUs, is repeated as more arrive.
+//!   a gap that reordering may close is answered with REJ only if it persists; REJ, which lists the
+//!   kept PDUs, is repeated as more arrive; and a second poll with REJ retransmits whatever the peer does not keep.
 
 use super::state::Action::*;
 use super::state::Event;

@@ -843,6 +843,32 @@ fn only_lost_pdus_are_retransmitted() {
     assert_eq!(pair.ends[0].counters().timeouts, 0);
 }
 
+/// The retransmissions left after the PDU that the peer keeps, so that does not show their loss.
+#[test]
+fn second_polled_rej_retransmits_what_was_lost_again() {
+    let mut pair = extended();
+    pair.keeps_all = true;
+    pair.send(0, 0..12);
+    pair.transmit(0, 99);
+    pair.wires[0] = pair.wires[0].drain(6..=6).collect();
+    pair.receive(1);
+    pair.transmit(1, 99);
+    pair.receive(0);
+    pair.transmit(0, 99);
+    assert_eq!(pair.wires[0].drain(..).count(), 6);
+    for _ in 0..2 {
+        while pair.wires[1].is_empty() {
+            pair.now = pair.ends[1].next_deadline().unwrap();
+            pair.ends[1].handle_timeout(pair.now);
+            pair.transmit(1, 99);
+        }
+        assert_eq!(pair.received[1], []);
+        pair.exchange();
+    }
+    assert_eq!(pair.received[1], (0..12).collect::<Vec<_>>());
+    assert_eq!(pair.ends[0].counters().timeouts, 0);
+}
+
 #[test]
 fn reordered_pdus_are_not_retransmitted_once_the_delay_is_known() {
     let mut pair = extended();

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A failed test runs again if everything stood still meanwhile, and only then."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Fails the first time; `STAND_STILL` is what it does before.
+CASE = """
+import os, pathlib, signal, subprocess, time
+
+def test_first_fails_then_passes(tmp_path_factory):
+    STAND_STILL
+    first = pathlib.Path(__file__).with_suffix(".ran")
+    assert first.exists() or first.touch()
+"""
+STOPPED = "subprocess.Popen(['sh', '-c', f'sleep 1.5; kill -CONT {os.getpid()}']); os.kill(os.getpid(), signal.SIGSTOP)"
+SLEEPING = "time.sleep(1.5)"
+
+
+@pytest.mark.parametrize(("stand_still", "code", "says"), [(STOPPED, 0, True), (SLEEPING, 1, False)])
+def test_a_failure_is_repeated_only_after_a_stall(stand_still: str, code: int, says: bool, tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import stalls\n\n\ndef pytest_configure(config):\n    config.pluginmanager.register(stalls.RunAgain())\n"
+    )
+    (tmp_path / "test_case.py").write_text(CASE.replace("STAND_STILL", stand_still))
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {Path(__file__).parent}\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("ran again, the machine stood still" in done.stdout) is says, done.stdout
