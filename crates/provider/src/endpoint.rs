@@ -15,6 +15,7 @@ use barewire_messages::{Claim, Config, Counts, Datagrams, Messenger, PeerId, Pos
 use crate::bindings::*;
 use crate::device;
 use crate::edge::{Errno, Result};
+use crate::link::AnyLink;
 use crate::log::{info, warning};
 use crate::parameters::{Parameters, Protection};
 use crate::queue::Queue;
@@ -123,7 +124,7 @@ impl Endpoint {
         if self.wire.is_some() {
             return Err(Errno::BAD_STATE);
         }
-        let vector = self.vector.ok_or(Errno::NO_VECTOR)?;
+        self.vector.ok_or(Errno::NO_VECTOR)?;
         if self.transmit.is_none() && self.receive.is_none() && self.reported_counts.is_none() {
             return Err(Errno::NO_QUEUE);
         }
@@ -131,28 +132,39 @@ impl Endpoint {
             warning!(FI_LOG_EP_CTRL, "{}: {error}", interface.name);
             error.exhausted().unwrap_or(Errno::LINK_IS_DOWN)
         })?;
-        // With a token, all accepted frames come from the job.
-        self.serves_unknown_peers = parameters.token.is_some();
         let config = Config {
             inject_bytes: Config::INJECT_BYTES,
-            serves_unknown_peers: self.serves_unknown_peers,
+            // With a token, all accepted frames come from the job.
+            serves_unknown_peers: parameters.token.is_some(),
             ..Config::tuned(endpoint.tuning())
         };
+        let address = self.start(endpoint, config, vectors);
+        info!(FI_LOG_EP_CTRL, "{} on {}, token from {}", address, interface.name, parameters.token_source);
+        if parameters.protection != Protection::None {
+            let (name, source) = (parameters.protection.name(), parameters.secret_source);
+            info!(FI_LOG_EP_CTRL, "frames are protected: {name}, secret from {source}");
+        }
+        Ok(())
+    }
+
+    /// Starts on an open endpoint of the network; returns its address.
+    pub fn start(
+        &mut self,
+        endpoint: barewire_endpoint::Endpoint<AnyLink>,
+        config: Config,
+        vectors: &Table<Vector>,
+    ) -> Address {
+        self.serves_unknown_peers = config.serves_unknown_peers;
         let wire = if self.is_unreliable {
             Wire::Unreliable(Box::new(Datagrams::new(endpoint, config)))
         } else {
             Wire::Reliable(Messenger::new(endpoint, config))
         };
-        info!(FI_LOG_EP_CTRL, "{} on {}, token from {}", wire.address(), interface.name, parameters.token_source);
-        if parameters.protection != Protection::None {
-            let (name, source) = (parameters.protection.name(), parameters.secret_source);
-            info!(FI_LOG_EP_CTRL, "frames are protected: {name}, secret from {source}");
-        }
+        let address = wire.address();
         self.wire = Some(wire);
-        if !self.serves_unknown_peers {
-            (0..vectors[vector].addresses.len()).for_each(|number| self.admit(vectors, number));
-        }
-        Ok(())
+        let known = self.vector.map_or(0, |vector| vectors[vector].addresses.len());
+        (0..known).for_each(|number| self.admit(vectors, number));
+        address
     }
 
     /// Admits a peer that was inserted into the address vector: without a token, only peers in it may access memory.

@@ -38,6 +38,8 @@ mod wait_set;
 use std::sync::OnceLock;
 
 use barewire_libfabric::bindings;
+pub use objects::simulation;
+
 use bindings::{fi_context, fi_provider};
 
 /// Version 0.1 in libfabric's encoding.

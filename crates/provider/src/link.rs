@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A packet or XDP link, chosen at run time.
+//! A packet or XDP link, chosen at run time, or a simulated one.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use barewire_link::{Counters, Incoming, Link, LinkError, MacAddress, Outgoing, PacketLink, XdpLink};
+use barewire_link::{Clock, Counters, Incoming, Link, LinkError, MacAddress, Outgoing, PacketLink, XdpLink};
 
-/// A link of either kind. The dispatch has no measurable cost for the packet link (`docs/performance.md`).
+use crate::simulation::SimulatedLink;
+
+/// A link of any kind. The dispatch has no measurable cost for the packet link (`docs/performance.md`).
 pub(crate) enum AnyLink {
     Packet(PacketLink),
     Xdp(Box<XdpLink>),
+    Simulated(SimulatedLink),
 }
 
 macro_rules! either {
@@ -17,6 +20,7 @@ macro_rules! either {
         match $self {
             Self::Packet($link) => $call,
             Self::Xdp($link) => $call,
+            Self::Simulated($link) => $call,
         }
     };
 }
@@ -54,6 +58,14 @@ impl Link for AnyLink {
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
         either!(self, link => link.counters())
+    }
+
+    fn clock(&self) -> Clock {
+        either!(self, link => link.clock())
+    }
+
+    fn random_bits(&mut self) -> u64 {
+        either!(self, link => link.random_bits())
     }
 }
 

@@ -11,6 +11,7 @@ mod panics;
 mod poll;
 mod queue;
 mod region;
+pub mod simulation;
 mod vector;
 
 use std::ffi::{c_int, c_void};
@@ -35,7 +36,8 @@ struct Fabric {
 struct Domain {
     fid: fid_domain,
     shared: Arc<Shared>,
-    _progress_thread: ProgressThread,
+    /// `None` in simulated worlds.
+    _progress_thread: Option<ProgressThread>,
     _fabric: Arc<()>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs simulated worlds: `barewire-sim --seed 7` one, `barewire-sim --seeds 0..100000` many; of the LLC engine alone,
-//! or with `--stack` of the whole stack up to the messages of many ranks.
+//! or with `--stack` of the whole stack up to the messages of many ranks, with `--libfabric` through the provider.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,16 +25,24 @@ struct Arguments {
     /// Simulate the whole stack: ranks whose programs use messengers.
     #[arg(long)]
     stack: bool,
+    /// The same worlds, with programs that use libfabric's functions.
+    #[arg(long, requires = "stack")]
+    libfabric: bool,
     /// Number of threads.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
 }
 
 impl Arguments {
+    fn scenario(&self, seed: u64) -> stack::Scenario {
+        let scenario = stack::Scenario::from_seed(seed);
+        if self.libfabric { scenario.with_libfabric() } else { scenario }
+    }
+
     /// Runs a world; returns the number of frames sent, or the violation.
     fn run(&self, seed: u64) -> Result<u64, String> {
         if self.stack {
-            let report = stack::run(stack::Scenario::from_seed(seed), seed);
+            let report = stack::run(self.scenario(seed), seed);
             return report.map(|report| report.frames).map_err(|violation| violation.to_string());
         }
         run(Scenario::from_seed(seed), seed).map(|report| report.frames).map_err(|violation| violation.to_string())
@@ -43,7 +51,7 @@ impl Arguments {
     /// Runs a world, printing its scenario; returns the report.
     fn run_verbose(&self, seed: u64) -> Result<String, String> {
         if self.stack {
-            let scenario = stack::Scenario::from_seed(seed);
+            let scenario = self.scenario(seed);
             println!("seed {seed}: {scenario:#?}");
             let result = if self.trace { stack::trace(scenario, seed) } else { stack::run(scenario, seed) };
             return result.map(|report| format!("{report:?}")).map_err(|violation| violation.to_string());
@@ -56,7 +64,9 @@ impl Arguments {
 
     /// The command line that replays a world.
     fn replay_command(&self, seed: u64) -> String {
-        format!("barewire-sim{} --seed {seed} --trace", if self.stack { " --stack" } else { "" })
+        let (stack, libfabric) =
+            (if self.stack { " --stack" } else { "" }, if self.libfabric { " --libfabric" } else { "" });
+        format!("barewire-sim{stack}{libfabric} --seed {seed} --trace")
     }
 }
 

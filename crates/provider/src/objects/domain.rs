@@ -21,7 +21,7 @@ use crate::progress_request::ProgressRequest;
 use crate::state::{Shared, State};
 use crate::{device, domains};
 
-pub(super) static FID_OPS: fi_ops = fid_ops(close, bind, no_control);
+static FID_OPS: fi_ops = fid_ops(close, bind, no_control);
 static OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
     av_open: Some(vector::open),
@@ -117,15 +117,22 @@ pub(crate) unsafe fn open(
             Arc::new(Shared { state, poison, interface, parameters, used: Arc::new(()), process: std::process::id() });
         domains::register(&shared)?;
         let progress_thread = ProgressThread::start(&shared, progress_request)?;
-        let fid = new_fid(FI_CLASS_DOMAIN, context, &FID_OPS);
-        let fid = fid_domain { fid, ops: (&raw const OPS).cast_mut(), mr: (&raw const region::OPS).cast_mut() };
         // SAFETY: the caller's promise.
-        let fabric = unsafe { used_of(fabric) };
-        let domain = Domain { fid, shared, _progress_thread: progress_thread, _fabric: fabric };
-        // SAFETY: the caller's promise.
-        unsafe { *result = Box::into_raw(Box::new(domain)).cast() };
+        unsafe { *result = new(shared, Some(progress_thread), used_of(fabric), context) };
         Ok(())
     })
+}
+
+/// A domain that `close` frees.
+pub(super) fn new(
+    shared: Arc<Shared>,
+    progress_thread: Option<ProgressThread>,
+    fabric: Arc<()>,
+    context: *mut c_void,
+) -> *mut fid_domain {
+    let fid = new_fid(FI_CLASS_DOMAIN, context, &FID_OPS);
+    let fid = fid_domain { fid, ops: (&raw const OPS).cast_mut(), mr: (&raw const region::OPS).cast_mut() };
+    Box::into_raw(Box::new(Domain { fid, shared, _progress_thread: progress_thread, _fabric: fabric })).cast()
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {

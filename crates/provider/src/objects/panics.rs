@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests of poisoned domains. They call the functions that libfabric calls, on a domain whose endpoint has no link.
 
-use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use barewire_link::{Interface, MacAddress};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::simulation::opened;
 use super::*;
 use crate::lock::Lock;
 use crate::parameters::Parameters;
@@ -38,14 +38,6 @@ unsafe impl Sync for Program {}
 // SAFETY: as above.
 unsafe impl Send for Program {}
 
-/// The object that `open` opens.
-fn opened<T>(open: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
-    let mut object = MaybeUninit::uninit();
-    assert_eq!(open(object.as_mut_ptr()), 0);
-    // SAFETY: initialised on success.
-    unsafe { object.assume_init() }
-}
-
 impl Program {
     fn new() -> Self {
         let (progress_request, poison) =
@@ -59,10 +51,7 @@ impl Program {
             process: std::process::id(),
         });
         let (progress_thread, fabric) = (ProgressThread::start(&shared, progress_request).unwrap(), Arc::new(()));
-        let fid = new_fid(FI_CLASS_DOMAIN, ptr::null_mut(), &domain::FID_OPS);
-        let fid = fid_domain { fid, ops: ptr::null_mut(), mr: ptr::null_mut() };
-        let domain = Domain { fid, shared: shared.clone(), _progress_thread: progress_thread, _fabric: fabric.clone() };
-        let domain: *mut fid_domain = Box::into_raw(Box::new(domain)).cast();
+        let domain = domain::new(shared.clone(), Some(progress_thread), fabric.clone(), ptr::null_mut());
         let mut queue = fi_cq_attr { wait_obj: FI_WAIT_FD, ..Default::default() };
         let mut counter = fi_cntr_attr { wait_obj: FI_WAIT_FD, ..Default::default() };
         let (mut vector, mut info, none) = (fi_av_attr::default(), fi_info::default(), ptr::null_mut());
@@ -245,7 +234,7 @@ fn a_panic_of_the_progress_thread_ends_it_and_poisons_the_domain() {
     program.shared.lock().unwrap().progress_request.request(true);
     // SAFETY: an open domain.
     let domain = unsafe { &*program.domain.cast::<Domain>() };
-    wait_until("the progress thread's end", || domain._progress_thread.has_ended());
+    wait_until("the progress thread's end", || domain._progress_thread.as_ref().unwrap().has_ended());
     assert_eq!(program.read(), OTHER);
     program.close();
 }

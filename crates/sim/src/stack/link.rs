@@ -46,7 +46,8 @@ impl Interface {
         }))
     }
 
-    fn wait(&mut self, time: Duration) {
+    /// Advances the rank's clock.
+    pub fn wait(&mut self, time: Duration) {
         self.ahead_ns += time.as_nanos() as u64;
         self.clock.set(self.clock.now() + time);
     }
@@ -68,15 +69,6 @@ pub struct SimulatedLink {
 impl SimulatedLink {
     pub fn new(interface: &Rc<RefCell<Interface>>, address: MacAddress, mtu: usize) -> Self {
         Self { interface: Rc::clone(interface), address, mtu, current: Vec::new() }
-    }
-
-    pub fn has_frames(&self) -> bool {
-        !self.interface.borrow().inbound.is_empty()
-    }
-
-    /// Advances the rank's clock.
-    pub fn advance(&self, time: Duration) {
-        self.interface.borrow_mut().wait(time);
     }
 }
 

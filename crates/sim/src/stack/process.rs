@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A rank's process: its messenger, its program, and the memory lent to the messenger.
+//! A rank's process: its port to the network, its program, and the memory lent to the port.
 
 mod completions;
+mod libfabric;
 mod operations;
+mod port;
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use barewire_endpoint::{Address, Endpoint};
+use barewire_endpoint::Address;
 use barewire_link::MacAddress;
-use barewire_messages::{Access, Claim, Envelope, Messenger, Part, Pattern, PeerId, PostError, Selector};
+use barewire_messages::{Envelope, Part, Pattern, PeerId, PostError, Selector};
 use fastrand::Rng;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use port::{Claimed, Port};
 
 use super::link::{Interface, SimulatedLink};
 use super::oracle::{Layout, Memory, Oracle, Property};
@@ -41,8 +43,11 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 pub struct Process {
     rank: usize,
     addresses: Vec<Address>,
+    interface: Rc<RefCell<Interface>>,
+    /// The base of its own cookie and its peers'.
+    cookie: u64,
     /// Declared before the memory lent to it, so dropped first.
-    pub messenger: Messenger<SimulatedLink>,
+    port: Port,
     /// By rank; inserted on first use.
     peers: Vec<Option<PeerId>>,
     program: VecDeque<(u64, Action)>,
@@ -50,7 +55,7 @@ pub struct Process {
     is_refused: bool,
     operations: HashMap<u64, Operation>,
     next_context: u64,
-    claims: VecDeque<(Claim, Envelope, usize, bool)>,
+    claims: VecDeque<(Claimed, Envelope, usize, bool)>,
     memory: Vec<u8>,
     layout: Layout,
     volatile: Vec<u8>,
@@ -68,7 +73,7 @@ pub struct Process {
 
 struct Operation {
     kind: Kind,
-    /// Lent to the messenger until the operation completes.
+    /// Lent to the port until the operation completes.
     buffers: Vec<Vec<u8>>,
     is_cancelled: bool,
 }
@@ -94,9 +99,9 @@ pub enum Next {
     Livelock,
 }
 
-/// The cookie of `rank`, derived from that of rank `of`; 0 if the world has none.
-fn cookie(base: u64, rank: usize, of: usize) -> u64 {
-    if base == 0 { 0 } else { base ^ (rank as u64) << 8 ^ (of as u64) << 8 }
+/// The cookie of a rank; 0 if the world has none.
+fn cookie(base: u64, rank: usize) -> u64 {
+    if base == 0 { 0 } else { base ^ (rank as u64) << 8 }
 }
 
 impl Process {
@@ -112,13 +117,14 @@ impl Process {
         let link = SimulatedLink::new(interface, MacAddress(address.mac), scenario.mtu);
         let mut config = scenario.endpoint.clone();
         config.sap = address.sap;
-        config.cookie = cookie(config.cookie, rank, 0);
-        let endpoint = Endpoint::open(link, config, None).expect("the scenario's configuration is right");
+        config.cookie = cookie(scenario.endpoint.cookie, rank);
         let layout = Layout { ranks: scenario.ranks(), slot_bytes: scenario.slot_bytes };
         let mut process = Self {
             rank,
             addresses: scenario.addresses.clone(),
-            messenger: Messenger::new(endpoint, scenario.messages),
+            interface: Rc::clone(interface),
+            cookie: scenario.endpoint.cookie,
+            port: Port::open(link, config, scenario),
             peers: vec![None; scenario.ranks()],
             program,
             blocked_since: None,
@@ -138,10 +144,16 @@ impl Process {
             computes_until_ns: 0,
             is_traced,
         };
-        let parts = [Part::into(&mut process.memory)];
-        // SAFETY: the memory lives as long as the process, which drops its messenger first.
-        unsafe { process.messenger.register(&parts, Access::ALL, Some(PERSISTENT)) }.expect("the key is free");
+        let part = Part::into(&mut process.memory);
+        // SAFETY: the memory lives as long as the process, which drops its port first.
+        unsafe { process.port.register(part, PERSISTENT) };
         process.register_volatile();
+        if scenario.uses_libfabric {
+            // As MPI libraries do.
+            for peer in (0..scenario.ranks()).filter(|peer| *peer != rank) {
+                process.peer(peer);
+            }
+        }
         process
     }
 
@@ -155,9 +167,8 @@ impl Process {
         self.program.is_empty()
             && self.claims.is_empty()
             && !self.operations.values().any(is_pending)
-            && !self.messenger.has_completions()
-            && self.messenger.peek(ANY[0]).is_none()
-            && self.messenger.peek(ANY[1]).is_none()
+            && !self.port.has_completions()
+            && !ANY.iter().any(|any| self.port.has_unexpected(*any))
     }
 
     pub fn is_draining(&self) -> bool {
@@ -181,9 +192,7 @@ impl Process {
 
     /// Whether a doorbell of this rank is rung: its sleep would end.
     pub fn is_rung(&mut self) -> bool {
-        let mut awaited: Vec<_> =
-            self.messenger.endpoint().awaited().map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN)).collect();
-        !awaited.is_empty() && poll(&mut awaited, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        self.port.is_rung()
     }
 
     fn trace(&self, what: impl FnOnce() -> String) {
@@ -197,7 +206,7 @@ impl Process {
         let mut idle = 0;
         self.is_refused = false;
         // A received frame may start a timer.
-        if self.messenger.endpoint().link().has_frames() {
+        if !self.interface.borrow().inbound.is_empty() {
             self.poll_ns = 0;
         }
         for _ in 0..ITERATIONS_MAX {
@@ -206,7 +215,7 @@ impl Process {
                 return Next::After(0);
             }
             idle = if is_busy { 0 } else { idle + 1 };
-            self.messenger.endpoint().link().advance(CALL_TIME);
+            self.interface.borrow_mut().wait(CALL_TIME);
             if self.computes_until_ns > now_ns {
                 return Next::After(self.computes_until_ns - now_ns);
             }
@@ -224,7 +233,7 @@ impl Process {
                     self.poll_ns = 0;
                 }
             } else if idle > 0 {
-                match self.messenger.prepare_to_sleep(SLEEP_MAX) {
+                match self.port.prepare_to_sleep(SLEEP_MAX) {
                     Ok(Some(patience)) => return Next::After((patience.as_nanos() as u64).min(due)),
                     Ok(None) => {}
                     Err(error) => world.oracle.report(Property::Failure, || format!("{}: {error}", self.rank)),
@@ -234,19 +243,19 @@ impl Process {
         Next::Livelock
     }
 
-    /// Calls the messenger once, handles completions, and runs program steps; true if there was anything to do.
+    /// Makes progress once, handles completions, and runs program steps; true if there was anything to do.
     fn run_once(&mut self, now_ns: u64, world: &mut Shared<'_>) -> bool {
-        let mut is_busy = match self.messenger.progress() {
+        let mut is_busy = match self.port.progress() {
             Ok(has) => has,
             Err(error) => {
                 world.oracle.report(Property::Failure, || format!("{}: {error}", self.rank));
                 return false;
             }
         };
-        while let Some(completion) = self.messenger.poll() {
+        while let Some(completion) = self.port.poll() {
             self.completed(completion, world);
         }
-        let (held, max) = (self.messenger.unexpected_bytes(), world.unexpected_bytes);
+        let (held, max) = (self.port.unexpected_bytes(), world.unexpected_bytes);
         world.oracle.require(held <= max, Property::Memory, || format!("{} holds {held} of {max} bytes", self.rank));
         if self.is_draining {
             is_busy |= self.drain(world);
@@ -307,14 +316,13 @@ impl Process {
     }
 
     fn peer(&mut self, rank: usize) -> PeerId {
-        let cookie = cookie(self.messenger.address().cookie, rank, self.rank);
-        let address = Address { cookie, ..self.addresses[rank] };
-        *self.peers[rank].get_or_insert_with(|| self.messenger.peer(address))
+        let address = Address { cookie: cookie(self.cookie, rank), ..self.addresses[rank] };
+        *self.peers[rank].get_or_insert_with(|| self.port.peer(address))
     }
 
     /// The rank of a peer; `None` if the peer was removed.
     fn rank_of(&self, peer: PeerId) -> Option<usize> {
-        let address = self.messenger.address_of(peer)?;
+        let address = self.port.address_of(peer)?;
         self.addresses.iter().position(|known| known.sap == address.sap)
     }
 
@@ -333,7 +341,7 @@ impl Process {
             let Some(operation) = self.operations.get_mut(&context) else { continue };
             let Kind::Receive { is_multi, .. } = operation.kind else { continue };
             // A multi-receive ends with its last message.
-            let is_over = !operation.is_cancelled && self.messenger.cancel(context);
+            let is_over = !operation.is_cancelled && self.port.cancel(context);
             operation.is_cancelled |= is_over;
             left += usize::from(!is_over || is_multi);
         }
@@ -351,7 +359,7 @@ impl Process {
         for (index, tag) in [Some((0, u64::MAX)), None].into_iter().enumerate() {
             let criteria = Criteria { source: None, tag };
             // A receive that waits for the rest of its message cannot take another one, which may be complete before it.
-            while !self.drain_receives[index] || self.messenger.peek(ANY[index]).is_some() {
+            while !self.drain_receives[index] || self.port.has_unexpected(ANY[index]) {
                 if self.receive(criteria, world.message_bytes_max, 1, Some(index), world).is_err() {
                     break;
                 }
@@ -364,7 +372,7 @@ impl Process {
 
     /// Whether the peers' endpoints have received everything posted.
     pub fn is_settled(&mut self, oracle: &mut Oracle) -> bool {
-        let settled = self.messenger.settle();
+        let settled = self.port.settle();
         settled.unwrap_or_else(|error| {
             oracle.report(Property::Failure, || format!("{}: {error}", self.rank));
             true
@@ -379,7 +387,7 @@ impl Process {
     /// Checks that nothing is held at the end of the world.
     pub fn check_end(&mut self, oracle: &mut Oracle) {
         let rank = self.rank;
-        let held = self.messenger.unexpected_bytes();
+        let held = self.port.unexpected_bytes();
         oracle.require(held == 0, Property::Memory, || format!("{rank} still holds {held} bytes"));
         let left = self.operations.len();
         oracle.require(left == 0, Property::Once, || format!("{rank}: {left} operations have not completed"));

@@ -47,6 +47,8 @@ pub struct Scenario {
     pub programs: Vec<Vec<(u64, Action)>>,
     /// Bytes of a slot: registered memory that one peer writes to.
     pub slot_bytes: usize,
+    /// Whether the programs use libfabric's functions, as the provider offers them, or messengers.
+    pub uses_libfabric: bool,
 }
 
 /// Faults of the network; probabilities are per frame.
@@ -258,7 +260,18 @@ impl Scenario {
             polls: (0..ranks).map(|_| rng.bool()).collect(),
             programs,
             slot_bytes,
+            uses_libfabric: false,
         }
+    }
+
+    /// The same world, with programs that use libfabric's functions.
+    #[must_use]
+    pub fn with_libfabric(self) -> Self {
+        Self { uses_libfabric: true, ..self }
+    }
+
+    pub(crate) fn removes_peers(&self) -> bool {
+        self.programs.iter().flatten().any(|(_, action)| matches!(action, Action::Remove { .. }))
     }
 
     /// Number of ranks, 2 to 8.

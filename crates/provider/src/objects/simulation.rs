@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Objects on a simulated network, for simulated worlds: a domain with an endpoint, an address vector and a completion
+//! queue. The world calls their functions as libfabric does. There is no progress thread, and empty polls do not sleep,
+//! so that a world depends on nothing but its seed.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use barewire_endpoint::Address;
+use barewire_link::{Interface, Link};
+use barewire_messages::{Config, Selector};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
+
+use super::{domain, endpoint, queue, vector};
+use crate::backoff::CoreSharing;
+use crate::bindings::*;
+use crate::edge::Errno;
+use crate::endpoint::{Reliable, Wire};
+use crate::link::AnyLink;
+use crate::lock::Lock;
+use crate::parameters::{Parameters, Protection};
+use crate::poison::Poison;
+use crate::progress_request::ProgressRequest;
+use crate::state::{Shared, State};
+
+/// A link of a simulated world.
+pub(crate) struct SimulatedLink {
+    link: Box<dyn Link>,
+    /// Never readable: the world itself wakes a process for which frames have arrived.
+    descriptor: EventFd,
+}
+
+// SAFETY: a world, with all of its links, is used by one thread.
+unsafe impl Send for SimulatedLink {}
+
+impl Deref for SimulatedLink {
+    type Target = dyn Link;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.link
+    }
+}
+
+impl DerefMut for SimulatedLink {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.link
+    }
+}
+
+impl AsFd for SimulatedLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// The open objects of one process. Dropping them is the process's end: channels are not closed, but break off.
+#[expect(missing_docs, reason = "libfabric's own names")]
+pub struct Objects {
+    pub domain: *mut fid_domain,
+    pub cq: *mut fid_cq,
+    pub av: *mut fid_av,
+    pub ep: *mut fid_ep,
+    shared: Arc<Shared>,
+    /// What the process sleeps on.
+    awaited: Vec<RawFd>,
+}
+
+/// The object that `open` opens.
+pub(super) fn opened<T>(open: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
+    let mut object = MaybeUninit::uninit();
+    assert_eq!(open(object.as_mut_ptr()), 0);
+    // SAFETY: initialised on success.
+    unsafe { object.assume_init() }
+}
+
+impl Objects {
+    /// Opens the objects and enables the endpoint.
+    ///
+    /// # Panics
+    /// The configuration is invalid, or the system has no more descriptors.
+    #[must_use]
+    pub fn open(link: Box<dyn Link>, config: barewire_endpoint::Config, messages: Config) -> Self {
+        let interface = Interface { name: "simulated".to_owned(), index: 0, address: link.address(), mtu: link.mtu() };
+        let progress_request = Arc::new(ProgressRequest::new(false).expect("a descriptor"));
+        let poison = Arc::new(Poison::new().expect("a descriptor"));
+        let shared = Arc::new(Shared {
+            state: Lock::shared(State::new(progress_request, poison.clone())),
+            poison,
+            interface,
+            parameters: Parameters { core_sharing: CoreSharing::Exclusive, ..Parameters::default() },
+            used: Arc::new(()),
+            process: std::process::id(),
+        });
+        let domain = domain::new(shared.clone(), None, Arc::new(()), ptr::null_mut());
+        let mut attributes = fi_cq_attr { format: FI_CQ_FORMAT_TAGGED, ..fi_cq_attr::default() };
+        let mut addresses = fi_av_attr::default();
+        let mut info = fi_info { caps: FI_DIRECTED_RECV, ..fi_info::default() };
+        // SAFETY: an open domain, and valid attributes.
+        let (cq, av, ep) = unsafe {
+            (
+                opened(|to| queue::open(domain, &raw mut attributes, to, ptr::null_mut())),
+                opened(|to| vector::open(domain, &raw mut addresses, to, ptr::null_mut())),
+                opened(|to| endpoint::open(domain, &raw mut info, to, ptr::null_mut())),
+            )
+        };
+        for (object, flags) in [(cq.cast::<fid>(), FI_TRANSMIT | FI_RECV), (av.cast(), 0)] {
+            // SAFETY: open objects.
+            let status = unsafe {
+                let fid = &raw mut (*ep).fid;
+                (*(*fid).ops).bind.expect("ours has it")(fid, object, flags)
+            };
+            assert_eq!(status, 0);
+        }
+        let link = AnyLink::Simulated(SimulatedLink { link, descriptor: EventFd::new().expect("a descriptor") });
+        let opened = barewire_endpoint::Endpoint::open(link, config, None).expect("the world's configuration is right");
+        let mut state = shared.lock().expect("not poisoned");
+        let State { endpoints, vectors, .. } = &mut *state;
+        endpoints[0].start(opened, messages, vectors);
+        drop(state);
+        Self { domain, cq, av, ep, shared, awaited: Vec::new() }
+    }
+
+    /// An address as `fi_av_insert` takes it.
+    #[must_use]
+    pub fn encode(address: Address) -> [u8; crate::address::BYTES] {
+        crate::address::to_bytes(address, Protection::None)
+    }
+
+    fn messenger<R>(&self, of: impl FnOnce(&mut Reliable) -> R) -> R {
+        let mut state = self.shared.lock().expect("not poisoned");
+        match &mut state.endpoints[0].wire {
+            Some(Wire::Reliable(messenger)) => of(messenger),
+            _ => unreachable!("an endpoint for reliable messages was started"),
+        }
+    }
+
+    /// As [`Messenger::unexpected_bytes`](barewire_messages::Messenger::unexpected_bytes).
+    #[must_use]
+    pub fn unexpected_bytes(&self) -> usize {
+        self.messenger(|messenger| messenger.unexpected_bytes())
+    }
+
+    /// Whether an unexpected message matches.
+    #[must_use]
+    pub fn has_unexpected(&self, selector: Selector) -> bool {
+        self.messenger(|messenger| messenger.peek(selector).is_some())
+    }
+
+    /// As [`Messenger::inject_max`](barewire_messages::Messenger::inject_max).
+    #[must_use]
+    pub fn inject_max(&self) -> usize {
+        self.messenger(|messenger| messenger.inject_max())
+    }
+
+    /// As [`Messenger::inject_write_max`](barewire_messages::Messenger::inject_write_max).
+    #[must_use]
+    pub fn inject_write_max(&self) -> usize {
+        self.messenger(|messenger| messenger.inject_write_max())
+    }
+
+    /// As [`Messenger::settle`](barewire_messages::Messenger::settle).
+    ///
+    /// # Errors
+    /// The link fails.
+    pub fn settle(&mut self) -> Result<bool, barewire_endpoint::EndpointError> {
+        self.messenger(|messenger| messenger.settle())
+    }
+
+    /// Whether a completion has not been read yet.
+    #[must_use]
+    pub fn has_completions(&self) -> bool {
+        let is_queued = self.shared.lock().is_ok_and(|state| state.queues.iter().any(|queue| !queue.is_empty()));
+        is_queued || self.messenger(|messenger| messenger.has_completions())
+    }
+
+    /// Prepares for a sleep, as `fi_trywait` does. Returns the longest sleep, or `None` if there is work to do.
+    ///
+    /// # Errors
+    /// One of libfabric's error numbers.
+    pub fn prepare_to_sleep(&mut self, longest: Duration) -> Result<Option<Duration>, u32> {
+        self.wake();
+        let mut state = self.shared.lock().map_err(|Errno(error)| error)?;
+        if state.queues.iter().any(|queue| !queue.is_empty()) {
+            return Ok(None);
+        }
+        let left = state.prepare_to_sleep(Some(longest), &mut self.awaited).map_err(|Errno(error)| error)?;
+        Ok(left.map(|left| left.unwrap_or(longest)))
+    }
+
+    /// Ends a sleep.
+    pub fn wake(&mut self) {
+        self.awaited.clear();
+    }
+
+    /// Whether a sleep would end: one of its descriptors is readable.
+    #[must_use]
+    pub fn is_rung(&self) -> bool {
+        // SAFETY: open until the next call for this process, which is asleep.
+        let awaited = self.awaited.iter().map(|awaited| unsafe { BorrowedFd::borrow_raw(*awaited) });
+        let mut awaited: Vec<_> = awaited.map(|awaited| PollFd::new(awaited, PollFlags::POLLIN)).collect();
+        poll(&mut awaited, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.shared.lock() {
+            state.endpoints[0].wire = None;
+        }
+        let objects: [*mut fid; 4] = [self.ep.cast(), self.cq.cast(), self.av.cast(), self.domain.cast()];
+        for object in objects {
+            // SAFETY: open objects, which are not used any more.
+            let status = unsafe { (*(*object).ops).close.expect("ours has it")(object) };
+            assert_eq!(status, 0, "something is still in use");
+        }
+    }
+}

@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A messenger's operations through libfabric's functions: what the provider adds to a messenger (flags, numbers of
+//! peers, entries of completion queues, error numbers) is translated back.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::time::Duration;
+
+use barewire_endpoint::{Address, Config, Ending};
+use barewire_fi::simulation::Objects;
+use barewire_libfabric::bindings::*;
+use barewire_link::Link;
+use barewire_messages::{
+    AtomicParts, Completion, CompletionLevel, Envelope, Failure, Label, Operation, Outcome, Part, PeerId, PostError,
+    ReceiveOptions, Received, Refusal, RemoteAddress, RemoteWrite, Selector, SendOptions,
+};
+
+/// `FI_ADDR_UNSPEC`, `FI_ADDR_NOTAVAIL`: no address.
+const NO_ADDRESS: fi_addr_t = u64::MAX;
+/// Entries read in a call.
+const BATCH: usize = 3;
+/// Set in the contexts of claims, which differ from those of the program.
+const CLAIM: u64 = 1 << 62;
+
+/// A process's objects, and what it has posted.
+pub struct Libfabric {
+    /// By key. Declared before the objects that they belong to.
+    regions: HashMap<u64, Region>,
+    objects: Objects,
+    addresses: HashMap<fi_addr_t, Address>,
+    posted: HashMap<u64, Posted>,
+    claims: u64,
+    completions: VecDeque<Completion>,
+}
+
+/// An operation that has not completed, by the context that its call was given.
+struct Posted {
+    /// The program's own context.
+    context: u64,
+    operation: Operation,
+    peer: Option<PeerId>,
+    /// Start of a multi-receive's buffer.
+    multi_buffer: Option<usize>,
+}
+
+struct Region(*mut fid_mr);
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let fid = self.0.cast::<fid>();
+        // SAFETY: an open region, which is not used any more.
+        assert_eq!(unsafe { (*(*fid).ops).close.expect("ours has it")(fid) }, 0);
+    }
+}
+
+/// An entry of the completion queue.
+struct Entry {
+    entry: fi_cq_tagged_entry,
+    source: fi_addr_t,
+    error: u32,
+    truncated_bytes: u64,
+}
+
+/// A function of an object's table.
+macro_rules! function {
+    ($object:expr, $table:ident, $function:ident) => {
+        (*(*$object).$table).$function.expect("ours has it")
+    };
+}
+
+fn iov(parts: &[Part]) -> Vec<iovec> {
+    parts.iter().map(|part| iovec { iov_base: part.address.cast(), iov_len: part.bytes }).collect()
+}
+
+fn pointer(context: u64) -> *mut c_void {
+    context as *mut c_void
+}
+
+fn number(peer: PeerId) -> fi_addr_t {
+    u64::from(peer.number())
+}
+
+fn peer_of(number: fi_addr_t) -> PeerId {
+    PeerId::from_number(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// What the error number of a refused post says.
+fn posted(status: isize) -> Result<(), PostError> {
+    let error = status.unsigned_abs() as u32;
+    match error {
+        _ if status >= 0 => Ok(()),
+        FI_EAGAIN => Err(PostError::Full),
+        FI_EINVAL => Err(PostError::NoSuchPeer),
+        _ => Err(ending(error).map_or(PostError::UnsupportedAtomic, PostError::Lost)),
+    }
+}
+
+fn ending(error: u32) -> Option<Ending> {
+    Some(match error {
+        FI_ECONNREFUSED => Ending::Refused,
+        FI_ETIMEDOUT => Ending::Stalled,
+        FI_ESHUTDOWN => Ending::Closed,
+        FI_ECONNRESET => Ending::PeerClosed,
+        FI_ECONNABORTED => Ending::Violation,
+        FI_ENOMEM => Ending::Exhausted,
+        _ if error == nix::errno::Errno::EHOSTUNREACH as u32 => Ending::NoAnswer,
+        _ => return None,
+    })
+}
+
+fn failure(error: u32, peer: Option<PeerId>) -> Option<Failure> {
+    let peer = peer.unwrap_or(PeerId::from_number(u32::MAX));
+    let refused = |refusal| Some(Failure::Refused { peer, refusal });
+    match error {
+        FI_ECANCELED => Some(Failure::Cancelled),
+        FI_EKEYREJECTED => refused(Refusal::Key),
+        FI_EACCES => refused(Refusal::Access),
+        FI_EOPNOTSUPP => refused(Refusal::Operation),
+        _ if error == nix::errno::Errno::ERANGE as u32 => refused(Refusal::Range),
+        _ => ending(error).map(|ending| Failure::Peer { peer, ending }),
+    }
+}
+
+impl Libfabric {
+    pub fn open(link: Box<dyn Link>, config: Config, messages: barewire_messages::Config) -> Self {
+        Self {
+            regions: HashMap::new(),
+            objects: Objects::open(link, config, messages),
+            addresses: HashMap::new(),
+            posted: HashMap::new(),
+            claims: 0,
+            completions: VecDeque::new(),
+        }
+    }
+
+    pub fn objects(&mut self) -> &mut Objects {
+        &mut self.objects
+    }
+
+    pub fn peer(&mut self, address: Address) -> PeerId {
+        let (bytes, mut number) = (Objects::encode(address), NO_ADDRESS);
+        // SAFETY: an open vector, one address, and room for its number.
+        let inserted = unsafe {
+            let (av, from) = (self.objects.av, bytes.as_ptr().cast());
+            function!(av, ops, insert)(av, from, 1, &raw mut number, 0, ptr::null_mut())
+        };
+        assert_eq!(inserted, 1);
+        self.addresses.insert(number, address);
+        peer_of(number)
+    }
+
+    pub fn address_of(&self, peer: PeerId) -> Option<Address> {
+        self.addresses.get(&number(peer)).copied()
+    }
+
+    pub fn remove_peer(&mut self, peer: PeerId) -> Result<(), PostError> {
+        let mut number = number(peer);
+        self.addresses.remove(&number);
+        // SAFETY: an open vector, and one number.
+        let status = unsafe { function!(self.objects.av, ops, remove)(self.objects.av, &raw mut number, 1, 0) };
+        posted(status as isize)
+    }
+
+    /// # Safety
+    /// The memory must be valid until it is deregistered, or the objects are dropped.
+    pub unsafe fn register(&mut self, part: Part, key: u64) {
+        let (mut region, access) = (ptr::null_mut(), FI_REMOTE_READ | FI_REMOTE_WRITE);
+        // SAFETY: the caller's promise; an open domain.
+        let status = unsafe {
+            let domain = self.objects.domain;
+            let (from, to) = (part.address.cast_const().cast(), &raw mut region);
+            function!(domain, mr, reg)(domain.cast(), from, part.bytes, access, 0, key, 0, to, ptr::null_mut())
+        };
+        assert_eq!(status, 0);
+        self.regions.insert(key, Region(region));
+    }
+
+    pub fn deregister(&mut self, key: u64) {
+        self.regions.remove(&key);
+    }
+
+    fn record(&mut self, status: isize, context: u64, operation: Operation, peer: PeerId) -> Result<(), PostError> {
+        posted(status)?;
+        self.posted.insert(context, Posted { context, operation, peer: Some(peer), multi_buffer: None });
+        Ok(())
+    }
+
+    /// # Safety
+    /// The parts must be valid until the send has completed, or the objects are dropped.
+    pub unsafe fn send(
+        &mut self,
+        to: PeerId,
+        label: Label,
+        parts: &[Part],
+        options: SendOptions,
+        is_copied: bool,
+    ) -> Result<(), PostError> {
+        let (ep, peer, context) = (self.objects.ep, number(to), pointer(options.context));
+        let level = match options.level {
+            CompletionLevel::Inject => 0,
+            CompletionLevel::Transmit => FI_TRANSMIT_COMPLETE,
+            CompletionLevel::Delivery => FI_DELIVERY_COMPLETE,
+        };
+        let flags =
+            level | if is_copied { FI_INJECT } else { 0 } | if label.data.is_some() { FI_REMOTE_CQ_DATA } else { 0 };
+        let (iov, none) = (iov(parts), ptr::null_mut());
+        let (msg_iov, iov_count, data) = (iov.as_ptr(), iov.len(), label.data.unwrap_or(0));
+        // Every other operation uses a function without flags, where there is one.
+        let is_plain = level == 0 && !is_copied && options.context.is_multiple_of(2);
+        // SAFETY: the caller's promise; an open endpoint.
+        let status = unsafe {
+            let (tagged, msg) = (&*(*ep).tagged, &*(*ep).msg);
+            match (label.tag, label.data, parts) {
+                (Some(tag), None, [part]) if is_plain => {
+                    tagged.send.expect("ours has it")(ep, part.address.cast(), part.bytes, none, peer, tag, context)
+                }
+                (Some(tag), Some(data), [part]) if is_plain => tagged.senddata.expect("ours has it")(
+                    ep,
+                    part.address.cast(),
+                    part.bytes,
+                    none,
+                    data,
+                    peer,
+                    tag,
+                    context,
+                ),
+                (Some(tag), None, _) if is_plain => {
+                    tagged.sendv.expect("ours has it")(ep, msg_iov, none.cast(), iov_count, peer, tag, context)
+                }
+                (None, None, [part]) if is_plain => {
+                    msg.send.expect("ours has it")(ep, part.address.cast(), part.bytes, none, peer, context)
+                }
+                (None, Some(data), [part]) if is_plain => {
+                    msg.senddata.expect("ours has it")(ep, part.address.cast(), part.bytes, none, data, peer, context)
+                }
+                (None, None, _) if is_plain => {
+                    msg.sendv.expect("ours has it")(ep, msg_iov, none.cast(), iov_count, peer, context)
+                }
+                (Some(tag), ..) => {
+                    let message =
+                        fi_msg_tagged { msg_iov, iov_count, addr: peer, tag, context, data, ..Default::default() };
+                    tagged.sendmsg.expect("ours has it")(ep, &raw const message, flags)
+                }
+                (None, ..) => {
+                    let message = fi_msg { msg_iov, iov_count, addr: peer, context, data, ..Default::default() };
+                    msg.sendmsg.expect("ours has it")(ep, &raw const message, flags)
+                }
+            }
+        };
+        self.record(status, options.context, Operation::Send, to)
+    }
+
+    pub fn inject(&mut self, to: PeerId, label: Label, bytes: &[u8]) -> Result<(), PostError> {
+        let (ep, peer, from, length) = (self.objects.ep, number(to), bytes.as_ptr().cast(), bytes.len());
+        // SAFETY: an open endpoint, and bytes that are borrowed during the call.
+        posted(unsafe {
+            match (label.tag, label.data) {
+                (Some(tag), None) => function!(ep, tagged, inject)(ep, from, length, peer, tag),
+                (Some(tag), Some(data)) => function!(ep, tagged, injectdata)(ep, from, length, data, peer, tag),
+                (None, None) => function!(ep, msg, inject)(ep, from, length, peer),
+                (None, Some(data)) => function!(ep, msg, injectdata)(ep, from, length, data, peer),
+            }
+        })
+    }
+
+    /// Calls a function of the family of `fi_trecvmsg`.
+    ///
+    /// # Safety
+    /// As for [`receive`](Self::receive).
+    unsafe fn receive_with(&mut self, selector: Selector, parts: &[Part], context: u64, flags: u64) -> isize {
+        let (ep, iov, context) = (self.objects.ep, iov(parts), pointer(context));
+        let (msg_iov, iov_count) = (iov.as_ptr(), iov.len());
+        // SAFETY: the caller's promise; an open endpoint.
+        unsafe {
+            match selector {
+                Selector::Tagged(pattern) => {
+                    let (tag, ignore, addr) = (pattern.tag, pattern.ignore, pattern.source.map_or(NO_ADDRESS, number));
+                    let message =
+                        fi_msg_tagged { msg_iov, iov_count, addr, tag, ignore, context, ..Default::default() };
+                    function!(ep, tagged, recvmsg)(ep, &raw const message, flags)
+                }
+                Selector::Untagged(source) => {
+                    let addr = source.map_or(NO_ADDRESS, number);
+                    let message = fi_msg { msg_iov, iov_count, addr, context, ..Default::default() };
+                    function!(ep, msg, recvmsg)(ep, &raw const message, flags)
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// The parts must be valid, and used by nothing else, until the receive has ended or the objects are dropped.
+    pub unsafe fn receive(
+        &mut self,
+        selector: Selector,
+        parts: &[Part],
+        options: ReceiveOptions,
+    ) -> Result<(), PostError> {
+        let (ep, context, none) = (self.objects.ep, pointer(options.context), ptr::null_mut());
+        let is_plain = options.context.is_multiple_of(2);
+        // SAFETY: the caller's promise; an open endpoint.
+        let status = unsafe {
+            match (selector, parts) {
+                (Selector::Tagged(pattern), [part]) if is_plain => {
+                    let (to, length, from) =
+                        (part.address.cast(), part.bytes, pattern.source.map_or(NO_ADDRESS, number));
+                    function!(ep, tagged, recv)(ep, to, length, none, from, pattern.tag, pattern.ignore, context)
+                }
+                (Selector::Untagged(source), [part]) if is_plain => {
+                    let from = source.map_or(NO_ADDRESS, number);
+                    function!(ep, msg, recv)(ep, part.address.cast(), part.bytes, none, from, context)
+                }
+                _ => self.receive_with(selector, parts, options.context, 0),
+            }
+        };
+        self.record_receive(status, options.context, options.context, selector, None)
+    }
+
+    fn record_receive(
+        &mut self,
+        status: isize,
+        given: u64,
+        context: u64,
+        selector: Selector,
+        multi_buffer: Option<usize>,
+    ) -> Result<(), PostError> {
+        posted(status)?;
+        let peer = match selector {
+            Selector::Tagged(pattern) => pattern.source,
+            Selector::Untagged(source) => source,
+        };
+        self.posted.insert(given, Posted { context, operation: Operation::Receive, peer, multi_buffer });
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`receive`](Self::receive).
+    pub unsafe fn receive_multi(
+        &mut self,
+        selector: Selector,
+        part: Part,
+        min: u64,
+        options: ReceiveOptions,
+    ) -> Result<(), PostError> {
+        let (ep, min) = (self.objects.ep, min as usize);
+        // SAFETY: the caller's promise; an open endpoint, and an option of this size.
+        let status = unsafe {
+            let (level, name, value) =
+                (FI_OPT_ENDPOINT as c_int, FI_OPT_MIN_MULTI_RECV as c_int, (&raw const min).cast());
+            let set = function!(ep, ops, setopt)(&raw mut (*ep).fid, level, name, value, size_of::<usize>());
+            assert_eq!(set, 0);
+            self.receive_with(selector, &[part], options.context, FI_MULTI_RECV)
+        };
+        self.record_receive(status, options.context, options.context, selector, Some(part.address as usize))
+    }
+
+    /// Searches for a message with these flags and reads the entry that says what was found.
+    fn search(&mut self, selector: Selector, context: u64, flags: u64) -> Result<Option<Envelope>, PostError> {
+        // SAFETY: no memory is lent.
+        posted(unsafe { self.receive_with(selector, &[], context, flags) })?;
+        let mut found = None;
+        while found.is_none() {
+            let entries = self.read().map_err(|_| PostError::NoSuchClaim)?;
+            assert!(!entries.is_empty(), "a search completes at once");
+            for entry in entries {
+                match entry.entry.op_context as u64 {
+                    other if other != context => self.report(&entry),
+                    _ => found = Some((entry.error == 0).then(|| envelope(&entry))),
+                }
+            }
+        }
+        Ok(found.flatten())
+    }
+
+    pub fn peek(&mut self, selector: Selector) -> Option<Envelope> {
+        self.claims += 1;
+        self.search(selector, CLAIM | self.claims, FI_PEEK).expect("a search is not refused")
+    }
+
+    /// Returns the context of the claim, and what was claimed.
+    pub fn claim(&mut self, selector: Selector) -> Option<(u64, Envelope)> {
+        self.claims += 1;
+        let context = CLAIM | self.claims;
+        Some((context, self.search(selector, context, FI_PEEK | FI_CLAIM).expect("a search is not refused")?))
+    }
+
+    pub fn discard(&mut self, claim: u64) -> Result<(), PostError> {
+        self.search(Selector::Untagged(None), claim, FI_CLAIM | FI_DISCARD).map(|_| ())
+    }
+
+    /// # Safety
+    /// As for [`receive`](Self::receive).
+    pub unsafe fn receive_claimed(
+        &mut self,
+        claim: u64,
+        parts: &[Part],
+        options: ReceiveOptions,
+    ) -> Result<(), PostError> {
+        let selector = Selector::Untagged(None);
+        // SAFETY: the caller's promise.
+        let status = unsafe { self.receive_with(selector, parts, claim, FI_CLAIM) };
+        self.record_receive(status, claim, options.context, selector, None)
+    }
+
+    pub fn cancel(&mut self, context: u64) -> bool {
+        let mut posted = self.posted.iter();
+        let Some(given) = posted.find_map(|(given, posted)| (posted.context == context).then_some(*given)) else {
+            return false;
+        };
+        let ep = self.objects.ep;
+        // SAFETY: an open endpoint.
+        unsafe { function!(ep, ops, cancel)(&raw mut (*ep).fid, pointer(given)) == 0 }
+    }
+
+    /// # Safety
+    /// As for [`send`](Self::send).
+    pub unsafe fn write(
+        &mut self,
+        to: PeerId,
+        at: RemoteAddress,
+        parts: &[Part],
+        data: Option<u64>,
+        options: SendOptions,
+        is_copied: bool,
+    ) -> Result<(), PostError> {
+        let (ep, iov, context) = (self.objects.ep, iov(parts), pointer(options.context));
+        let rma = fi_rma_iov { addr: at.offset, len: parts.iter().map(|part| part.bytes).sum(), key: at.key };
+        let flags = if is_copied { FI_INJECT } else { 0 } | if data.is_some() { FI_REMOTE_CQ_DATA } else { 0 };
+        let message = fi_msg_rma {
+            msg_iov: iov.as_ptr(),
+            iov_count: iov.len(),
+            addr: number(to),
+            rma_iov: &raw const rma,
+            rma_iov_count: 1,
+            context,
+            data: data.unwrap_or(0),
+            ..Default::default()
+        };
+        // SAFETY: the caller's promise; an open endpoint.
+        let status = unsafe { function!(ep, rma, writemsg)(ep, &raw const message, flags) };
+        self.record(status, options.context, Operation::Write, to)
+    }
+
+    /// # Safety
+    /// As for [`receive`](Self::receive).
+    pub unsafe fn read_memory(
+        &mut self,
+        from: PeerId,
+        at: RemoteAddress,
+        part: Part,
+        options: SendOptions,
+    ) -> Result<(), PostError> {
+        let (ep, to, context) = (self.objects.ep, part.address.cast(), pointer(options.context));
+        // SAFETY: the caller's promise; an open endpoint.
+        let status = unsafe {
+            let none = ptr::null_mut();
+            function!(ep, rma, read)(ep, to, part.bytes, none, number(from), at.offset, at.key, context)
+        };
+        self.record(status, options.context, Operation::Read, from)
+    }
+
+    /// Adds to 64 bits.
+    ///
+    /// # Safety
+    /// As for [`receive`](Self::receive).
+    pub unsafe fn add(
+        &mut self,
+        to: PeerId,
+        at: RemoteAddress,
+        parts: AtomicParts<'_>,
+        options: SendOptions,
+    ) -> Result<(), PostError> {
+        let (ep, none, context) = (self.objects.ep, ptr::null_mut(), pointer(options.context));
+        let (peer, RemoteAddress { key, offset }) = (number(to), at);
+        let operand = parts.operand[0].address.cast_const().cast();
+        // SAFETY: the caller's promise; an open endpoint.
+        let (status, operation) = unsafe {
+            match parts.result {
+                [] => {
+                    let add = function!(ep, atomic, write);
+                    (add(ep, operand, 1, none, peer, offset, key, FI_UINT64, FI_SUM, context), Operation::Atomic)
+                }
+                [result, ..] => {
+                    let (add, result) = (function!(ep, atomic, readwrite), result.address.cast());
+                    let status = add(ep, operand, 1, none, result, none, peer, offset, key, FI_UINT64, FI_SUM, context);
+                    (status, Operation::FetchAtomic)
+                }
+            }
+        };
+        self.record(status, options.context, operation, to)
+    }
+
+    /// Reads entries with their sources, or one error.
+    fn read(&mut self) -> Result<Vec<Entry>, String> {
+        let cq = self.objects.cq;
+        let mut entries = [fi_cq_tagged_entry::default(); BATCH];
+        let mut sources = [NO_ADDRESS; BATCH];
+        // SAFETY: an open queue, and room for so many entries.
+        let read = unsafe {
+            let (to, sources) = (entries.as_mut_ptr().cast(), sources.as_mut_ptr());
+            function!(cq, ops, readfrom)(cq, to, BATCH, sources)
+        };
+        match read {
+            0.. => {
+                let read = entries.into_iter().zip(sources).take(read as usize);
+                Ok(read.map(|(entry, source)| Entry { entry, source, error: 0, truncated_bytes: 0 }).collect())
+            }
+            _ if read == -(FI_EAGAIN as isize) => Ok(Vec::new()),
+            _ if read == -(FI_EAVAIL as isize) => {
+                let mut error = fi_cq_err_entry::default();
+                // SAFETY: an open queue, and room for an error.
+                let read = unsafe { function!(cq, ops, readerr)(cq, &raw mut error, 0) };
+                assert_eq!(read, 1);
+                let fi_cq_err_entry { op_context, flags, len, buf, data, tag, olen, err, .. } = error;
+                let entry = fi_cq_tagged_entry { op_context, flags, len, buf, data, tag };
+                let (error, truncated_bytes) = (err.unsigned_abs(), olen as u64);
+                Ok(vec![Entry { entry, source: NO_ADDRESS, error, truncated_bytes }])
+            }
+            _ => Err(format!("fi_cq_readfrom returned {read}")),
+        }
+    }
+
+    /// Reads from the completion queue; whether there was anything.
+    pub fn progress(&mut self) -> Result<bool, String> {
+        self.objects.wake();
+        let entries = self.read()?;
+        entries.iter().for_each(|entry| self.report(entry));
+        Ok(!entries.is_empty())
+    }
+
+    pub fn poll(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    pub fn has_completions(&self) -> bool {
+        !self.completions.is_empty() || self.objects.has_completions()
+    }
+
+    pub fn prepare_to_sleep(&mut self, longest: Duration) -> Result<Option<Duration>, String> {
+        self.objects.prepare_to_sleep(longest).map_err(|error| format!("fi_trywait: error {error}"))
+    }
+
+    fn report(&mut self, read: &Entry) {
+        let (entry, given) = (&read.entry, read.entry.op_context as u64);
+        let completion = |context, outcome| Completion { context, note: 0, outcome };
+        if entry.flags & FI_REMOTE_WRITE != 0 {
+            let (source, length) = (peer_of(read.source), entry.len as u64);
+            let outcome = Outcome::Written(RemoteWrite { source, data: entry.data, length });
+            return self.completions.push_back(completion(0, outcome));
+        }
+        let Some(posted) = self.posted.get(&given) else {
+            // The program knows that it has posted nothing of this context, or that this has completed.
+            return self.completions.push_back(completion(given, Outcome::Sent));
+        };
+        let (context, operation) = (posted.context, posted.operation);
+        let kind = match operation {
+            Operation::Send => FI_SEND,
+            Operation::Receive => FI_RECV,
+            Operation::Write => FI_RMA | FI_WRITE,
+            Operation::Read => FI_RMA | FI_READ,
+            Operation::Atomic => FI_ATOMIC | FI_WRITE,
+            Operation::FetchAtomic => FI_ATOMIC | FI_READ,
+        };
+        assert_eq!(entry.flags & kind, kind, "{operation:?} completed with flags {:#x}", entry.flags);
+        let is_last = posted.multi_buffer.is_none() || entry.flags & FI_MULTI_RECV != 0;
+        let offset = posted.multi_buffer.map_or(0, |buffer| (entry.buf as usize).saturating_sub(buffer) as u64);
+        let received = Received { envelope: envelope(read), offset, is_last };
+        let outcome = match (read.error, operation) {
+            (0, Operation::Receive) => Outcome::Received(received),
+            (0, Operation::Send) => Outcome::Sent,
+            (0, operation) => Outcome::Done(operation),
+            (FI_ETRUNC, Operation::Receive) => {
+                let (length, room) = (received.envelope.length, entry.len as u64);
+                let failure = Failure::Truncated { length, room };
+                Outcome::Failed { operation, failure, message: Some(received) }
+            }
+            (error, operation) => {
+                let failure = failure(error, posted.peer).unwrap_or_else(|| panic!("{operation:?}: error {error}"));
+                // Whether the receive had matched is not said.
+                let had_matched = operation == Operation::Receive && matches!(failure, Failure::Peer { .. });
+                Outcome::Failed { operation, failure, message: had_matched.then_some(received) }
+            }
+        };
+        if is_last {
+            self.posted.remove(&given);
+        }
+        self.completions.push_back(completion(context, outcome));
+    }
+}
+
+/// The message that an entry describes; errors do not name the source.
+fn envelope(Entry { entry, source, truncated_bytes, .. }: &Entry) -> Envelope {
+    let has = |flag: u64| entry.flags & flag != 0;
+    let label = Label { tag: has(FI_TAGGED).then_some(entry.tag), data: has(FI_REMOTE_CQ_DATA).then_some(entry.data) };
+    Envelope { source: peer_of(*source), label, length: entry.len as u64 + truncated_bytes }
+}
