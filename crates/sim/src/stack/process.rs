@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use barewire_endpoint::Address;
 use barewire_link::MacAddress;
-use barewire_messages::{Envelope, Part, Pattern, PeerId, PostError, Selector};
+use barewire_messages::{Envelope, Label, Part, Pattern, PeerId, PostError, Selector};
 use fastrand::Rng;
 use port::{Claimed, Port};
 
@@ -379,6 +379,17 @@ impl Process {
         })
     }
 
+    /// Through libfabric, the loss of a message without a completion is reported by the next operation for its peer.
+    fn ask_for_losses(&mut self, oracle: &mut Oracle) {
+        let known = self.peers.iter().enumerate().filter(|_| self.port.is_libfabric());
+        let known: Vec<(usize, PeerId)> = known.filter_map(|(rank, peer)| Some((rank, (*peer)?))).collect();
+        for (peer, id) in known {
+            if let Err(PostError::Lost(_)) = self.port.inject(id, Label { tag: None, data: None }, &[]) {
+                oracle.loss_reported(self.rank, peer);
+            }
+        }
+    }
+
     /// The rest of the program, for the process that replaces this one.
     pub fn into_program(self) -> VecDeque<(u64, Action)> {
         self.program
@@ -387,6 +398,7 @@ impl Process {
     /// Checks that nothing is held at the end of the world.
     pub fn check_end(&mut self, oracle: &mut Oracle) {
         let rank = self.rank;
+        self.ask_for_losses(oracle);
         let held = self.port.unexpected_bytes();
         oracle.require(held == 0, Property::Memory, || format!("{rank} still holds {held} bytes"));
         let left = self.operations.len();

@@ -97,7 +97,7 @@ impl World {
         });
         let message_bytes_max = message_bytes_max.max().unwrap_or(0) + SLACK;
         let hosts = scenario.addresses.iter().map(|address| MacAddress(address.mac));
-        let oracle = Oracle::new(hosts.collect());
+        let oracle = Oracle::new(hosts.collect(), scenario.uses_libfabric);
         let ranks = scenario.programs.iter().map(|program| {
             let send_busy = scenario.faults.send_busy;
             Rank {

@@ -130,16 +130,17 @@ impl EndpointFid {
         let mut state = self.shared.lock()?;
         let State { endpoints, vectors, .. } = &mut *state;
         let endpoint = &mut endpoints[self.number];
+        let flags = endpoint.effective_receive_flags(flags);
+        // A claimed message has matched: its source may have been removed from the address vector since.
+        let names_source = endpoint.is_directed && flags & (FI_PEEK | FI_CLAIM) != FI_CLAIM;
         let source = match receive.from {
-            UNSPECIFIED => None,
-            from if endpoint.is_directed => Some(endpoint.peer(vectors, from)?),
+            from if names_source && from != UNSPECIFIED => Some(endpoint.peer(vectors, from)?),
             _ => None,
         };
         let (wanted, kind) = match receive.tag {
             Some((tag, ignore)) => (Selector::Tagged(Pattern { source, tag, ignore }), FI_RECV | FI_TAGGED),
             None => (Selector::Untagged(source), FI_RECV | FI_MSG),
         };
-        let flags = endpoint.effective_receive_flags(flags);
         let options = ReceiveOptions {
             context: receive.context as u64,
             note: kind as u32,

@@ -44,6 +44,13 @@ struct Posted {
     multi_buffer: Option<usize>,
 }
 
+/// A claimed message: the context of the call that claimed it, and what that searched for.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    context: u64,
+    selector: Selector,
+}
+
 struct Region(*mut fid_mr);
 
 impl Drop for Region {
@@ -378,29 +385,28 @@ impl Libfabric {
         self.search(selector, CLAIM | self.claims, FI_PEEK).expect("a search is not refused")
     }
 
-    /// Returns the context of the claim, and what was claimed.
-    pub fn claim(&mut self, selector: Selector) -> Option<(u64, Envelope)> {
+    pub fn claim(&mut self, selector: Selector) -> Option<(Claim, Envelope)> {
         self.claims += 1;
         let context = CLAIM | self.claims;
-        Some((context, self.search(selector, context, FI_PEEK | FI_CLAIM).expect("a search is not refused")?))
+        let envelope = self.search(selector, context, FI_PEEK | FI_CLAIM).expect("a search is not refused")?;
+        Some((Claim { context, selector }, envelope))
     }
 
-    pub fn discard(&mut self, claim: u64) -> Result<(), PostError> {
-        self.search(Selector::Untagged(None), claim, FI_CLAIM | FI_DISCARD).map(|_| ())
+    pub fn discard(&mut self, Claim { context, selector }: Claim) -> Result<(), PostError> {
+        self.search(selector, context, FI_CLAIM | FI_DISCARD).map(|_| ())
     }
 
     /// # Safety
     /// As for [`receive`](Self::receive).
     pub unsafe fn receive_claimed(
         &mut self,
-        claim: u64,
+        Claim { context, selector }: Claim,
         parts: &[Part],
         options: ReceiveOptions,
     ) -> Result<(), PostError> {
-        let selector = Selector::Untagged(None);
         // SAFETY: the caller's promise.
-        let status = unsafe { self.receive_with(selector, parts, claim, FI_CLAIM) };
-        self.record_receive(status, claim, options.context, selector, None)
+        let status = unsafe { self.receive_with(selector, parts, context, FI_CLAIM) };
+        self.record_receive(status, context, options.context, selector, None)
     }
 
     pub fn cancel(&mut self, context: u64) -> bool {

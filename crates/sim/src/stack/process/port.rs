@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::super::link::SimulatedLink;
 use super::super::scenario::Scenario;
-use super::libfabric::Libfabric;
+use super::libfabric::{self, Libfabric};
 
 /// A messenger, or libfabric's objects. The methods are those of [`Messenger`].
 pub enum Port {
@@ -25,7 +25,7 @@ pub enum Port {
 #[derive(Clone, Copy, Debug)]
 pub enum Claimed {
     Messenger(Claim),
-    Libfabric(u64),
+    Libfabric(libfabric::Claim),
 }
 
 impl Port {
