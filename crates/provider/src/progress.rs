@@ -138,7 +138,7 @@ fn run(domain: &Weak<Shared>, control: &Control, progress_request: &ProgressRequ
 }
 
 /// Makes progress unless the program does. Returns how long to sleep; adds to `descriptors` what to sleep on.
-fn step(
+pub(crate) fn step(
     shared: &Shared,
     progress_request: &ProgressRequest,
     descriptors: &mut Vec<RawFd>,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Objects on a simulated network, for simulated worlds: a domain with an endpoint, an address vector and a completion
-//! queue. The world calls their functions as libfabric does. There is no progress thread, and empty polls do not sleep,
-//! so that a world depends on nothing but its seed.
+//! queue. The world calls their functions as libfabric does, runs the steps of the progress thread, which is no thread
+//! here, and decides when a sleep ends; empty polls do not sleep. So a world depends on nothing but its seed.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +26,7 @@ use crate::link::AnyLink;
 use crate::lock::Lock;
 use crate::parameters::{Parameters, Protection};
 use crate::poison::Poison;
+use crate::progress;
 use crate::progress_request::ProgressRequest;
 use crate::state::{Shared, State};
 
@@ -67,7 +68,9 @@ pub struct Objects {
     pub av: *mut fid_av,
     pub ep: *mut fid_ep,
     shared: Arc<Shared>,
-    /// What the process sleeps on.
+    progress_request: Arc<ProgressRequest>,
+    has_worked: bool,
+    /// What the process, or its progress thread, sleeps on.
     awaited: Vec<RawFd>,
 }
 
@@ -90,7 +93,7 @@ impl Objects {
         let progress_request = Arc::new(ProgressRequest::new(false).expect("a descriptor"));
         let poison = Arc::new(Poison::new().expect("a descriptor"));
         let shared = Arc::new(Shared {
-            state: Lock::shared(State::new(progress_request, poison.clone())),
+            state: Lock::shared(State::new(progress_request.clone(), poison.clone())),
             poison,
             interface,
             parameters: Parameters { core_sharing: CoreSharing::Exclusive, ..Parameters::default() },
@@ -123,7 +126,7 @@ impl Objects {
         let State { endpoints, vectors, .. } = &mut *state;
         endpoints[0].start(opened, messages, vectors);
         drop(state);
-        Self { domain, cq, av, ep, shared, awaited: Vec::new() }
+        Self { domain, cq, av, ep, shared, progress_request, has_worked: true, awaited: Vec::new() }
     }
 
     /// An address as `fi_av_insert` takes it.
@@ -191,6 +194,18 @@ impl Objects {
         }
         let left = state.prepare_to_sleep(Some(longest), &mut self.awaited).map_err(|Errno(error)| error)?;
         Ok(left.map(|left| left.unwrap_or(longest)))
+    }
+
+    /// Runs the progress thread until it sleeps, while the program computes; returns for how long it sleeps.
+    pub fn run_progress_thread(&mut self) -> Duration {
+        self.wake();
+        progress::step(&self.shared, &self.progress_request, &mut self.awaited, &mut self.has_worked)
+    }
+
+    /// Whether a frame ends a sleep.
+    #[must_use]
+    pub fn awaits_frames(&self) -> bool {
+        self.messenger(|messenger| self.awaited.contains(&messenger.endpoint().link().as_fd().as_raw_fd()))
     }
 
     /// Ends a sleep.

@@ -261,10 +261,10 @@ impl Oracle {
         self.receives.len() - 1
     }
 
-    /// A receive ended without a message.
+    /// A receive was cancelled, or ended without a message.
     pub fn receive_ended(&mut self, receive: usize) {
         self.time += 1;
-        self.receives[receive].ended_at = Some(self.time);
+        self.receives[receive].ended_at.get_or_insert(self.time);
     }
 
     /// A message was received; `bytes` are those that fitted into the receive's buffer.

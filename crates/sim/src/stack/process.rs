@@ -36,6 +36,8 @@ const IDLE_POLLS: u32 = 40;
 const POLL_MAX_NS: u64 = 50_000_000;
 /// Virtual duration of a call.
 const CALL_TIME: Duration = Duration::from_nanos(100);
+/// Longest time from a program's last call to the progress thread's first step.
+const PROGRESS_BEGINS_NS: u64 = 250_000;
 /// Longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
@@ -68,6 +70,8 @@ pub struct Process {
     is_draining: bool,
     drain_receives: [bool; 2],
     pub computes_until_ns: u64,
+    /// When the provider's progress thread runs next while the program computes; 0 if it does not compute.
+    progress_due_ns: u64,
     is_traced: bool,
 }
 
@@ -142,6 +146,7 @@ impl Process {
             is_draining: false,
             drain_receives: [false; 2],
             computes_until_ns: 0,
+            progress_due_ns: 0,
             is_traced,
         };
         let part = Part::into(&mut process.memory);
@@ -201,10 +206,28 @@ impl Process {
         }
     }
 
+    /// While the program computes: runs the provider's progress thread if it is due. Returns when to call again.
+    pub fn compute(&mut self, now_ns: u64) -> u64 {
+        let Port::Libfabric(libfabric) = &mut self.port else { return self.computes_until_ns };
+        let objects = libfabric.objects();
+        if self.progress_due_ns == 0 {
+            objects.wake();
+            self.progress_due_ns = now_ns + self.rng.u64(1..PROGRESS_BEGINS_NS);
+        }
+        let has_frames = !self.interface.borrow().inbound.is_empty();
+        if now_ns >= self.progress_due_ns || objects.is_rung() || (has_frames && objects.awaits_frames()) {
+            let sleep = objects.run_progress_thread().max(CALL_TIME);
+            let mut interface = self.interface.borrow_mut();
+            self.progress_due_ns = now_ns + std::mem::take(&mut interface.ahead_ns) + sleep.as_nanos() as u64;
+        }
+        self.progress_due_ns.min(self.computes_until_ns)
+    }
+
     /// Runs until idle.
     pub fn run(&mut self, now_ns: u64, world: &mut Shared<'_>) -> Next {
         let mut idle = 0;
         self.is_refused = false;
+        self.progress_due_ns = 0;
         // A received frame may start a timer.
         if !self.interface.borrow().inbound.is_empty() {
             self.poll_ns = 0;
@@ -327,31 +350,34 @@ impl Process {
     }
 
     /// From now on, receives every message.
-    pub fn start_draining(&mut self) {
+    pub fn start_draining(&mut self, oracle: &mut Oracle) {
         self.is_draining = true;
-        self.cancel_receives();
+        self.cancel_receives(oracle);
     }
 
     /// Cancels all receives without a message; returns the number of the others.
-    pub fn cancel_receives(&mut self) -> usize {
+    pub fn cancel_receives(&mut self, oracle: &mut Oracle) -> usize {
         let mut left = 0;
         let mut contexts: Vec<u64> = self.operations.keys().copied().collect();
         contexts.sort_unstable();
         for context in contexts {
             let Some(operation) = self.operations.get_mut(&context) else { continue };
-            let Kind::Receive { is_multi, .. } = operation.kind else { continue };
+            let Kind::Receive { number, is_multi, .. } = operation.kind else { continue };
             // A multi-receive ends with its last message.
             let is_over = !operation.is_cancelled && self.port.cancel(context);
             operation.is_cancelled |= is_over;
+            if is_over {
+                oracle.receive_ended(number);
+            }
             left += usize::from(!is_over || is_multi);
         }
         left
     }
 
     /// Stops draining at the end of the world.
-    pub fn end_draining(&mut self) {
+    pub fn end_draining(&mut self, oracle: &mut Oracle) {
         self.is_draining = false;
-        self.cancel_receives();
+        self.cancel_receives(oracle);
     }
 
     fn drain(&mut self, world: &mut Shared<'_>) -> bool {

@@ -264,9 +264,15 @@ impl Scenario {
         }
     }
 
-    /// The same world, with programs that use libfabric's functions.
+    /// The same world, with programs that use libfabric's functions. Some compute for longer, so that the progress thread
+    /// runs.
     #[must_use]
-    pub fn with_libfabric(self) -> Self {
+    pub fn with_libfabric(mut self) -> Self {
+        for (_, action) in self.programs.iter_mut().flatten() {
+            if let Action::Compute { for_ns } = action {
+                *for_ns *= [1, 10, 100][*for_ns as usize % 3];
+            }
+        }
         Self { uses_libfabric: true, ..self }
     }
 

@@ -213,7 +213,7 @@ impl World {
             Event::Drain(rank) => {
                 self.ranks[rank].is_draining = true;
                 if let Some(process) = &mut self.ranks[rank].process {
-                    process.start_draining();
+                    process.start_draining(&mut self.oracle);
                     self.run_rank(rank);
                 }
             }
@@ -237,7 +237,7 @@ impl World {
         let program = std::mem::take(&mut rank.program);
         let mut process = Process::new(number, &self.scenario, &rank.interface, program, rng, self.is_traced);
         if rank.is_draining {
-            process.start_draining();
+            process.start_draining(&mut self.oracle);
         }
         rank.process = Some(process);
         self.run_rank(number);
@@ -296,18 +296,26 @@ impl World {
     fn run_rank(&mut self, number: usize) {
         let rank = &mut self.ranks[number];
         let Some(process) = &mut rank.process else { return };
-        if rank.paused_until_ns.max(process.computes_until_ns) > self.now_ns {
-            let until = rank.paused_until_ns.max(process.computes_until_ns);
+        let mut until = rank.paused_until_ns;
+        let is_paused = until > self.now_ns;
+        if !is_paused {
+            let mut interface = rank.interface.borrow_mut();
+            interface.ahead_ns = 0;
+            interface.clock.set(Duration::from_nanos(self.now_ns + rank.offset_ns));
+        }
+        if process.computes_until_ns > self.now_ns {
+            until = if is_paused { until.max(process.computes_until_ns) } else { process.compute(self.now_ns) };
+        }
+        if until > self.now_ns {
             if rank.wake_ns > until || rank.wake_ns <= self.now_ns {
                 rank.wake_ns = until;
                 self.agenda.schedule(until, Event::Wake(number));
             }
+            if !is_paused {
+                self.transmit_from(number);
+                self.wake_local_peers(number);
+            }
             return;
-        }
-        {
-            let mut interface = rank.interface.borrow_mut();
-            interface.ahead_ns = 0;
-            interface.clock.set(Duration::from_nanos(self.now_ns + rank.offset_ns));
         }
         let mut shared = Shared {
             oracle: &mut self.oracle,
@@ -418,7 +426,7 @@ impl World {
         // A dead peer is noticed after its last message: a matched receive may still complete or fail. The processes post
         // new drain receives in place of the cancelled ones.
         let mut processes = self.ranks.iter_mut().filter_map(|rank| rank.process.as_mut());
-        processes.all(|process| process.cancel_receives() == 0)
+        processes.all(|process| process.cancel_receives(&mut self.oracle) == 0)
     }
 
     /// Whether no frame is in flight and all processes are done.
@@ -435,10 +443,11 @@ impl World {
 
     fn end(mut self) -> Result<Report, Violation> {
         for rank in 0..self.ranks.len() {
-            if let Some(process) = &mut self.ranks[rank].process {
-                process.end_draining();
-            }
             self.now_ns = self.now_ns.max(self.ranks[rank].paused_until_ns);
+            if let Some(process) = &mut self.ranks[rank].process {
+                process.end_draining(&mut self.oracle);
+                self.now_ns = self.now_ns.max(process.computes_until_ns);
+            }
             self.run_rank(rank);
         }
         for rank in &mut self.ranks {

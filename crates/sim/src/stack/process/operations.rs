@@ -27,12 +27,12 @@ impl Process {
             }
             Action::CancelReceive => {
                 let filter = |kind: &Kind| matches!(kind, Kind::Receive { .. });
-                self.cancel(filter, |port, context| port.cancel(context));
+                self.cancel(filter, |port, context| port.cancel(context), world);
                 Ok(())
             }
             Action::CancelSend => {
                 let filter = |kind: &Kind| matches!(kind, Kind::Send { .. });
-                self.cancel(filter, |port, context| port.cancel_send(context));
+                self.cancel(filter, |port, context| port.cancel_send(context), world);
                 Ok(())
             }
             Action::Write { to, slot, offset, bytes, has_data, mode } => {
@@ -187,8 +187,9 @@ impl Process {
         let peeked = self.port.peek(selector);
         let claimed = self.port.claim(selector);
         let envelope = claimed.as_ref().map(|(_, envelope)| *envelope);
-        // A search through libfabric makes progress first.
-        let is_same = peeked == envelope || (peeked.is_none() && self.port.is_libfabric());
+        // A search through libfabric makes progress first: a message may arrive, or its sender be lost.
+        let may_change = self.port.is_libfabric() && (peeked.is_none() || envelope.is_none());
+        let is_same = peeked == envelope || may_change;
         world
             .oracle
             .require(is_same, Property::Order, || format!("{} saw {peeked:?} and claimed {envelope:?}", self.rank));
@@ -223,7 +224,12 @@ impl Process {
         true
     }
 
-    fn cancel(&mut self, filter: impl Fn(&Kind) -> bool, cancel: impl FnOnce(&mut Port, u64) -> bool) {
+    fn cancel(
+        &mut self,
+        filter: impl Fn(&Kind) -> bool,
+        cancel: impl FnOnce(&mut Port, u64) -> bool,
+        world: &mut Shared<'_>,
+    ) {
         let mut contexts: Vec<u64> = self
             .operations
             .iter()
@@ -239,6 +245,9 @@ impl Process {
             && let Some(operation) = self.operations.get_mut(&context)
         {
             operation.is_cancelled = true;
+            if let Kind::Receive { number, .. } = operation.kind {
+                world.oracle.receive_ended(number);
+            }
         }
     }
 
