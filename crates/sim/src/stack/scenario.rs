@@ -265,12 +265,17 @@ impl Scenario {
     }
 
     /// The same world, with programs that use libfabric's functions. Some compute for longer, so that the progress thread
-    /// runs.
+    /// runs; the first time perhaps for longer than the patience, in which it must answer their peers.
     #[must_use]
     pub fn with_libfabric(mut self) -> Self {
-        for (_, action) in self.programs.iter_mut().flatten() {
-            if let Action::Compute { for_ns } = action {
-                *for_ns *= [1, 10, 100][*for_ns as usize % 3];
+        for program in &mut self.programs {
+            let computations = program.iter_mut().filter_map(|(_, action)| match action {
+                Action::Compute { for_ns } => Some(for_ns),
+                _ => None,
+            });
+            for (number, for_ns) in computations.enumerate() {
+                let longest = if number == 0 { 5000 } else { 10 };
+                *for_ns *= [1, 100, longest][*for_ns as usize % 3];
             }
         }
         Self { uses_libfabric: true, ..self }
