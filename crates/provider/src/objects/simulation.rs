@@ -83,12 +83,12 @@ pub(super) fn opened<T>(open: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
 }
 
 impl Objects {
-    /// Opens the objects and enables the endpoint.
+    /// Opens the objects and enables the endpoint. `patience` is that of `config`.
     ///
     /// # Panics
     /// The configuration is invalid, or the system has no more descriptors.
     #[must_use]
-    pub fn open(link: Box<dyn Link>, config: barewire_endpoint::Config, messages: Config) -> Self {
+    pub fn open(link: Box<dyn Link>, config: barewire_endpoint::Config, messages: Config, patience: Duration) -> Self {
         let interface = Interface { name: "simulated".to_owned(), index: 0, address: link.address(), mtu: link.mtu() };
         let progress_request = Arc::new(ProgressRequest::new(false).expect("a descriptor"));
         let poison = Arc::new(Poison::new().expect("a descriptor"));
@@ -96,7 +96,11 @@ impl Objects {
             state: Lock::shared(State::new(progress_request.clone(), poison.clone())),
             poison,
             interface,
-            parameters: Parameters { core_sharing: CoreSharing::Exclusive, ..Parameters::default() },
+            parameters: Parameters {
+                core_sharing: CoreSharing::Exclusive,
+                patience: Some(patience),
+                ..Parameters::default()
+            },
             used: Arc::new(()),
             process: std::process::id(),
         });

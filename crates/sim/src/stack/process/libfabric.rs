@@ -130,10 +130,10 @@ fn failure(error: u32, peer: Option<PeerId>) -> Option<Failure> {
 }
 
 impl Libfabric {
-    pub fn open(link: Box<dyn Link>, config: Config, messages: barewire_messages::Config) -> Self {
+    pub fn open(link: Box<dyn Link>, config: Config, messages: barewire_messages::Config, patience: Duration) -> Self {
         Self {
             regions: HashMap::new(),
-            objects: Objects::open(link, config, messages),
+            objects: Objects::open(link, config, messages, patience),
             addresses: HashMap::new(),
             posted: HashMap::new(),
             claims: 0,

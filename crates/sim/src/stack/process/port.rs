@@ -34,7 +34,7 @@ impl Port {
         if scenario.uses_libfabric {
             // As the provider does, but not if peers are removed whose accesses would be refused then.
             messages.serves_unknown_peers = config.framing.token.is_some() || scenario.removes_peers();
-            return Self::Libfabric(Box::new(Libfabric::open(Box::new(link), config, messages)));
+            return Self::Libfabric(Box::new(Libfabric::open(Box::new(link), config, messages, scenario.patience)));
         }
         let endpoint = Endpoint::open(link, config, None).expect("the scenario's configuration is right");
         Self::Messenger(Box::new(Messenger::new(endpoint, messages)))
