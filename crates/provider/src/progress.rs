@@ -22,6 +22,8 @@ use crate::state::Shared;
 
 /// The longest sleep while progress is requested, so that the thread notices new endpoints.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
+/// The shortest sleep while no progress is requested.
+const UNREQUESTED_SLEEP_MIN: Duration = Duration::from_millis(1);
 /// A silent peer is polled after a quarter of its patience, and twenty times in the remainder.
 const KEEP_ALIVES_PER_PATIENCE: u32 = 16;
 /// The longest interval between checks that only keep connections alive; a local peer's first message may wait as long.
@@ -162,21 +164,23 @@ pub(crate) fn step(
             if !state.has_messages() {
                 progress_request.cancel();
             }
-            if progress_request.is_requested() {
-                let prepared = state.prepare_to_sleep(Some(SLEEP_MAX), descriptors);
-                if !*has_worked {
-                    descriptors.clear();
-                }
-                return match prepared {
-                    Ok(None) if *has_worked => Duration::ZERO,
-                    Ok(Some(Some(due))) => due.min(SLEEP_MAX),
-                    _ => SLEEP_MAX,
-                };
+            let is_requested = progress_request.is_requested();
+            let longest = if is_requested { SLEEP_MAX } else { keep_alive_interval(&shared.parameters) };
+            // Runs the timers too; `progress` reads the clock only in every n-th call.
+            let prepared = state.prepare_to_sleep(Some(longest), descriptors);
+            if !*has_worked || !is_requested {
+                descriptors.clear();
             }
-            if state.has_sleepers {
+            if !is_requested && state.has_sleepers {
                 // This thread may have consumed the event that they wait for.
                 state.wake_sleepers();
             }
+            return match prepared {
+                Ok(None) if *has_worked && is_requested => Duration::ZERO,
+                Ok(None) if *has_worked => UNREQUESTED_SLEEP_MIN,
+                Ok(Some(Some(due))) => due.min(longest),
+                _ => longest,
+            };
         }
     }
     let interval = progress_request.next_interval();

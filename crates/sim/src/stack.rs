@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Simulation of the whole stack: ranks with messengers over endpoints, the engine, and a simulated link.
+//! Simulation of the whole stack: ranks whose programs exchange messages, over endpoints, the engine, and a simulated link.
 //!
 //! In a third of the worlds, ranks share hosts. These use real pipes, within this process: a rank sleeps until the pipes'
 //! own doorbells wake it, so a lost wake-up stops the world. All ranks run in one thread, so memory orderings and
 //! concurrent writes are not tested here; `crates/loom` and the tests of `crates/shm` do that.
 //!
-//! Not simulated: the libfabric objects above the messenger.
+//! Programs use either messengers or libfabric's functions, as the provider offers them: address vector, completion queue,
+//! registered memory, and the progress thread while a program computes. Not simulated: counters, datagrams, several
+//! endpoints in a domain, blocking reads of a queue, and the provider's lock (`crates/loom`).
 
 mod link;
 mod network;
