@@ -7,7 +7,7 @@ None of our LLC takes part. A deviation has a test because our peer relies on kn
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 
@@ -230,12 +230,13 @@ def test_deviation_acknowledgements_come_rarer_and_rarer_and_no_timer_sends_the_
 ) -> None:
     """So whoever waits for an acknowledgement must poll."""
     connect(wire, guest, SINK, ours)
-    gaps, last = [], 0
+    acknowledgements: list[Pdu] = []
     for number in range(40):
         wire.send(SINK, ours, number << 1, 0, information=b"x")
-        for pdu in wire.receive_all(0.02):
-            gaps.append((pdu.control[1] >> 1) - last)
-            last = pdu.control[1] >> 1
+        acknowledgements += wire.receive_all(0.01)
+    acknowledgements += wire.receive_all(1.0)  # an emulated processor may lag behind
+    numbers = [0] + [pdu.control[1] >> 1 for pdu in acknowledgements]
+    gaps, last = [after - before for before, after in pairwise(numbers)], numbers[-1]
     assert gaps == sorted(gaps) and gaps[0] == 1 and gaps[-1] > 3 and last < 40
     wire.send(SINK, ours, RR, 1)
     assert wire.answer() == (SINK | 1, f"{RR:02x}{40 << 1 | 1:02x}")

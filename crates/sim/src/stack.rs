@@ -6,7 +6,7 @@
 //! concurrent writes are not tested here; `crates/loom` and the tests of `crates/shm` do that.
 //!
 //! Programs use either messengers or libfabric's functions, as the provider offers them: address vector, completion queue,
-//! registered memory, and the progress thread while a program computes. Not simulated: counters, datagrams, several
+//! registered memory, counters, and the progress thread while a program computes. Not simulated: datagrams, several
 //! endpoints in a domain, blocking reads of a queue, and the provider's lock (`crates/loom`).
 
 mod link;

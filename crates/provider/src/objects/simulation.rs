@@ -17,7 +17,7 @@ use barewire_messages::{Config, Selector};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
-use super::{domain, endpoint, queue, vector};
+use super::{counter, domain, endpoint, queue, vector};
 use crate::backoff::CoreSharing;
 use crate::bindings::*;
 use crate::edge::Errno;
@@ -67,6 +67,8 @@ pub struct Objects {
     pub cq: *mut fid_cq,
     pub av: *mut fid_av,
     pub ep: *mut fid_ep,
+    /// Counts accesses to peers' memory; null if there is none.
+    pub cntr: *mut fid_cntr,
     shared: Arc<Shared>,
     progress_request: Arc<ProgressRequest>,
     has_worked: bool,
@@ -83,12 +85,18 @@ pub(super) fn opened<T>(open: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
 }
 
 impl Objects {
-    /// Opens the objects and enables the endpoint. `patience` is that of `config`.
+    /// Opens the objects, with or without a counter, and enables the endpoint. `patience` is that of `config`.
     ///
     /// # Panics
     /// The configuration is invalid, or the system has no more descriptors.
     #[must_use]
-    pub fn open(link: Box<dyn Link>, config: barewire_endpoint::Config, messages: Config, patience: Duration) -> Self {
+    pub fn open(
+        link: Box<dyn Link>,
+        config: barewire_endpoint::Config,
+        messages: Config,
+        patience: Duration,
+        has_counter: bool,
+    ) -> Self {
         let interface = Interface { name: "simulated".to_owned(), index: 0, address: link.address(), mtu: link.mtu() };
         let progress_request = Arc::new(ProgressRequest::new(false).expect("a descriptor"));
         let poison = Arc::new(Poison::new().expect("a descriptor"));
@@ -116,7 +124,14 @@ impl Objects {
                 opened(|to| endpoint::open(domain, &raw mut info, to, ptr::null_mut())),
             )
         };
-        for (object, flags) in [(cq.cast::<fid>(), FI_TRANSMIT | FI_RECV), (av.cast(), 0)] {
+        let mut attributes = fi_cntr_attr::default();
+        let cntr = match has_counter {
+            // SAFETY: as above.
+            true => opened(|to| unsafe { counter::open(domain, &raw mut attributes, to, ptr::null_mut()) }),
+            false => ptr::null_mut(),
+        };
+        let bindings = [(cq.cast::<fid>(), FI_TRANSMIT | FI_RECV), (av.cast(), 0), (cntr.cast(), FI_WRITE | FI_READ)];
+        for (object, flags) in bindings.into_iter().filter(|(object, _)| !object.is_null()) {
             // SAFETY: open objects.
             let status = unsafe {
                 let fid = &raw mut (*ep).fid;
@@ -130,7 +145,7 @@ impl Objects {
         let State { endpoints, vectors, .. } = &mut *state;
         endpoints[0].start(opened, messages, vectors);
         drop(state);
-        Self { domain, cq, av, ep, shared, progress_request, has_worked: true, awaited: Vec::new() }
+        Self { domain, cq, av, ep, cntr, shared, progress_request, has_worked: true, awaited: Vec::new() }
     }
 
     /// An address as `fi_av_insert` takes it.
@@ -232,8 +247,9 @@ impl Drop for Objects {
         if let Ok(mut state) = self.shared.lock() {
             state.endpoints[0].wire = None;
         }
-        let objects: [*mut fid; 4] = [self.ep.cast(), self.cq.cast(), self.av.cast(), self.domain.cast()];
-        for object in objects {
+        let objects: [*mut fid; 5] =
+            [self.ep.cast(), self.cq.cast(), self.av.cast(), self.cntr.cast(), self.domain.cast()];
+        for object in objects.into_iter().filter(|object| !object.is_null()) {
             // SAFETY: open objects, which are not used any more.
             let status = unsafe { (*(*object).ops).close.expect("ours has it")(object) };
             assert_eq!(status, 0, "something is still in use");

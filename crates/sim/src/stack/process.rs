@@ -429,6 +429,10 @@ impl Process {
         oracle.require(held == 0, Property::Memory, || format!("{rank} still holds {held} bytes"));
         let left = self.operations.len();
         oracle.require(left == 0, Property::Once, || format!("{rank}: {left} operations have not completed"));
+        let (posted, counted) = self.port.accesses();
+        oracle.require(counted.is_none_or(|counted| counted == posted), Property::Once, || {
+            format!("{rank}: {counted:?} of {posted} accesses were counted")
+        });
         let is_unchanged = self.deregistered.iter().all(|(memory, then)| memory == then);
         oracle.require(is_unchanged, Property::Access, || {
             format!("{rank}: memory was written to after it was deregistered")

@@ -49,6 +49,8 @@ pub struct Scenario {
     pub slot_bytes: usize,
     /// Whether the programs use libfabric's functions, as the provider offers them, or messengers.
     pub uses_libfabric: bool,
+    /// Whether libfabric's endpoints have counters: then messages of local peers are received in another way.
+    pub has_counters: bool,
 }
 
 /// Faults of the network; probabilities are per frame.
@@ -261,6 +263,7 @@ impl Scenario {
             programs,
             slot_bytes,
             uses_libfabric: false,
+            has_counters: seed.is_multiple_of(2),
         }
     }
 

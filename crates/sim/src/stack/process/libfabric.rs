@@ -16,6 +16,8 @@ use barewire_messages::{
     ReceiveOptions, Received, Refusal, RemoteAddress, RemoteWrite, Selector, SendOptions,
 };
 
+use super::super::scenario::Scenario;
+
 /// `FI_ADDR_UNSPEC`, `FI_ADDR_NOTAVAIL`: no address.
 const NO_ADDRESS: fi_addr_t = u64::MAX;
 /// Entries read in a call.
@@ -31,6 +33,8 @@ pub struct Libfabric {
     addresses: HashMap<fi_addr_t, Address>,
     posted: HashMap<u64, Posted>,
     claims: u64,
+    /// Accesses to peers' memory that were posted.
+    accesses: u64,
     completions: VecDeque<Completion>,
 }
 
@@ -130,13 +134,14 @@ fn failure(error: u32, peer: Option<PeerId>) -> Option<Failure> {
 }
 
 impl Libfabric {
-    pub fn open(link: Box<dyn Link>, config: Config, messages: barewire_messages::Config, patience: Duration) -> Self {
+    pub fn open(link: Box<dyn Link>, config: Config, messages: barewire_messages::Config, of: &Scenario) -> Self {
         Self {
             regions: HashMap::new(),
-            objects: Objects::open(link, config, messages, patience),
+            objects: Objects::open(link, config, messages, of.patience, of.has_counters),
             addresses: HashMap::new(),
             posted: HashMap::new(),
             claims: 0,
+            accesses: 0,
             completions: VecDeque::new(),
         }
     }
@@ -189,6 +194,7 @@ impl Libfabric {
 
     fn record(&mut self, status: isize, context: u64, operation: Operation, peer: PeerId) -> Result<(), PostError> {
         posted(status)?;
+        self.accesses += u64::from(operation != Operation::Send);
         self.posted.insert(context, Posted { context, operation, peer: Some(peer), multi_buffer: None });
         Ok(())
     }
@@ -541,6 +547,15 @@ impl Libfabric {
 
     pub fn has_completions(&self) -> bool {
         !self.completions.is_empty() || self.objects.has_completions()
+    }
+
+    /// The accesses that were posted, and those that the counter has counted, if there is one.
+    pub fn accesses(&self) -> (u64, Option<u64>) {
+        let cntr = self.objects.cntr;
+        // SAFETY: an open counter.
+        let counted = (!cntr.is_null())
+            .then(|| unsafe { function!(cntr, ops, read)(cntr) + function!(cntr, ops, readerr)(cntr) });
+        (self.accesses, counted)
     }
 
     pub fn prepare_to_sleep(&mut self, longest: Duration) -> Result<Option<Duration>, String> {

@@ -66,10 +66,10 @@ impl Process {
                 Ok(())
             }
             Action::Close { peer } => {
-                if let Some(id) = self.peers[peer] {
-                    if self.port.close(id) {
-                        world.oracle.channel_closed(self.rank, peer);
-                    }
+                if let Some(id) = self.peers[peer]
+                    && self.port.close(id)
+                {
+                    world.oracle.channel_closed(self.rank, peer);
                 }
                 Ok(())
             }

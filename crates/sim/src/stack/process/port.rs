@@ -34,7 +34,7 @@ impl Port {
         if scenario.uses_libfabric {
             // As the provider does, but not if peers are removed whose accesses would be refused then.
             messages.serves_unknown_peers = config.framing.token.is_some() || scenario.removes_peers();
-            return Self::Libfabric(Box::new(Libfabric::open(Box::new(link), config, messages, scenario.patience)));
+            return Self::Libfabric(Box::new(Libfabric::open(Box::new(link), config, messages, scenario)));
         }
         let endpoint = Endpoint::open(link, config, None).expect("the scenario's configuration is right");
         Self::Messenger(Box::new(Messenger::new(endpoint, messages)))
@@ -358,6 +358,14 @@ impl Port {
         match self {
             Self::Messenger(messenger) => messenger.prepare_to_sleep(longest).map_err(|error| error.to_string()),
             Self::Libfabric(objects) => objects.prepare_to_sleep(longest),
+        }
+    }
+
+    /// The accesses to peers' memory that were posted, and those that a counter has counted, if there is one.
+    pub fn accesses(&self) -> (u64, Option<u64>) {
+        match self {
+            Self::Messenger(_) => (0, None),
+            Self::Libfabric(objects) => objects.accesses(),
         }
     }
 
