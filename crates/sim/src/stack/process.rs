@@ -209,16 +209,13 @@ impl Process {
     /// While the program computes: runs the provider's progress thread if it is due. Returns when to call again.
     pub fn compute(&mut self, now_ns: u64) -> u64 {
         let Port::Libfabric(libfabric) = &mut self.port else { return self.computes_until_ns };
-        let objects = libfabric.objects();
         if self.progress_due_ns == 0 {
-            objects.wake();
             self.progress_due_ns = now_ns + self.rng.u64(1..PROGRESS_BEGINS_NS);
         }
-        let has_frames = !self.interface.borrow().inbound.is_empty();
-        if now_ns >= self.progress_due_ns || objects.is_rung() || (has_frames && objects.awaits_frames()) {
-            let sleep = objects.run_progress_thread().max(CALL_TIME);
-            let mut interface = self.interface.borrow_mut();
-            self.progress_due_ns = now_ns + std::mem::take(&mut interface.ahead_ns) + sleep.as_nanos() as u64;
+        let (is_due, has_frames) = (now_ns >= self.progress_due_ns, !self.interface.borrow().inbound.is_empty());
+        if let Some(sleep) = libfabric.run_progress_thread(is_due, has_frames) {
+            let spent_ns = std::mem::take(&mut self.interface.borrow_mut().ahead_ns);
+            self.progress_due_ns = now_ns + spent_ns + sleep.max(CALL_TIME).as_nanos() as u64;
         }
         self.progress_due_ns.min(self.computes_until_ns)
     }

@@ -7,13 +7,14 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::time::Duration;
 
-use barewire_endpoint::{Address, Config, Ending};
+use barewire_endpoint::{Address, Config, Ending, EndpointError};
 use barewire_fi::simulation::Objects;
 use barewire_libfabric::bindings::*;
 use barewire_link::Link;
 use barewire_messages::{
-    AtomicParts, Completion, CompletionLevel, Envelope, Failure, Label, Operation, Outcome, Part, PeerId, PostError,
-    ReceiveOptions, Received, Refusal, RemoteAddress, RemoteWrite, Selector, SendOptions,
+    AtomicOperation, AtomicParts, AtomicType, Completion, CompletionLevel, Envelope, Failure, Label, Operation,
+    Outcome, Part, PeerId, PostError, ReceiveOptions, Received, Refusal, RemoteAddress, RemoteWrite, Selector,
+    SendOptions,
 };
 
 use super::super::scenario::Scenario;
@@ -146,10 +147,6 @@ impl Libfabric {
         }
     }
 
-    pub fn objects(&mut self) -> &mut Objects {
-        &mut self.objects
-    }
-
     pub fn peer(&mut self, address: Address) -> PeerId {
         let (bytes, mut number) = (Objects::encode(address), NO_ADDRESS);
         // SAFETY: an open vector, one address, and room for its number.
@@ -202,6 +199,24 @@ impl Libfabric {
     /// # Safety
     /// The parts must be valid until the send has completed, or the objects are dropped.
     pub unsafe fn send(
+        &mut self,
+        to: PeerId,
+        label: Label,
+        parts: &[Part],
+        options: SendOptions,
+    ) -> Result<(), PostError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.post_send(to, label, parts, options, false) }
+    }
+
+    pub fn send_copy(&mut self, to: PeerId, label: Label, bytes: &[u8], options: SendOptions) -> Result<(), PostError> {
+        // SAFETY: `bytes` is borrowed during the call, which copies it.
+        unsafe { self.post_send(to, label, &[Part::of(bytes)], options, true) }
+    }
+
+    /// # Safety
+    /// As for [`send`](Self::send), unless the message is copied.
+    unsafe fn post_send(
         &mut self,
         to: PeerId,
         label: Label,
@@ -352,7 +367,7 @@ impl Libfabric {
     pub unsafe fn receive_multi(
         &mut self,
         selector: Selector,
-        part: Part,
+        parts: &[Part],
         min: u64,
         options: ReceiveOptions,
     ) -> Result<(), PostError> {
@@ -363,9 +378,9 @@ impl Libfabric {
                 (FI_OPT_ENDPOINT as c_int, FI_OPT_MIN_MULTI_RECV as c_int, (&raw const min).cast());
             let set = function!(ep, ops, setopt)(&raw mut (*ep).fid, level, name, value, size_of::<usize>());
             assert_eq!(set, 0);
-            self.receive_with(selector, &[part], options.context, FI_MULTI_RECV)
+            self.receive_with(selector, parts, options.context, FI_MULTI_RECV)
         };
-        self.record_receive(status, options.context, options.context, selector, Some(part.address as usize))
+        self.record_receive(status, options.context, options.context, selector, Some(parts[0].address as usize))
     }
 
     /// Searches for a message with these flags and reads the entry that says what was found.
@@ -374,7 +389,7 @@ impl Libfabric {
         posted(unsafe { self.receive_with(selector, &[], context, flags) })?;
         let mut found = None;
         while found.is_none() {
-            let entries = self.read().map_err(|_| PostError::NoSuchClaim)?;
+            let entries = self.read_queue().map_err(|_| PostError::NoSuchClaim)?;
             assert!(!entries.is_empty(), "a search completes at once");
             for entry in entries {
                 match entry.entry.op_context as u64 {
@@ -434,6 +449,32 @@ impl Libfabric {
         parts: &[Part],
         data: Option<u64>,
         options: SendOptions,
+    ) -> Result<(), PostError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.post_write(to, at, parts, data, options, false) }
+    }
+
+    pub fn write_copy(
+        &mut self,
+        to: PeerId,
+        at: RemoteAddress,
+        bytes: &[u8],
+        data: Option<u64>,
+        options: SendOptions,
+    ) -> Result<(), PostError> {
+        // SAFETY: `bytes` is borrowed during the call, which copies it.
+        unsafe { self.post_write(to, at, &[Part::of(bytes)], data, options, true) }
+    }
+
+    /// # Safety
+    /// As for [`send`](Self::send), unless the bytes are copied.
+    unsafe fn post_write(
+        &mut self,
+        to: PeerId,
+        at: RemoteAddress,
+        parts: &[Part],
+        data: Option<u64>,
+        options: SendOptions,
         is_copied: bool,
     ) -> Result<(), PostError> {
         let (ep, iov, context) = (self.objects.ep, iov(parts), pointer(options.context));
@@ -456,13 +497,14 @@ impl Libfabric {
 
     /// # Safety
     /// As for [`receive`](Self::receive).
-    pub unsafe fn read_memory(
+    pub unsafe fn read(
         &mut self,
         from: PeerId,
         at: RemoteAddress,
-        part: Part,
+        parts: &[Part],
         options: SendOptions,
     ) -> Result<(), PostError> {
+        let [part] = parts else { return Err(PostError::UnsupportedAtomic) };
         let (ep, to, context) = (self.objects.ep, part.address.cast(), pointer(options.context));
         // SAFETY: the caller's promise; an open endpoint.
         let status = unsafe {
@@ -472,17 +514,20 @@ impl Libfabric {
         self.record(status, options.context, Operation::Read, from)
     }
 
-    /// Adds to 64 bits.
+    /// Adds to 64 bits, the only operation and type of simulated programs.
     ///
     /// # Safety
     /// As for [`receive`](Self::receive).
-    pub unsafe fn add(
+    pub unsafe fn atomic(
         &mut self,
         to: PeerId,
         at: RemoteAddress,
+        operation: AtomicOperation,
+        kind: AtomicType,
         parts: AtomicParts<'_>,
         options: SendOptions,
     ) -> Result<(), PostError> {
+        assert_eq!((operation, kind), (AtomicOperation::Sum, AtomicType::U64));
         let (ep, none, context) = (self.objects.ep, ptr::null_mut(), pointer(options.context));
         let (peer, RemoteAddress { key, offset }) = (number(to), at);
         let operand = parts.operand[0].address.cast_const().cast();
@@ -504,7 +549,7 @@ impl Libfabric {
     }
 
     /// Reads entries with their sources, or one error.
-    fn read(&mut self) -> Result<Vec<Entry>, String> {
+    fn read_queue(&mut self) -> Result<Vec<Entry>, String> {
         let cq = self.objects.cq;
         let mut entries = [fi_cq_tagged_entry::default(); BATCH];
         let mut sources = [NO_ADDRESS; BATCH];
@@ -536,7 +581,7 @@ impl Libfabric {
     /// Reads from the completion queue; whether there was anything.
     pub fn progress(&mut self) -> Result<bool, String> {
         self.objects.wake();
-        let entries = self.read()?;
+        let entries = self.read_queue()?;
         entries.iter().for_each(|entry| self.report(entry));
         Ok(!entries.is_empty())
     }
@@ -547,6 +592,36 @@ impl Libfabric {
 
     pub fn has_completions(&self) -> bool {
         !self.completions.is_empty() || self.objects.has_completions()
+    }
+
+    pub fn has_unexpected(&self, selector: Selector) -> bool {
+        self.objects.has_unexpected(selector)
+    }
+
+    pub fn unexpected_bytes(&self) -> usize {
+        self.objects.unexpected_bytes()
+    }
+
+    pub fn inject_max(&self) -> usize {
+        self.objects.inject_max()
+    }
+
+    pub fn inject_write_max(&self) -> usize {
+        self.objects.inject_write_max()
+    }
+
+    pub fn settle(&mut self) -> Result<bool, EndpointError> {
+        self.objects.settle()
+    }
+
+    pub fn is_rung(&self) -> bool {
+        self.objects.is_rung()
+    }
+
+    /// Runs the progress thread if it is due, or if a peer or a frame wakes it; returns for how long it sleeps then.
+    pub fn run_progress_thread(&mut self, is_due: bool, has_frames: bool) -> Option<Duration> {
+        let wakes = is_due || self.objects.is_rung() || (has_frames && self.objects.awaits_frames());
+        wakes.then(|| self.objects.run_progress_thread())
     }
 
     /// The accesses that were posted, and those that the counter has counted, if there is one.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a process communicates: by a messenger, or by libfabric's functions on top of one.
 
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use barewire_endpoint::{Address, Endpoint};
@@ -28,6 +27,16 @@ pub enum Claimed {
     Libfabric(libfabric::Claim),
 }
 
+/// Calls the same method of either.
+macro_rules! either {
+    ($self:expr, $port:ident => $call:expr) => {
+        match $self {
+            Self::Messenger($port) => $call,
+            Self::Libfabric($port) => $call,
+        }
+    };
+}
+
 impl Port {
     pub fn open(link: SimulatedLink, config: barewire_endpoint::Config, scenario: &Scenario) -> Self {
         let mut messages = scenario.messages;
@@ -40,40 +49,30 @@ impl Port {
         Self::Messenger(Box::new(Messenger::new(endpoint, messages)))
     }
 
+    pub fn is_libfabric(&self) -> bool {
+        matches!(self, Self::Libfabric(_))
+    }
+
     pub fn peer(&mut self, address: Address) -> PeerId {
-        match self {
-            Self::Messenger(messenger) => messenger.peer(address),
-            Self::Libfabric(objects) => objects.peer(address),
-        }
+        either!(self, port => port.peer(address))
     }
 
     pub fn address_of(&self, peer: PeerId) -> Option<Address> {
-        match self {
-            Self::Messenger(messenger) => messenger.address_of(peer),
-            Self::Libfabric(objects) => objects.address_of(peer),
-        }
+        either!(self, port => port.address_of(peer))
     }
 
     pub fn remove_peer(&mut self, peer: PeerId, when: Removal) -> Result<(), PostError> {
         match self {
             Self::Messenger(messenger) => messenger.remove_peer(peer, when),
-            Self::Libfabric(objects) => objects.remove_peer(peer),
+            Self::Libfabric(libfabric) => libfabric.remove_peer(peer),
         }
     }
 
     /// Closes the channel to a peer; false if libfabric has no function for it.
     pub fn close(&mut self, peer: PeerId) -> bool {
-        match self {
-            Self::Messenger(messenger) => {
-                messenger.close(peer);
-                true
-            }
-            Self::Libfabric(_) => false,
-        }
-    }
-
-    pub fn is_libfabric(&self) -> bool {
-        matches!(self, Self::Libfabric(_))
+        let Self::Messenger(messenger) = self else { return false };
+        messenger.close(peer);
+        true
     }
 
     /// # Safety
@@ -85,32 +84,24 @@ impl Port {
                 unsafe { messenger.register(&[part], Access::ALL, Some(key)) }.expect("the key is free");
             }
             // SAFETY: the caller's promise.
-            Self::Libfabric(objects) => unsafe { objects.register(part, key) },
+            Self::Libfabric(libfabric) => unsafe { libfabric.register(part, key) },
         }
     }
 
     pub fn deregister(&mut self, key: u64) -> Result<(), PostError> {
         match self {
-            Self::Messenger(messenger) => messenger.deregister(key),
-            Self::Libfabric(objects) => {
-                objects.deregister(key);
-                Ok(())
-            }
+            Self::Messenger(messenger) => messenger.deregister(key)?,
+            Self::Libfabric(libfabric) => libfabric.deregister(key),
         }
+        Ok(())
     }
 
-    pub fn inject_max(&mut self) -> usize {
-        match self {
-            Self::Messenger(messenger) => messenger.inject_max(),
-            Self::Libfabric(objects) => objects.objects().inject_max(),
-        }
+    pub fn inject_max(&self) -> usize {
+        either!(self, port => port.inject_max())
     }
 
-    pub fn inject_write_max(&mut self) -> usize {
-        match self {
-            Self::Messenger(messenger) => messenger.inject_write_max(),
-            Self::Libfabric(objects) => objects.objects().inject_write_max(),
-        }
+    pub fn inject_write_max(&self) -> usize {
+        either!(self, port => port.inject_write_max())
     }
 
     /// # Safety
@@ -122,27 +113,16 @@ impl Port {
         parts: &[Part],
         options: SendOptions,
     ) -> Result<(), PostError> {
-        match self {
-            // SAFETY: the caller's promise.
-            Self::Messenger(messenger) => unsafe { messenger.send(to, label, parts, options) },
-            // SAFETY: the caller's promise.
-            Self::Libfabric(objects) => unsafe { objects.send(to, label, parts, options, false) },
-        }
+        // SAFETY: the caller's promise.
+        unsafe { either!(self, port => port.send(to, label, parts, options)) }
     }
 
     pub fn send_copy(&mut self, to: PeerId, label: Label, bytes: &[u8], options: SendOptions) -> Result<(), PostError> {
-        match self {
-            Self::Messenger(messenger) => messenger.send_copy(to, label, bytes, options),
-            // SAFETY: `bytes` is borrowed during the call, which copies it.
-            Self::Libfabric(objects) => unsafe { objects.send(to, label, &[Part::of(bytes)], options, true) },
-        }
+        either!(self, port => port.send_copy(to, label, bytes, options))
     }
 
     pub fn inject(&mut self, to: PeerId, label: Label, bytes: &[u8]) -> Result<(), PostError> {
-        match self {
-            Self::Messenger(messenger) => messenger.inject(to, label, bytes),
-            Self::Libfabric(objects) => objects.inject(to, label, bytes),
-        }
+        either!(self, port => port.inject(to, label, bytes))
     }
 
     /// # Safety
@@ -153,12 +133,8 @@ impl Port {
         parts: &[Part],
         options: ReceiveOptions,
     ) -> Result<(), PostError> {
-        match self {
-            // SAFETY: the caller's promise.
-            Self::Messenger(messenger) => unsafe { messenger.receive(selector, parts, options) },
-            // SAFETY: the caller's promise.
-            Self::Libfabric(objects) => unsafe { objects.receive(selector, parts, options) },
-        }
+        // SAFETY: the caller's promise.
+        unsafe { either!(self, port => port.receive(selector, parts, options)) }
     }
 
     /// # Safety
@@ -170,26 +146,19 @@ impl Port {
         min: u64,
         options: ReceiveOptions,
     ) -> Result<(), PostError> {
-        match self {
-            // SAFETY: the caller's promise.
-            Self::Messenger(messenger) => unsafe { messenger.receive_multi(selector, &[part], min, options) },
-            // SAFETY: the caller's promise.
-            Self::Libfabric(objects) => unsafe { objects.receive_multi(selector, part, min, options) },
-        }
+        // SAFETY: the caller's promise.
+        unsafe { either!(self, port => port.receive_multi(selector, &[part], min, options)) }
     }
 
     pub fn peek(&mut self, selector: Selector) -> Option<Envelope> {
-        match self {
-            Self::Messenger(messenger) => messenger.peek(selector),
-            Self::Libfabric(objects) => objects.peek(selector),
-        }
+        either!(self, port => port.peek(selector))
     }
 
     /// Whether an unexpected message matches; without progress.
     pub fn has_unexpected(&mut self, selector: Selector) -> bool {
         match self {
             Self::Messenger(messenger) => messenger.peek(selector).is_some(),
-            Self::Libfabric(objects) => objects.objects().has_unexpected(selector),
+            Self::Libfabric(libfabric) => libfabric.has_unexpected(selector),
         }
     }
 
@@ -198,8 +167,8 @@ impl Port {
             Self::Messenger(messenger) => {
                 messenger.claim(selector).map(|(claim, envelope)| (Claimed::Messenger(claim), envelope))
             }
-            Self::Libfabric(objects) => {
-                objects.claim(selector).map(|(claim, envelope)| (Claimed::Libfabric(claim), envelope))
+            Self::Libfabric(libfabric) => {
+                libfabric.claim(selector).map(|(claim, envelope)| (Claimed::Libfabric(claim), envelope))
             }
         }
     }
@@ -207,7 +176,7 @@ impl Port {
     pub fn discard(&mut self, claim: Claimed) -> Result<(), PostError> {
         match (self, claim) {
             (Self::Messenger(messenger), Claimed::Messenger(claim)) => messenger.discard(claim).map(|_| ()),
-            (Self::Libfabric(objects), Claimed::Libfabric(claim)) => objects.discard(claim),
+            (Self::Libfabric(libfabric), Claimed::Libfabric(claim)) => libfabric.discard(claim),
             _ => Err(PostError::NoSuchClaim),
         }
     }
@@ -220,32 +189,24 @@ impl Port {
         parts: &[Part],
         options: ReceiveOptions,
     ) -> Result<(), PostError> {
-        match (self, claim) {
-            (Self::Messenger(messenger), Claimed::Messenger(claim)) => {
-                // SAFETY: the caller's promise.
-                unsafe { messenger.receive_claimed(claim, parts, options) }
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (self, claim) {
+                (Self::Messenger(port), Claimed::Messenger(claim)) => port.receive_claimed(claim, parts, options),
+                (Self::Libfabric(port), Claimed::Libfabric(claim)) => port.receive_claimed(claim, parts, options),
+                _ => Err(PostError::NoSuchClaim),
             }
-            (Self::Libfabric(objects), Claimed::Libfabric(claim)) => {
-                // SAFETY: the caller's promise.
-                unsafe { objects.receive_claimed(claim, parts, options) }
-            }
-            _ => Err(PostError::NoSuchClaim),
         }
     }
 
     pub fn cancel(&mut self, context: u64) -> bool {
-        match self {
-            Self::Messenger(messenger) => messenger.cancel(context),
-            Self::Libfabric(objects) => objects.cancel(context),
-        }
+        either!(self, port => port.cancel(context))
     }
 
     /// Cancels a send; never through libfabric.
     pub fn cancel_send(&mut self, context: u64) -> bool {
-        match self {
-            Self::Messenger(messenger) => messenger.cancel_send(context),
-            Self::Libfabric(_) => false,
-        }
+        let Self::Messenger(messenger) = self else { return false };
+        messenger.cancel_send(context)
     }
 
     /// # Safety
@@ -258,12 +219,8 @@ impl Port {
         data: Option<u64>,
         options: SendOptions,
     ) -> Result<(), PostError> {
-        match self {
-            // SAFETY: the caller's promise.
-            Self::Messenger(messenger) => unsafe { messenger.write(to, at, parts, data, options) },
-            // SAFETY: the caller's promise.
-            Self::Libfabric(objects) => unsafe { objects.write(to, at, parts, data, options, false) },
-        }
+        // SAFETY: the caller's promise.
+        unsafe { either!(self, port => port.write(to, at, parts, data, options)) }
     }
 
     pub fn write_copy(
@@ -274,11 +231,7 @@ impl Port {
         data: Option<u64>,
         options: SendOptions,
     ) -> Result<(), PostError> {
-        match self {
-            Self::Messenger(messenger) => messenger.write_copy(to, at, bytes, data, options),
-            // SAFETY: `bytes` is borrowed during the call, which copies it.
-            Self::Libfabric(objects) => unsafe { objects.write(to, at, &[Part::of(bytes)], data, options, true) },
-        }
+        either!(self, port => port.write_copy(to, at, bytes, data, options))
     }
 
     /// # Safety
@@ -290,12 +243,8 @@ impl Port {
         part: Part,
         options: SendOptions,
     ) -> Result<(), PostError> {
-        match self {
-            // SAFETY: the caller's promise.
-            Self::Messenger(messenger) => unsafe { messenger.read(from, at, &[part], options) },
-            // SAFETY: the caller's promise.
-            Self::Libfabric(objects) => unsafe { objects.read_memory(from, at, part, options) },
-        }
+        // SAFETY: the caller's promise.
+        unsafe { either!(self, port => port.read(from, at, &[part], options)) }
     }
 
     /// Adds to 64 bits.
@@ -310,73 +259,49 @@ impl Port {
         options: SendOptions,
     ) -> Result<(), PostError> {
         let (operation, kind) = (AtomicOperation::Sum, AtomicType::U64);
-        match self {
-            // SAFETY: the caller's promise.
-            Self::Messenger(messenger) => unsafe { messenger.atomic(to, at, operation, kind, parts, options) },
-            // SAFETY: the caller's promise.
-            Self::Libfabric(objects) => unsafe { objects.add(to, at, parts, options) },
-        }
+        // SAFETY: the caller's promise.
+        unsafe { either!(self, port => port.atomic(to, at, operation, kind, parts, options)) }
     }
 
     pub fn progress(&mut self) -> Result<bool, String> {
-        match self {
-            Self::Messenger(messenger) => messenger.progress().map_err(|error| error.to_string()),
-            Self::Libfabric(objects) => objects.progress(),
-        }
+        either!(self, port => port.progress().map_err(|error| error.to_string()))
     }
 
     pub fn poll(&mut self) -> Option<Completion> {
-        match self {
-            Self::Messenger(messenger) => messenger.poll(),
-            Self::Libfabric(objects) => objects.poll(),
-        }
+        either!(self, port => port.poll())
     }
 
     pub fn has_completions(&self) -> bool {
-        match self {
-            Self::Messenger(messenger) => messenger.has_completions(),
-            Self::Libfabric(objects) => objects.has_completions(),
-        }
+        either!(self, port => port.has_completions())
     }
 
-    pub fn unexpected_bytes(&mut self) -> usize {
-        match self {
-            Self::Messenger(messenger) => messenger.unexpected_bytes(),
-            Self::Libfabric(objects) => objects.objects().unexpected_bytes(),
-        }
+    pub fn unexpected_bytes(&self) -> usize {
+        either!(self, port => port.unexpected_bytes())
     }
 
     pub fn settle(&mut self) -> Result<bool, String> {
-        let settled = match self {
-            Self::Messenger(messenger) => messenger.settle(),
-            Self::Libfabric(objects) => objects.objects().settle(),
-        };
-        settled.map_err(|error| error.to_string())
+        either!(self, port => port.settle().map_err(|error| error.to_string()))
     }
 
     pub fn prepare_to_sleep(&mut self, longest: Duration) -> Result<Option<Duration>, String> {
-        match self {
-            Self::Messenger(messenger) => messenger.prepare_to_sleep(longest).map_err(|error| error.to_string()),
-            Self::Libfabric(objects) => objects.prepare_to_sleep(longest),
-        }
+        either!(self, port => port.prepare_to_sleep(longest).map_err(|error| error.to_string()))
     }
 
     /// The accesses to peers' memory that were posted, and those that a counter has counted, if there is one.
     pub fn accesses(&self) -> (u64, Option<u64>) {
         match self {
             Self::Messenger(_) => (0, None),
-            Self::Libfabric(objects) => objects.accesses(),
+            Self::Libfabric(libfabric) => libfabric.accesses(),
         }
     }
 
     /// Whether a doorbell is rung: a sleep would end.
     pub fn is_rung(&mut self) -> bool {
-        let awaited: Vec<BorrowedFd<'_>> = match self {
-            Self::Messenger(messenger) => messenger.endpoint().awaited().collect(),
-            Self::Libfabric(objects) => return objects.objects().is_rung(),
+        let awaited = match self {
+            Self::Messenger(messenger) => messenger.endpoint().awaited(),
+            Self::Libfabric(libfabric) => return libfabric.is_rung(),
         };
-        let mut awaited: Vec<_> =
-            awaited.into_iter().map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN)).collect();
+        let mut awaited: Vec<_> = awaited.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN)).collect();
         !awaited.is_empty() && poll(&mut awaited, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 }
