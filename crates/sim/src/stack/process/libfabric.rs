@@ -495,6 +495,25 @@ impl Libfabric {
         self.record(status, options.context, Operation::Write, to)
     }
 
+    pub fn inject_write(
+        &mut self,
+        to: PeerId,
+        at: RemoteAddress,
+        bytes: &[u8],
+        data: Option<u64>,
+    ) -> Result<(), PostError> {
+        let (ep, from, peer, RemoteAddress { key, offset }) = (self.objects.ep, bytes.as_ptr().cast(), number(to), at);
+        // SAFETY: an open endpoint, and bytes that are borrowed during the call.
+        posted(unsafe {
+            match data {
+                None => function!(ep, rma, inject)(ep, from, bytes.len(), peer, offset, key),
+                Some(data) => function!(ep, rma, injectdata)(ep, from, bytes.len(), data, peer, offset, key),
+            }
+        })?;
+        self.accesses += 1;
+        Ok(())
+    }
+
     /// # Safety
     /// As for [`receive`](Self::receive).
     pub unsafe fn read(

@@ -272,17 +272,21 @@ impl Process {
         let body = content(world.writes, bytes);
         let options = options(context, CompletionLevel::Inject);
         let mut buffers = Vec::new();
-        if let SendMode::Lent(parts) = mode {
-            buffers = split(body.clone(), parts);
-            let parts: Vec<Part> = buffers.iter().map(|buffer| Part::of(buffer)).collect();
-            // SAFETY: the buffers are kept until the write completes or the port is dropped.
-            unsafe { self.port.write(peer, at, &parts, data, options)? };
-        } else {
-            self.port.write_copy(peer, at, &body, data, options)?;
+        match mode {
+            SendMode::Lent(parts) => {
+                buffers = split(body.clone(), parts);
+                let parts: Vec<Part> = buffers.iter().map(|buffer| Part::of(buffer)).collect();
+                // SAFETY: the buffers are kept until the write completes or the port is dropped.
+                unsafe { self.port.write(peer, at, &parts, data, options)? };
+            }
+            SendMode::Copied => self.port.write_copy(peer, at, &body, data, options)?,
+            SendMode::Injected => self.port.inject_write(peer, at, &body, data)?,
         }
         world.writes += 1;
         world.oracle.write_posted(index, offset, body, has_data);
-        self.record(Kind::Write { at: index, number }, buffers);
+        if mode != SendMode::Injected {
+            self.record(Kind::Write { at: index, number }, buffers);
+        }
         Ok(())
     }
 

@@ -234,6 +234,16 @@ impl Port {
         either!(self, port => port.write_copy(to, at, bytes, data, options))
     }
 
+    pub fn inject_write(
+        &mut self,
+        to: PeerId,
+        at: RemoteAddress,
+        bytes: &[u8],
+        data: Option<u64>,
+    ) -> Result<(), PostError> {
+        either!(self, port => port.inject_write(to, at, bytes, data))
+    }
+
     /// # Safety
     /// As for [`Messenger::read`].
     pub unsafe fn read(
