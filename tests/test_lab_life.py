@@ -199,6 +199,7 @@ def test_a_process_killed_while_it_writes_a_lab_leaves_nothing(pair: Lab, tmp_pa
         assert writer.wait(timeout=10) == -signal.SIGKILL
     labs = tmp_path / "barewire" / "labs"
     assert len(list(labs.glob("*.draft"))) == 1
+    (labs / "older.draft").touch()
     assert [lab.id for lab in Lab.list()] == [pair.id]
     assert list(labs.glob("*.draft")) == []
 

@@ -499,6 +499,17 @@ impl<L: Link> Endpoint<L> {
         Ok(self.arm_local_peers(timeout).filter(|timeout| !timeout.is_zero()))
     }
 
+    /// Handles the timers that are due and sends what they cause, for a caller that makes progress only now and then:
+    /// [`progress`](Self::progress) reads the clock in every n-th call. The next one processes the events.
+    ///
+    /// # Errors
+    /// If the link no longer works.
+    pub fn run_timers(&mut self) -> Result<(), EndpointError> {
+        self.pending_events += 1;
+        self.port.prepare_to_sleep(Duration::ZERO)?;
+        Ok(())
+    }
+
     /// Descriptors to wait on besides the link's: the listener's, for new local peers, and those of local peers.
     pub fn awaited(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         awaited(&self.listener, &self.local_peers, &self.channels)

@@ -248,6 +248,15 @@ impl Endpoint {
         Ok(has_counted)
     }
 
+    /// Handles the timers that are due; the next [`progress`](Self::progress) reports what they cause.
+    ///
+    /// # Errors
+    /// The interface no longer works.
+    pub fn run_timers(&mut self) -> Result<()> {
+        let Some(wire) = &mut self.wire else { return Ok(()) };
+        wire.endpoint().run_timers().map_err(|_| Errno::LINK_IS_DOWN)
+    }
+
     /// Whether nothing can be sent or reported now.
     #[inline]
     pub fn has_nothing_to_send(&self) -> bool {

@@ -22,8 +22,6 @@ use crate::state::Shared;
 
 /// The longest sleep while progress is requested, so that the thread notices new endpoints.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
-/// The shortest sleep while no progress is requested.
-const UNREQUESTED_SLEEP_MIN: Duration = Duration::from_millis(1);
 /// A silent peer is polled after a quarter of its patience, and twenty times in the remainder.
 const KEEP_ALIVES_PER_PATIENCE: u32 = 16;
 /// The longest interval between checks that only keep connections alive; a local peer's first message may wait as long.
@@ -164,23 +162,23 @@ pub(crate) fn step(
             if !state.has_messages() {
                 progress_request.cancel();
             }
-            let is_requested = progress_request.is_requested();
-            let longest = if is_requested { SLEEP_MAX } else { keep_alive_interval(&shared.parameters) };
-            // Runs the timers too; `progress` reads the clock only in every n-th call.
-            let prepared = state.prepare_to_sleep(Some(longest), descriptors);
-            if !*has_worked || !is_requested {
-                descriptors.clear();
+            if progress_request.is_requested() {
+                let prepared = state.prepare_to_sleep(Some(SLEEP_MAX), descriptors);
+                if !*has_worked {
+                    descriptors.clear();
+                }
+                return match prepared {
+                    Ok(None) if *has_worked => Duration::ZERO,
+                    Ok(Some(Some(due))) => due.min(SLEEP_MAX),
+                    _ => SLEEP_MAX,
+                };
             }
-            if !is_requested && state.has_sleepers {
+            // `progress` reads the clock only in every n-th call, and this may be the only one for a second.
+            *has_worked = note_status(state.run_timers(), *has_worked);
+            if state.has_sleepers {
                 // This thread may have consumed the event that they wait for.
                 state.wake_sleepers();
             }
-            return match prepared {
-                Ok(None) if *has_worked && is_requested => Duration::ZERO,
-                Ok(None) if *has_worked => UNREQUESTED_SLEEP_MIN,
-                Ok(Some(Some(due))) => due.min(longest),
-                _ => longest,
-            };
         }
     }
     let interval = progress_request.next_interval();
@@ -188,7 +186,7 @@ pub(crate) fn step(
 }
 
 /// The interval at which connections are kept alive: peers are polled, and peers' polls are answered.
-fn keep_alive_interval(parameters: &Parameters) -> Duration {
+pub(crate) fn keep_alive_interval(parameters: &Parameters) -> Duration {
     let patience = parameters.patience.unwrap_or(Config::DEAD_PEER_TIMEOUT);
     (patience.max(Config::DEAD_PEER_TIMEOUT_MIN) / KEEP_ALIVES_PER_PATIENCE).min(KEEP_ALIVE_MAX)
 }

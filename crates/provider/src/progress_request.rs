@@ -90,6 +90,11 @@ impl ProgressRequest {
         after
     }
 
+    /// The longest time until the next check of a program that is not known to make progress.
+    pub fn longest_interval(&self) -> Duration {
+        if self.is_urgent() { INTERVAL_MAX } else { IDLE_INTERVAL }
+    }
+
     /// Everything could be sent.
     pub fn clear_urgency(&self) {
         self.is_urgent.store(self.is_automatic, Ordering::Relaxed);

@@ -107,6 +107,15 @@ impl State {
         status
     }
 
+    /// Handles all timers that are due, and what they cause.
+    ///
+    /// # Errors
+    /// As [`progress`](Self::progress).
+    pub fn run_timers(&mut self) -> Result<()> {
+        let ran = self.endpoints.iter_mut().map(Endpoint::run_timers).fold(Ok(()), Result::and);
+        self.progress().and(ran)
+    }
+
     /// Requests the progress thread if messages are under way; urgently if something could not be sent yet.
     #[inline]
     fn request_progress(&self) {

@@ -145,8 +145,9 @@ def known_ids() -> list[str]:
     """Return the ids of all labs with a state, running or gone; remove what a killed process was writing."""
     directory = labs_directory()
     for draft in directory.glob("*.draft"):
-        _, pid, start_ticks, _ = draft.name.split(".")
-        if not Process(int(pid), int(start_ticks)).alive:
+        _, *writer, _ = draft.name.split(".")
+        # Earlier versions did not name the writer.
+        if len(writer) != 2 or not Process(*map(int, writer)).alive:
             draft.unlink(missing_ok=True)
     return sorted(file.stem for file in directory.glob("*.json"))
 

@@ -39,7 +39,7 @@ pub(crate) struct Machine {
     order: Box<[u32]>,
     reordering: Reordering,
     pub identity: Identity,
-    /// Value of `information_sent` when the peer last polled with REJ.
+    /// Value of `information_sent` when the peer last sent REJ with P or F.
     sent_at_rej: u32,
     /// The next REJ reports every PDU that is not kept as missing.
     lacks_the_rest: bool,
@@ -723,7 +723,8 @@ impl Machine {
     /// Retransmits what the peer has not received. The window shrinks once for each loss.
     fn resend(&mut self, context: &Context) {
         // The answer to a poll after a timeout covers all PDUs sent; a REJ only those before one received early. A peer
-        // that polls with REJ again has had the answer to the first time, which followed these PDUs.
+        // that sends REJ with P or F again, while nothing was sent, has had the answer to the first time, which followed
+        // these PDUs; or the network has duplicated it.
         let sent = self.counters.information_sent as u32;
         let is_repeated = context.poll_final && core::mem::replace(&mut self.sent_at_rej, sent) == sent;
         let covers_all = context.extension.is_flagged || !self.state.is_in(SENDING) || is_repeated;

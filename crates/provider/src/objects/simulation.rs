@@ -221,6 +221,15 @@ impl Objects {
         progress::step(&self.shared, &self.progress_request, &mut self.awaited, &mut self.has_worked)
     }
 
+    /// How long the progress thread may still sleep when the program begins to compute.
+    #[must_use]
+    pub fn progress_thread_sleeps(&self) -> Duration {
+        match self.progress_request.is_requested() {
+            true => self.progress_request.longest_interval(),
+            false => progress::keep_alive_interval(&self.shared.parameters),
+        }
+    }
+
     /// Whether a frame ends a sleep.
     #[must_use]
     pub fn awaits_frames(&self) -> bool {

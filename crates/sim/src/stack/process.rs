@@ -36,8 +36,6 @@ const IDLE_POLLS: u32 = 40;
 const POLL_MAX_NS: u64 = 50_000_000;
 /// Virtual duration of a call.
 const CALL_TIME: Duration = Duration::from_nanos(100);
-/// Longest time from a program's last call to the progress thread's first step.
-const PROGRESS_BEGINS_NS: u64 = 250_000;
 /// Longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
@@ -70,7 +68,7 @@ pub struct Process {
     is_draining: bool,
     drain_receives: [bool; 2],
     pub computes_until_ns: u64,
-    /// When the provider's progress thread runs next while the program computes; 0 if it does not compute.
+    /// When the provider's progress thread runs next, while the program computes.
     progress_due_ns: u64,
     is_traced: bool,
 }
@@ -206,12 +204,17 @@ impl Process {
         }
     }
 
+    /// The program begins to compute. Returns when to call [`compute`](Self::compute).
+    fn begin_to_compute(&mut self, now_ns: u64) -> u64 {
+        let Port::Libfabric(libfabric) = &mut self.port else { return self.computes_until_ns };
+        let sleeps_ns = libfabric.progress_thread_sleeps().as_nanos() as u64;
+        self.progress_due_ns = now_ns + self.rng.u64(1..=sleeps_ns);
+        self.progress_due_ns.min(self.computes_until_ns)
+    }
+
     /// While the program computes: runs the provider's progress thread if it is due. Returns when to call again.
     pub fn compute(&mut self, now_ns: u64) -> u64 {
         let Port::Libfabric(libfabric) = &mut self.port else { return self.computes_until_ns };
-        if self.progress_due_ns == 0 {
-            self.progress_due_ns = now_ns + self.rng.u64(1..PROGRESS_BEGINS_NS);
-        }
         let (is_due, has_frames) = (now_ns >= self.progress_due_ns, !self.interface.borrow().inbound.is_empty());
         if let Some(sleep) = libfabric.run_progress_thread(is_due, has_frames) {
             let spent_ns = std::mem::take(&mut self.interface.borrow_mut().ahead_ns);
@@ -224,7 +227,6 @@ impl Process {
     pub fn run(&mut self, now_ns: u64, world: &mut Shared<'_>) -> Next {
         let mut idle = 0;
         self.is_refused = false;
-        self.progress_due_ns = 0;
         // A received frame may start a timer.
         if !self.interface.borrow().inbound.is_empty() {
             self.poll_ns = 0;
@@ -237,7 +239,7 @@ impl Process {
             idle = if is_busy { 0 } else { idle + 1 };
             self.interface.borrow_mut().wait(CALL_TIME);
             if self.computes_until_ns > now_ns {
-                return Next::After(self.computes_until_ns - now_ns);
+                return Next::After(self.begin_to_compute(now_ns) - now_ns);
             }
             let due = match self.program.front() {
                 Some((due, _)) if *due > now_ns => due - now_ns,

@@ -303,8 +303,8 @@ impl World {
             interface.ahead_ns = 0;
             interface.clock.set(Duration::from_nanos(self.now_ns + rank.offset_ns));
         }
-        if process.computes_until_ns > self.now_ns {
-            until = if is_paused { until.max(process.computes_until_ns) } else { process.compute(self.now_ns) };
+        if !is_paused && process.computes_until_ns > self.now_ns {
+            until = process.compute(self.now_ns);
         }
         if until > self.now_ns {
             if rank.wake_ns > until || rank.wake_ns <= self.now_ns {

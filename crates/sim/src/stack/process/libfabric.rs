@@ -637,6 +637,10 @@ impl Libfabric {
         self.objects.is_rung()
     }
 
+    pub fn progress_thread_sleeps(&self) -> Duration {
+        self.objects.progress_thread_sleeps()
+    }
+
     /// Runs the progress thread if it is due, or if a peer or a frame wakes it; returns for how long it sleeps then.
     pub fn run_progress_thread(&mut self, is_due: bool, has_frames: bool) -> Option<Duration> {
         let wakes = is_due || self.objects.is_rung() || (has_frames && self.objects.awaits_frames());
