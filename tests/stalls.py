@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A test that failed while the whole machine stood still runs once more, and the last lines say so.
+"""A test that failed while the whole machine stood still runs once more, and the last lines say so, with the failure.
 
 Virtual machines are paused for seconds (snapshots, migration, a busy host). No program runs meanwhile, but the clock
-does, and time limits expire in all tests at once. A thread that only sleeps sees such a pause; mere load it does not.
+does, and time limits expire in all tests at once. A thread that only sleeps sees such a pause; ordinary load it does
+not. A second run that is skipped counts as the first one.
 """
 
 import threading
 import time
-from collections.abc import Iterator
+from itertools import chain
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 STALL_S = 1.0
-PROPERTY = "stalled_s"
+PROPERTY = "ran again"
 _PERIOD_S = 0.05
 
 
@@ -47,24 +48,21 @@ class RunAgain:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         self._watch.restart()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        if any(report.failed for report in reports) and self._watch.longest_s > STALL_S:
-            item.user_properties.append((PROPERTY, self._watch.longest_s))
-            reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        failed = [report for report in reports if report.failed]
+        if failed and self._watch.longest_s > STALL_S:
+            item.user_properties.append(
+                (PROPERTY, f"{self._watch.longest_s:.1f} s: {item.nodeid}\n{failed[0].longrepr}")
+            )
+            second = runtestprotocol(item, nextitem=nextitem, log=False)
+            if not any(report.skipped for report in second):
+                reports = second
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for report in _reports(terminalreporter):
-            for name, seconds in report.user_properties:
-                if name == PROPERTY:
-                    line = f"ran again, the machine stood still for {seconds:.1f} s: {report.nodeid}"
-                    terminalreporter.write_line(line)
-
-
-def _reports(reporter: pytest.TerminalReporter) -> Iterator[pytest.TestReport]:
-    for outcome in ("passed", "failed"):
-        for report in reporter.stats.get(outcome, ()):
-            if report.when == "call":
-                yield report
+        reports = chain.from_iterable(terminalreporter.stats.values())
+        properties = (entry for report in reports for entry in getattr(report, "user_properties", ()))
+        for _, text in sorted({entry for entry in map(tuple, properties) if entry[0] == PROPERTY}):
+            terminalreporter.write_line(f"ran again, since the machine stood still for {text}")

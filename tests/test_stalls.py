@@ -14,20 +14,35 @@ import os, pathlib, signal, subprocess, time
 def test_first_fails_then_passes(tmp_path_factory):
     STAND_STILL
     first = pathlib.Path(__file__).with_suffix(".ran")
-    assert first.exists() or first.touch()
+    if not first.exists():
+        first.touch()
+        assert False, "the first time"
+    SECOND
 """
 STOPPED = "subprocess.Popen(['sh', '-c', f'sleep 1.5; kill -CONT {os.getpid()}']); os.kill(os.getpid(), signal.SIGSTOP)"
 SLEEPING = "time.sleep(1.5)"
 
 
-@pytest.mark.parametrize(("stand_still", "code", "says"), [(STOPPED, 0, True), (SLEEPING, 1, False)])
-def test_a_failure_is_repeated_only_after_a_stall(stand_still: str, code: int, says: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stand_still", "second", "code", "says"),
+    [
+        (STOPPED, "pass", 0, True),
+        (STOPPED, "assert False", 1, True),
+        (STOPPED, "import pytest; pytest.skip('now')", 1, False),
+        (SLEEPING, "pass", 1, False),
+    ],
+    ids=["passes", "fails again", "is skipped", "no stall"],
+)
+def test_a_failure_is_repeated_only_after_a_stall(
+    stand_still: str, second: str, code: int, says: bool, tmp_path: Path
+) -> None:
     (tmp_path / "conftest.py").write_text(
         "import stalls\n\n\ndef pytest_configure(config):\n    config.pluginmanager.register(stalls.RunAgain())\n"
     )
-    (tmp_path / "test_case.py").write_text(CASE.replace("STAND_STILL", stand_still))
+    (tmp_path / "test_case.py").write_text(CASE.replace("STAND_STILL", stand_still).replace("SECOND", second))
     (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {Path(__file__).parent}\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
     assert done.returncode == code, done.stdout + done.stderr
-    assert ("ran again, the machine stood still" in done.stdout) is says, done.stdout
+    assert ("ran again, since the machine stood still" in done.stdout) is says, done.stdout
+    assert "the first time" in done.stdout
