@@ -191,6 +191,6 @@ def test_without_such_groups_every_socket_is_alone_and_the_log_says_what_that_co
     site.serve("h1", os.path.realpath(sys.executable), "-c", WITHOUT_GROUPS)
     site.serve("h2")
     with site.holding(BOB, 0x12), pingpong_of(site, ALICE, 1):
-        assert site.hooks() == ["packet_rcv_fanout"] * 2
+        assert eventually(lambda: site.hooks() == ["packet_rcv_fanout"] * 2)
     notes = [line for line in site.audit() if line["event"] == "not in a group"]
     assert len(notes) == 2 and "PACKET_FANOUT_DATA" in notes[0]["reason"] and "40 ns" in notes[0]["means"]

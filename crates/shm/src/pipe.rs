@@ -285,6 +285,8 @@ fn fail(to: &mut Option<Fault>, socket: &Socket, fault: Fault) {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32};
+
     use super::*;
     use crate::{Listener, connect};
 
@@ -339,17 +341,18 @@ mod tests {
             println!("seed {seed}");
             let mut random = fastrand::Rng::with_seed(seed);
             let [hostile, mut good] = pair("concurrent", &PipeConfig { ring_bytes: 4096 });
-            let is_done = std::sync::atomic::AtomicBool::new(false);
+            // Counted, not timed: on a busy machine the other thread may not have run for a while.
+            let (is_done, written) = (AtomicBool::new(false), AtomicU32::new(0));
             std::thread::scope(|scope| {
-                let is_done = &is_done;
+                let (is_done, written) = (&is_done, &written);
                 let mut garbage = random.fork();
                 scope.spawn(move || {
                     while !is_done.load(Ordering::Relaxed) {
                         scribble(&hostile._memory, &mut garbage);
+                        written.fetch_add(1, Ordering::Relaxed);
                     }
                 });
-                let began = std::time::Instant::now();
-                while good.fault().is_none() && began.elapsed().as_millis() < 5 {
+                while good.fault().is_none() && written.load(Ordering::Relaxed) < 200_000 {
                     let max = good.message_max();
                     good.send([&[1; 8], &vec![2; random.usize(..=max - 8)]]);
                     assert!(good.receive().is_none_or(|message| message.len() <= max));
