@@ -2,6 +2,8 @@
 //! A messenger's operations through libfabric's functions: what the provider adds to a messenger (flags, numbers of
 //! peers, entries of completion queues, error numbers) is translated back.
 
+mod completions;
+
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -12,17 +14,16 @@ use barewire_fi::simulation::Objects;
 use barewire_libfabric::bindings::*;
 use barewire_link::Link;
 use barewire_messages::{
-    AtomicOperation, AtomicParts, AtomicType, Completion, CompletionLevel, Envelope, Failure, Label, Operation,
-    Outcome, Part, PeerId, PostError, ReceiveOptions, Received, Refusal, RemoteAddress, RemoteWrite, Selector,
-    SendOptions,
+    AtomicOperation, AtomicParts, AtomicType, Completion, CompletionLevel, Envelope, Label, Operation, Part, PeerId,
+    PostError, ReceiveOptions, RemoteAddress, Selector, SendOptions,
 };
+
+use completions::envelope;
 
 use super::super::scenario::Scenario;
 
 /// `FI_ADDR_UNSPEC`, `FI_ADDR_NOTAVAIL`: no address.
 const NO_ADDRESS: fi_addr_t = u64::MAX;
-/// Entries read in a call.
-const BATCH: usize = 3;
 /// Set in the contexts of claims, which differ from those of the program.
 const CLAIM: u64 = 1 << 62;
 
@@ -66,20 +67,14 @@ impl Drop for Region {
     }
 }
 
-/// An entry of the completion queue.
-struct Entry {
-    entry: fi_cq_tagged_entry,
-    source: fi_addr_t,
-    error: u32,
-    truncated_bytes: u64,
-}
-
 /// A function of an object's table.
 macro_rules! function {
     ($object:expr, $table:ident, $function:ident) => {
         (*(*$object).$table).$function.expect("ours has it")
     };
 }
+
+use function;
 
 fn iov(parts: &[Part]) -> Vec<iovec> {
     parts.iter().map(|part| iovec { iov_base: part.address.cast(), iov_len: part.bytes }).collect()
@@ -104,7 +99,7 @@ fn posted(status: isize) -> Result<(), PostError> {
         _ if status >= 0 => Ok(()),
         FI_EAGAIN => Err(PostError::Full),
         FI_EINVAL => Err(PostError::NoSuchPeer),
-        _ => Err(ending(error).map_or(PostError::UnsupportedAtomic, PostError::Lost)),
+        _ => Err(PostError::Lost(ending(error).unwrap_or_else(|| panic!("an operation was refused: error {error}")))),
     }
 }
 
@@ -121,24 +116,11 @@ fn ending(error: u32) -> Option<Ending> {
     })
 }
 
-fn failure(error: u32, peer: Option<PeerId>) -> Option<Failure> {
-    let peer = peer.unwrap_or(PeerId::from_number(u32::MAX));
-    let refused = |refusal| Some(Failure::Refused { peer, refusal });
-    match error {
-        FI_ECANCELED => Some(Failure::Cancelled),
-        FI_EKEYREJECTED => refused(Refusal::Key),
-        FI_EACCES => refused(Refusal::Access),
-        FI_EOPNOTSUPP => refused(Refusal::Operation),
-        _ if error == nix::errno::Errno::ERANGE as u32 => refused(Refusal::Range),
-        _ => ending(error).map(|ending| Failure::Peer { peer, ending }),
-    }
-}
-
 impl Libfabric {
-    pub fn open(link: Box<dyn Link>, config: Config, messages: barewire_messages::Config, of: &Scenario) -> Self {
+    pub fn open(link: Box<dyn Link>, config: Config, messages: barewire_messages::Config, scenario: &Scenario) -> Self {
         Self {
             regions: HashMap::new(),
-            objects: Objects::open(link, config, messages, of.patience, of.has_counters),
+            objects: Objects::open(link, config, messages, scenario.patience, scenario.has_counters),
             addresses: HashMap::new(),
             posted: HashMap::new(),
             claims: 0,
@@ -523,7 +505,7 @@ impl Libfabric {
         parts: &[Part],
         options: SendOptions,
     ) -> Result<(), PostError> {
-        let [part] = parts else { return Err(PostError::UnsupportedAtomic) };
+        let part = &parts[0];
         let (ep, to, context) = (self.objects.ep, part.address.cast(), pointer(options.context));
         // SAFETY: the caller's promise; an open endpoint.
         let status = unsafe {
@@ -565,52 +547,6 @@ impl Libfabric {
             }
         };
         self.record(status, options.context, operation, to)
-    }
-
-    /// Reads entries with their sources, or one error.
-    fn read_queue(&mut self) -> Result<Vec<Entry>, String> {
-        let cq = self.objects.cq;
-        let mut entries = [fi_cq_tagged_entry::default(); BATCH];
-        let mut sources = [NO_ADDRESS; BATCH];
-        // SAFETY: an open queue, and room for so many entries.
-        let read = unsafe {
-            let (to, sources) = (entries.as_mut_ptr().cast(), sources.as_mut_ptr());
-            function!(cq, ops, readfrom)(cq, to, BATCH, sources)
-        };
-        match read {
-            0.. => {
-                let read = entries.into_iter().zip(sources).take(read as usize);
-                Ok(read.map(|(entry, source)| Entry { entry, source, error: 0, truncated_bytes: 0 }).collect())
-            }
-            _ if read == -(FI_EAGAIN as isize) => Ok(Vec::new()),
-            _ if read == -(FI_EAVAIL as isize) => {
-                let mut error = fi_cq_err_entry::default();
-                // SAFETY: an open queue, and room for an error.
-                let read = unsafe { function!(cq, ops, readerr)(cq, &raw mut error, 0) };
-                assert_eq!(read, 1);
-                let fi_cq_err_entry { op_context, flags, len, buf, data, tag, olen, err, .. } = error;
-                let entry = fi_cq_tagged_entry { op_context, flags, len, buf, data, tag };
-                let (error, truncated_bytes) = (err.unsigned_abs(), olen as u64);
-                Ok(vec![Entry { entry, source: NO_ADDRESS, error, truncated_bytes }])
-            }
-            _ => Err(format!("fi_cq_readfrom returned {read}")),
-        }
-    }
-
-    /// Reads from the completion queue; whether there was anything.
-    pub fn progress(&mut self) -> Result<bool, String> {
-        self.objects.wake();
-        let entries = self.read_queue()?;
-        entries.iter().for_each(|entry| self.report(entry));
-        Ok(!entries.is_empty())
-    }
-
-    pub fn poll(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
-    }
-
-    pub fn has_completions(&self) -> bool {
-        !self.completions.is_empty() || self.objects.has_completions()
     }
 
     pub fn has_unexpected(&self, selector: Selector) -> bool {
@@ -659,58 +595,4 @@ impl Libfabric {
     pub fn prepare_to_sleep(&mut self, longest: Duration) -> Result<Option<Duration>, String> {
         self.objects.prepare_to_sleep(longest).map_err(|error| format!("fi_trywait: error {error}"))
     }
-
-    fn report(&mut self, read: &Entry) {
-        let (entry, given) = (&read.entry, read.entry.op_context as u64);
-        let completion = |context, outcome| Completion { context, note: 0, outcome };
-        if entry.flags & FI_REMOTE_WRITE != 0 {
-            let (source, length) = (peer_of(read.source), entry.len as u64);
-            let outcome = Outcome::Written(RemoteWrite { source, data: entry.data, length });
-            return self.completions.push_back(completion(0, outcome));
-        }
-        let Some(posted) = self.posted.get(&given) else {
-            // The program knows that it has posted nothing of this context, or that this has completed.
-            return self.completions.push_back(completion(given, Outcome::Sent));
-        };
-        let (context, operation) = (posted.context, posted.operation);
-        let kind = match operation {
-            Operation::Send => FI_SEND,
-            Operation::Receive => FI_RECV,
-            Operation::Write => FI_RMA | FI_WRITE,
-            Operation::Read => FI_RMA | FI_READ,
-            Operation::Atomic => FI_ATOMIC | FI_WRITE,
-            Operation::FetchAtomic => FI_ATOMIC | FI_READ,
-        };
-        assert_eq!(entry.flags & kind, kind, "{operation:?} completed with flags {:#x}", entry.flags);
-        let is_last = posted.multi_buffer.is_none() || entry.flags & FI_MULTI_RECV != 0;
-        let offset = posted.multi_buffer.map_or(0, |buffer| (entry.buf as usize).saturating_sub(buffer) as u64);
-        let received = Received { envelope: envelope(read), offset, is_last };
-        let outcome = match (read.error, operation) {
-            (0, Operation::Receive) => Outcome::Received(received),
-            (0, Operation::Send) => Outcome::Sent,
-            (0, operation) => Outcome::Done(operation),
-            (FI_ETRUNC, Operation::Receive) => {
-                let (length, room) = (received.envelope.length, entry.len as u64);
-                let failure = Failure::Truncated { length, room };
-                Outcome::Failed { operation, failure, message: Some(received) }
-            }
-            (error, operation) => {
-                let failure = failure(error, posted.peer).unwrap_or_else(|| panic!("{operation:?}: error {error}"));
-                // Whether the receive had matched is not said.
-                let had_matched = operation == Operation::Receive && matches!(failure, Failure::Peer { .. });
-                Outcome::Failed { operation, failure, message: had_matched.then_some(received) }
-            }
-        };
-        if is_last {
-            self.posted.remove(&given);
-        }
-        self.completions.push_back(completion(context, outcome));
-    }
-}
-
-/// The message that an entry describes; errors do not name the source.
-fn envelope(Entry { entry, source, truncated_bytes, .. }: &Entry) -> Envelope {
-    let has = |flag: u64| entry.flags & flag != 0;
-    let label = Label { tag: has(FI_TAGGED).then_some(entry.tag), data: has(FI_REMOTE_CQ_DATA).then_some(entry.data) };
-    Envelope { source: peer_of(*source), label, length: entry.len as u64 + truncated_bytes }
 }
