@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use barewire_endpoint::{Address, Config as EndpointConfig, Endpoint, Framing, Inbox, InboxConfig};
+use barewire_endpoint::{Address, Config as EndpointConfig, Endpoint, Framing, Inbox, InboxConfig, Priority, Report};
 use barewire_link::{Counters, Faults, Incoming, Link, LinkError, MacAddress, MemoryLink, Outgoing};
 use barewire_llc::Lsap;
 use barewire_messages::{
@@ -163,7 +163,7 @@ pub fn messenger(data: &[u8]) {
                 let body = vec![2; usize::from(input.of(&[0_u16, 1, 200, 3000]))];
                 if let Ok(channel) = hostile.connect(to_good) {
                     // Skipped if the queue is full.
-                    let _ = hostile.send_copied(channel, &head, &body, 0);
+                    let _ = hostile.post(channel, &head, &body, Priority::Normal, Report::Never);
                 }
             }
             4 => *next_fault.borrow_mut() = Fault::Overwrite(usize::from(input.byte()), input.byte()),

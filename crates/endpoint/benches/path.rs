@@ -8,8 +8,8 @@
 use std::time::Instant;
 
 use barewire_endpoint::{
-    Acknowledge, Authentication, ChannelId, Config, Encapsulation, Endpoint, Event, Framing, Inbox, InboxConfig,
-    JobToken, Secret,
+    Authentication, ChannelId, Config, Encapsulation, Endpoint, Event, Framing, Inbox, InboxConfig, JobToken, Priority,
+    Report, Secret,
 };
 use barewire_link::{Faults, MemoryLink};
 use barewire_llc::Lsap;
@@ -80,7 +80,11 @@ fn main() {
                         left.endpoint.send(to_right, &HEAD, &body, 0)
                     } else {
                         // SAFETY: the body is dropped after the endpoint.
-                        unsafe { left.endpoint.send_lent(to_right, &HEAD, &body, 0, Acknowledge::Eventually) }
+                        unsafe {
+                            left.endpoint
+                                .post_lent(to_right, &HEAD, &body, Priority::Normal, Report::Acknowledged(0))
+                                .map(|_| ())
+                        }
                     };
                     sent.expect("a descriptor");
                 }

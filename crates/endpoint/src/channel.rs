@@ -38,6 +38,10 @@ pub(crate) struct Channel {
     pub reassembler: Reassembler,
     /// Pieces that the sink refused.
     pub parked: VecDeque<Parked>,
+    /// Size of the message for which the caller awaits room.
+    pub awaits_room: Option<usize>,
+    /// Whether a message without an event of its own was lost.
+    pub has_lost: bool,
     /// Closed by this side; ends once the queue is empty.
     pub is_closing: bool,
     /// Reason of the end, if known before the carrier has ended.
@@ -87,6 +91,8 @@ impl Channel {
             is_queued: false,
             reassembler: Reassembler::new(),
             parked: VecDeque::new(),
+            awaits_room: None,
+            has_lost: false,
             is_closing: false,
             ending: None,
             idle: (0, None),
@@ -95,6 +101,12 @@ impl Channel {
 
     fn connection(&self) -> Option<ConnectionHandle> {
         if let Carrier::Wire { handle, .. } = self.carrier { Some(handle) } else { None }
+    }
+
+    /// Whether there is more to send than the carrier has.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        !self.queue.is_empty() || self.awaits_room.is_some()
     }
 
     /// Whether messages to the peer are accepted.
@@ -206,9 +218,12 @@ impl Channels {
     /// Descriptors to wait on for a channel to a local peer.
     pub fn file_descriptors(&self, index: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
         let pipes = match &self.entries[usize::from(index)].1 {
-            Some(Channel { carrier: Carrier::Local { pipe, second }, queue, parked, .. }) => {
+            Some(channel @ Channel { carrier: Carrier::Local { pipe, second }, parked, .. }) => {
                 let awaits_message = parked.is_empty();
-                [Some(pipe).filter(|_| awaits_message || !queue.is_empty()), second.as_ref().filter(|_| awaits_message)]
+                [
+                    Some(pipe).filter(|_| awaits_message || channel.has_more()),
+                    second.as_ref().filter(|_| awaits_message),
+                ]
             }
             _ => [None, None],
         };

@@ -32,7 +32,7 @@ pub struct Config {
     /// Local peers do without.
     pub authentication: Option<Authentication>,
     /// Maximum number of outstanding messages; more are refused with [`Full`](crate::SendError::Full).
-    pub send_descriptors: u16,
+    pub send_descriptors: usize,
     /// Maximum number of outstanding frames of all messages; each slot takes the memory of a frame.
     pub slots: u16,
     /// Maximum number of channels.
@@ -101,7 +101,7 @@ impl Config {
     pub fn set_tuning(&mut self, tuning: Tuning) {
         // The casts are lossless: values are checked when they are read.
         self.slots = tuning.slots as u16;
-        self.send_descriptors = tuning.send_descriptors as u16;
+        self.send_descriptors = tuning.send_descriptors;
         self.connection.window = tuning.window as u8;
         self.connection.receive_window = tuning.window as u8;
         self.connection.acknowledge_every = tuning.acknowledge_every as u8;

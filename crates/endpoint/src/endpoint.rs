@@ -20,7 +20,7 @@ use barewire_shm::{Listener, Pipe, ShmError};
 use crate::address::Address;
 use crate::channel::{Carrier, Channel, ChannelId, Channels};
 use crate::config::Config;
-use crate::descriptors::{Content, DescriptorId, Descriptors};
+use crate::descriptors::{Content, Descriptors};
 use crate::error::{ConnectError, Ending, EndpointError};
 use crate::mutant::mutant;
 use crate::port::{Port, ignore_down, information_max, mtu_min};
@@ -29,7 +29,7 @@ use crate::token::JobToken;
 use crate::tuning::Tuning;
 use crate::waiting::WaitPolicy;
 
-pub use send::Acknowledge;
+use send::Owner;
 
 /// An event that an endpoint reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,8 @@ pub enum Event {
         /// The peer.
         peer: Address,
     },
-    /// A message has reached the peer's endpoint or, for a local peer, the pipe. The caller may reuse its memory.
+    /// A message has reached the peer's endpoint or, for a local peer, the pipe; or, for
+    /// [`Report::Copied`](crate::Report::Copied), was copied. The caller may reuse its memory.
     Sent {
         /// Context of the message.
         context: u64,
@@ -53,6 +54,11 @@ pub enum Event {
         /// Reason.
         ending: Ending,
     },
+    /// There is the room that [`Endpoint::has_room`] did not find, or other messages have taken it again.
+    Room {
+        /// The channel.
+        channel: ChannelId,
+    },
     /// A channel has ended. Its messages were reported before.
     Ended {
         /// The channel; this identifier is no longer valid.
@@ -61,6 +67,9 @@ pub enum Event {
         peer: Address,
         /// Reason.
         ending: Ending,
+        /// Whether the peer may have missed a message that no [`Event::Failed`] reports
+        /// ([`Report::Loss`](crate::Report::Loss), [`Report::Copied`](crate::Report::Copied)).
+        has_lost: bool,
     },
 }
 
@@ -107,8 +116,8 @@ pub struct Endpoint<L> {
     claim: Option<Claim>,
     channels: Channels,
     descriptors: Descriptors,
-    /// By slot: the message that occupies it.
-    owners: Box<[DescriptorId]>,
+    /// By slot: what occupies it.
+    owners: Box<[Owner]>,
     /// Channels with something to send, served round-robin.
     ready: VecDeque<u16>,
     /// Connection of the last message that was handed to the engine.
@@ -211,8 +220,8 @@ impl<L: Link> Endpoint<L> {
             accepted: VecDeque::new(),
             claim: None,
             channels: Channels::new(config.channels),
-            descriptors: Descriptors::new(config.send_descriptors),
-            owners: vec![0; usize::from(config.slots)].into_boxed_slice(),
+            descriptors: Descriptors::with_capacity(config.send_descriptors),
+            owners: vec![Owner::Nobody; usize::from(config.slots)].into_boxed_slice(),
             ready: VecDeque::with_capacity(usize::from(config.channels)),
             last_sent_to: None,
             parked_channels: Vec::new(),
@@ -223,7 +232,7 @@ impl<L: Link> Endpoint<L> {
             last_polled: 0,
             last_checked: 0,
             only_sender: None,
-            events: VecDeque::with_capacity(usize::from(config.send_descriptors)),
+            events: VecDeque::with_capacity(config.send_descriptors),
             information_max,
             pending_events: 0,
             busy_polls: 0,
@@ -340,7 +349,6 @@ impl<L: Link> Endpoint<L> {
             // Ends when the sink has taken the parked pieces.
             Carrier::Ended => {}
             Carrier::Pending | Carrier::Connecting { .. } | Carrier::Local { .. } => {
-                entry.queue.clear();
                 self.fail_messages(channel.index, ending);
                 // The next housekeeping ends the channel.
                 self.last_housekeeping = Instant::from_nanos(0);
@@ -405,7 +413,7 @@ impl<L: Link> Endpoint<L> {
     #[inline]
     #[must_use]
     pub fn has_messages(&self) -> bool {
-        !self.descriptors.are_all_free()
+        self.descriptors.len() > 0 || !self.port.slots.are_all_free()
     }
 
     /// Whether the last message, or one that waits for room, is blocked until its peer receives or acknowledges others.
@@ -466,7 +474,7 @@ impl<L: Link> Endpoint<L> {
         self.process_events(sink);
         self.pump()?;
         self.port.transmit()?;
-        Ok(self.descriptors.are_all_free())
+        Ok(!self.has_messages())
     }
 
     /// Sleeps until there is something to receive, a timer expires, or for `timeout`.
@@ -557,8 +565,10 @@ impl<L: Link> Endpoint<L> {
     fn process_events(&mut self, sink: &mut impl Sink) {
         while let Some(event) = self.port.station.poll_event() {
             match event {
-                StationEvent::Connection(_, ConnectionEvent::Acknowledged(slot)) => self.slot_done(slot, true),
-                StationEvent::Connection(_, ConnectionEvent::Dropped(slot)) => self.slot_done(slot, false),
+                StationEvent::Connection(handle, ConnectionEvent::Acknowledged(slot)) => {
+                    self.slot_done(handle, slot, true);
+                }
+                StationEvent::Connection(handle, ConnectionEvent::Dropped(slot)) => self.slot_done(handle, slot, false),
                 StationEvent::Connection(handle, ConnectionEvent::Incoming) => self.accept(handle),
                 StationEvent::Connection(handle, ConnectionEvent::Connected) => {
                     let Some(index) = self.channels.find_connection(handle) else { continue };
@@ -580,8 +590,10 @@ impl<L: Link> Endpoint<L> {
                 }
                 StationEvent::Datagram(_, slot, outcome) => {
                     self.port.slots.free(slot);
-                    let Some(message) = self.descriptors.remove(self.owners[usize::from(slot)]) else { continue };
-                    let context = message.context;
+                    let Owner::Message(id) = self.owners[usize::from(slot)] else { continue };
+                    let Some(context) = self.descriptors.remove(id).and_then(|message| message.report.context()) else {
+                        continue;
+                    };
                     self.events.push_back(match outcome {
                         DatagramOutcome::Answered(status) if status.is_accepted() => Event::Sent { context },
                         DatagramOutcome::Answered(_) => Event::Failed { context, ending: Ending::Refused },
@@ -667,14 +679,24 @@ impl<L: Link> Endpoint<L> {
 
     /// Handles a slot that the engine no longer needs.
     #[inline]
-    fn slot_done(&mut self, slot: crate::Slot, is_acknowledged: bool) {
+    fn slot_done(&mut self, handle: ConnectionHandle, slot: crate::Slot, is_acknowledged: bool) {
         self.port.slots.free(slot);
-        let id = self.owners[usize::from(slot)];
+        let id = match self.owners[usize::from(slot)] {
+            Owner::Message(id) => id,
+            Owner::Counted if !is_acknowledged => {
+                let index = self.channels.find_connection(handle);
+                if let Some(channel) = index.and_then(|index| self.channels.at(index)) {
+                    channel.has_lost = true;
+                }
+                return;
+            }
+            Owner::Counted | Owner::Nobody => return,
+        };
         let Some(message) = self.descriptors.at(id) else { return };
         message.outstanding -= 1;
         message.is_lost |= !is_acknowledged;
-        if message.outstanding == 0 && message.is_submitted && !message.is_lost {
-            self.events.push_back(Event::Sent { context: message.context });
+        if message.outstanding == 0 && !message.is_lost && matches!(message.content, Content::Submitted) {
+            self.events.extend(message.report.context().map(|context| Event::Sent { context }));
             self.descriptors.remove(id);
         }
     }
@@ -685,7 +707,6 @@ impl<L: Link> Endpoint<L> {
         match self.channels.at(index) {
             Some(channel) if !channel.parked.is_empty() && !channel.is_closing => {
                 let ending = *channel.ending.get_or_insert(ending);
-                channel.queue.clear();
                 self.channels.retire(index, ending);
                 self.fail_messages(index, ending);
             }
@@ -696,34 +717,40 @@ impl<L: Link> Endpoint<L> {
     /// Removes a channel; its messages are reported first, then its end.
     fn end(&mut self, index: u16, ending: Ending, sink: &mut impl Sink) {
         let id = self.channels.id(index);
-        let Some(channel) = self.channels.remove(index) else { return };
-        let ending = channel.ending.unwrap_or(ending);
+        let Some(ending) = self.channels.at(index).map(|channel| channel.ending.unwrap_or(ending)) else { return };
+        self.fail_messages(index, ending);
+        let Some(Channel { peer, has_lost, .. }) = self.channels.remove(index) else { return };
         self.parked_channels.retain(|parked| *parked != index);
         self.local_peers.retain(|local_peer| *local_peer != index);
         self.ready.retain(|ready| *ready != index);
         self.pending.retain(|pending| *pending != index);
-        self.fail_messages(index, ending);
         if self.unreported.iter().any(|(unreported, _)| *unreported == id) {
             self.unreported.retain(|(unreported, _)| *unreported != id);
             return;
         }
         sink.ended(id);
-        self.events.push_back(Event::Ended { channel: id, peer: channel.peer, ending });
+        self.events.push_back(Event::Ended { channel: id, peer, ending, has_lost });
         if !self.unreported.is_empty() {
             self.report_successors();
         }
     }
 
+    /// Drops the messages of a channel, and reports those that are to be reported.
     fn fail_messages(&mut self, index: u16, ending: Ending) {
+        let mut has_lost = false;
         for message in self.descriptors.of_channel(index) {
             let Some(message) = self.descriptors.remove(message) else { continue };
             debug_assert_eq!(message.outstanding, 0, "the engine has released all of its slots");
-            if let Content::Slot(slot) = message.content {
-                self.port.slots.free(slot);
-            }
-            let context = message.context;
             let is_failed = !mutant!(self.config, FailedIsSent);
-            self.events.push_back(if is_failed { Event::Failed { context, ending } } else { Event::Sent { context } });
+            match message.report.context() {
+                Some(context) if is_failed => self.events.push_back(Event::Failed { context, ending }),
+                Some(context) => self.events.push_back(Event::Sent { context }),
+                None => has_lost |= message.report.counts_loss(),
+            }
+        }
+        if let Some(channel) = self.channels.at(index) {
+            channel.queue.clear();
+            channel.has_lost |= has_lost;
         }
     }
 

@@ -33,11 +33,12 @@ pub use address::Address;
 pub use barewire_llc::message::Piece;
 pub use channel::ChannelId;
 pub use config::Config;
-pub use descriptors::HEAD_MAX;
-pub use endpoint::{Acknowledge, Endpoint, EndpointCounters, Event, is_taken};
+pub use descriptors::{HEAD_MAX, Report};
+pub use endpoint::{Endpoint, EndpointCounters, Event, is_taken};
 pub use error::{ConnectError, Ending, EndpointError, SendError};
 pub use framing::{Encapsulation, Frame, Framing, parse};
 pub use inbox::{INLINE_BYTES, Inbox, InboxConfig, Origin, Received};
+pub use message_queue::Priority;
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
 pub use open::{ClaimError, LinkScope, OpenError, PROTOCOL, claim, open_link};

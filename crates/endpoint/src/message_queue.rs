@@ -8,12 +8,15 @@ use crate::descriptors::DescriptorId;
 /// Frames of normal messages that may overtake a background message: as many as it usually has itself.
 const OVERTAKING_MAX: u32 = 64;
 
-/// Priority of a message.
+/// Class of a message, by which the messages to one peer overtake each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Priority {
-    /// In order, with this number of frames.
-    Normal { frames: u32 },
-    /// After all normal messages, within the bound on overtaking.
+pub enum Priority {
+    /// Before all others: the peer waits for it.
+    Urgent,
+    /// In order.
+    Normal,
+    /// After all others, within a bound on overtaking. It is not interrupted: send a long message in parts of
+    /// [`body_of_frames`](crate::Endpoint::body_of_frames).
     Background,
 }
 
@@ -21,6 +24,7 @@ pub(crate) enum Priority {
 #[derive(Default)]
 pub(crate) struct MessageQueue {
     /// Each with its number of frames.
+    urgent: VecDeque<(DescriptorId, u32)>,
     normal: VecDeque<(DescriptorId, u32)>,
     background: VecDeque<DescriptorId>,
     /// Message of which a part was submitted: the rest comes next.
@@ -32,7 +36,7 @@ pub(crate) struct MessageQueue {
 impl MessageQueue {
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.normal.is_empty() && self.background.is_empty()
+        self.urgent.is_empty() && self.normal.is_empty() && self.background.is_empty()
     }
 
     /// Whether a new message of this priority would be next.
@@ -40,26 +44,25 @@ impl MessageQueue {
     pub fn would_be_next(&self, priority: Priority) -> bool {
         let may_overtake =
             priority != Priority::Background && self.started.is_none() && self.overtaking_frames < OVERTAKING_MAX;
-        self.normal.is_empty() && (self.background.is_empty() || may_overtake)
+        let is_first =
+            self.urgent.is_empty() && (self.normal.is_empty() || priority == Priority::Urgent && may_overtake);
+        is_first && (self.background.is_empty() || may_overtake)
     }
 
-    /// Queues a message, of which a part may have been submitted already if it was next.
+    /// Queues a message of `frames` frames.
     #[inline]
-    pub fn push(&mut self, message: DescriptorId, priority: Priority, is_started: bool) {
+    pub fn push(&mut self, message: DescriptorId, priority: Priority, frames: u32) {
         match priority {
-            Priority::Normal { frames } if is_started => self.normal.push_front((message, frames)),
-            Priority::Normal { frames } => self.normal.push_back((message, frames)),
+            Priority::Urgent => self.urgent.push_back((message, frames)),
+            Priority::Normal => self.normal.push_back((message, frames)),
             Priority::Background => self.background.push_back(message),
-        }
-        if is_started {
-            self.started = Some(message);
         }
     }
 
     /// Counts the frames of a message that overtakes background messages.
     #[inline]
-    pub fn count_overtaking(&mut self, priority: Priority) {
-        if let (Priority::Normal { frames }, false) = (priority, self.background.is_empty()) {
+    pub fn count_overtaking(&mut self, priority: Priority, frames: u32) {
+        if priority != Priority::Background && !self.background.is_empty() {
             self.overtaking_frames = self.overtaking_frames.saturating_add(frames);
         }
     }
@@ -68,8 +71,8 @@ impl MessageQueue {
     #[inline]
     pub fn next(&self) -> Option<DescriptorId> {
         let may_overtake = self.background.is_empty() || self.overtaking_frames < OVERTAKING_MAX;
-        let normal = self.normal.front().filter(|_| may_overtake).map(|(message, _)| *message);
-        self.started.or(normal).or(self.background.front().copied())
+        let overtaking = self.urgent.front().or(self.normal.front()).filter(|_| may_overtake);
+        self.started.or(overtaking.map(|(message, _)| *message)).or(self.background.front().copied())
     }
 
     /// Removes the next message, which was submitted completely.
@@ -80,8 +83,12 @@ impl MessageQueue {
         if self.background.front() == Some(&message) {
             self.background.pop_front();
             self.overtaking_frames = 0;
-        } else if let Some((_, frames)) = self.normal.pop_front() {
-            self.count_overtaking(Priority::Normal { frames });
+            return;
+        }
+        let is_urgent = self.urgent.front().is_some_and(|(urgent, _)| *urgent == message);
+        let queue = if is_urgent { &mut self.urgent } else { &mut self.normal };
+        if let Some((_, frames)) = queue.pop_front() {
+            self.count_overtaking(Priority::Normal, frames);
         }
     }
 
@@ -93,6 +100,7 @@ impl MessageQueue {
 
     /// Removes a message of which nothing was submitted.
     pub fn remove(&mut self, message: DescriptorId) {
+        self.urgent.retain(|(queued, _)| *queued != message);
         self.normal.retain(|(queued, _)| *queued != message);
         self.background.retain(|queued| *queued != message);
     }
@@ -106,7 +114,7 @@ impl MessageQueue {
 mod tests {
     use super::*;
 
-    const NORMAL: Priority = Priority::Normal { frames: 1 };
+    use Priority::{Background, Normal, Urgent};
 
     fn drain(mut queue: MessageQueue) -> Vec<DescriptorId> {
         let mut messages = Vec::new();
@@ -118,24 +126,37 @@ mod tests {
     }
 
     #[test]
-    fn normal_messages_overtake_background_messages_that_are_not_started() {
+    fn urgent_and_normal_messages_overtake_background_messages_that_are_not_started() {
         let mut queue = MessageQueue::default();
-        assert!(queue.would_be_next(Priority::Background) && queue.would_be_next(NORMAL));
-        queue.push(1, Priority::Background, false);
-        queue.push(2, Priority::Background, false);
-        assert!(!queue.would_be_next(Priority::Background) && queue.would_be_next(NORMAL));
+        assert!([Urgent, Normal, Background].iter().all(|priority| queue.would_be_next(*priority)));
+        queue.push(1, Background, 1);
+        queue.push(2, Background, 1);
+        assert!(!queue.would_be_next(Background) && queue.would_be_next(Normal));
         queue.start_next();
-        assert!(!queue.would_be_next(NORMAL));
-        queue.push(3, NORMAL, false);
-        queue.push(4, NORMAL, false);
-        assert_eq!(drain(queue), [1, 3, 4, 2]);
+        assert!(!queue.would_be_next(Normal) && !queue.would_be_next(Urgent));
+        queue.push(3, Normal, 1);
+        queue.push(4, Normal, 1);
+        queue.push(5, Urgent, 1);
+        assert_eq!(drain(queue), [1, 5, 3, 4, 2]);
+    }
+
+    #[test]
+    fn an_urgent_message_overtakes_normal_ones_that_are_not_started() {
+        let mut queue = MessageQueue::default();
+        queue.push(1, Normal, 9);
+        queue.push(2, Normal, 1);
+        assert!(queue.would_be_next(Urgent) && !queue.would_be_next(Normal));
+        queue.start_next();
+        assert!(!queue.would_be_next(Urgent));
+        queue.push(3, Urgent, 1);
+        assert_eq!(drain(queue), [1, 3, 2]);
     }
 
     #[test]
     fn overtaking_is_bounded() {
         let mut queue = MessageQueue::default();
-        queue.push(1000, Priority::Background, false);
-        (0..100).for_each(|number| queue.push(number, NORMAL, false));
+        queue.push(1000, Background, 1);
+        (0..100).for_each(|number| queue.push(number, if number % 2 == 0 { Normal } else { Urgent }, 1));
         let messages = drain(queue);
         assert_eq!(messages.iter().position(|message| *message == 1000), Some(OVERTAKING_MAX as usize));
         assert_eq!(messages.len(), 101);
@@ -144,18 +165,19 @@ mod tests {
     #[test]
     fn overtaking_is_bounded_by_frames_not_messages() {
         let mut queue = MessageQueue::default();
-        queue.push(1000, Priority::Background, false);
-        queue.push(1001, Priority::Background, false);
-        (0..4).for_each(|number| queue.push(number, Priority::Normal { frames: 60 }, false));
+        queue.push(1000, Background, 1);
+        queue.push(1001, Background, 1);
+        (0..4).for_each(|number| queue.push(number, Normal, 60));
         assert_eq!(drain(queue), [0, 1, 1000, 2, 3, 1001]);
     }
 
     #[test]
     fn a_partly_submitted_message_is_completed_first() {
         let mut queue = MessageQueue::default();
-        queue.push(1, Priority::Background, false);
-        queue.push(2, NORMAL, true);
-        queue.push(3, NORMAL, false);
+        queue.push(2, Normal, 1);
+        queue.start_next();
+        queue.push(1, Background, 1);
+        queue.push(3, Normal, 1);
         queue.remove(1);
         assert_eq!(drain(queue), [2, 3]);
     }

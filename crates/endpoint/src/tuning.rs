@@ -70,7 +70,7 @@ impl Tuning {
     /// A tenth of the largest T1. Such long delays are for tests: they make every wait for an acknowledgement visible.
     pub const ACKNOWLEDGE_DELAY_US_MAX: usize = 100_000;
     /// As many short messages as slots: 128 to 512 make their streams equally fast, 64 make them 4 % slower.
-    pub const SEND_DESCRIPTORS: u16 = 256;
+    pub const SEND_DESCRIPTORS: usize = 256;
     /// Below, copying into the pipe and out of it takes less time than the system call and the reply
     /// (`docs/performance.md`).
     pub const FETCHED_BYTES: usize = 32 << 10;
@@ -86,7 +86,7 @@ impl Default for Tuning {
             acknowledge_every: usize::from(bounds::ACKNOWLEDGE_EVERY),
             acknowledge_delay_us: bounds::ACKNOWLEDGE_DELAY.as_micros() as usize,
             slots: usize::from(Self::SLOTS),
-            send_descriptors: usize::from(Self::SEND_DESCRIPTORS),
+            send_descriptors: Self::SEND_DESCRIPTORS,
             pipe_ring_bytes: PipeConfig::default().ring_bytes,
             fetched_bytes: Self::FETCHED_BYTES,
         }

@@ -25,8 +25,6 @@ pub struct Config {
     pub unexpected_bytes: usize,
     /// Limit of unexpected messages and rendezvous requests; then flow control stops the peers.
     pub unexpected_messages: usize,
-    /// The endpoint's send descriptors that one peer may occupy, so that a stalled peer does not block the others.
-    pub descriptors_per_peer: u16,
     /// Limit of known peers; connections from further addresses are closed.
     pub peers: usize,
     /// Whether peers that connected, but that this process has not added ([`Messenger::peer`](crate::Messenger::peer)),
@@ -63,8 +61,6 @@ impl Config {
     pub const UNEXPECTED_BYTES: usize = 64 << 20;
     /// See [`SENDS`](Self::SENDS): what peers may have sent before a receive is posted.
     pub const UNEXPECTED_MESSAGES: usize = 1 << 20;
-    /// A quarter of the endpoint's descriptors.
-    pub const DESCRIPTORS_PER_PEER: u16 = 64;
     /// A peer's number is never reused, so this bounds the memory of peers that come and go: 200 bytes each.
     pub const PEERS: usize = 1 << 16;
     /// Long enough that splitting costs nothing.
@@ -75,13 +71,7 @@ impl Config {
     /// Configuration with the values measured on this machine.
     #[must_use]
     pub fn tuned(tuning: &Tuning) -> Self {
-        let descriptors_per_peer = (tuning.send_descriptors / 4) as u16;
-        Self {
-            eager_bytes: tuning.eager_bytes,
-            fetched_bytes: tuning.fetched_bytes,
-            descriptors_per_peer,
-            ..Self::default()
-        }
+        Self { eager_bytes: tuning.eager_bytes, fetched_bytes: tuning.fetched_bytes, ..Self::default() }
     }
 }
 
@@ -95,7 +85,6 @@ impl Default for Config {
             receives: Self::RECEIVES,
             unexpected_bytes: Self::UNEXPECTED_BYTES,
             unexpected_messages: Self::UNEXPECTED_MESSAGES,
-            descriptors_per_peer: Self::DESCRIPTORS_PER_PEER,
             peers: Self::PEERS,
             serves_unknown_peers: true,
             write_chunk_bytes: Self::WRITE_CHUNK_BYTES,

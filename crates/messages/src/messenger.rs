@@ -13,7 +13,7 @@ mod target;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use barewire_endpoint::{Address, Ending, Endpoint, EndpointError, Event, HEAD_MAX};
+use barewire_endpoint::{Address, Ending, Endpoint, EndpointError, Event, HEAD_MAX, Priority, Report};
 use barewire_link::Link;
 
 use crate::completion::{Completion, Counts, Failure, Operation, Outcome, PostError};
@@ -22,7 +22,7 @@ use crate::header::Header;
 use crate::matching::Matcher;
 use crate::memory::CopiedBytes;
 use crate::mutant::mutant;
-use crate::peers::{BACKGROUND, FOREGROUND, Outgoing, PeerId, Peers, QUEUED};
+use crate::peers::{Answer, Bulk, PeerId, Peers};
 use crate::regions::Regions;
 use crate::slab::{Key, Slab};
 pub use access::AtomicParts;
@@ -32,10 +32,8 @@ pub use removal::Removal;
 pub(crate) use send::Message;
 pub use send::{CompletionLevel, SendOptions};
 
-/// Endpoint contexts that are no send's key. This bit: the low bits are a peer's number.
-const PEER_CONTEXT: u64 = 1 << 63;
-/// With [`PEER_CONTEXT`]: the message's send completed when it was copied.
-const COMPLETED_CONTEXT: u64 = 1 << 32;
+/// Endpoint contexts that are no send's key. This bit: the answer to an access of the peer whose number the low bits are.
+const ANSWER_CONTEXT: u64 = 1 << 63;
 /// The low bits are the key of an access to a peer's memory.
 const ACCESS_CONTEXT: u64 = 1 << 62;
 /// The low bits are the key of a peer's read that this message answers.
@@ -55,8 +53,8 @@ pub struct Messenger<L> {
     state: State,
     /// Scratch buffer that packs the parts of a short message.
     scratch: Vec<u8>,
-    /// Messages sent immediately since the last progress.
-    immediate_sends: u16,
+    /// Messages copied since the last progress.
+    copies_since_progress: u16,
 }
 
 /// The state that incoming messages change: the endpoint's sink.
@@ -68,6 +66,10 @@ struct State {
     copied: CopiedBytes,
     /// Number of posted messages that wait, over all peers.
     queued: usize,
+    /// Peers with such messages of which no event of the endpoint will remind.
+    retried: Vec<PeerId>,
+    /// Answers to peers, which the endpoint takes after it has received all that is there.
+    answers: VecDeque<(PeerId, Answer)>,
     receives: Slab<receive::Receive>,
     tagged: Matcher<Key, Key>,
     untagged: Matcher<Key, Key>,
@@ -80,7 +82,7 @@ struct State {
     atomic_max: u64,
     /// Peers that were asked to use rendezvous for all messages.
     throttled: Vec<PeerId>,
-    /// Peers with queued messages, served round-robin.
+    /// Peers whose bulk work can continue.
     pending: VecDeque<PeerId>,
     /// Peers whose channels must be aborted for a protocol violation.
     broken: Vec<PeerId>,
@@ -95,13 +97,17 @@ struct State {
 impl<L: Link> Messenger<L> {
     /// Creates a messenger on an endpoint without channels.
     #[must_use]
-    pub fn new(endpoint: Endpoint<L>, config: Config) -> Self {
+    pub fn new(mut endpoint: Endpoint<L>, config: Config) -> Self {
+        // Bounded by `config.sends`.
+        endpoint.set_send_descriptors(usize::MAX);
         let state = State {
             config,
             peers: Peers::new(),
             sends: Slab::new(),
             copied: CopiedBytes::default(),
             queued: 0,
+            retried: Vec::new(),
+            answers: VecDeque::new(),
             receives: Slab::new(),
             tagged: Matcher::new(),
             untagged: Matcher::new(),
@@ -119,7 +125,7 @@ impl<L: Link> Messenger<L> {
             completions: VecDeque::new(),
             counts: Counts::default(),
         };
-        let mut messenger = Self { endpoint, state, scratch: Vec::new(), immediate_sends: 0 };
+        let mut messenger = Self { endpoint, state, scratch: Vec::new(), copies_since_progress: 0 };
         messenger.state.atomic_max = messenger.atomic_max() as u64;
         messenger
     }
@@ -130,23 +136,22 @@ impl<L: Link> Messenger<L> {
         self.endpoint.address()
     }
 
-    /// Prepares for a sleep as [`Endpoint::prepare_to_sleep`] does. `None` also if operations with local peers can continue:
-    /// no event would wake the sleeper for them.
+    /// Prepares for a sleep as [`Endpoint::prepare_to_sleep`] does. `None` also if work that was interrupted so that other
+    /// work could proceed can continue: no event would wake the sleeper for it.
     ///
     /// # Errors
     /// As [`progress`](Self::progress).
     pub fn prepare_to_sleep(&mut self, patience: Duration) -> Result<Option<Duration>, EndpointError> {
-        if self.has_local_work() {
+        if self.has_work() {
             return Ok(None);
         }
         self.endpoint.prepare_to_sleep(patience)
     }
 
-    /// Whether an operation with a local peer was interrupted so that others could proceed, and can continue.
-    fn has_local_work(&mut self) -> bool {
-        let Self { endpoint, state, .. } = self;
-        let State { pending, peers, .. } = state;
-        pending.iter().any(|peer| peers.at(*peer).channel.is_some_and(|channel| endpoint.sends_at_once(channel)))
+    /// Whether the next progress has something to do, whatever arrives.
+    #[inline]
+    fn has_work(&self) -> bool {
+        !self.state.answers.is_empty() || !self.state.pending.is_empty()
     }
 
     /// The underlying endpoint, for its counters and link state.
@@ -231,24 +236,24 @@ impl<L: Link> Messenger<L> {
     #[inline]
     #[must_use]
     pub fn has_nothing_to_send(&self) -> bool {
-        self.endpoint.has_nothing_to_send() && self.state.pending.is_empty()
+        self.endpoint.has_nothing_to_send() && !self.has_work() && self.state.retried.is_empty()
     }
 
     /// Whether an operation is unsent or unacknowledged, and needs progress to be delivered.
     #[inline]
     #[must_use]
     pub fn has_messages(&self) -> bool {
-        self.endpoint.has_messages() || !self.state.pending.is_empty() || self.state.sends.len() > 0
+        self.endpoint.has_messages() || self.has_work() || self.state.queued + self.state.sends.len() > 0
     }
 
     /// Whether the operation posted last, or one that waits for room or for the peer's answer, is still unsent.
     #[inline]
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        self.endpoint.is_blocked() || !self.state.pending.is_empty() || self.state.sends.len() > 0
+        self.endpoint.is_blocked() || self.has_work() || self.state.queued + self.state.sends.len() > 0
     }
 
-    /// Whether an operation waits for room, here or in the endpoint, which progress may make.
+    /// Whether an operation waits for room, which progress may make.
     #[inline]
     #[must_use]
     pub fn is_waiting_for_room(&self) -> bool {
@@ -268,7 +273,7 @@ impl<L: Link> Messenger<L> {
         let end = clock.now().saturating_add(patience);
         loop {
             let left = end.saturating_sub(clock.now());
-            let longest_sleep = if self.has_local_work() { Duration::ZERO } else { left };
+            let longest_sleep = if self.has_work() { Duration::ZERO } else { left };
             self.endpoint.wait(&mut self.state, longest_sleep)?;
             self.after_progress();
             if !self.state.completions.is_empty() {
@@ -288,8 +293,8 @@ impl<L: Link> Messenger<L> {
     pub fn settle(&mut self) -> Result<bool, EndpointError> {
         let is_settled = self.endpoint.settle(&mut self.state)?;
         self.after_progress();
-        let is_submitted = self.state.sends.len() == 0 && self.state.queued == 0 && self.state.peer_reads.len() == 0;
-        Ok(is_settled && self.state.pending.is_empty() && is_submitted && self.state.accesses.len() == 0)
+        let State { queued, sends, peer_reads, accesses, .. } = &self.state;
+        Ok(is_settled && !self.has_work() && queued + sends.len() == 0 && peer_reads.len() == 0 && accesses.len() == 0)
     }
 
     /// Closes the channel to a peer after the endpoint has sent its queued messages. Outstanding operations with the
@@ -300,13 +305,18 @@ impl<L: Link> Messenger<L> {
         }
     }
 
-    /// Runs after the endpoint's progress: handles its events, and sends queued messages.
+    /// Runs after the endpoint's progress: handles its events, answers peers, and continues bulk work.
     #[inline]
     fn after_progress(&mut self) {
-        self.immediate_sends = 0;
+        self.copies_since_progress = 0;
         self.handle_events();
-        if !self.state.pending.is_empty() {
-            self.send_pending();
+        for peer in std::mem::take(&mut self.state.retried) {
+            self.send_waiting(peer);
+        }
+        if self.has_work() {
+            self.send_answers();
+            self.continue_bulk();
+            self.send_answers();
             // Messages to a pipe complete at once.
             self.handle_events();
         }
@@ -337,98 +347,115 @@ impl<L: Link> Messenger<L> {
                     peers.connect(peer, channel);
                     peers.at(peer).reconnected(self.endpoint.is_local_channel(channel));
                 }
-                Event::Ended { channel, ending, .. } => self.state.channel_ended(channel, ending),
+                Event::Room { channel } => {
+                    if let Some(peer) = self.state.peers.of_channel(channel) {
+                        self.send_waiting(peer);
+                    }
+                }
+                Event::Ended { channel, ending, has_lost, .. } => self.state.channel_ended(channel, ending, has_lost),
             }
         }
     }
 
-    /// Hands queued messages to the endpoint, round-robin over the peers.
-    fn send_pending(&mut self) {
+    /// Hands answers to the endpoint.
+    fn send_answers(&mut self) {
+        while let Some((to, answer)) = self.state.answers.pop_front() {
+            let Some(channel) = self.state.peers.get(to).filter(|peer| !peer.is_broken).and_then(|peer| peer.channel)
+            else {
+                continue;
+            };
+            let (header, body) = match &answer {
+                Answer::Control(header) => (*header, &[][..]),
+                Answer::Atomic { number, bytes } => (Header::Returned { number: *number, offset: 0 }, &bytes[..]),
+            };
+            // Whoever does not receive its answers gets no more than the limit of them.
+            let is_counted = matches!(header, Header::Done { .. } | Header::Returned { .. });
+            let context = ANSWER_CONTEXT | u64::from(to.number());
+            let report = if is_counted { Report::Copied { context, counts_loss: false } } else { Report::Never };
+            let mut head = [0; HEAD_MAX];
+            let length = header.encode(&mut head);
+            // If the channel has ended, its event follows.
+            if self.endpoint.post(channel, &head[..length], body, Priority::Urgent, report) == Ok(true) && is_counted {
+                self.state.access_answer_sent(to);
+            }
+        }
+    }
+
+    /// Continues work on long messages, round-robin over the peers.
+    fn continue_bulk(&mut self) {
         for _ in 0..self.state.pending.len() {
             let Some(peer) = self.state.pending.pop_front() else { break };
-            if !self.send_pending_to(peer) {
-                self.state.pending.push_back(peer);
-                continue;
-            }
             self.state.peers.at(peer).is_pending = false;
-        }
-    }
-
-    /// False if messages are left.
-    fn send_pending_to(&mut self, peer: PeerId) -> bool {
-        // Each class has its own limit. Fetches from the background queue enqueue answers, which go at once.
-        [FOREGROUND, BACKGROUND, FOREGROUND, QUEUED].map(|queue| self.send_queue_to(peer, queue)) == [true; 4]
-    }
-
-    fn send_queue_to(&mut self, peer: PeerId, queue: usize) -> bool {
-        while let Some(out) = self.state.peers.at(peer).outgoing[queue].pop_front() {
-            let out = match out {
-                Outgoing::Message(message) => match self.send_queued(peer, message) {
-                    Ok(()) => continue,
-                    Err(message) => Outgoing::Message(message),
-                },
-                out => out,
-            };
-            let is_done = match &out {
-                Outgoing::Message(_) => false,
-                Outgoing::Control(header) => {
-                    let is_sent = self.send_copied(peer, header, &[]);
-                    if is_sent && matches!(header, Header::Done { .. }) {
-                        self.state.peers.at(peer).unanswered -= 1;
+            while let Some(bulk) = self.state.peers.at(peer).bulk.front().copied() {
+                let advance = match bulk {
+                    Bulk::Data(send) => self.send_data(peer, send),
+                    Bulk::ReadReply(read) => self.send_read_reply(peer, read),
+                    Bulk::Fetch { receive, request } => self.fetch(peer, receive, request),
+                };
+                match advance {
+                    Advance::Done => _ = self.state.peers.at(peer).bulk.pop_front(),
+                    Advance::Blocked => break,
+                    Advance::Yielded => {
+                        self.state.mark_pending(peer);
+                        break;
                     }
-                    is_sent
                 }
-                Outgoing::Data(send) => self.send_data(peer, *send),
-                Outgoing::Fetch { receive, request } => self.fetch(peer, *receive, *request),
-                Outgoing::Write(access) => self.send_write(peer, *access),
-                Outgoing::ReadReply(read) => self.send_read_reply(peer, *read),
-                Outgoing::AtomicReply { number, bytes } => self.send_atomic_reply(peer, *number, bytes),
-            };
-            if !is_done {
-                self.state.peers.at(peer).outgoing[queue].push_front(out);
-                return false;
             }
         }
-        true
-    }
-
-    /// Hands a posted message that waited to the endpoint, or returns it.
-    fn send_queued(&mut self, to: PeerId, message: Message) -> Result<(), Message> {
-        let Ok(channel) = self.channel_for(to) else { return Err(message) };
-        self.submit(to, channel, message)?;
-        self.state.queued -= 1;
-        Ok(())
-    }
-
-    /// Sends a copied message that belongs to no send.
-    fn send_copied(&mut self, to: PeerId, header: &Header, body: &[u8]) -> bool {
-        let Ok(channel) = self.channel_for(to) else { return false };
-        let mut head = [0; HEAD_MAX];
-        let length = header.encode(&mut head);
-        let is_sent = self.endpoint.send(channel, &head[..length], body, peer_context(to)).is_ok();
-        self.state.peers.at(to).in_flight[FOREGROUND] += u16::from(is_sent);
-        is_sent
     }
 }
 
-fn peer_context(peer: PeerId) -> u64 {
-    PEER_CONTEXT | u64::from(peer.number())
+/// How far bulk work has come.
+enum Advance {
+    /// To its end.
+    Done,
+    /// The endpoint has as much of it as it may have; a report continues it.
+    Blocked,
+    /// Other work is due.
+    Yielded,
 }
 
 impl State {
-    /// Queues a message until the endpoint has room.
-    fn enqueue(&mut self, to: PeerId, out: Outgoing) {
-        // A disconnected peer needs no answer.
-        let is_gone = |peer: &crate::peers::Peer| peer.channel.is_none() || peer.is_broken;
-        if out.class() != QUEUED && self.peers.get(to).is_none_or(is_gone) {
-            return;
+    /// Answers a peer. One that is disconnected needs no answer.
+    fn answer(&mut self, to: PeerId, answer: Answer) {
+        if self.peers.get(to).is_some_and(|peer| peer.channel.is_some() && !peer.is_broken) {
+            self.answers.push_back((to, answer));
         }
-        let peer = self.peers.at(to);
-        peer.outgoing[out.class()].push_back(out);
-        if !peer.is_pending {
-            peer.is_pending = true;
-            self.pending.push_back(to);
+    }
+
+    fn reply(&mut self, to: PeerId, header: Header) {
+        self.answer(to, Answer::Control(header));
+    }
+
+    /// Starts bulk work with a peer, behind earlier work.
+    fn add_bulk(&mut self, peer: PeerId, bulk: Bulk) {
+        let entry = self.peers.at(peer);
+        if entry.channel.is_some() && !entry.is_broken {
+            entry.bulk.push_back(bulk);
+            self.mark_pending(peer);
         }
+    }
+
+    /// The endpoint has reported a message of bulk work.
+    fn bulk_message_done(&mut self, peer: PeerId) {
+        let entry = self.peers.at(peer);
+        entry.bulk_in_flight -= 1;
+        if !entry.bulk.is_empty() {
+            self.mark_pending(peer);
+        }
+    }
+
+    fn mark_pending(&mut self, peer: PeerId) {
+        let entry = self.peers.at(peer);
+        if !std::mem::replace(&mut entry.is_pending, true) {
+            self.pending.push_back(peer);
+        }
+    }
+
+    /// Drops answers and bulk work for a peer.
+    fn discard_answers(&mut self, peer: PeerId) {
+        self.answers.retain(|(to, _)| *to != peer);
+        self.peers.at(peer).bulk.clear();
     }
 
     #[inline]

@@ -11,16 +11,6 @@ use crate::messenger::{Message, RendezvousRequest};
 use crate::regions::Refusal;
 use crate::slab::Key;
 
-/// Classes of endpoint messages to a peer: those that keep their order, and rendezvous and read data, which lets the
-/// former pass.
-pub(crate) const FOREGROUND: usize = 0;
-pub(crate) const BACKGROUND: usize = 1;
-const CLASSES: usize = 2;
-/// Queue of posted messages that wait for the endpoint, in order. Control messages are in the foreground queue and go
-/// first, because peers wait for them.
-pub(crate) const QUEUED: usize = 2;
-pub(crate) const QUEUES: usize = 3;
-
 /// A peer's number, valid for the messenger's lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(u32);
@@ -46,8 +36,6 @@ pub(crate) struct Peer {
     pub channel: Option<ChannelId>,
     /// This process has added it; otherwise it only connected.
     pub is_added: bool,
-    /// The channel is established.
-    pub is_open: bool,
     /// It violated the protocol: its messages are ignored until the channel has ended.
     pub is_broken: bool,
     /// It has asked us to use rendezvous for all messages.
@@ -56,26 +44,25 @@ pub(crate) struct Peer {
     pub cannot_fetch: bool,
     /// We have asked it to use rendezvous for all messages.
     pub is_throttled: bool,
-    /// Messages to it that the endpoint has, by class.
-    pub in_flight: [u16; CLASSES],
-    /// Messages that wait for the endpoint, by queue.
-    pub outgoing: [VecDeque<Outgoing>; QUEUES],
+    /// Posted messages that wait for room or for the connection, in order.
+    pub waiting: VecDeque<Message>,
+    /// Work on long messages with it, in order.
+    pub bulk: VecDeque<Bulk>,
+    /// Messages of this work that the endpoint has.
+    pub bulk_in_flight: u16,
+    /// It is in the list of peers whose bulk work can continue.
     pub is_pending: bool,
     /// Destination of the message whose next piece is due.
     pub reassembly: Reassembly,
     /// Our unanswered accesses to its memory.
     pub accesses: u16,
-    /// Its accesses to our memory whose answer is not with the endpoint yet.
+    /// Its accesses to our memory whose answer the carrier does not have yet.
     pub unanswered: u16,
     /// Its write to our memory of which more is due.
     pub write: Option<PeerWrite>,
-    /// The endpoint does not have all of a write to it yet: nothing may overtake it.
-    pub has_backlog: bool,
     /// It is being removed: its state is dropped once its channel has ended.
     pub is_removing: bool,
-    /// A message was lost whose send had already completed.
-    pub has_lost: bool,
-    /// Why such a message was lost with the previous channel; the next operation reports it.
+    /// Why a message was lost with the previous channel whose send had completed; the next operation reports it.
     pub lost: Option<Ending>,
 }
 
@@ -85,29 +72,21 @@ impl Peer {
             address,
             channel: None,
             is_added: false,
-            is_open: false,
             is_broken: false,
             rendezvous_only: false,
             cannot_fetch: false,
             is_throttled: false,
-            in_flight: [0; CLASSES],
-            outgoing: Default::default(),
+            waiting: VecDeque::new(),
+            bulk: VecDeque::new(),
+            bulk_in_flight: 0,
             is_pending: false,
             reassembly: Reassembly::Idle,
             accesses: 0,
             unanswered: 0,
             write: None,
-            has_backlog: false,
             is_removing: false,
-            has_lost: false,
             lost: None,
         }
-    }
-
-    /// Drops control messages and data. Posted messages stay, and fail when the channel ends.
-    pub fn discard_answers(&mut self) {
-        self.outgoing[FOREGROUND].clear();
-        self.outgoing[BACKGROUND].clear();
     }
 
     /// Resets the state of the channel, which has ended; `lost` is set if completed messages were lost with it.
@@ -117,11 +96,9 @@ impl Peer {
         *self = Self { is_pending, is_removing, is_added, lost, ..Self::new(self.address) };
     }
 
-    /// The peer has opened a channel, perhaps before the end of the previous one is reported.
+    /// The peer has opened a channel.
     pub fn reconnected(&mut self, is_local: bool) {
-        if std::mem::take(&mut self.has_lost) {
-            self.lost = Some(Ending::Restarted);
-        } else if self.lost == Some(Ending::PeerClosed) && !is_local {
+        if self.lost == Some(Ending::PeerClosed) && !is_local {
             // The previous process closed its channel cleanly and missed nothing; this is a new process. On the same host,
             // the kernel closes the pipes of a process that crashes, and a failed message was certainly not received.
             self.lost = None;
@@ -151,37 +128,25 @@ pub(crate) struct PeerWrite {
     pub data: Option<u64>,
 }
 
-/// A message that waits for room in the endpoint.
-pub(crate) enum Outgoing {
-    /// A posted message, nothing of which is with the endpoint.
-    Message(Message),
+/// An answer to a peer's message, which the next progress hands to the endpoint.
+pub(crate) enum Answer {
     Control(Header),
-    /// Rendezvous data of a send.
-    Data(Key),
-    /// The rest of a write to the peer's memory.
-    Write(Key),
-    /// Fetches a receive's message, which a local peer lends.
-    Fetch {
-        receive: Key,
-        request: RendezvousRequest,
-    },
-    /// Data of a peer's read.
-    ReadReply(Key),
     /// Previous values that a peer's atomic operation fetches.
-    AtomicReply {
+    Atomic {
         number: u64,
         bytes: Box<[u8]>,
     },
 }
 
-impl Outgoing {
-    pub fn class(&self) -> usize {
-        match self {
-            Self::Message(_) => QUEUED,
-            Self::Data(_) | Self::Fetch { .. } | Self::ReadReply(_) => BACKGROUND,
-            Self::Control(_) | Self::Write(_) | Self::AtomicReply { .. } => FOREGROUND,
-        }
-    }
+/// Work that is done in parts, between which other messages to the same peer pass.
+#[derive(Clone, Copy)]
+pub(crate) enum Bulk {
+    /// Rendezvous data of a send.
+    Data(Key),
+    /// Data of a peer's read.
+    ReadReply(Key),
+    /// Fetches a receive's message, which a local peer lends.
+    Fetch { receive: Key, request: RendezvousRequest },
 }
 
 /// Destination of the rest of a message that arrives in pieces.

@@ -173,18 +173,21 @@ impl Pipe {
         self.sender.sleeps().store(u32::from(room.is_some()), Ordering::Relaxed);
         full_fence();
         wake_if_sleeping(self.receiver.sender_sleeps(), &self.socket);
-        let has_room = room.is_some_and(|bytes| {
-            self.sender.has_room(bytes).unwrap_or_else(|fault| {
-                fail(&mut self.fault, &self.socket, fault);
-                true
-            })
-        });
+        let has_room = room.is_some_and(|bytes| self.has_room(bytes));
         let ready = has_room || (message && self.receiver.is_ready()) || self.hung_up || self.fault.is_some();
         if ready {
             self.receiver.sleeps().store(0, Ordering::Relaxed);
             self.sender.sleeps().store(0, Ordering::Relaxed);
         }
         ready
+    }
+
+    /// Whether [`send`](Self::send) takes a message of this size now. True also if the pipe is broken.
+    pub fn has_room(&mut self, bytes: usize) -> bool {
+        self.sender.has_room(bytes).unwrap_or_else(|fault| {
+            fail(&mut self.fault, &self.socket, fault);
+            true
+        })
     }
 
     /// Whether the other end is closed, its process dead, or the pipe broken, and nothing is left to receive. A system

@@ -12,7 +12,6 @@ use super::{BUSY_POLLS_MAX, Endpoint, Event, HOUSEKEEPING_INTERVAL};
 use crate::address::Address;
 use crate::channel::{Carrier, Channel, ChannelId};
 use crate::error::{Ending, EndpointError, SendError};
-use crate::message_queue::Priority;
 use crate::sink::{Class, Sink};
 
 /// Kind of a pipe's message; its first byte.
@@ -141,18 +140,6 @@ impl<L: Link> Endpoint<L> {
         matches!(self.channels.get(channel), Some(Channel { carrier: Carrier::Local { .. }, .. }))
     }
 
-    /// Whether a message to a local peer would be sent at once: no queue or lack of room holds it back, so no event would
-    /// wake a sleeper to send it.
-    pub fn sends_at_once(&mut self, channel: ChannelId) -> bool {
-        self.check_descriptors(Priority::Background).is_ok()
-            && self.port.slots.free_slots() > 0
-            && self.channels.get(channel).is_some_and(|channel| {
-                matches!(channel.carrier, Carrier::Local { .. })
-                    && channel.accepts_messages()
-                    && channel.queue.is_empty()
-            })
-    }
-
     /// Copies memory of a local peer, which has announced its address and does not change it meanwhile. Returns false
     /// if the system does not allow it, or the peer has ended.
     ///
@@ -264,7 +251,6 @@ impl<L: Link> Endpoint<L> {
         if is_empty && channel.parked.is_empty() {
             self.end(index, ending, sink);
         } else if channel.ending.is_none() {
-            channel.queue.clear();
             self.channels.retire(index, ending);
             self.fail_messages(index, ending);
         }
@@ -274,7 +260,7 @@ impl<L: Link> Endpoint<L> {
     pub(super) fn arm_local_peers(&mut self, mut timeout: Duration) -> Option<Duration> {
         for index in &self.local_peers {
             let Some(channel) = self.channels.at(*index) else { continue };
-            let awaits_room = !channel.queue.is_empty();
+            let awaits_room = channel.has_more();
             match &mut channel.carrier {
                 // The next housekeeping ends the channel.
                 Carrier::Connecting { .. } | Carrier::Local { .. } if channel.is_closing && !awaits_room => {

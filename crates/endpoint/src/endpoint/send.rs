@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sending: messages go into descriptors, and from there into frames or pipes.
+//! Sending: a message goes into frames or a pipe at once, or is queued with a descriptor until there is room.
 
 use barewire_link::Link;
 use barewire_llc::message::{FIRST_HEADER, Fragment, Fragmenter, OTHER_HEADER, whole};
@@ -8,34 +8,25 @@ use barewire_llc::{ConnectionHandle, Destination, Peer};
 use super::local::Kind;
 use super::{Endpoint, Event};
 use crate::address::Address;
-use crate::channel::{Carrier, Channel, ChannelId};
-use crate::descriptors::{Content, DescriptorId, HEAD_MAX};
+use crate::channel::{Carrier, ChannelId};
+use crate::descriptors::{Content, DescriptorId, HEAD_MAX, Report};
 use crate::error::{EndpointError, SendError};
 use crate::message_queue::Priority;
 use crate::sink::Class;
-use crate::slots::Lent;
+use crate::slots::{Lent, Slot, Slots};
 
 /// Frames submitted before they are transmitted: few enough to be in the L1 cache when the kernel copies them.
 const FRAMES_PER_TRANSMIT: u32 = 16;
 /// Frames that a channel may send before the next channel is served.
 const FRAMES_PER_TURN: u32 = 64;
 
-/// When the peer acknowledges a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acknowledge {
-    /// With the peer's next frame, together with other messages, or after a delay.
-    Eventually,
-    /// On receipt: the last frame requests it.
-    AtOnce,
-}
-
-/// Destination and options of a message.
-#[derive(Clone, Copy)]
-struct SendRequest {
-    to: ChannelId,
-    context: u64,
-    priority: Priority,
-    acknowledge: Acknowledge,
+/// What a slot's frame belongs to: a message with a descriptor, or one without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Message(DescriptorId),
+    /// A message whose loss counts.
+    Counted,
+    Nobody,
 }
 
 /// How much of a message was submitted to its carrier.
@@ -69,59 +60,10 @@ impl<L: Link> Endpoint<L> {
         self.information_max
     }
 
-    /// Sends a message that fits one frame; copies head and body. [`Event::Sent`] reports `context`.
-    ///
-    /// # Errors
-    /// [`SendError`]; the message was not accepted.
-    pub fn send(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
-        let priority = Priority::Normal { frames: 1 };
-        self.copy(SendRequest { to, context, priority, acknowledge: Acknowledge::Eventually }, head, body)
-    }
-
-    /// As [`send`](Self::send), for a message whose [`Event::Sent`] the caller waits for.
-    ///
-    /// # Errors
-    /// As for `send`.
-    pub fn send_awaited(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
-        let priority = Priority::Normal { frames: 1 };
-        self.copy(SendRequest { to, context, priority, acknowledge: Acknowledge::AtOnce }, head, body)
-    }
-
-    /// Whether [`send_copied`](Self::send_copied) accepts messages of this size to this peer: not for local peers, nor
-    /// for sizes that need more slots than a message may have.
+    /// Size in bytes of the body that fills `frames` frames behind a head.
     #[must_use]
-    pub fn takes_copies(&mut self, to: ChannelId, bytes: usize) -> bool {
-        let frames_max = usize::from(self.config.slots.min(self.config.connection.queue)) / 2;
-        let fits = self.frames_of(bytes) <= frames_max;
-        let carrier = self.channels.get(to).map(|channel| &channel.carrier);
-        fits && matches!(carrier, Some(Carrier::Wire { .. } | Carrier::Pending))
-    }
-
-    /// Sends a message of several frames, all of which are copied: the caller may reuse its memory on return.
-    /// [`Event::Sent`] reports `context`.
-    ///
-    /// # Errors
-    /// [`SendError`]; the message was not accepted. [`SendError::Full`] also before the peer has accepted the channel.
-    pub fn send_copied(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
-        let frames = self.frames_of(head.len() + body.len());
-        let priority = Priority::Normal { frames: frames as u32 };
-        self.check_events()?;
-        self.check_descriptors(priority)?;
-        let channel = self.channels.get(to).filter(|channel| channel.accepts_messages()).ok_or(SendError::Ended)?;
-        let Carrier::Wire { handle, is_open: true } = channel.carrier else { return Err(SendError::Full) };
-        let Some(connection) = self.port.station.connection(handle) else { return Err(SendError::Ended) };
-        // A connection gets no more slots than remain free, so that stalled peers leave some to the others.
-        let (own, free) = (connection.unacknowledged(), self.port.slots.free_slots());
-        let has_slots = frames <= free && (own == 0 || own + frames <= free);
-        if !channel.queue.would_be_next(priority) || connection.room() < frames || !has_slots {
-            return Err(SendError::Full);
-        }
-        channel.queue.count_overtaking(priority);
-        let message =
-            self.descriptors.add(context, Some(to.index), Content::Submitted, false).expect("a descriptor is free");
-        // The next call of `progress` reports errors of the link.
-        let _ = self.copy_to_engine(message, handle, head, body);
-        Ok(())
+    pub fn body_of_frames(&self, frames: usize, head_bytes: usize) -> usize {
+        frames * (self.information_max - OTHER_HEADER) - (FIRST_HEADER - OTHER_HEADER) - head_bytes
     }
 
     /// Number of frames of a message of this size.
@@ -130,169 +72,267 @@ impl<L: Link> Endpoint<L> {
         1 + behind_first.div_ceil(self.information_max - OTHER_HEADER)
     }
 
-    /// Fragments a message into slots, of which there are enough, and sends them.
-    fn copy_to_engine(
-        &mut self,
-        message: DescriptorId,
-        handle: ConnectionHandle,
-        head: &[u8],
-        body: &[u8],
-    ) -> Result<(), EndpointError> {
-        let Self { port, descriptors, owners, information_max, last_sent_to, .. } = self;
-        let Some(descriptor) = descriptors.at(message) else { return Ok(()) };
-        descriptor.is_submitted = true;
-        *last_sent_to = Some(handle);
-        let now = port.now();
-        let mut sent = Ok(());
-        let (mut fragmenter, mut next) = start_fragments(head.len() + body.len(), *information_max);
-        while let Some(fragment) = next {
-            let (start, end) = (fragment.start as usize, fragment.end as usize);
-            let part = &body[start.saturating_sub(head.len())..end - head.len()];
-            let prefix;
-            let first = if start == 0 {
-                prefix = Prefix::new(fragment.header(), head);
-                prefix.bytes()
-            } else {
-                fragment.header()
-            };
-            let slot = port.slots.fill(first, part).expect("enough slots are free");
-            owners[usize::from(slot)] = message;
-            if port.station.send(handle, slot, now).is_err() {
-                debug_assert!(false, "there is room in the connection's queue");
-                port.slots.free(slot);
-                break;
-            }
-            descriptor.outstanding += 1;
-            next = fragmenter.next();
-            if descriptor.outstanding % FRAMES_PER_TRANSMIT == 0 && next.is_some() {
-                // Hands the rest to the engine even if the link fails.
-                sent = sent.and(port.transmit());
-            }
-        }
-        Ok(sent.and(port.transmit())?)
+    /// Sets the maximum number of outstanding messages, for a caller that bounds them itself.
+    pub fn set_send_descriptors(&mut self, limit: usize) {
+        self.config.send_descriptors = limit;
     }
 
-    /// Sends a message that fits one frame to a local peer if its pipe has room; copies head and body. No event
-    /// follows. Returns false if it was not sent; use [`send`](Self::send) then.
-    #[inline(always)]
-    pub fn send_at_once(&mut self, to: ChannelId, head: &[u8], body: &[u8]) -> bool {
-        let bytes = head.len() + body.len();
-        let Some(channel) = self.channels.get(to).filter(|channel| channel.accepts_messages()) else { return false };
-        bytes <= self.information_max - FIRST_HEADER
-            && send_to_pipe(channel, Priority::Normal { frames: 1 }, head, body)
-    }
-
-    /// As [`send`](Self::send), but with background priority: queued messages of normal priority overtake it.
-    ///
-    /// # Errors
-    /// As for `send`.
-    pub fn send_in_background(
-        &mut self,
-        to: ChannelId,
-        head: &[u8],
-        body: &[u8],
-        context: u64,
-        acknowledge: Acknowledge,
-    ) -> Result<(), SendError> {
-        self.copy(SendRequest { to, context, priority: Priority::Background, acknowledge }, head, body)
-    }
-
+    /// Messages that are queued, or whose report waits for an acknowledgement.
     #[inline]
-    fn copy(&mut self, request: SendRequest, head: &[u8], body: &[u8]) -> Result<(), SendError> {
-        let SendRequest { to, context, priority, .. } = request;
-        let bytes = head.len() + body.len();
-        if head.len() > HEAD_MAX || bytes > self.copied_max() {
-            return Err(SendError::TooLong { bytes, most: self.copied_max() });
-        }
-        self.check_events()?;
-        let channel = self.channels.get(to).filter(|channel| channel.accepts_messages()).ok_or(SendError::Ended)?;
-        if send_to_pipe(channel, priority, head, body) {
-            self.events.push_back(Event::Sent { context });
-            return Ok(());
-        }
-        self.check_descriptors(priority)?;
-        let prefix = Prefix::new(&whole(bytes as u32), head);
-        let slot = self.port.slots.fill(prefix.bytes(), body).ok_or(SendError::Full)?;
-        let message = self.add(request, Content::Slot(slot));
-        self.enqueue(to.index, message, priority);
-        Ok(())
+    #[must_use]
+    pub fn messages(&self) -> usize {
+        self.descriptors.len()
     }
 
-    /// Adds a descriptor. The caller has checked that one is free.
+    /// Bytes of messages that were copied because they could not be sent at once.
     #[inline]
-    fn add(&mut self, request: SendRequest, content: Content) -> DescriptorId {
-        let wants_acknowledgement = request.acknowledge == Acknowledge::AtOnce;
-        let added = self.descriptors.add(request.context, Some(request.to.index), content, wants_acknowledgement);
-        added.expect("a descriptor is free")
+    #[must_use]
+    pub fn copied_bytes(&self) -> usize {
+        self.descriptors.copied_bytes()
     }
 
-    /// Sends a message of up to 4 GiB from the caller's memory; only the head is copied.
+    /// Sends a message that fits one frame: U-Net's send queue. It is copied. [`Event::Sent`] reports `context` when the
+    /// peer's endpoint, or the pipe to a local peer, has it.
     ///
     /// # Errors
     /// [`SendError`]; the message was not accepted.
-    ///
-    /// # Safety
-    /// `body` must stay valid and unchanged until [`Event::Sent`] or [`Event::Failed`] reports `context`, or the
-    /// endpoint is dropped.
-    pub unsafe fn send_lent(
-        &mut self,
-        to: ChannelId,
-        head: &[u8],
-        body: &[u8],
-        context: u64,
-        acknowledge: Acknowledge,
-    ) -> Result<(), SendError> {
-        let priority = Priority::Normal { frames: self.frames_of(head.len() + body.len()) as u32 };
-        // SAFETY: as promised by the caller.
-        unsafe { self.lend(SendRequest { to, context, priority, acknowledge }, head, body) }
+    pub fn send(&mut self, to: ChannelId, head: &[u8], body: &[u8], context: u64) -> Result<(), SendError> {
+        let bytes = head.len() + body.len();
+        if bytes > self.copied_max() {
+            return Err(SendError::TooLong { bytes, most: self.copied_max() });
+        }
+        self.post(to, head, body, Priority::Normal, Report::Acknowledged(context)).map(|_| ())
     }
 
-    /// As [`send_lent`](Self::send_lent), but with background priority: while it is queued, later messages of normal
-    /// priority overtake it. They do not interrupt it, so send a long message in parts of
-    /// [`body_of_frames`](Self::body_of_frames).
+    /// Sends all of a message now, copied, or nothing of it: false if others are queued before it, or there is no room.
+    /// Only a loss is reported.
+    #[inline(always)]
+    pub fn send_now(&mut self, to: ChannelId, head: &[u8], body: &[u8]) -> bool {
+        self.channels.get(to).is_some_and(|channel| channel.accepts_messages())
+            && self.copy_now(to.index, head, body, Priority::Normal, Report::Loss)
+    }
+
+    /// Whether a message of this size can start to leave now: all of it, if one frame or half of the slots hold it. If not,
+    /// [`Event::Room`] tells when to ask again, unless the channel ends.
+    pub fn has_room(&mut self, to: ChannelId, bytes: usize) -> bool {
+        let has_room = self.room_for(to.index, bytes);
+        if let Some(channel) = self.channels.get(to).filter(|channel| !has_room && channel.accepts_messages()) {
+            channel.awaits_room = Some(bytes);
+            self.mark_ready(to.index);
+        }
+        has_room
+    }
+
+    fn room_for(&mut self, index: u16, bytes: usize) -> bool {
+        let frames_max = usize::from(self.config.slots.min(self.config.connection.queue)) / 2;
+        let frames = self.frames_of(bytes).min(frames_max.max(1));
+        let Some(channel) = self.channels.at(index).filter(|channel| channel.accepts_messages()) else { return false };
+        channel.queue.would_be_next(Priority::Normal)
+            && match &mut channel.carrier {
+                Carrier::Local { pipe, .. } => {
+                    let piece = pipe_piece_max(pipe);
+                    pipe.has_room(1 + piece.min(FIRST_HEADER + bytes))
+                }
+                Carrier::Wire { handle, is_open: true } => {
+                    let handle = *handle;
+                    self.has_frames(handle, frames)
+                }
+                _ => false,
+            }
+    }
+
+    /// Whether a connection takes this many frames now. It gets no more slots than remain free, so that stalled peers
+    /// leave some to the others.
+    #[inline]
+    fn has_frames(&self, handle: ConnectionHandle, frames: usize) -> bool {
+        let Some(connection) = self.port.station.connection(handle) else { return false };
+        let (own, free) = (connection.unacknowledged(), self.port.slots.free_slots());
+        connection.room() >= frames && frames <= free && (own == 0 || own + frames <= free)
+    }
+
+    /// Tells a caller that awaits room of a channel that there is some.
+    fn offer_room(&mut self, index: u16) {
+        let Some(channel) = self.channels.at(index) else { return };
+        let Some(bytes) = channel.awaits_room.take().filter(|_| channel.accepts_messages()) else { return };
+        if self.room_for(index, bytes) {
+            self.events.push_back(Event::Room { channel: self.channels.id(index) });
+        } else if let Some(channel) = self.channels.at(index) {
+            channel.awaits_room = Some(bytes);
+            self.mark_ready(index);
+        }
+    }
+
+    /// Sends a message, which is copied: at once if there is room and nothing is queued before it, which is the result;
+    /// else it is queued. `report` says which event follows; none for [`Report::Copied`] of a message sent at once.
     ///
     /// # Errors
-    /// As for `send_lent`.
-    ///
-    /// # Safety
-    /// As for `send_lent`.
-    pub unsafe fn send_lent_in_background(
+    /// [`SendError`]; the message was not accepted. Urgent and background messages are not bounded by
+    /// [`Config::send_descriptors`](crate::Config::send_descriptors).
+    #[inline]
+    pub fn post(
         &mut self,
         to: ChannelId,
         head: &[u8],
         body: &[u8],
-        context: u64,
-        acknowledge: Acknowledge,
-    ) -> Result<(), SendError> {
-        // SAFETY: as promised by the caller.
-        unsafe { self.lend(SendRequest { to, context, priority: Priority::Background, acknowledge }, head, body) }
+        priority: Priority,
+        report: Report,
+    ) -> Result<bool, SendError> {
+        self.check_message(to, head, body, priority)?;
+        if self.copy_now(to.index, head, body, priority, report) {
+            return Ok(true);
+        }
+        let copy = Box::from(body);
+        // SAFETY: the descriptor owns the copy, whose address does not change.
+        let body = unsafe { Lent::new(&copy) };
+        self.enqueue(to.index, Content::new(head, body), Some(copy), priority, report);
+        Ok(false)
     }
 
-    /// Size in bytes of the body that fills `frames` frames behind a head.
-    #[must_use]
-    pub fn body_of_frames(&self, frames: usize, head_bytes: usize) -> usize {
-        frames * (self.information_max - OTHER_HEADER) - (FIRST_HEADER - OTHER_HEADER) - head_bytes
-    }
-
+    /// As [`post`](Self::post), for a body of up to 4 GiB that is queued without a copy. If the report waits for the
+    /// acknowledgement, a message beyond [`copied_best`](Self::copied_best) is sent without one, too.
+    ///
+    /// # Errors
+    /// As for `post`.
+    ///
     /// # Safety
-    /// As for `send_lent`.
-    unsafe fn lend(&mut self, request: SendRequest, head: &[u8], body: &[u8]) -> Result<(), SendError> {
-        let SendRequest { to, priority, .. } = request;
+    /// `body` must stay valid and unchanged until the context of `report` was reported, or the endpoint is dropped.
+    pub unsafe fn post_lent(
+        &mut self,
+        to: ChannelId,
+        head: &[u8],
+        body: &[u8],
+        priority: Priority,
+        report: Report,
+    ) -> Result<bool, SendError> {
+        self.check_message(to, head, body, priority)?;
+        let is_copied = !report.is_acknowledgement() || head.len() + body.len() <= self.copied_best();
+        if is_copied && self.copy_now(to.index, head, body, priority, report) {
+            return Ok(true);
+        }
+        // SAFETY: as promised by the caller.
+        let body = unsafe { Lent::new(body) };
+        self.enqueue(to.index, Content::new(head, body), None, priority, report);
+        Ok(false)
+    }
+
+    /// Checks that a message can be accepted.
+    #[inline]
+    fn check_message(&mut self, to: ChannelId, head: &[u8], body: &[u8], priority: Priority) -> Result<(), SendError> {
         let bytes = head.len() + body.len();
         if head.len() > HEAD_MAX || u32::try_from(bytes).is_err() {
             return Err(SendError::TooLong { bytes, most: u32::MAX as usize });
         }
-        self.check_events()?;
         self.channels.get(to).filter(|channel| channel.accepts_messages()).ok_or(SendError::Ended)?;
-        self.check_descriptors(priority)?;
-        let mut copy = [0; HEAD_MAX];
-        copy[..head.len()].copy_from_slice(head);
-        // SAFETY: as promised by the caller.
-        let body = unsafe { Lent::new(body) };
-        let content = Content::Lent { head: copy, head_bytes: head.len() as u8, body, fragments: None };
-        let message = self.add(request, content);
-        self.enqueue(to.index, message, priority);
-        Ok(())
+        // Bounds the events as well.
+        let limit = self.config.send_descriptors;
+        let is_full = self.descriptors.len() >= limit || self.events.len() >= limit;
+        if priority == Priority::Normal && is_full { Err(SendError::Full) } else { Ok(()) }
+    }
+
+    /// Sends all of a message that is next in its channel's queue, copied, if there is room for all of it.
+    #[inline(always)]
+    fn copy_now(&mut self, index: u16, head: &[u8], body: &[u8], priority: Priority, report: Report) -> bool {
+        let Some(channel) = self.channels.at(index).filter(|channel| channel.queue.would_be_next(priority)) else {
+            return false;
+        };
+        match &mut channel.carrier {
+            Carrier::Local { pipe, .. } => {
+                let bytes = head.len() + body.len();
+                let header = whole(bytes as u32);
+                let fits = FIRST_HEADER + bytes <= pipe_piece_max(pipe);
+                if !fits || !pipe.send([&[Kind::Fragment as u8], &header, head, body]) {
+                    return false;
+                }
+                channel.queue.count_overtaking(priority, 1);
+                if let Report::Acknowledged(context) | Report::AcknowledgedAtOnce(context) = report {
+                    self.events.push_back(Event::Sent { context });
+                }
+                true
+            }
+            Carrier::Wire { handle, is_open: true } => {
+                let handle = *handle;
+                self.copy_to_engine(index, handle, head, body, priority, report)
+            }
+            _ => false,
+        }
+    }
+
+    /// The same over the link.
+    #[inline]
+    fn copy_to_engine(
+        &mut self,
+        index: u16,
+        handle: ConnectionHandle,
+        head: &[u8],
+        body: &[u8],
+        priority: Priority,
+        report: Report,
+    ) -> bool {
+        let frames = self.frames_of(head.len() + body.len());
+        if !self.has_frames(handle, frames) {
+            return false;
+        }
+        let Self { port, channels, descriptors, owners, information_max, last_sent_to, .. } = self;
+        let owner = owner(report, || descriptors.add(Some(index), report, Content::Submitted, None));
+        *last_sent_to = Some(handle);
+        let now = port.now();
+        let (mut fragmenter, mut next) = start_fragments(head.len() + body.len(), *information_max);
+        let mut submitted = 0;
+        while let Some(fragment) = next {
+            let (start, end) = (fragment.start as usize, fragment.end as usize);
+            let part = &body[start.saturating_sub(head.len())..end - head.len()];
+            let slot = fill(&mut port.slots, &fragment, head, part).expect("enough slots are free");
+            owners[usize::from(slot)] = owner;
+            // Refused if the connection is ending, of which no event has told yet.
+            if port.station.send(handle, slot, now).is_err() {
+                debug_assert_eq!(submitted, 0, "there is room in the connection's queue");
+                port.slots.free(slot);
+                if let Owner::Message(id) = owner {
+                    descriptors.remove(id);
+                }
+                return false;
+            }
+            submitted += 1;
+            next = fragmenter.next();
+            // The next call of `progress` reports errors of the link.
+            if submitted % FRAMES_PER_TRANSMIT == 0 && next.is_some() {
+                let _ = port.transmit();
+            }
+        }
+        if let Owner::Message(id) = owner
+            && let Some(descriptor) = descriptors.at(id)
+        {
+            descriptor.outstanding = submitted;
+        }
+        if let Report::AcknowledgedAtOnce(_) = report {
+            port.station.request_ack(handle, now);
+        }
+        let _ = if submitted == 1 { port.transmit_one() } else { port.transmit() };
+        if let Some(channel) = channels.at(index) {
+            channel.queue.count_overtaking(priority, submitted);
+        }
+        true
+    }
+
+    /// Queues a message, and submits as much of it as there is room for if it is next.
+    fn enqueue(&mut self, index: u16, content: Content, copy: Option<Box<[u8]>>, priority: Priority, report: Report) {
+        let Content::Queued { head_bytes, ref body, .. } = content else { return };
+        let frames = self.frames_of(usize::from(head_bytes) + body.len()) as u32;
+        let message = self.descriptors.add(Some(index), report, content, copy);
+        let is_next = self.channels.at(index).is_some_and(|channel| channel.queue.would_be_next(priority));
+        // The next call of `progress` reports errors of the link.
+        let is_done = is_next && self.submit(message).is_ok_and(|submitted| submitted == Submitted::All);
+        let is_started = !is_done && self.is_started(message);
+        if let Some(channel) = self.channels.at(index) {
+            if is_done {
+                return channel.queue.count_overtaking(priority, frames);
+            }
+            channel.queue.push(message, priority, frames);
+            if is_started {
+                channel.queue.start_next();
+            }
+        }
+        self.mark_ready(index);
     }
 
     /// Sends a datagram: a message that fits one frame. It needs no channel, except to a local peer, to which one is
@@ -311,8 +351,8 @@ impl<L: Link> Endpoint<L> {
         if body.len() > self.datagram_max() {
             return Ok(Err(SendError::TooLong { bytes: body.len(), most: self.datagram_max() }));
         }
-        if let Err(full) = self.check_events() {
-            return Ok(Err(full));
+        if self.events.len() >= self.config.send_descriptors {
+            return Ok(Err(SendError::Full));
         }
         if self.is_local(to) {
             return Ok(self.send_local_datagram(to, class, body, context));
@@ -328,11 +368,8 @@ impl<L: Link> Endpoint<L> {
     pub fn cancel(&mut self, context: u64) -> bool {
         for id in self.descriptors.with_context(context) {
             let Some(message) = self.descriptors.at(id) else { continue };
-            let Some(channel) = message.channel.filter(|_| message.content.is_unsent()) else { continue };
-            if let Content::Slot(slot) = message.content {
-                self.port.slots.free(slot);
-            }
-            if let Some(channel) = self.channels.at(channel) {
+            let Some(index) = message.channel.filter(|_| message.content.is_unsent()) else { continue };
+            if let Some(channel) = self.channels.at(index) {
                 channel.queue.remove(id);
             }
             self.descriptors.remove(id);
@@ -345,37 +382,13 @@ impl<L: Link> Endpoint<L> {
     /// report them as before.
     pub fn copy_lent(&mut self, context: u64) {
         for id in self.descriptors.with_context(context) {
-            let Some(message) = self.descriptors.at(id) else { continue };
-            let Some(lent) = message.lent else { continue };
-            let copy = lent.bytes().to_vec().into_boxed_slice();
-            // SAFETY: the descriptor owns the copy and stays until no frame of the message is outstanding.
-            let own = unsafe { Lent::new(&copy) };
-            if let Content::Lent { body, .. } = &mut message.content {
-                *body = own;
-            }
-            (message.lent, message.copy) = (Some(own), Some(copy));
+            let Some((lent, own)) = self.descriptors.copy_lent(id) else { continue };
             for (slot, owner) in (0..).zip(&self.owners) {
-                if *owner == id {
+                if *owner == Owner::Message(id) {
                     self.port.slots.move_lent(slot, lent, own);
                 }
             }
         }
-    }
-
-    /// Bounds the event queue by the number of descriptors.
-    #[inline]
-    fn check_events(&self) -> Result<(), SendError> {
-        if self.events.len() < usize::from(self.config.send_descriptors) { Ok(()) } else { Err(SendError::Full) }
-    }
-
-    /// Background messages leave a quarter of the descriptors to normal ones.
-    #[inline]
-    pub(super) fn check_descriptors(&self, priority: Priority) -> Result<(), SendError> {
-        let is_full = match priority {
-            Priority::Normal { .. } => self.descriptors.is_full(),
-            Priority::Background => self.descriptors.are_scarce(),
-        };
-        if is_full { Err(SendError::Full) } else { Ok(()) }
     }
 
     /// Submits queued messages of all channels, as far as their carriers take them now.
@@ -388,22 +401,6 @@ impl<L: Link> Endpoint<L> {
             self.pump_channel(index)?;
         }
         Ok(())
-    }
-
-    /// Submits a message if it is the next of its channel; queues it otherwise.
-    #[inline]
-    fn enqueue(&mut self, index: u16, message: DescriptorId, priority: Priority) {
-        let is_next = self.channels.at(index).is_some_and(|channel| channel.queue.would_be_next(priority));
-        // The next call of `progress` reports errors of the link.
-        let is_done = is_next && self.submit(message).is_ok_and(|submitted| submitted == Submitted::All);
-        let is_started = !is_done && self.is_started(message);
-        if let Some(channel) = self.channels.at(index) {
-            if is_done {
-                return channel.queue.count_overtaking(priority);
-            }
-            channel.queue.push(message, priority, is_started);
-        }
-        self.mark_ready(index);
     }
 
     fn pump_channel(&mut self, index: u16) -> Result<(), EndpointError> {
@@ -421,6 +418,7 @@ impl<L: Link> Endpoint<L> {
                 channel.queue.pop();
             }
         }
+        self.offer_room(index);
         self.close_if_requested(index);
         Ok(())
     }
@@ -451,69 +449,60 @@ impl<L: Link> Endpoint<L> {
         message: DescriptorId,
         handle: ConnectionHandle,
     ) -> Result<Submitted, EndpointError> {
-        let Self { port, descriptors, owners, information_max, last_sent_to, .. } = self;
+        let copied_best = self.copied_best();
+        let Self { port, descriptors, owners, events, information_max, last_sent_to, .. } = self;
         let Some(descriptor) = descriptors.at(message) else { return Ok(Submitted::All) };
+        let Content::Queued { head, head_bytes, body, fragments } = &mut descriptor.content else {
+            return Ok(Submitted::All);
+        };
+        let (report, head, body) = (descriptor.report, &head[..usize::from(*head_bytes)], *body);
+        let owner = owner(report, || message);
+        let lends = report.is_acknowledgement() && head.len() + body.len() > copied_best;
         *last_sent_to = Some(handle);
         let now = port.now();
-        let (head, body, fragments) = match &mut descriptor.content {
-            Content::Slot(slot) => {
-                let slot = *slot;
-                owners[usize::from(slot)] = message;
-                if port.station.send(handle, slot, now).is_err() {
-                    return Ok(Submitted::Blocked);
-                }
-                (descriptor.content, descriptor.outstanding, descriptor.is_submitted) = (Content::Submitted, 1, true);
-                if descriptor.wants_acknowledgement {
-                    port.station.request_ack(handle, now);
-                }
-                port.transmit_one()?;
-                return Ok(Submitted::All);
-            }
-            Content::Lent { head, head_bytes, body, fragments } => {
-                (&head[..usize::from(*head_bytes)], *body, fragments)
-            }
-            Content::Submitted => return Ok(Submitted::All),
-        };
         let (fragmenter, next) =
             fragments.get_or_insert_with(|| start_fragments(head.len() + body.len(), *information_max));
-        let mut submitted = 0;
-        // Long messages leave a quarter of the slots to short ones.
+        // Stalled peers leave slots to the others, and long messages leave a quarter of them to short ones.
+        let own = port.station.connection(handle).map_or(0, |connection| connection.unacknowledged());
+        let quota = (port.slots.free_slots().saturating_sub(own) / 2).max(usize::from(own == 0));
+        let limit = FRAMES_PER_TURN.min(quota as u32);
         let heads_max = owners.len() as u16 - owners.len() as u16 / 4;
+        let mut submitted = 0;
         while let Some(fragment) = next
-            && submitted < FRAMES_PER_TURN
-            && port.slots.heads() < heads_max
+            && submitted < limit
+            && (!lends || port.slots.heads() < heads_max)
         {
             let part = body_part(fragment, head, &body);
-            // Only the first fragment has more than its header; for the others, a prefix would only add a copy.
-            let prefix: Prefix;
-            let first = if fragment.start == 0 {
-                prefix = Prefix::new(fragment.header(), head);
-                prefix.bytes()
+            let slot = if lends {
+                // SAFETY: the body is unchanged until its owner gets an event, which follows the release of all its slots.
+                unsafe { lend(&mut port.slots, fragment, head, part) }
             } else {
-                fragment.header()
+                fill(&mut port.slots, fragment, head, part)
             };
-            // SAFETY: the body is unchanged until its owner gets an event, which follows the release of all its slots.
-            let Some(slot) = (unsafe { port.slots.lend(first, part) }) else { break };
-            owners[usize::from(slot)] = message;
+            let Some(slot) = slot else { break };
+            owners[usize::from(slot)] = owner;
             if port.station.send(handle, slot, now).is_err() {
                 port.slots.free(slot);
                 break;
             }
-            descriptor.outstanding += 1;
+            descriptor.outstanding += u32::from(report.is_acknowledgement());
             *next = fragmenter.next();
             submitted += 1;
-            if submitted % FRAMES_PER_TRANSMIT == 0 {
+            if submitted.is_multiple_of(FRAMES_PER_TRANSMIT) {
                 port.transmit()?;
             }
         }
         let is_done = next.is_none();
-        let is_unsent = next.is_some_and(|fragment| fragment.start == 0);
         if is_done {
-            (descriptor.content, descriptor.is_submitted) = (Content::Submitted, true);
-            if descriptor.wants_acknowledgement {
+            descriptor.content = Content::Submitted;
+            if let Report::AcknowledgedAtOnce(_) = report {
                 port.station.request_ack(handle, now);
             }
-        } else if is_unsent {
+            if !report.is_acknowledgement() {
+                descriptors.remove(message);
+                events.extend(report.context().map(|context| Event::Sent { context }));
+            }
+        } else if next.is_some_and(|fragment| fragment.start == 0) {
             *fragments = None;
         }
         port.transmit()?;
@@ -525,45 +514,35 @@ impl<L: Link> Endpoint<L> {
     }
 
     fn submit_to_pipe(&mut self, message: DescriptorId, index: u16) -> Submitted {
-        let Self { port, descriptors, channels, .. } = self;
+        let Self { descriptors, channels, .. } = self;
         let Some(descriptor) = descriptors.at(message) else { return Submitted::All };
         let Some(Carrier::Local { pipe, .. }) = channels.at(index).map(|channel| &mut channel.carrier) else {
             return Submitted::Blocked;
         };
-        match &mut descriptor.content {
-            Content::Slot(slot) => {
-                let slot = *slot;
-                if !pipe.send([&[Kind::Fragment as u8], port.slots.information(slot)]) {
+        if let Content::Queued { head, head_bytes, body, fragments } = &mut descriptor.content {
+            let head = &head[..usize::from(*head_bytes)];
+            let (fragmenter, next) =
+                fragments.get_or_insert_with(|| start_fragments(head.len() + body.len(), pipe_piece_max(pipe)));
+            let mut submitted = 0;
+            while let Some(fragment) = next {
+                if submitted == FRAMES_PER_TURN {
+                    return Submitted::Yielded;
+                }
+                let part = body_part(fragment, head, body);
+                let first = if fragment.start == 0 { head } else { &[] };
+                if !pipe.send([&[Kind::Fragment as u8], fragment.header(), first, part]) {
+                    if fragment.start == 0 {
+                        *fragments = None;
+                    }
                     return Submitted::Blocked;
                 }
-                port.slots.free(slot);
+                *next = fragmenter.next();
+                submitted += 1;
             }
-            Content::Lent { head, head_bytes, body, fragments } => {
-                let head = &head[..usize::from(*head_bytes)];
-                let (fragmenter, next) =
-                    fragments.get_or_insert_with(|| start_fragments(head.len() + body.len(), pipe_piece_max(pipe)));
-                let mut submitted = 0;
-                while let Some(fragment) = next {
-                    if submitted == FRAMES_PER_TURN {
-                        return Submitted::Yielded;
-                    }
-                    let part = body_part(fragment, head, body);
-                    let first = if fragment.start == 0 { head } else { &[] };
-                    if !pipe.send([&[Kind::Fragment as u8], fragment.header(), first, part]) {
-                        if fragment.start == 0 {
-                            *fragments = None;
-                        }
-                        return Submitted::Blocked;
-                    }
-                    *next = fragmenter.next();
-                    submitted += 1;
-                }
-            }
-            Content::Submitted => {}
         }
-        let context = descriptor.context;
+        let report = descriptor.report;
         self.descriptors.remove(message);
-        self.events.push_back(Event::Sent { context });
+        self.events.extend(report.context().map(|context| Event::Sent { context }));
         Submitted::All
     }
 
@@ -577,7 +556,7 @@ impl<L: Link> Endpoint<L> {
     }
 
     fn send_acknowledged(&mut self, to: Address, body: &[u8], context: u64) -> Result<(), SendError> {
-        if self.descriptors.is_full() {
+        if self.descriptors.len() >= self.config.send_descriptors {
             return Err(SendError::Full);
         }
         let slot = self.port.slots.fill(body, &[]).ok_or(SendError::Full)?;
@@ -587,22 +566,47 @@ impl<L: Link> Endpoint<L> {
             self.port.slots.free(slot);
             return Err(SendError::Full);
         }
-        let added = self.descriptors.add(context, None, Content::Submitted, true);
-        self.owners[usize::from(slot)] = added.expect("a descriptor is free");
+        let report = Report::AcknowledgedAtOnce(context);
+        self.owners[usize::from(slot)] = Owner::Message(self.descriptors.add(None, report, Content::Submitted, None));
         Ok(())
     }
 }
 
-/// Sends a message that fits one frame into the pipe of a local peer, unless others are queued before it.
-#[inline(always)]
-fn send_to_pipe(channel: &mut Channel, priority: Priority, head: &[u8], body: &[u8]) -> bool {
-    let Carrier::Local { pipe, .. } = &mut channel.carrier else { return false };
-    let header = whole((head.len() + body.len()) as u32);
-    let is_sent = channel.queue.would_be_next(priority) && pipe.send([&[Kind::Fragment as u8], &header, head, body]);
-    if is_sent {
-        channel.queue.count_overtaking(priority);
+/// The owner of a message's frames. A descriptor is needed only to count acknowledgements.
+#[inline]
+fn owner(report: Report, descriptor: impl FnOnce() -> DescriptorId) -> Owner {
+    match report {
+        Report::Acknowledged(_) | Report::AcknowledgedAtOnce(_) => Owner::Message(descriptor()),
+        Report::Loss | Report::Copied { counts_loss: true, .. } => Owner::Counted,
+        Report::Never | Report::Copied { .. } => Owner::Nobody,
     }
-    is_sent
+}
+
+/// Copies a fragment into a free slot; `None` if there is none.
+#[inline]
+fn fill(slots: &mut Slots, fragment: &Fragment, head: &[u8], part: &[u8]) -> Option<Slot> {
+    // Only the first fragment has more than its header; for the others, a prefix would only add a copy.
+    if fragment.start == 0 {
+        slots.fill(Prefix::new(fragment.header(), head).bytes(), part)
+    } else {
+        slots.fill(fragment.header(), part)
+    }
+}
+
+/// The same, but the body's part stays where it is.
+///
+/// # Safety
+/// As for [`Slots::lend`].
+#[inline]
+unsafe fn lend(slots: &mut Slots, fragment: &Fragment, head: &[u8], part: &[u8]) -> Option<Slot> {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        if fragment.start == 0 {
+            slots.lend(Prefix::new(fragment.header(), head).bytes(), part)
+        } else {
+            slots.lend(fragment.header(), part)
+        }
+    }
 }
 
 /// Size of a fragment in a pipe: the L1 cache holds about two of them.

@@ -4,7 +4,7 @@
 use std::ptr;
 use std::time::Duration;
 
-use barewire_endpoint::{Acknowledge, Address, ChannelId, Ending, SendError};
+use barewire_endpoint::{Address, ChannelId, Ending, Priority, Report, SendError};
 
 use crate::common::*;
 
@@ -159,7 +159,10 @@ fn messages_to_a_dead_peer_fail_and_their_memory_is_free() {
         let pages: Vec<Pages> = (0..10).map(|_| Pages::new()).collect();
         for (context, pages) in (0..).zip(&pages) {
             // SAFETY: unmapped after its event.
-            unsafe { a.endpoint.send_lent(to_b, b"head", pages.bytes(), context, Acknowledge::Eventually) }.unwrap();
+            unsafe {
+                a.endpoint.post_lent(to_b, b"head", pages.bytes(), Priority::Normal, Report::Acknowledged(context))
+            }
+            .unwrap();
         }
         until(&mut [&mut a, &mut b], "some arrive", |sides| sides[1].inbox.is_empty().eq(&false));
         drop(b);

@@ -4,15 +4,15 @@
 //! Writes are sent without a request, long ones zero-copy; the target confirms when all of the data is placed. Reads
 //! and atomic operations are requests, and the returned data goes into the caller's buffer.
 
-use barewire_endpoint::{Acknowledge, ChannelId, HEAD_MAX};
+use barewire_endpoint::{ChannelId, HEAD_MAX, Priority, Report};
 use barewire_link::Link;
 
-use super::{ACCESS_CONTEXT, Messenger, SendOptions, State, peer_context};
+use super::{ACCESS_CONTEXT, Messenger, SendOptions, State};
 use crate::atomic::{AtomicOperation, AtomicType};
 use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::header::{Atomic, Header};
 use crate::memory::{Origin, Part, Target};
-use crate::peers::{FOREGROUND, Outgoing, PeerId};
+use crate::peers::PeerId;
 use crate::regions::{Access, Refusal, RemoteAddress};
 use crate::slab::Key;
 
@@ -129,18 +129,14 @@ impl<L: Link> Messenger<L> {
         data: Option<u64>,
         options: SendOptions,
     ) -> Result<(), PostError> {
-        self.channel_to_access(to)?;
+        let channel = self.channel_to_access(to)?;
         let transfer = Transfer::Write { origin, at, data, submitted: 0 };
         let access = self.add_access(to, options, Operation::Write, transfer);
-        if self.send_write(to, access) {
-            return Ok(());
-        }
+        self.send_write(channel, access);
         if !self.state.is_started(access) {
             self.state.drop_access(to, access);
             return Err(PostError::Full);
         }
-        self.state.peers.at(to).has_backlog = true;
-        self.state.enqueue(to, Outgoing::Write(access));
         Ok(())
     }
 
@@ -294,23 +290,18 @@ impl<L: Link> Messenger<L> {
     ) -> Result<(), PostError> {
         let mut head = [0; HEAD_MAX];
         let head_bytes = header.encode(&mut head);
-        if self.endpoint.send(channel, &head[..head_bytes], body, peer_context(to)).is_err() {
+        if self.endpoint.post(channel, &head[..head_bytes], body, Priority::Normal, Report::Never).is_err() {
             self.state.drop_access(to, access);
             return Err(PostError::Full);
         }
-        self.state.peers.at(to).in_flight[FOREGROUND] += 1;
         Ok(())
     }
 
-    /// Sends a write, or the rest of it. False if something is left.
-    pub(super) fn send_write(&mut self, to: PeerId, access: Key) -> bool {
-        loop {
-            let Ok(channel) = self.channel_for(to) else { return false };
-            let Some(PendingAccess { transfer: Transfer::Write { origin, at, data, submitted }, in_flight, .. }) =
-                self.state.accesses.get(access)
-            else {
-                return true;
-            };
+    /// Hands a write to the endpoint.
+    fn send_write(&mut self, channel: ChannelId, access: Key) {
+        while let Some(PendingAccess { transfer: Transfer::Write { origin, at, data, submitted }, in_flight, .. }) =
+            self.state.accesses.get(access)
+        {
             let length = origin.bytes();
             let header = if *submitted == 0 {
                 Header::Write { number: access, at: *at, length, data: *data }
@@ -327,25 +318,22 @@ impl<L: Link> Messenger<L> {
                 let part = &part[..part.len().min(self.state.config.write_chunk_bytes as usize)];
                 // SAFETY: the caller promised that the memory stays valid until the write completes, which it does not
                 // before the endpoint has reported all its messages.
-                let sent = unsafe {
-                    self.endpoint.send_lent(channel, head, part, ACCESS_CONTEXT | access, Acknowledge::Eventually)
-                };
+                let report = Report::Acknowledged(ACCESS_CONTEXT | access);
+                let sent = unsafe { self.endpoint.post_lent(channel, head, part, Priority::Normal, report) };
                 (sent, part.len())
             } else {
                 self.scratch.resize(copied_max.min(rest.try_into().unwrap_or(usize::MAX)), 0);
                 let bytes = origin.copy(*submitted, &mut self.scratch);
-                (self.endpoint.send(channel, head, &self.scratch[..bytes], peer_context(to)), bytes)
+                (self.endpoint.post(channel, head, &self.scratch[..bytes], Priority::Normal, Report::Never), bytes)
             };
+            // The end of the channel, whose event follows, fails the rest.
             if sent.is_err() {
-                return false;
+                return;
             }
             *submitted += bytes as u64;
             *in_flight += u32::from(is_lent);
-            let is_done = *submitted == length;
-            self.state.peers.at(to).in_flight[FOREGROUND] += 1;
-            if is_done {
-                self.state.peers.at(to).has_backlog = false;
-                return true;
+            if *submitted == length {
+                return;
             }
         }
     }
@@ -354,7 +342,7 @@ impl<L: Link> Messenger<L> {
 impl State {
     fn is_started(&mut self, access: Key) -> bool {
         let transfer = self.accesses.get(access).map(|access| &access.transfer);
-        matches!(transfer, Some(Transfer::Write { submitted: 1.., .. }))
+        matches!(transfer, Some(Transfer::Write { origin, submitted, .. }) if *submitted > 0 || origin.bytes() == 0)
     }
 
     /// Drops an access that could not be sent.
@@ -367,8 +355,6 @@ impl State {
     pub(super) fn access_message_done(&mut self, key: Key) {
         let Some(access) = self.accesses.get(key) else { return };
         access.in_flight -= 1;
-        let peer = access.peer;
-        self.peers.at(peer).in_flight[FOREGROUND] -= 1;
         self.complete_access_if_done(key);
     }
 

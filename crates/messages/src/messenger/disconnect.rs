@@ -8,20 +8,23 @@ use super::receive::{Content, Stage};
 use super::send::SendOptions;
 use crate::completion::{Failure, Operation};
 use crate::mutant::mutant;
-use crate::peers::{Outgoing, PeerId, QUEUED};
+use crate::peers::PeerId;
 
 impl State {
-    /// Called after the endpoint has reported all messages of the channel.
-    pub(super) fn channel_ended(&mut self, channel: ChannelId, ending: Ending) {
+    /// Called after the endpoint has reported all messages of the channel; `has_lost` as in its event.
+    pub(super) fn channel_ended(&mut self, channel: ChannelId, ending: Ending, has_lost: bool) {
         let Some(id) = self.peers.of_channel(channel) else { return };
         if self.peers.get(id).is_none_or(|peer| peer.channel != Some(channel)) {
             return;
         }
-        self.fail_queued(id, ending);
+        self.discard_answers(id);
+        let has_lost = self.fail_waiting(id, ending)
+            || has_lost
+            || !self.sends.keys_where(|send| send.peer == id && send.is_completed).is_empty();
         let peer = self.peers.at(id);
         let ending = if peer.is_broken && !peer.is_removing { Ending::Violation } else { ending };
         let is_reported = ending != Ending::Closed && !mutant!(self, LosesSilently);
-        let lost = (peer.has_lost && is_reported).then_some(ending);
+        let lost = (has_lost && is_reported).then_some(ending);
         peer.disconnected(lost);
         // A peer that closes cleanly misses nothing.
         if lost.is_some_and(|ending| ending != Ending::PeerClosed) {
@@ -35,13 +38,10 @@ impl State {
         self.lose_incomplete(id, ending);
     }
 
-    /// Fails posted messages that still wait, and notes completed sends that were not delivered.
-    pub(super) fn fail_queued(&mut self, id: PeerId, ending: Ending) {
-        let queue = std::mem::take(&mut self.peers.at(id).outgoing[QUEUED]);
-        let mut has_lost =
-            self.sends.keys_where(|send| send.peer == id && send.is_completed).into_iter().next().is_some();
-        for out in queue {
-            let Outgoing::Message(message) = out else { continue };
+    /// Fails posted messages that still wait. Returns whether there was one whose send had completed.
+    pub(super) fn fail_waiting(&mut self, id: PeerId, ending: Ending) -> bool {
+        let mut has_lost = false;
+        for message in std::mem::take(&mut self.peers.at(id).waiting) {
             self.queued -= 1;
             has_lost |= message.is_completed;
             if !message.is_completed {
@@ -49,7 +49,7 @@ impl State {
                 self.fail(context, note, Operation::Send, Failure::Peer { peer: id, ending });
             }
         }
-        self.peers.at(id).has_lost |= has_lost;
+        has_lost
     }
 
     fn fail_sends(&mut self, peer: PeerId, ending: Ending) {

@@ -12,9 +12,9 @@ use barewire_endpoint::ChannelId;
 use barewire_link::Link;
 
 use super::receive::{Receive, RendezvousRequest, Stage};
-use super::{Messenger, State};
+use super::{Advance, Messenger, State};
 use crate::header::Header;
-use crate::peers::{Outgoing, PeerId};
+use crate::peers::PeerId;
 use crate::slab::Key;
 
 /// Bytes to fetch before yielding to other work: some 100 µs.
@@ -29,13 +29,15 @@ impl<L: Link> Messenger<L> {
             && self.endpoint.is_local_channel(channel)
     }
 
-    /// Fetches some of a receive's message. False if some is left.
-    pub(super) fn fetch(&mut self, from: PeerId, receive: Key, request: RendezvousRequest) -> bool {
+    /// Fetches some of a receive's message.
+    pub(super) fn fetch(&mut self, from: PeerId, receive: Key, request: RendezvousRequest) -> Advance {
         let Self { endpoint, state, .. } = self;
         let State { peers, sends, receives, .. } = state;
-        let (Some(address), number) = (request.address, request.number) else { return true };
-        let Some(channel) = peers.at(from).channel else { return true };
-        let Some(Receive { target, stage: Stage::Matched(matched), .. }) = receives.get(receive) else { return true };
+        let (Some(address), number) = (request.address, request.number) else { return Advance::Done };
+        let Some(channel) = peers.at(from).channel else { return Advance::Done };
+        let Some(Receive { target, stage: Stage::Matched(matched), .. }) = receives.get(receive) else {
+            return Advance::Done;
+        };
         // Messages to itself are copied directly.
         let own = if peers.at(from).address == endpoint.address() { sends.get(number) } else { None };
         let end = matched.wanted.min(matched.received + FETCH_BYTES);
@@ -52,17 +54,17 @@ impl<L: Link> Messenger<L> {
                 // Asks for all of it as over the wire. If the peer is gone, the end of its channel follows.
                 matched.received = 0;
                 let answer = Header::Answer { number, receive, wanted: matched.wanted };
-                state.enqueue(from, Outgoing::Control(answer));
-                return true;
+                state.reply(from, answer);
+                return Advance::Done;
             }
             matched.received += bytes as u64;
         }
         if matched.received < matched.wanted {
-            return false;
+            return Advance::Yielded;
         }
         // Returns the memory to the sender.
-        state.enqueue(from, Outgoing::Control(Header::Answer { number, receive: 0, wanted: 0 }));
+        state.reply(from, Header::Answer { number, receive: 0, wanted: 0 });
         state.finish_receive(receive);
-        true
+        Advance::Done
     }
 }

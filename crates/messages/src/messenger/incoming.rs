@@ -41,7 +41,7 @@ impl Sink for State {
         }
         self.begin_message(peer, piece).unwrap_or_else(|_| {
             self.peers.at(peer).is_broken = true;
-            self.peers.at(peer).discard_answers();
+            self.discard_answers(peer);
             self.broken.push(peer);
             true
         })
@@ -93,7 +93,7 @@ impl State {
             barewire_copy::append(body, &mut bytes);
             let message = self.add_unexpected(envelope, Content::Eager { bytes, confirm });
             if let (Some(number), true) = (confirm, mutant!(self, ConfirmsUnexpected)) {
-                self.enqueue(peer, crate::peers::Outgoing::Control(Header::Delivered { number }));
+                self.reply(peer, Header::Delivered { number });
             }
             Reassembly::Unexpected { message, head: head as u32 }
         } else {
@@ -142,7 +142,7 @@ impl State {
                 let found = self.receive_for(&envelope);
                 let confirm_to = confirm.then_some(number);
                 if let Some(receive) = found.and_then(|found| self.match_receive(found, envelope, true, confirm_to)) {
-                    self.answer(receive, RendezvousRequest { number, address });
+                    self.answer_request(receive, RendezvousRequest { number, address });
                 } else if self.has_unexpected_room(0) {
                     self.add_unexpected(
                         envelope,

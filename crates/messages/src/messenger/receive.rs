@@ -10,7 +10,7 @@ use crate::header::{Header, Label};
 use crate::matching::{Matcher, Pattern, Ticket};
 use crate::memory::{Part, Target};
 use crate::mutant::mutant;
-use crate::peers::{Outgoing, Peer, PeerId, Reassembly};
+use crate::peers::{Bulk, Peer, PeerId, Reassembly};
 use crate::slab::Key;
 
 /// Selects the messages that a receive accepts.
@@ -221,7 +221,7 @@ impl<L: Link> Messenger<L> {
     #[inline]
     pub fn receive_next(&mut self) -> Option<ReceivedNext> {
         let Self { endpoint, state, .. } = self;
-        if !state.completions.is_empty() || !state.pending.is_empty() {
+        if !state.completions.is_empty() || !state.answers.is_empty() || !state.pending.is_empty() {
             return None;
         }
         endpoint.offer_next(|from, message| state.receive_next(from, message))
@@ -424,7 +424,7 @@ impl State {
         let Some(message) = self.remove_unexpected(key) else { return };
         let source = message.envelope.source;
         match message.content {
-            Content::Request { request, .. } => self.answer(receive, request),
+            Content::Request { request, .. } => self.answer_request(receive, request),
             Content::Eager { bytes, .. } => {
                 self.store(receive, 0, &bytes);
                 if bytes.len() as u64 == message.envelope.length {
@@ -445,22 +445,22 @@ impl State {
         let source = message.envelope.source;
         if let Content::Request { request: RendezvousRequest { number, .. }, .. } = message.content {
             // 0 bytes wanted, so no receive is needed.
-            self.enqueue(source, Outgoing::Control(Header::Answer { number, receive: 0, wanted: 0 }));
+            self.reply(source, Header::Answer { number, receive: 0, wanted: 0 });
         }
         if let (_, Some(number)) = message.content.protocol() {
-            self.enqueue(source, Outgoing::Control(Header::Delivered { number }));
+            self.reply(source, Header::Delivered { number });
         }
     }
 
     /// Requests the data of a rendezvous message, or fetches it.
-    pub(super) fn answer(&mut self, receive: Key, request: RendezvousRequest) {
+    pub(super) fn answer_request(&mut self, receive: Key, request: RendezvousRequest) {
         let Some(Receive { stage: Stage::Matched(matched), .. }) = self.receives.get(receive) else { return };
         let (source, wanted) = (matched.envelope.source, matched.wanted);
         if request.address.is_some() && wanted > 0 {
-            self.enqueue(source, Outgoing::Fetch { receive, request });
+            self.add_bulk(source, Bulk::Fetch { receive, request });
             return;
         }
-        self.enqueue(source, Outgoing::Control(Header::Answer { number: request.number, receive, wanted }));
+        self.reply(source, Header::Answer { number: request.number, receive, wanted });
         if wanted == 0 {
             self.finish_receive(receive);
         }
@@ -486,7 +486,7 @@ impl State {
     fn complete_receive(&mut self, options: ReceiveOptions, message: Received, room: u64, confirm: Option<Key>) {
         let Envelope { source, length, .. } = message.envelope;
         if let Some(number) = confirm {
-            self.enqueue(source, Outgoing::Control(Header::Delivered { number }));
+            self.reply(source, Header::Delivered { number });
         }
         let outcome = if length <= room {
             Outcome::Received(message)
@@ -560,7 +560,7 @@ impl State {
         if is_short && !self.peers.at(envelope.source).is_throttled {
             self.peers.at(envelope.source).is_throttled = true;
             self.throttled.push(envelope.source);
-            self.enqueue(envelope.source, Outgoing::Control(Header::Announce));
+            self.reply(envelope.source, Header::Announce);
         }
         key
     }
@@ -575,7 +575,7 @@ impl State {
         if has_plenty {
             while let Some(peer) = self.throttled.pop() {
                 self.peers.at(peer).is_throttled = false;
-                self.enqueue(peer, Outgoing::Control(Header::Resume));
+                self.reply(peer, Header::Resume);
             }
         }
         Some(message)

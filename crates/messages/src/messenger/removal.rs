@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Removal of peers.
 
-use std::collections::VecDeque;
-
 use barewire_link::Link;
 
 use super::{Messenger, State};
 use crate::completion::PostError;
-use crate::peers::PeerId;
+use crate::peers::{Peer, PeerId};
 
 /// When a peer is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +31,9 @@ impl<L: Link> Messenger<L> {
         if when == Removal::Abort
             && let Some(channel) = self.state.peers.at(peer).channel
         {
-            let entry = self.state.peers.at(peer);
-            entry.discard_answers();
+            self.state.discard_answers(peer);
             // Ignores its further messages.
-            entry.is_broken = true;
+            self.state.peers.at(peer).is_broken = true;
             self.endpoint.abort(channel, barewire_endpoint::Ending::Closed);
         }
         self.finish_removals();
@@ -63,19 +60,21 @@ impl<L: Link> Messenger<L> {
 impl State {
     /// Whether no operation posted to a peer, and no answer to it, is outstanding.
     fn is_idle(&self, peer: PeerId) -> bool {
-        let has_none =
-            self.peers.get(peer).is_some_and(|peer| peer.outgoing.iter().all(VecDeque::is_empty) && peer.accesses == 0);
-        has_none && self.sends.keys_where(|send| send.peer == peer).is_empty()
+        let has_none = |peer: &Peer| peer.waiting.is_empty() && peer.bulk.is_empty() && peer.accesses == 0;
+        self.peers.get(peer).is_some_and(has_none)
+            && self.answers.iter().all(|(to, _)| *to != peer)
+            && self.sends.keys_where(|send| send.peer == peer).is_empty()
     }
 
     /// Removes a peer without a channel.
     fn remove(&mut self, peer: PeerId) {
-        self.fail_queued(peer, barewire_endpoint::Ending::Closed);
+        self.fail_waiting(peer, barewire_endpoint::Ending::Closed);
         self.fail_receives(peer, barewire_endpoint::Ending::Closed);
         for key in self.unexpected.keys_where(|message| message.envelope.source == peer) {
             self.lose_unexpected(key, barewire_endpoint::Ending::Closed);
         }
         self.pending.retain(|pending| *pending != peer);
+        self.retried.retain(|retried| *retried != peer);
         self.broken.retain(|broken| *broken != peer);
         self.peers.remove(peer);
     }

@@ -3,18 +3,16 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use barewire_endpoint::{Acknowledge, ChannelId, ConnectError, HEAD_MAX};
+use barewire_endpoint::{ChannelId, ConnectError, Endpoint, HEAD_MAX, Priority, Report, SendError};
 use barewire_link::Link;
 
-use super::{
-    ACCESS_CONTEXT, COMPLETED_CONTEXT, DATA_CONTEXT, Messenger, PEER_CONTEXT, READ_CONTEXT, State, peer_context,
-};
+use super::{ACCESS_CONTEXT, ANSWER_CONTEXT, Advance, DATA_CONTEXT, Messenger, READ_CONTEXT, State};
 use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::config::Config;
 use crate::header::{Header, Label};
 use crate::memory::{Origin, Part};
 use crate::mutant::mutant;
-use crate::peers::{BACKGROUND, FOREGROUND, Outgoing, PeerId, QUEUED};
+use crate::peers::{Bulk, PeerId};
 use crate::slab::Key;
 
 /// When a send completes: libfabric's completion levels.
@@ -45,28 +43,36 @@ pub struct SendOptions {
 
 /// Longest header of an eager message: kind, tag, data, number.
 const EAGER_HEAD_MAX: usize = 25;
-/// Messages in flight to a peer that has not accepted the connection yet: several unreachable peers must leave
-/// descriptors to others.
-const IN_FLIGHT_UNCONNECTED: u16 = 2;
+/// Messages that are copied without progress. Then a peer that runs short of memory must be heard.
+const COPIES_WITHOUT_PROGRESS: u16 = 256;
 
-/// Long chunks of data to a peer that the endpoint may have: more than the engine holds, and so few that stalled peers
-/// leave descriptors to others.
-const CHUNKS_IN_FLIGHT: u16 = 3;
+/// Lent messages of bulk work that the endpoint has for a peer: more than the engine holds.
+const LENT_IN_FLIGHT: u16 = 3;
+/// The same with copied messages, of a frame each.
+const COPIED_IN_FLIGHT: u16 = 32;
 /// Limit of a chunk, in frames.
 const CHUNK_FRAMES_MAX: usize = 4096;
+
+/// A message to send, before the protocol is chosen.
+pub(crate) struct Message {
+    label: Label,
+    origin: Origin,
+    pub options: SendOptions,
+    /// Its send completed when it was copied; only its loss is reported.
+    pub is_completed: bool,
+}
 
 /// An outstanding send.
 pub(super) struct Send {
     pub peer: PeerId,
     pub options: SendOptions,
-    label: Label,
     origin: Origin,
     pub stage: Stage,
     /// Messages of it that the endpoint has.
     pub in_flight: u32,
     /// The receiver has not confirmed delivery yet.
     pub awaits_delivery: bool,
-    /// It completed when it was copied; only its loss is reported.
+    /// As in [`Message`].
     pub is_completed: bool,
 }
 
@@ -97,26 +103,6 @@ impl Send {
     }
 }
 
-/// A message to send, before the protocol is chosen.
-pub(crate) struct Message {
-    label: Label,
-    origin: Origin,
-    pub options: SendOptions,
-    /// As in [`Send`].
-    pub is_completed: bool,
-}
-
-/// The endpoint has no room for a message now.
-struct Full;
-
-/// A message to be copied.
-#[derive(Clone, Copy)]
-struct CopiedMessage<'a> {
-    label: Label,
-    body: &'a [u8],
-    options: SendOptions,
-}
-
 impl<L: Link> Messenger<L> {
     /// Limit of [`inject`](Self::inject), in bytes.
     #[must_use]
@@ -141,11 +127,7 @@ impl<L: Link> Messenger<L> {
     ) -> Result<(), PostError> {
         // SAFETY: the caller's promise; the origin is dropped when the send completes.
         let origin = unsafe { Origin::new(parts) };
-        let message = Message { label, origin, options, is_completed: false };
-        match self.channel_to_post(to)? {
-            Some(channel) => self.submit(to, channel, message).or_else(|message| self.queue(to, message)),
-            None => self.queue(to, message),
-        }
+        self.post(to, Message { label, origin, options, is_completed: false })
     }
 
     /// Sends a short message, which is copied. Only a failure of the peer is reported: by the next operation, or by a
@@ -165,44 +147,32 @@ impl<L: Link> Messenger<L> {
     /// [`PostError`]; then the call had no effect.
     #[inline(always)]
     pub fn send_copy(&mut self, to: PeerId, label: Label, bytes: &[u8], options: SendOptions) -> Result<(), PostError> {
-        let message = CopiedMessage { label, body: bytes, options };
         if let Some(channel) = self.channel_to_post(to)?
+            && options.level == CompletionLevel::Inject
             && bytes.len() <= self.short_max()
             && !self.state.peers.at(to).rendezvous_only
-            && self.copy_frame(to, channel, &message, false).is_ok()
+            && self.send_now(channel, label, bytes)
         {
+            self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
             return Ok(());
         }
-        self.send_long_copy(to, &message)
+        self.send_long_copy(to, label, bytes, options)
     }
 
     /// As [`send_copy`](Self::send_copy), for a message that exceeds a frame, needs rendezvous, or has to wait.
     #[cold]
-    fn send_long_copy(&mut self, to: PeerId, message: &CopiedMessage<'_>) -> Result<(), PostError> {
-        let CopiedMessage { label, body, options } = *message;
+    fn send_long_copy(&mut self, to: PeerId, label: Label, body: &[u8], options: SendOptions) -> Result<(), PostError> {
         let limit = self.inject_max();
         if body.len() > limit {
             return Err(PostError::TooLong { bytes: body.len(), limit });
         }
-        let completes_now = options.level == CompletionLevel::Inject;
-        let channel = self.channel_to_post(to)?;
-        if let Some(channel) = channel
-            && completes_now
-            && !self.state.peers.at(to).rendezvous_only
-            && self.copy_frames(to, channel, message, false).is_ok()
-        {
-            return Ok(());
-        }
+        let is_completed = options.level == CompletionLevel::Inject;
         let origin = self.state.copy_of(body)?;
-        let message = Message { label, origin, options, is_completed: completes_now };
-        let posted = match channel {
-            Some(channel) => self.submit(to, channel, message).or_else(|message| self.queue(to, message)),
-            None => self.queue(to, message),
-        };
-        if completes_now && posted.is_ok() {
+        self.post(to, Message { label, origin, options, is_completed })?;
+        if is_completed {
             self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
         }
-        posted
+        Ok(())
     }
 
     /// Bytes of the longest message that one frame carries.
@@ -214,7 +184,7 @@ impl<L: Link> Messenger<L> {
     /// cancelled, and the peer does not see it. False if there is none with this context, or if part of it has been
     /// sent.
     pub fn cancel_send(&mut self, context: u64) -> bool {
-        if let Some(message) = self.state.take_from_queue(context) {
+        if let Some(message) = self.state.take_waiting(context) {
             self.state.fail(context, message.options.note, Operation::Send, Failure::Cancelled);
             return true;
         }
@@ -225,11 +195,9 @@ impl<L: Link> Messenger<L> {
                 && matches!(send.stage, Stage::Eager | Stage::Requested { .. })
         };
         for key in self.state.sends.keys_where(is_match) {
-            if !self.endpoint.cancel(key) {
-                continue;
-            }
-            if let Some(send) = self.state.sends.remove(key) {
-                self.state.peers.at(send.peer).in_flight[FOREGROUND] -= 1;
+            if self.endpoint.cancel(key)
+                && let Some(send) = self.state.sends.remove(key)
+            {
                 self.state.fail(context, send.options.note, Operation::Send, Failure::Cancelled);
                 return true;
             }
@@ -237,292 +205,278 @@ impl<L: Link> Messenger<L> {
         false
     }
 
-    /// The channel to a peer, opened on first use, if the peer may have one more message in flight.
-    #[inline]
-    pub(super) fn channel_for(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
-        let limit = self.state.config.descriptors_per_peer;
-        let peer = self.state.peers.at(to);
-        let Some(channel) = peer.channel else { return self.connect(to) };
-        if peer.in_flight[FOREGROUND] >= IN_FLIGHT_UNCONNECTED {
-            peer.is_open = peer.is_open || self.endpoint.is_open(channel);
-            let has_data = peer.in_flight[BACKGROUND] > 0 || !peer.outgoing[BACKGROUND].is_empty();
-            let limit = if has_data { limit.div_ceil(2) } else { limit };
-            if !peer.is_open || peer.in_flight[FOREGROUND] >= limit {
-                return Err(PostError::Full);
-            }
-        }
-        Ok(channel)
-    }
-
-    /// The same for background data, with the number of long chunks that there is room for. Neither class may take all
-    /// of the room, so that both progress.
-    pub(super) fn background_channel(&mut self, to: PeerId) -> Option<(ChannelId, u16)> {
-        let limit = self.state.config.descriptors_per_peer;
-        let peer = self.state.peers.at(to);
-        let [foreground, background] = peer.in_flight;
-        let channel =
-            peer.channel.filter(|_| background < limit.div_ceil(2) && foreground + background < limit.max(2))?;
-        Some((channel, CHUNKS_IN_FLIGHT.saturating_sub(background)))
-    }
-
-    /// The channel for a new operation, or `None` if it has to wait behind others or for room.
+    /// The channel for a new operation, opened on first use; `None` if it has to wait behind others, for the end of the
+    /// previous channel, or for progress.
     #[inline]
     pub(super) fn channel_to_post(&mut self, to: PeerId) -> Result<Option<ChannelId>, PostError> {
         let peer = self.state.peers.get_mut(to).filter(|peer| !peer.is_removing).ok_or(PostError::NoSuchPeer)?;
         peer.take_loss()?;
-        if self.state.sends.len() >= self.state.config.sends || peer.is_broken || peer.has_backlog {
+        if self.state.sends.len() >= self.state.config.sends || peer.is_broken {
             return Err(PostError::Full);
         }
-        if !peer.outgoing[QUEUED].is_empty() {
+        if !peer.waiting.is_empty() || self.copies_since_progress >= COPIES_WITHOUT_PROGRESS {
             return Ok(None);
         }
-        match self.channel_for(to) {
-            Ok(channel) => Ok(Some(channel)),
-            Err(PostError::Full) => Ok(None),
-            Err(error) => Err(error),
+        match peer.channel {
+            Some(channel) => Ok(Some(channel)),
+            None => self.connect(to),
         }
     }
 
-    pub(super) fn connect(&mut self, to: PeerId) -> Result<ChannelId, PostError> {
+    /// Connects to a peer; `None` if its previous channel has not ended yet.
+    pub(super) fn connect(&mut self, to: PeerId) -> Result<Option<ChannelId>, PostError> {
         let channel = match self.endpoint.connect(self.state.peers.at(to).address) {
-            Err(ConnectError::Ending(_)) => return Err(PostError::Full),
+            Err(ConnectError::Ending(_)) => return Ok(None),
             connected => connected?,
         };
         // The peer that had this address before is being removed.
         if self.state.peers.of_channel(channel).is_some_and(|other| other != to) {
-            return Err(PostError::Full);
+            return Ok(None);
         }
         self.state.peers.connect(to, channel);
-        Ok(channel)
+        Ok(Some(channel))
     }
 
-    /// Queues a message until there is room; messages of one peer stay in order.
-    fn queue(&mut self, to: PeerId, message: Message) -> Result<(), PostError> {
+    fn post(&mut self, to: PeerId, message: Message) -> Result<(), PostError> {
+        let channel = self.channel_to_post(to)?;
+        let Err(message) = self.try_send(to, channel, message) else { return Ok(()) };
         if self.state.queued >= self.state.config.sends {
             return Err(PostError::Full);
         }
         self.state.queued += 1;
-        self.state.enqueue(to, Outgoing::Message(message));
+        self.state.peers.at(to).waiting.push_back(message);
+        if channel.is_none() {
+            self.state.retry(to);
+        }
         Ok(())
     }
 
-    /// Submits a message to the endpoint, which has room for a message to this peer, or returns it.
-    #[inline]
-    pub(super) fn submit(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), Message> {
-        let length = message.origin.bytes();
-        let Config { eager_bytes, fetched_bytes, .. } = self.state.config;
-        if length > eager_bytes as u64 || self.state.peers.at(to).rendezvous_only {
-            return self.send_request(to, channel, message);
+    /// Sends messages that waited, as long as there is room.
+    #[cold]
+    pub(super) fn send_waiting(&mut self, to: PeerId) {
+        while let Some(message) = self.state.peers.get_mut(to).and_then(|peer| peer.waiting.pop_front()) {
+            let channel = match self.state.peers.at(to).channel {
+                Some(channel) => Some(channel),
+                None => self.connect(to).unwrap_or_default(),
+            };
+            let Err(message) = self.try_send(to, channel, message) else {
+                self.state.queued -= 1;
+                continue;
+            };
+            self.state.peers.at(to).waiting.push_front(message);
+            if channel.is_none() {
+                self.state.retry(to);
+            }
+            return;
         }
-        if length >= fetched_bytes as u64 && self.lends_to(to, channel) {
-            return self.send_request(to, channel, message);
-        }
-        let body = message.origin.contiguous(0);
-        if body.len() as u64 != length {
-            return self.submit_parts(to, channel, message, length as usize);
-        }
-        let Message { label, options, is_completed, .. } = message;
-        let bytes = length as usize + EAGER_HEAD_MAX;
-        let short = CopiedMessage { label, body, options };
-        let copied = if bytes <= self.endpoint.copied_best() {
-            self.copy_frame(to, channel, &short, is_completed)
-        } else if options.level == CompletionLevel::Inject && self.endpoint.takes_copies(channel, bytes) {
-            self.copy_frames(to, channel, &short, is_completed)
-        } else {
-            return self.lend(to, channel, message);
-        };
-        copied.map_err(|Full| message)
     }
 
-    /// The same for a message in several parts.
-    fn submit_parts(&mut self, to: PeerId, channel: ChannelId, message: Message, length: usize) -> Result<(), Message> {
+    /// Sends a message, or returns it if it has to wait: if there is a channel, the endpoint tells when there is room.
+    fn try_send(&mut self, to: PeerId, channel: Option<ChannelId>, message: Message) -> Result<(), Message> {
+        let Some(channel) = channel else { return Err(message) };
         let Message { label, ref origin, options, is_completed } = message;
-        let bytes = length + EAGER_HEAD_MAX;
-        let is_short = bytes <= self.endpoint.copied_max();
-        if !is_short && (options.level != CompletionLevel::Inject || !self.endpoint.takes_copies(channel, bytes)) {
+        let length = origin.bytes();
+        if self.needs_request(to, channel, length) {
+            return self.send_request(to, channel, message);
+        }
+        let body = origin.contiguous(0);
+        if body.len() as u64 != length {
+            return self.send_parts(to, channel, message);
+        }
+        if options.level == CompletionLevel::Inject && self.send_now(channel, label, body) {
+            if !is_completed {
+                self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
+            }
+            return Ok(());
+        }
+        if !self.endpoint.has_room(channel, body.len() + EAGER_HEAD_MAX) {
+            return Err(message);
+        }
+        let body: *const [u8] = body;
+        self.track(to, message, Stage::Eager, |endpoint, send| {
+            let mut head = [0; HEAD_MAX];
+            let (confirm, report) = confirmation(options.level, send);
+            let length = Header::Eager { label, confirm }.encode(&mut head);
+            // SAFETY: the caller promised that the memory stays valid until the send completes, or the send owns a copy; it
+            // does not complete before the endpoint has reported `send`.
+            unsafe { endpoint.post_lent(channel, &head[..length], &*body, Priority::Normal, report) }
+        })
+    }
+
+    /// Whether a message is sent on request only.
+    #[inline]
+    fn needs_request(&mut self, to: PeerId, channel: ChannelId, length: u64) -> bool {
+        let Config { eager_bytes, fetched_bytes, .. } = self.state.config;
+        length > eager_bytes as u64
+            || self.state.peers.at(to).rendezvous_only
+            || length >= fetched_bytes as u64 && self.lends_to(to, channel)
+    }
+
+    /// Sends an eager message, copied, or returns false.
+    #[inline(always)]
+    fn send_now(&mut self, channel: ChannelId, label: Label, body: &[u8]) -> bool {
+        let mut head = [0; HEAD_MAX];
+        let length = Header::Eager { label, confirm: None }.encode(&mut head);
+        let is_sent = self.endpoint.send_now(channel, &head[..length], body);
+        self.copies_since_progress += u16::from(is_sent);
+        is_sent
+    }
+
+    /// As [`try_send`](Self::try_send), for an eager message in several parts.
+    fn send_parts(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), Message> {
+        let Message { label, ref origin, options, .. } = message;
+        let length = origin.bytes() as usize;
+        let is_short = length + EAGER_HEAD_MAX <= self.endpoint.copied_max();
+        if !is_short && options.level != CompletionLevel::Inject {
             return self.send_request(to, channel, message);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(length, 0);
         origin.copy(0, &mut scratch);
-        let short = CopiedMessage { label, body: &scratch, options };
-        let copied = if is_short {
-            self.copy_frame(to, channel, &short, is_completed)
+        let sent = if options.level == CompletionLevel::Inject {
+            if self.send_now(channel, label, &scratch) {
+                self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
+                Ok(())
+            } else if self.endpoint.has_room(channel, length + EAGER_HEAD_MAX) {
+                // It can be copied only in parts.
+                self.send_request(to, channel, message)
+            } else {
+                Err(message)
+            }
+        } else if self.endpoint.has_room(channel, length + EAGER_HEAD_MAX) {
+            self.track(to, message, Stage::Eager, |endpoint, send| {
+                let mut head = [0; HEAD_MAX];
+                let (confirm, report) = confirmation(options.level, send);
+                let length = Header::Eager { label, confirm }.encode(&mut head);
+                endpoint.post(channel, &head[..length], &scratch, Priority::Normal, report)
+            })
         } else {
-            self.copy_frames(to, channel, &short, is_completed)
+            Err(message)
         };
         self.scratch = scratch;
-        copied.map_err(|Full| message)
-    }
-
-    /// Sends an eager message of one frame.
-    #[inline(always)]
-    fn copy_frame(
-        &mut self,
-        to: PeerId,
-        channel: ChannelId,
-        message: &CopiedMessage<'_>,
-        is_completed: bool,
-    ) -> Result<(), Full> {
-        let CopiedMessage { label, body, options } = *message;
-        if options.level != CompletionLevel::Inject {
-            return self.copy_tracked(to, channel, message);
-        }
-        let mut head = [0; HEAD_MAX];
-        let head_bytes = Header::Eager { label, confirm: None }.encode(&mut head);
-        let head = &head[..head_bytes];
-        // Bounded: without progress, this side does not see that the peer runs short of memory.
-        let may_send_now = self.immediate_sends < self.state.config.descriptors_per_peer;
-        if may_send_now && self.endpoint.send_at_once(channel, head, body) {
-            self.immediate_sends += 1;
-        } else {
-            self.endpoint.send(channel, head, body, peer_context(to) | COMPLETED_CONTEXT).map_err(|_| Full)?;
-            self.state.peers.at(to).in_flight[FOREGROUND] += 1;
-        }
-        if !is_completed {
-            self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
-        }
-        Ok(())
-    }
-
-    /// The same for several frames.
-    fn copy_frames(
-        &mut self,
-        to: PeerId,
-        channel: ChannelId,
-        message: &CopiedMessage<'_>,
-        is_completed: bool,
-    ) -> Result<(), Full> {
-        let CopiedMessage { label, body, options } = *message;
-        let mut head = [0; HEAD_MAX];
-        let head_bytes = Header::Eager { label, confirm: None }.encode(&mut head);
-        let context = peer_context(to) | COMPLETED_CONTEXT;
-        self.endpoint.send_copied(channel, &head[..head_bytes], body, context).map_err(|_| Full)?;
-        self.state.peers.at(to).in_flight[FOREGROUND] += 1;
-        if !is_completed {
-            self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
-        }
-        Ok(())
-    }
-
-    /// The same for a send that completes at the peer.
-    fn copy_tracked(&mut self, to: PeerId, channel: ChannelId, message: &CopiedMessage<'_>) -> Result<(), Full> {
-        let CopiedMessage { label, body, options } = *message;
-        let mut head = [0; HEAD_MAX];
-        let awaits_delivery = options.level == CompletionLevel::Delivery;
-        // The source of the copy is not needed any more.
-        // SAFETY: no parts, nothing that must be valid.
-        let origin = unsafe { Origin::new(&[]) };
-        let message = Message { label, origin, options, is_completed: false };
-        let send = self.state.sends.add(Send::new(to, message, Stage::Eager, awaits_delivery));
-        let head_bytes = Header::Eager { label, confirm: awaits_delivery.then_some(send) }.encode(&mut head);
-        let head = &head[..head_bytes];
-        // The delivery confirmation acknowledges it.
-        let sent = if awaits_delivery {
-            self.endpoint.send(channel, head, body, send)
-        } else {
-            self.endpoint.send_awaited(channel, head, body, send)
-        };
-        self.submitted(to, send, sent.is_ok()).map_err(|_| Full)
-    }
-
-    /// Sends an eager message zero-copy.
-    fn lend(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), Message> {
-        let label = message.label;
-        let body: *const [u8] = message.origin.contiguous(0);
-        let awaits_delivery = message.options.level == CompletionLevel::Delivery;
-        let send = self.state.sends.add(Send::new(to, message, Stage::Eager, awaits_delivery));
-        let mut head = [0; HEAD_MAX];
-        let head_bytes = Header::Eager { label, confirm: awaits_delivery.then_some(send) }.encode(&mut head);
-        let acknowledge = if awaits_delivery { Acknowledge::Eventually } else { Acknowledge::AtOnce };
-        // SAFETY: the caller promised that the memory stays valid until the send completes, or the send owns a copy; it
-        // does not complete before the endpoint has reported `send`.
-        let sent = unsafe { self.endpoint.send_lent(channel, &head[..head_bytes], &*body, send, acknowledge) };
-        self.submitted(to, send, sent.is_ok())
+        sent
     }
 
     /// Sends a rendezvous request.
     fn send_request(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), Message> {
+        if !self.endpoint.has_room(channel, HEAD_MAX) {
+            return Err(message);
+        }
         let (label, length) = (message.label, message.origin.bytes());
         let confirm = message.options.level == CompletionLevel::Delivery;
         let body = message.origin.contiguous(0);
         let is_lent = body.len() as u64 == length && self.lends_to(to, channel);
         let address = is_lent.then_some(body.as_ptr() as u64);
-        let send = self.state.sends.add(Send::new(to, message, Stage::Requested { length, is_lent }, confirm));
-        let mut head = [0; HEAD_MAX];
-        let head_bytes = Header::Request { label, number: send, length, confirm, address }.encode(&mut head);
-        let sent = self.endpoint.send(channel, &head[..head_bytes], &[], send);
-        self.submitted(to, send, sent.is_ok())
+        self.track(to, message, Stage::Requested { length, is_lent }, |endpoint, send| {
+            let mut head = [0; HEAD_MAX];
+            let length = Header::Request { label, number: send, length, confirm, address }.encode(&mut head);
+            endpoint.post(channel, &head[..length], &[], Priority::Normal, Report::Acknowledged(send))
+        })
     }
 
-    /// Accounts for a new send's first message, or drops the send if the endpoint did not take it.
-    fn submitted(&mut self, to: PeerId, send: Key, is_taken: bool) -> Result<(), Message> {
-        if is_taken {
-            self.state.count_submitted(to, send, FOREGROUND);
-            return Ok(());
+    /// Adds a send and posts its first message, which the endpoint reports under the send's key. Returns the message if
+    /// the channel has ended.
+    fn track(
+        &mut self,
+        peer: PeerId,
+        message: Message,
+        stage: Stage,
+        post: impl FnOnce(&mut Endpoint<L>, Key) -> Result<bool, SendError>,
+    ) -> Result<(), Message> {
+        let Message { label, origin, options, is_completed } = message;
+        let awaits_delivery = options.level == CompletionLevel::Delivery;
+        let key =
+            self.state.sends.add(Send { peer, options, origin, stage, in_flight: 1, awaits_delivery, is_completed });
+        match post(&mut self.endpoint, key) {
+            // Copied at once, which no event reports.
+            Ok(true) if options.level == CompletionLevel::Inject && stage == Stage::Eager => {
+                self.state.message_done(key, true);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(_) => match self.state.sends.remove(key) {
+                Some(Send { origin, .. }) => Err(Message { label, origin, options, is_completed }),
+                None => Ok(()),
+            },
         }
-        let Some(send) = self.state.sends.remove(send) else { return Ok(()) };
-        Err(Message { label: send.label, origin: send.origin, options: send.options, is_completed: send.is_completed })
     }
 
-    /// Sends rendezvous data. False if some is left.
-    pub(super) fn send_data(&mut self, to: PeerId, send: Key) -> bool {
+    /// Hands bulk work's next message to the endpoint, unless it has enough of this peer's. Returns whether it took it.
+    pub(super) fn post_bulk(&mut self, to: PeerId, head: &[u8], body: BulkBody<'_>, report: Report) -> bool {
+        let peer = self.state.peers.at(to);
+        let limit = if matches!(body, BulkBody::Lent(_)) { LENT_IN_FLIGHT } else { COPIED_IN_FLIGHT };
+        let Some(channel) = peer.channel.filter(|_| peer.bulk_in_flight < limit) else { return false };
+        let posted = match body {
+            // SAFETY: the memory of a send stays valid until the send completes, which it does only when the endpoint has
+            // reported all its messages; registered memory until it is deregistered, when the endpoint copies what it
+            // still needs.
+            BulkBody::Lent(part) => unsafe {
+                self.endpoint.post_lent(channel, head, &*part, Priority::Background, report)
+            },
+            BulkBody::Copied(bytes) => self.endpoint.post(channel, head, bytes, Priority::Background, report),
+        };
+        self.state.peers.at(to).bulk_in_flight += u16::from(posted.is_ok());
+        posted.is_ok()
+    }
+
+    /// Sends rendezvous data.
+    pub(super) fn send_data(&mut self, to: PeerId, key: Key) -> Advance {
         loop {
-            let Some((channel, chunks_left)) = self.background_channel(to) else { return false };
-            let Some(Send { origin, awaits_delivery, stage: Stage::Answered { receive, wanted, submitted }, .. }) =
-                self.state.sends.get(send)
-            else {
-                return true;
-            };
+            let Some(send) = self.state.sends.get(key) else { return Advance::Done };
+            let Stage::Answered { receive, wanted, submitted } = send.stage else { return Advance::Done };
             if submitted == wanted {
-                self.state.complete_if_done(send);
-                return true;
+                self.state.complete_if_done(key);
+                return Advance::Done;
             }
             let mut head = [0; HEAD_MAX];
-            let head_bytes = Header::Data { receive: *receive, offset: *submitted }.encode(&mut head);
+            let head_bytes = Header::Data { receive, offset: submitted }.encode(&mut head);
             let head = &head[..head_bytes];
-            let rest = *wanted - *submitted;
-            let part = origin.contiguous(*submitted);
-            let part = &part[..rest.min(part.len() as u64) as usize];
+            let rest = usize::try_from(wanted - submitted).unwrap_or(usize::MAX);
+            let part = send.origin.contiguous(submitted);
+            let part = &part[..rest.min(part.len())];
             let copied_max = self.endpoint.copied_max() - head_bytes;
-            let context = DATA_CONTEXT | send;
-            // The last chunk's acknowledgement completes the send, unless delivery is confirmed.
-            let acknowledge = |bytes: usize| match *awaits_delivery {
-                false if bytes as u64 == rest => Acknowledge::AtOnce,
-                _ => Acknowledge::Eventually,
-            };
-            let (sent, bytes) = if part.len() > copied_max.min(self.endpoint.copied_best()) {
-                if chunks_left == 0 {
-                    return false;
-                }
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let (body, bytes) = if part.len() > copied_max.min(self.endpoint.copied_best()) {
                 let frames = self.state.config.rendezvous_chunk_frames.clamp(1, CHUNK_FRAMES_MAX);
-                let limit = self.endpoint.body_of_frames(frames, head_bytes);
-                let part = &part[..part.len().min(limit)];
-                let acknowledge = acknowledge(part.len());
-                // SAFETY: as for a lent eager message; a rendezvous send completes only when the endpoint has reported
-                // all its messages.
-                let sent = unsafe { self.endpoint.send_lent_in_background(channel, head, part, context, acknowledge) };
-                (sent, part.len())
+                let part = &part[..part.len().min(self.endpoint.body_of_frames(frames, head_bytes))];
+                (BulkBody::Lent(part), part.len())
             } else {
                 // Short parts share one frame.
-                self.scratch.resize(copied_max.min(rest.try_into().unwrap_or(usize::MAX)), 0);
-                let bytes = origin.copy(*submitted, &mut self.scratch);
-                let (body, acknowledge) = (&self.scratch[..bytes], acknowledge(bytes));
-                (self.endpoint.send_in_background(channel, head, body, context, acknowledge), bytes)
+                scratch.resize(copied_max.min(rest), 0);
+                let bytes = send.origin.copy(submitted, &mut scratch);
+                (BulkBody::Copied(&scratch[..bytes]), bytes)
             };
-            if sent.is_err() {
-                return false;
+            // The last message's acknowledgement completes the send, unless delivery is confirmed.
+            let report = match send.awaits_delivery {
+                false if bytes == rest => Report::AcknowledgedAtOnce(DATA_CONTEXT | key),
+                _ => Report::Acknowledged(DATA_CONTEXT | key),
+            };
+            let is_taken = self.post_bulk(to, head, body, report);
+            self.scratch = scratch;
+            if !is_taken {
+                return Advance::Blocked;
             }
-            *submitted += bytes as u64;
-            self.state.count_submitted(to, send, BACKGROUND);
+            if let Some(Send { stage: Stage::Answered { submitted, .. }, in_flight, .. }) = self.state.sends.get(key) {
+                *submitted += bytes as u64;
+                *in_flight += 1;
+            }
         }
     }
 }
 
-impl Send {
-    fn new(peer: PeerId, message: Message, stage: Stage, awaits_delivery: bool) -> Self {
-        let Message { label, origin, options, is_completed } = message;
-        Self { peer, options, label, origin, stage, in_flight: 0, awaits_delivery, is_completed }
+/// The body of a message of bulk work.
+pub(super) enum BulkBody<'a> {
+    Lent(*const [u8]),
+    Copied(&'a [u8]),
+}
+
+/// How a tracked eager message is reported: the number that the receiver confirms, and the endpoint's report.
+fn confirmation(level: CompletionLevel, send: Key) -> (Option<Key>, Report) {
+    match level {
+        CompletionLevel::Inject => (None, Report::Copied { context: send, counts_loss: true }),
+        CompletionLevel::Transmit => (None, Report::AcknowledgedAtOnce(send)),
+        // The confirmation acknowledges it.
+        CompletionLevel::Delivery => (Some(send), Report::Acknowledged(send)),
     }
 }
 
@@ -533,57 +487,46 @@ impl State {
         if is_full { Err(PostError::Full) } else { Ok(Origin::copy_of(bytes, &self.copied)) }
     }
 
+    /// Makes the next progress send messages to a peer that wait.
+    fn retry(&mut self, peer: PeerId) {
+        if !self.retried.contains(&peer) {
+            self.retried.push(peer);
+        }
+    }
+
     /// Removes a message with this context from its peer's queue, unless its send has completed.
-    fn take_from_queue(&mut self, context: u64) -> Option<Message> {
+    fn take_waiting(&mut self, context: u64) -> Option<Message> {
         if self.queued == 0 {
             return None;
         }
+        let is_match = |message: &Message| message.options.context == context && !message.is_completed;
         let message = self.peers.all_mut().find_map(|peer| {
-            let queue = &mut peer.outgoing[QUEUED];
-            let is_match =
-                |out: &Outgoing| matches!(out, Outgoing::Message(m) if m.options.context == context && !m.is_completed);
-            let index = queue.iter().position(is_match)?;
-            match queue.remove(index) {
-                Some(Outgoing::Message(message)) => Some(message),
-                _ => None,
-            }
+            let index = peer.waiting.iter().position(is_match)?;
+            peer.waiting.remove(index)
         })?;
         self.queued -= 1;
         Some(message)
     }
 
-    /// The endpoint has one more message of a send.
-    #[inline]
-    fn count_submitted(&mut self, to: PeerId, send: Key, class: usize) {
-        self.peers.at(to).in_flight[class] += 1;
-        if let Some(send) = self.sends.get(send) {
-            send.in_flight += 1;
-        }
-    }
-
-    /// The endpoint has reported a message: the peer's endpoint has it, or the channel is about to end.
+    /// The endpoint has reported a message: it was sent, or the channel is about to end.
     #[inline]
     pub(super) fn message_done(&mut self, context: u64, is_sent: bool) {
-        if context & (PEER_CONTEXT | ACCESS_CONTEXT | READ_CONTEXT) != 0 {
-            match context {
-                _ if context & PEER_CONTEXT != 0 => {
-                    let peer = self.peers.at(PeerId::from_number(context as u32));
-                    peer.in_flight[FOREGROUND] -= 1;
-                    peer.has_lost |= !is_sent && context & COMPLETED_CONTEXT != 0;
+        match context {
+            _ if context & ANSWER_CONTEXT != 0 => self.access_answer_sent(PeerId::from_number(context as u32)),
+            _ if context & ACCESS_CONTEXT != 0 => self.access_message_done(context & !ACCESS_CONTEXT),
+            _ if context & READ_CONTEXT != 0 => self.read_message_done(context & !READ_CONTEXT),
+            _ => {
+                let key = context & !DATA_CONTEXT;
+                let Some(send) = self.sends.get(key) else { return };
+                send.in_flight -= 1;
+                let peer = send.peer;
+                if context & DATA_CONTEXT != 0 {
+                    self.bulk_message_done(peer);
                 }
-                _ if context & ACCESS_CONTEXT != 0 => self.access_message_done(context & !ACCESS_CONTEXT),
-                _ => self.read_message_done(context & !READ_CONTEXT),
+                if is_sent {
+                    self.complete_if_done(key);
+                }
             }
-            return;
-        }
-        let class = if context & DATA_CONTEXT == 0 { FOREGROUND } else { BACKGROUND };
-        let key = context & !DATA_CONTEXT;
-        let Some(send) = self.sends.get(key) else { return };
-        send.in_flight -= 1;
-        let peer = send.peer;
-        self.peers.at(peer).in_flight[class] -= 1;
-        if is_sent {
-            self.complete_if_done(key);
         }
     }
 
@@ -596,7 +539,7 @@ impl State {
         }
         self.peers.at(from).cannot_fetch |= is_lent && wanted > 0;
         send.stage = Stage::Answered { receive, wanted, submitted: 0 };
-        self.enqueue(from, Outgoing::Data(number));
+        self.add_bulk(from, Bulk::Data(number));
         true
     }
 

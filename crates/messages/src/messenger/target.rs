@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Remote memory access, target side.
 
-use barewire_endpoint::{Acknowledge, HEAD_MAX};
+use barewire_endpoint::{HEAD_MAX, Report};
 use barewire_link::Link;
 
 use super::access::ACCESSES_MAX;
 use super::incoming::Violation;
-use super::{Messenger, READ_CONTEXT, State};
+use super::send::BulkBody;
+use super::{Advance, Messenger, READ_CONTEXT, State};
 use crate::atomic::{AtomicOperation, apply};
 use crate::completion::{Completion, Outcome, RemoteWrite};
 use crate::header::{Atomic, Header};
 use crate::mutant::mutant;
-use crate::peers::{BACKGROUND, Outgoing, PeerId, PeerWrite};
+use crate::peers::{Answer, Bulk, PeerId, PeerWrite};
 use crate::regions::{Access, Refusal, Region, RemoteAddress};
 use crate::slab::Key;
 
@@ -36,67 +37,47 @@ pub(super) struct PeerRead {
 }
 
 impl<L: Link> Messenger<L> {
-    /// Returns read data, or the rest of it. False if some is left.
-    pub(super) fn send_read_reply(&mut self, to: PeerId, key: Key) -> bool {
+    /// Returns data of a peer's read.
+    pub(super) fn send_read_reply(&mut self, to: PeerId, key: Key) -> Advance {
+        let report = Report::Acknowledged(READ_CONTEXT | key);
         loop {
-            let Some((channel, chunks_left)) = self.background_channel(to) else { return false };
-            let Some(read) = self.state.peer_reads.get(key) else { return true };
+            let Some(read) = self.state.peer_reads.get(key) else { return Advance::Done };
             let (number, submitted) = (read.number, read.submitted);
+            let mut head = [0; HEAD_MAX];
             let Some(region) = self.state.regions.get(read.region) else {
                 // Sent after the data returned so far; it ends the read.
                 let refused = Header::Done { number, result: Err(Refusal::Deregistered) };
-                let mut head = [0; HEAD_MAX];
                 let head_bytes = refused.encode(&mut head);
-                let (head, context) = (&head[..head_bytes], READ_CONTEXT | key);
-                let sent = self.endpoint.send_in_background(channel, head, &[], context, Acknowledge::Eventually);
-                if sent.is_ok() {
-                    self.state.read_part_submitted(to, key, 0);
-                    self.state.read_answered(key);
+                if !self.post_bulk(to, &head[..head_bytes], BulkBody::Copied(&[]), report) {
+                    return Advance::Blocked;
                 }
-                return sent.is_ok();
+                self.state.read_part_submitted(key, 0);
+                self.state.read_answered(key);
+                return Advance::Done;
             };
             let (from, rest) = (read.offset + submitted, read.length - submitted);
             let part = region.origin.contiguous(from);
             let part = &part[..part.len().min(READ_CHUNK_BYTES).min(usize::try_from(rest).unwrap_or(usize::MAX))];
-            let mut head = [0; HEAD_MAX];
             let head_bytes = Header::Returned { number, offset: submitted }.encode(&mut head);
-            let head = &head[..head_bytes];
             let copied_max = self.endpoint.copied_max() - head_bytes;
-            let is_lent = part.len() > copied_max.min(self.endpoint.copied_best());
-            if is_lent && chunks_left == 0 {
-                return false;
-            }
-            let context = READ_CONTEXT | key;
-            let (sent, bytes) = if is_lent {
-                // SAFETY: registered memory stays valid until it is deregistered; then the endpoint copies what it
-                // still needs.
-                let sent = unsafe {
-                    self.endpoint.send_lent_in_background(channel, head, part, context, Acknowledge::Eventually)
-                };
-                (sent, part.len())
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let (body, bytes) = if part.len() > copied_max.min(self.endpoint.copied_best()) {
+                (BulkBody::Lent(part), part.len())
             } else {
-                self.scratch.resize(copied_max.min(usize::try_from(rest).unwrap_or(usize::MAX)), 0);
-                region.origin.copy(from, &mut self.scratch);
-                let (body, acknowledge) = (&self.scratch, Acknowledge::Eventually);
-                (self.endpoint.send_in_background(channel, head, body, context, acknowledge), body.len())
+                scratch.resize(copied_max.min(usize::try_from(rest).unwrap_or(usize::MAX)), 0);
+                region.origin.copy(from, &mut scratch);
+                (BulkBody::Copied(&scratch), scratch.len())
             };
-            if sent.is_err() {
-                return false;
+            let is_taken = self.post_bulk(to, &head[..head_bytes], body, report);
+            self.scratch = scratch;
+            if !is_taken {
+                return Advance::Blocked;
             }
-            if self.state.read_part_submitted(to, key, bytes as u64) {
+            if self.state.read_part_submitted(key, bytes as u64) {
                 self.state.read_answered(key);
-                return true;
+                return Advance::Done;
             }
         }
-    }
-
-    /// Returns the previous values of an atomic operation.
-    pub(super) fn send_atomic_reply(&mut self, to: PeerId, number: u64, bytes: &[u8]) -> bool {
-        let is_sent = self.send_copied(to, &Header::Returned { number, offset: 0 }, bytes);
-        if is_sent {
-            self.state.peers.at(to).unanswered -= 1;
-        }
-        is_sent
     }
 }
 
@@ -188,7 +169,7 @@ impl State {
                 let read =
                     PeerRead { peer, number, region, offset, length, submitted: 0, in_flight: 0, is_answered: false };
                 let key = self.peer_reads.add(read);
-                self.enqueue(peer, Outgoing::ReadReply(key));
+                self.add_bulk(peer, Bulk::ReadReply(key));
             }
             Err(refusal) => self.send_done(peer, number, Err(refusal)),
         }
@@ -246,7 +227,7 @@ impl State {
             self.counts.written_by_peers += 1;
         }
         match before.filter(|bytes| !bytes.is_empty()) {
-            Some(bytes) => self.enqueue(peer, Outgoing::AtomicReply { number, bytes }),
+            Some(bytes) => self.answer(peer, Answer::Atomic { number, bytes }),
             None => self.send_done(peer, number, Ok(())),
         }
         Ok(())
@@ -271,12 +252,11 @@ impl State {
     }
 
     fn send_done(&mut self, peer: PeerId, number: u64, result: Result<(), Refusal>) {
-        self.enqueue(peer, Outgoing::Control(Header::Done { number, result }));
+        self.reply(peer, Header::Done { number, result });
     }
 
     /// The endpoint has one more message of an answer, of `bytes`. True if all data was returned.
-    fn read_part_submitted(&mut self, to: PeerId, key: Key, bytes: u64) -> bool {
-        self.peers.at(to).in_flight[BACKGROUND] += 1;
+    fn read_part_submitted(&mut self, key: Key, bytes: u64) -> bool {
         let Some(read) = self.peer_reads.get(key) else { return true };
         read.in_flight += 1;
         read.submitted += bytes;
@@ -291,8 +271,14 @@ impl State {
         if is_done {
             self.peer_reads.remove(key);
         }
-        let peer = self.peers.at(peer);
-        peer.unanswered = peer.unanswered.saturating_sub(1);
+        self.access_answer_sent(peer);
+    }
+
+    /// The carrier has the answer to an access.
+    pub(super) fn access_answer_sent(&mut self, peer: PeerId) {
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.unanswered = peer.unanswered.saturating_sub(1);
+        }
     }
 
     /// The endpoint has reported a message that returns read data.
@@ -300,7 +286,7 @@ impl State {
         let Some(read) = self.peer_reads.get(key) else { return };
         read.in_flight -= 1;
         let (peer, is_done) = (read.peer, read.in_flight == 0 && read.is_answered);
-        self.peers.at(peer).in_flight[BACKGROUND] -= 1;
+        self.bulk_message_done(peer);
         if is_done {
             self.peer_reads.remove(key);
         }

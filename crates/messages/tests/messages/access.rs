@@ -179,8 +179,7 @@ fn accesses_without_a_matching_registration_are_refused() {
 /// parts and waits for room.
 #[test]
 fn messages_stay_behind_earlier_writes() {
-    let config = Config { descriptors_per_peer: 3, ..Config::default() };
-    for (carrier, mut pair) in carriers(config) {
+    for (carrier, mut pair) in carriers(Config::default()) {
         let [to, from] = add_peers(&mut pair);
         let mut generator = fastrand::Rng::with_seed(5);
         for round in 0..50 {
@@ -210,11 +209,7 @@ fn random_accesses_are_sequentially_consistent() {
     for seed in 0..60 {
         println!("seed {seed}");
         let mut generator = fastrand::Rng::with_seed(seed);
-        let config = Config {
-            write_chunk_bytes: 3000,
-            descriptors_per_peer: [2, 64][generator.usize(..2)],
-            ..Config::default()
-        };
+        let config = Config { write_chunk_bytes: 3000, ..Config::default() };
         let faults = Faults { loss: 0.01, duplication: 0.01, reordering: 0.02, ..Faults::default() };
         let mut pair = match seed % 2 {
             0 => host(config),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A peer whose endpoint is correct but whose messages are not.
 
-use barewire_endpoint::{Acknowledge, ConnectError, Ending, Endpoint, Event, Inbox, InboxConfig, SendError};
+use barewire_endpoint::{ConnectError, Ending, Endpoint, Event, Inbox, InboxConfig, Priority, Report, SendError};
 use barewire_messages::{
     Access, CompletionLevel, Config, Failure, Label, Outcome, Part, RemoteAddress, Selector, SendOptions,
 };
@@ -78,7 +78,9 @@ fn arbitrary_messages_end_only_their_channel() {
             };
             let body = bytes([0, 1, 200, 3000][generator.usize(..4)], 3);
             // SAFETY: both sides make progress until it is sent or failed, before `body` is dropped.
-            let sent = unsafe { hostile.send_lent(channel, &head(&mut generator), &body, 0, Acknowledge::Eventually) };
+            let sent = unsafe {
+                hostile.post_lent(channel, &head(&mut generator), &body, Priority::Normal, Report::Acknowledged(0))
+            };
             let mut is_under_way = sent != Err(SendError::Ended);
             for round in 0..1000 {
                 hostile.progress(&mut inbox).unwrap();

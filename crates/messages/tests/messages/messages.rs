@@ -544,7 +544,8 @@ fn the_loss_of_a_copied_message_is_reported() {
 #[test]
 fn absent_peers_do_not_block_others() {
     let on = new_host();
-    let mut pair = [on_host(on, 0x20, Config::default()), on_host(on, 0x24, Config::default())];
+    let config = Config { sends: 1000, ..Config::default() };
+    let mut pair = [on_host(on, 0x20, config), on_host(on, 0x24, config)];
     let [to, from] = add_peers(&mut pair);
     for missing in [0x40, 0x44, 0x48, 0x4c] {
         let address = Address { sap: sap(missing), ..pair[0].address() };
@@ -634,7 +635,7 @@ fn a_closed_channel_fails_its_operations_and_reopens() {
 /// Proves that two processes that only sleep and wait receive everything.
 #[test]
 fn sleeping_processes_are_woken() {
-    for (carrier, pair) in carriers(Config { descriptors_per_peer: 4, ..Config::default() }) {
+    for (carrier, pair) in carriers(Config::default()) {
         let addresses = [pair[0].address(), pair[1].address()];
         let next = |messenger: &mut Tested| {
             let began = std::time::Instant::now();

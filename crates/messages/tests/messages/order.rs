@@ -251,7 +251,6 @@ fn config(generator: &mut fastrand::Rng) -> Config {
         eager_bytes: 4000,
         unexpected_bytes: [5_000, 50_000, 1 << 20][generator.usize(..3)],
         rendezvous_chunk_frames: generator.usize(1..8),
-        descriptors_per_peer: [2, 64][generator.usize(..2)],
         ..Config::default()
     }
 }

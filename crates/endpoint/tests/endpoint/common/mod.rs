@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::{
-    Acknowledge, Address, ChannelId, Config, Ending, Endpoint, EndpointCounters, Event, Framing, Inbox, InboxConfig,
-    JobToken, Origin, SendError,
+    Address, ChannelId, Config, Ending, Endpoint, EndpointCounters, Event, Framing, Inbox, InboxConfig, JobToken,
+    Origin, Priority, Report, SendError,
 };
 use barewire_link::{Faults, Link, MemoryLink};
 use barewire_llc::{ConnectionConfig, Lsap};
@@ -31,6 +31,8 @@ pub struct Side<L = SegmentLink> {
     pub received: Vec<(Origin, Vec<u8>)>,
     pub opened: Vec<(ChannelId, Address)>,
     pub ended: Vec<(ChannelId, Address, Ending)>,
+    /// Channels of which an event told that there is room.
+    pub has_room: Vec<ChannelId>,
     /// Outcome by context.
     pub outcomes: HashMap<u64, Option<Ending>>,
     /// Contexts in the order of their events.
@@ -55,6 +57,7 @@ impl<L: Link> Side<L> {
             received: Vec::new(),
             opened: Vec::new(),
             ended: Vec::new(),
+            has_room: Vec::new(),
             outcomes: HashMap::new(),
             reported: Vec::new(),
             lent: HashMap::new(),
@@ -73,7 +76,7 @@ impl<L: Link> Side<L> {
     pub fn lend(&mut self, to: ChannelId, head: &[u8], body: Vec<u8>, context: u64) -> Result<(), SendError> {
         let body = body.into_boxed_slice();
         // SAFETY: kept in `lent` until the event comes, or until after the endpoint is dropped.
-        unsafe { self.endpoint.send_lent(to, head, &body, context, Acknowledge::Eventually) }?;
+        unsafe { self.endpoint.post_lent(to, head, &body, Priority::Normal, Report::Acknowledged(context)) }?;
         assert!(self.lent.insert(context, body).is_none());
         Ok(())
     }
@@ -82,7 +85,7 @@ impl<L: Link> Side<L> {
     pub fn lend_in_background(&mut self, to: ChannelId, body: Vec<u8>, context: u64) -> Result<(), SendError> {
         let body = body.into_boxed_slice();
         // SAFETY: as for `lend`.
-        unsafe { self.endpoint.send_lent_in_background(to, &[], &body, context, Acknowledge::Eventually) }?;
+        unsafe { self.endpoint.post_lent(to, &[], &body, Priority::Background, Report::Acknowledged(context)) }?;
         assert!(self.lent.insert(context, body).is_none());
         Ok(())
     }
@@ -98,7 +101,8 @@ impl<L: Link> Side<L> {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
                 Event::Opened { channel, peer } => self.opened.push((channel, peer)),
-                Event::Ended { channel, peer, ending } => self.ended.push((channel, peer, ending)),
+                Event::Ended { channel, peer, ending, .. } => self.ended.push((channel, peer, ending)),
+                Event::Room { channel } => self.has_room.push(channel),
                 Event::Sent { context } => self.outcome(context, None),
                 Event::Failed { context, ending } => self.outcome(context, Some(ending)),
             }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use barewire_endpoint::{
-    Acknowledge, Address, ChannelId, Class, Endpoint, Event, INLINE_BYTES, Inbox, InboxConfig, Piece, Sink,
+    Address, ChannelId, Class, Endpoint, Event, INLINE_BYTES, Inbox, InboxConfig, Piece, Priority, Report, Sink,
 };
 use barewire_link::Link;
 use barewire_llc::message::FIRST_HEADER;
@@ -42,6 +42,7 @@ impl<L: Link> Window<L> {
     fn poll_events(&mut self) -> Result<(), LaunchError> {
         while let Some(event) = self.endpoint.poll_event() {
             match event {
+                Event::Room { .. } => {}
                 Event::Sent { context } => self.borrowed -= usize::from(context == LENT),
                 Event::Opened { channel, peer } => {
                     if peer == self.peer {
@@ -240,9 +241,10 @@ impl<L: Link> Transport for Window<L> {
         }
         for attempt in 0..2 {
             let sent = if lends {
+                let report = Report::Acknowledged(LENT);
                 // SAFETY: the caller keeps the message unchanged until `borrows` later messages are sent; `borrowed`,
                 // which events decrement, allows no more.
-                unsafe { self.endpoint.send_lent(channel, &[], message, LENT, Acknowledge::Eventually) }
+                unsafe { self.endpoint.post_lent(channel, &[], message, Priority::Normal, report) }.map(|_| ())
             } else {
                 self.endpoint.send(channel, &[], message, COPIED)
             };
