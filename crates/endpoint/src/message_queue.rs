@@ -23,6 +23,8 @@ pub enum Priority {
 /// Queued messages of one channel.
 #[derive(Default)]
 pub(crate) struct MessageQueue {
+    /// Number of messages in all three.
+    len: usize,
     /// Each with its number of frames.
     urgent: VecDeque<(DescriptorId, u32)>,
     normal: VecDeque<(DescriptorId, u32)>,
@@ -36,12 +38,17 @@ pub(crate) struct MessageQueue {
 impl MessageQueue {
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.urgent.is_empty() && self.normal.is_empty() && self.background.is_empty()
+        self.len == 0
     }
 
     /// Whether a new message of this priority would be next.
-    #[inline]
+    #[inline(always)]
     pub fn would_be_next(&self, priority: Priority) -> bool {
+        self.is_empty() || self.would_overtake(priority)
+    }
+
+    #[cold]
+    fn would_overtake(&self, priority: Priority) -> bool {
         let may_overtake =
             priority != Priority::Background && self.started.is_none() && self.overtaking_frames < OVERTAKING_MAX;
         let is_first =
@@ -52,6 +59,7 @@ impl MessageQueue {
     /// Queues a message of `frames` frames.
     #[inline]
     pub fn push(&mut self, message: DescriptorId, priority: Priority, frames: u32) {
+        self.len += 1;
         match priority {
             Priority::Urgent => self.urgent.push_back((message, frames)),
             Priority::Normal => self.normal.push_back((message, frames)),
@@ -80,6 +88,7 @@ impl MessageQueue {
     pub fn pop(&mut self) {
         let Some(message) = self.next() else { return };
         self.started = None;
+        self.len -= 1;
         if self.background.front() == Some(&message) {
             self.background.pop_front();
             self.overtaking_frames = 0;
@@ -103,6 +112,7 @@ impl MessageQueue {
         self.urgent.retain(|(queued, _)| *queued != message);
         self.normal.retain(|(queued, _)| *queued != message);
         self.background.retain(|queued| *queued != message);
+        self.len = self.urgent.len() + self.normal.len() + self.background.len();
     }
 
     pub fn clear(&mut self) {

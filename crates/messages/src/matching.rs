@@ -155,7 +155,7 @@ impl<R: Copy> Receives<R> {
         Self { lists: Lists::new(), all: EMPTY_LIST, views: Vec::new() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, pattern: Pattern, receive: R) -> Ticket {
         let kind = pattern.kind();
         let index = self.views.iter().position(|view| view.0 == kind);

@@ -310,15 +310,13 @@ impl<L: Link> Messenger<L> {
     fn after_progress(&mut self) {
         self.copies_since_progress = 0;
         self.handle_events();
-        for peer in std::mem::take(&mut self.state.retried) {
-            self.send_waiting(peer);
+        if !self.state.retried.is_empty() {
+            for peer in std::mem::take(&mut self.state.retried) {
+                self.send_waiting(peer);
+            }
         }
         if self.has_work() {
-            self.send_answers();
-            self.continue_bulk();
-            self.send_answers();
-            // Messages to a pipe complete at once.
-            self.handle_events();
+            self.do_work();
         }
         while let Some(peer) = self.state.broken.pop() {
             if let Some(channel) = self.state.peers.at(peer).channel {
@@ -328,6 +326,15 @@ impl<L: Link> Messenger<L> {
         if !self.state.removing.is_empty() {
             self.finish_removals();
         }
+    }
+
+    /// Answers peers and continues bulk work.
+    fn do_work(&mut self) {
+        self.send_answers();
+        self.continue_bulk();
+        self.send_answers();
+        // Messages to a pipe complete at once.
+        self.handle_events();
     }
 
     #[inline]
@@ -458,7 +465,7 @@ impl State {
         self.peers.at(peer).bulk.clear();
     }
 
-    #[inline]
+    #[inline(always)]
     fn complete(&mut self, context: u64, note: u32, outcome: Outcome, is_silent: bool) {
         match outcome {
             Outcome::Sent => self.counts.sent += 1,
@@ -482,6 +489,7 @@ impl State {
         }
     }
 
+    #[cold]
     fn fail(&mut self, context: u64, note: u32, operation: Operation, failure: Failure) {
         self.complete(context, note, Outcome::Failed { operation, failure, message: None }, false);
     }

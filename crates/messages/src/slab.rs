@@ -22,7 +22,7 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, value: T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| {
             self.entries.push((0, None));

@@ -125,7 +125,7 @@ impl Pipe {
     }
 
     /// The next message, lent until the next call, which frees its space in the ring.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self) -> Option<&[u8]> {
         if self.fault.is_some() {
             return None;

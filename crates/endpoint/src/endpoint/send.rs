@@ -8,7 +8,7 @@ use barewire_llc::{ConnectionHandle, Destination, Peer};
 use super::local::Kind;
 use super::{Endpoint, Event};
 use crate::address::Address;
-use crate::channel::{Carrier, ChannelId};
+use crate::channel::{Carrier, Channel, ChannelId};
 use crate::descriptors::{Content, DescriptorId, HEAD_MAX, Report};
 use crate::error::{EndpointError, SendError};
 use crate::message_queue::Priority;
@@ -108,8 +108,12 @@ impl<L: Link> Endpoint<L> {
     /// Only a loss is reported.
     #[inline(always)]
     pub fn send_now(&mut self, to: ChannelId, head: &[u8], body: &[u8]) -> bool {
-        self.channels.get(to).is_some_and(|channel| channel.accepts_messages())
-            && self.copy_now(to.index, head, body, Priority::Normal, Report::Loss)
+        let Some(channel) = self.channels.get(to).filter(|channel| channel.accepts_messages()) else { return false };
+        match &channel.carrier {
+            Carrier::Local { .. } => send_to_pipe(channel, Priority::Normal, head, body),
+            Carrier::Wire { .. } => self.copy_to_engine(to.index, head, body, Priority::Normal, Report::Loss),
+            _ => false,
+        }
     }
 
     /// Whether a message of this size can start to leave now: all of it, if one frame or half of the slots hold it. If not,
@@ -229,45 +233,28 @@ impl<L: Link> Endpoint<L> {
         if priority == Priority::Normal && is_full { Err(SendError::Full) } else { Ok(()) }
     }
 
-    /// Sends all of a message that is next in its channel's queue, copied, if there is room for all of it.
-    #[inline(always)]
+    /// Sends all of a message, copied, if it is next in its channel's queue and there is room for all of it.
     fn copy_now(&mut self, index: u16, head: &[u8], body: &[u8], priority: Priority, report: Report) -> bool {
-        let Some(channel) = self.channels.at(index).filter(|channel| channel.queue.would_be_next(priority)) else {
-            return false;
-        };
-        match &mut channel.carrier {
-            Carrier::Local { pipe, .. } => {
-                let bytes = head.len() + body.len();
-                let header = whole(bytes as u32);
-                let fits = FIRST_HEADER + bytes <= pipe_piece_max(pipe);
-                if !fits || !pipe.send([&[Kind::Fragment as u8], &header, head, body]) {
-                    return false;
-                }
-                channel.queue.count_overtaking(priority, 1);
-                if let Report::Acknowledged(context) | Report::AcknowledgedAtOnce(context) = report {
+        let Some(channel) = self.channels.at(index) else { return false };
+        match &channel.carrier {
+            Carrier::Local { .. } => {
+                let is_sent = send_to_pipe(channel, priority, head, body);
+                if let (true, Report::Acknowledged(context) | Report::AcknowledgedAtOnce(context)) = (is_sent, report) {
                     self.events.push_back(Event::Sent { context });
                 }
-                true
+                is_sent
             }
-            Carrier::Wire { handle, is_open: true } => {
-                let handle = *handle;
-                self.copy_to_engine(index, handle, head, body, priority, report)
-            }
+            Carrier::Wire { .. } => self.copy_to_engine(index, head, body, priority, report),
             _ => false,
         }
     }
 
     /// The same over the link.
-    #[inline]
-    fn copy_to_engine(
-        &mut self,
-        index: u16,
-        handle: ConnectionHandle,
-        head: &[u8],
-        body: &[u8],
-        priority: Priority,
-        report: Report,
-    ) -> bool {
+    fn copy_to_engine(&mut self, index: u16, head: &[u8], body: &[u8], priority: Priority, report: Report) -> bool {
+        let Some(channel) = self.channels.at(index).filter(|channel| channel.queue.would_be_next(priority)) else {
+            return false;
+        };
+        let Carrier::Wire { handle, is_open: true } = channel.carrier else { return false };
         let frames = self.frames_of(head.len() + body.len());
         if !self.has_frames(handle, frames) {
             return false;
@@ -609,9 +596,25 @@ unsafe fn lend(slots: &mut Slots, fragment: &Fragment, head: &[u8], part: &[u8])
     }
 }
 
-/// Size of a fragment in a pipe: the L1 cache holds about two of them.
+/// Sends a message that is next in its channel's queue into the pipe of a local peer, if one piece holds it.
+#[inline(always)]
+fn send_to_pipe(channel: &mut Channel, priority: Priority, head: &[u8], body: &[u8]) -> bool {
+    let Carrier::Local { pipe, .. } = &mut channel.carrier else { return false };
+    let bytes = head.len() + body.len();
+    let header = whole(bytes as u32);
+    let is_sent = channel.queue.would_be_next(priority)
+        && FIRST_HEADER + bytes <= pipe_piece_max(pipe)
+        && pipe.send([&[Kind::Fragment as u8], &header, head, body]);
+    if is_sent {
+        channel.queue.count_overtaking(priority, 1);
+    }
+    is_sent
+}
+
+/// Size of a fragment in a pipe: the L1 cache holds about two of them. A message of 16 KiB is one.
+#[inline]
 fn pipe_piece_max(pipe: &barewire_shm::Pipe) -> usize {
-    (pipe.message_max() - 1).min(16 << 10)
+    (pipe.message_max() - 1).min(FIRST_HEADER + HEAD_MAX + (16 << 10))
 }
 
 fn start_fragments(bytes: usize, room: usize) -> (Fragmenter, Option<Fragment>) {

@@ -252,6 +252,7 @@ impl<L: Link> Messenger<L> {
         true
     }
 
+    #[inline(always)]
     fn check_receive(&mut self, selector: &Selector) -> Result<(), PostError> {
         selector.source().map_or(Ok(()), |source| self.state.check_known(source))?;
         if self.state.receives.len() < self.state.config.receives { Ok(()) } else { Err(PostError::Full) }

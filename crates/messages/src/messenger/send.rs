@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sends: eager or rendezvous, copied or zero-copy.
 
+use std::slice;
 use std::sync::atomic::Ordering::Relaxed;
 
 use barewire_endpoint::{ChannelId, ConnectError, Endpoint, HEAD_MAX, Priority, Report, SendError};
@@ -125,6 +126,18 @@ impl<L: Link> Messenger<L> {
         parts: &[Part],
         options: SendOptions,
     ) -> Result<(), PostError> {
+        if let [part] = parts
+            && options.level == CompletionLevel::Inject
+            && let Some(channel) = self.channel_to_post(to)?
+            && !self.needs_request(to, channel, part.bytes as u64)
+        {
+            // SAFETY: the caller's promise.
+            let body = if part.bytes == 0 { &[] } else { unsafe { slice::from_raw_parts(part.address, part.bytes) } };
+            if self.send_now(channel, label, body) {
+                self.state.complete(options.context, options.note, Outcome::Sent, options.is_silent);
+                return Ok(());
+            }
+        }
         // SAFETY: the caller's promise; the origin is dropped when the send completes.
         let origin = unsafe { Origin::new(parts) };
         self.post(to, Message { label, origin, options, is_completed: false })

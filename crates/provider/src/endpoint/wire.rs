@@ -84,7 +84,7 @@ impl Wire {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn progress(&mut self) -> std::result::Result<bool, EndpointError> {
         match self {
             Self::Reliable(messenger) => messenger.progress(),
@@ -125,7 +125,7 @@ impl Wire {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn poll(&mut self) -> Option<Completion> {
         match self {
             Self::Reliable(messenger) => messenger.poll(),
@@ -142,7 +142,7 @@ impl Wire {
 
     /// # Safety
     /// The parts must be valid until the operation has ended.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn send(&mut self, to: PeerId, label: Label, parts: &[Part], options: SendOptions) -> Result<()> {
         match self {
             // SAFETY: the caller's promise.
@@ -174,7 +174,7 @@ impl Wire {
 
     /// # Safety
     /// The parts must be valid, and used by nothing else, until the operation has ended.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn receive(&mut self, wanted: Selector, parts: &[Part], options: ReceiveOptions) -> Result<()> {
         match self {
             // SAFETY: the caller's promise.
