@@ -103,7 +103,6 @@ const TUNED: [(&CStr, &str, &str); 10] = [
         "maximum microseconds that an acknowledgement is delayed for piggybacking on a frame (default: as tuned)",
     ),
     (c"slots", "slots", "maximum number of frames under way to all peers (default: as tuned)"),
-    (c"descriptors", "send_descriptors", "maximum number of messages under way (default: as tuned)"),
     (c"pipe", "pipe_ring_bytes", "bytes of the shared-memory ring to a local peer, per direction (default: as tuned)"),
     (
         c"fetch",

@@ -13,5 +13,6 @@ mod links;
 mod messages;
 mod processes;
 mod queues;
+mod reports;
 mod sleeping;
 mod unauthenticated;
