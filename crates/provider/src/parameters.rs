@@ -87,7 +87,7 @@ const ALL: [(&CStr, &str); 13] = [
     ),
 ];
 /// Parameters that override a value of the tuning file: name, the value's key, description.
-const TUNED: [(&CStr, &str, &str); 10] = [
+const TUNED: [(&CStr, &str, &str); 9] = [
     (c"eager", "eager_bytes", "maximum bytes of a message that is sent eagerly (default: as tuned)"),
     (
         c"copy",

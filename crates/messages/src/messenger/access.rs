@@ -316,9 +316,9 @@ impl<L: Link> Messenger<L> {
             let is_lent = part.len() > copied_max.min(self.endpoint.copied_best());
             let (sent, bytes) = if is_lent {
                 let part = &part[..part.len().min(self.state.config.write_chunk_bytes as usize)];
+                let report = Report::Acknowledged(ACCESS_CONTEXT | access);
                 // SAFETY: the caller promised that the memory stays valid until the write completes, which it does not
                 // before the endpoint has reported all its messages.
-                let report = Report::Acknowledged(ACCESS_CONTEXT | access);
                 let sent = unsafe { self.endpoint.post_lent(channel, head, part, Priority::Normal, report) };
                 (sent, part.len())
             } else {
