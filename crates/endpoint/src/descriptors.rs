@@ -100,25 +100,17 @@ pub(crate) struct Descriptors {
     free: Vec<DescriptorId>,
     /// Messages whose acknowledgement the caller waits for: it was asked for, or their memory is lent.
     awaited: usize,
-    /// Bytes of all copies.
-    copied_bytes: usize,
 }
 
 impl Descriptors {
     pub fn with_capacity(count: usize) -> Self {
-        Self { entries: Vec::with_capacity(count), free: Vec::with_capacity(count), awaited: 0, copied_bytes: 0 }
+        Self { entries: Vec::with_capacity(count), free: Vec::with_capacity(count), awaited: 0 }
     }
 
     /// Number of descriptors in use.
     #[inline]
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
-    }
-
-    /// Bytes of messages that were copied because they could not be sent at once.
-    #[inline]
-    pub fn copied_bytes(&self) -> usize {
-        self.copied_bytes
     }
 
     /// Whether the caller waits for the acknowledgement of a message.
@@ -142,7 +134,6 @@ impl Descriptors {
         let lent = if let Content::Queued { body, .. } = &content { Some(*body) } else { None };
         let descriptor = Descriptor { report, channel, content, outstanding: 0, is_lost: false, lent, copy };
         self.awaited += usize::from(is_awaited(&descriptor));
-        self.copied_bytes += descriptor.copy.as_ref().map_or(0, |copy| copy.len());
         self.entries[id as usize] = Some(descriptor);
         id
     }
@@ -157,7 +148,6 @@ impl Descriptors {
         let descriptor = self.entries.get_mut(id as usize)?.take()?;
         self.free.push(id);
         self.awaited -= usize::from(is_awaited(&descriptor));
-        self.copied_bytes -= descriptor.copy.as_ref().map_or(0, |copy| copy.len());
         Some(descriptor)
     }
 
@@ -171,7 +161,6 @@ impl Descriptors {
         if let Content::Queued { body, .. } = &mut descriptor.content {
             *body = own;
         }
-        self.copied_bytes += copy.len();
         (descriptor.lent, descriptor.copy) = (Some(own), Some(copy));
         Some((lent, own))
     }

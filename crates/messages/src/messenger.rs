@@ -151,7 +151,10 @@ impl<L: Link> Messenger<L> {
     /// Whether the next progress has something to do, whatever arrives.
     #[inline]
     fn has_work(&self) -> bool {
-        !self.state.answers.is_empty() || !self.state.pending.is_empty()
+        let State { answers, pending, retried, peers, .. } = &self.state;
+        // A peer without a channel waits for the end of the previous one.
+        let can_retry = |peer: &PeerId| peers.get(*peer).is_some_and(|peer| peer.channel.is_some());
+        !answers.is_empty() || !pending.is_empty() || !retried.is_empty() && retried.iter().any(can_retry)
     }
 
     /// The underlying endpoint, for its counters and link state.
@@ -315,7 +318,7 @@ impl<L: Link> Messenger<L> {
                 self.send_waiting(peer);
             }
         }
-        if self.has_work() {
+        if !self.state.answers.is_empty() || !self.state.pending.is_empty() {
             self.do_work();
         }
         while let Some(peer) = self.state.broken.pop() {

@@ -77,20 +77,6 @@ impl<L: Link> Endpoint<L> {
         self.config.send_descriptors = limit;
     }
 
-    /// Messages that are queued, or whose report waits for an acknowledgement.
-    #[inline]
-    #[must_use]
-    pub fn messages(&self) -> usize {
-        self.descriptors.len()
-    }
-
-    /// Bytes of messages that were copied because they could not be sent at once.
-    #[inline]
-    #[must_use]
-    pub fn copied_bytes(&self) -> usize {
-        self.descriptors.copied_bytes()
-    }
-
     /// Sends a message that fits one frame: U-Net's send queue. It is copied. [`Event::Sent`] reports `context` when the
     /// peer's endpoint, or the pipe to a local peer, has it.
     ///
@@ -119,18 +105,25 @@ impl<L: Link> Endpoint<L> {
     /// Whether a message of this size can start to leave now: all of it, if one frame or half of the slots hold it. If not,
     /// [`Event::Room`] tells when to ask again, unless the channel ends.
     pub fn has_room(&mut self, to: ChannelId, bytes: usize) -> bool {
-        let has_room = self.room_for(to.index, bytes);
-        if let Some(channel) = self.channels.get(to).filter(|channel| !has_room && channel.accepts_messages()) {
-            channel.awaits_room = Some(bytes);
-            self.mark_ready(to.index);
+        let is_valid = self.channels.get(to).is_some_and(|channel| channel.accepts_messages());
+        let has_room = is_valid && self.room_for(to.index, bytes);
+        if is_valid && !has_room {
+            self.await_room(to.index, bytes);
         }
         has_room
+    }
+
+    fn await_room(&mut self, index: u16, bytes: usize) {
+        if let Some(channel) = self.channels.at(index) {
+            channel.awaits_room = Some(bytes);
+            self.mark_ready(index);
+        }
     }
 
     fn room_for(&mut self, index: u16, bytes: usize) -> bool {
         let frames_max = usize::from(self.config.slots.min(self.config.connection.queue)) / 2;
         let frames = self.frames_of(bytes).min(frames_max.max(1));
-        let Some(channel) = self.channels.at(index).filter(|channel| channel.accepts_messages()) else { return false };
+        let Some(channel) = self.channels.at(index) else { return false };
         channel.queue.would_be_next(Priority::Normal)
             && match &mut channel.carrier {
                 Carrier::Local { pipe, .. } => {
@@ -160,9 +153,8 @@ impl<L: Link> Endpoint<L> {
         let Some(bytes) = channel.awaits_room.take().filter(|_| channel.accepts_messages()) else { return };
         if self.room_for(index, bytes) {
             self.events.push_back(Event::Room { channel: self.channels.id(index) });
-        } else if let Some(channel) = self.channels.at(index) {
-            channel.awaits_room = Some(bytes);
-            self.mark_ready(index);
+        } else {
+            self.await_room(index, bytes);
         }
     }
 
@@ -264,7 +256,7 @@ impl<L: Link> Endpoint<L> {
         *last_sent_to = Some(handle);
         let now = port.now();
         let (mut fragmenter, mut next) = start_fragments(head.len() + body.len(), *information_max);
-        let mut submitted = 0;
+        let mut submitted = 0_u32;
         while let Some(fragment) = next {
             let (start, end) = (fragment.start as usize, fragment.end as usize);
             let part = &body[start.saturating_sub(head.len())..end - head.len()];
@@ -282,7 +274,7 @@ impl<L: Link> Endpoint<L> {
             submitted += 1;
             next = fragmenter.next();
             // The next call of `progress` reports errors of the link.
-            if submitted % FRAMES_PER_TRANSMIT == 0 && next.is_some() {
+            if submitted.is_multiple_of(FRAMES_PER_TRANSMIT) && next.is_some() {
                 let _ = port.transmit();
             }
         }

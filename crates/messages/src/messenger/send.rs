@@ -268,6 +268,10 @@ impl<L: Link> Messenger<L> {
     #[cold]
     pub(super) fn send_waiting(&mut self, to: PeerId) {
         while let Some(message) = self.state.peers.get_mut(to).and_then(|peer| peer.waiting.pop_front()) {
+            if self.copies_since_progress >= COPIES_WITHOUT_PROGRESS {
+                self.state.peers.at(to).waiting.push_front(message);
+                return self.state.retry(to);
+            }
             let channel = match self.state.peers.at(to).channel {
                 Some(channel) => Some(channel),
                 None => self.connect(to).unwrap_or_default(),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Fast paths: messages sent immediately, copied, or received without progress.
 
+use std::time::Duration;
+
 use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
 use barewire_messages::{CompletionLevel, Config, Envelope, Outcome, Part, PeerId, ReceiveOptions, ReceivedNext};
@@ -24,6 +26,33 @@ fn injects_without_progress_are_bounded() {
         assert!(sent >= 64, "{sent}");
         pair[0].progress().unwrap();
     }
+}
+
+/// Nothing arrives that would wake the sender.
+#[test]
+fn messages_that_waited_for_progress_leave_while_the_sender_sleeps() {
+    let mut pair = host(Config { sends: 4000, ..Config::default() });
+    let [to, _] = add_peers(&mut pair);
+    drive(&mut pair, |pair| pair[0].inject(to, tagged(1), b"first").is_ok());
+    drive(&mut pair, |pair| pair[1].unexpected_bytes() > 0);
+    let [mut sender, mut receiver] = pair;
+    for _ in 0..4000 {
+        sender.inject(to, tagged(1), b"more").unwrap();
+    }
+    assert!(sender.is_waiting_for_room() && sender.prepare_to_sleep(Duration::from_secs(1)).unwrap().is_none());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while receiver.unexpected_bytes() < 5 + 4 * 4000 {
+                receiver.progress().unwrap();
+            }
+        });
+        let mut waits = 0;
+        while !sender.settle().unwrap() {
+            sender.wait(Duration::from_millis(100)).unwrap();
+            waits += 1;
+        }
+        assert!(waits < 10, "{waits}");
+    });
 }
 
 /// Beyond the window, frames wait in the engine until an acknowledgement is processed; a program that only sends and
