@@ -124,6 +124,16 @@ impl Scenario {
         scenario
     }
 
+    /// Whether a peer that is well may be given up: with go-back-N a window that exceeds the network's queues keeps them
+    /// full of frames that are repeated, and N2 answers to polls in a row may be lost in them. Without a patience, which
+    /// is the standard, nothing else shows that the peer is there.
+    #[must_use]
+    pub fn may_starve(&self) -> bool {
+        let connection = &self.station.connection;
+        let is_overrun = usize::from(connection.window) > self.queue_frames;
+        is_overrun && !connection.is_extended && connection.patience.is_zero()
+    }
+
     /// Whether damage can go undetected: then only the engine's internal invariants are checked.
     #[must_use]
     pub fn has_undetected_corruption(&self) -> bool {
