@@ -31,7 +31,8 @@ pub struct Config {
     /// Whether and how frames are authenticated, for all peers alike. Authentication always covers all of a frame.
     /// Local peers do without.
     pub authentication: Option<Authentication>,
-    /// Maximum number of outstanding messages; more are refused with [`Full`](crate::SendError::Full).
+    /// Maximum number of outstanding messages; more of normal priority are refused with
+    /// [`Full`](crate::SendError::Full).
     pub send_descriptors: usize,
     /// Maximum number of outstanding frames of all messages; each slot takes the memory of a frame.
     pub slots: u16,

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use barewire_link::{Claim, Link};
+use barewire_link::{Claim, Link, LinkError};
 use barewire_llc::{
     Cause, ConnectionConfig, ConnectionEvent, ConnectionHandle, DatagramOutcome, Instant, Peer, StationConfig,
     StationEvent,
@@ -120,6 +120,8 @@ pub struct Endpoint<L> {
     owners: Box<[Owner]>,
     /// Channels with something to send, served round-robin.
     ready: VecDeque<u16>,
+    /// The link's error when a queued message was submitted, until it is reported.
+    link_error: Option<LinkError>,
     /// Connection of the last message that was handed to the engine.
     last_sent_to: Option<ConnectionHandle>,
     /// Channels with pieces that the sink refused.
@@ -223,6 +225,7 @@ impl<L: Link> Endpoint<L> {
             descriptors: Descriptors::with_capacity(config.send_descriptors),
             owners: vec![Owner::Nobody; usize::from(config.slots)].into_boxed_slice(),
             ready: VecDeque::with_capacity(usize::from(config.channels)),
+            link_error: None,
             last_sent_to: None,
             parked_channels: Vec::new(),
             pending: Vec::new(),

@@ -32,8 +32,10 @@ pub use removal::Removal;
 pub(crate) use send::Message;
 pub use send::{CompletionLevel, SendOptions};
 
-/// Endpoint contexts that are no send's key. This bit: the answer to an access of the peer whose number the low bits are.
+/// Endpoint contexts that are no send's key. This bit: an answer to the peer whose number the low bits are.
 const ANSWER_CONTEXT: u64 = 1 << 63;
+/// With [`ANSWER_CONTEXT`]: it answers an access.
+const TO_ACCESS_CONTEXT: u64 = 1 << 32;
 /// The low bits are the key of an access to a peer's memory.
 const ACCESS_CONTEXT: u64 = 1 << 62;
 /// The low bits are the key of a peer's read that this message answers.
@@ -53,8 +55,8 @@ pub struct Messenger<L> {
     state: State,
     /// Scratch buffer that packs the parts of a short message.
     scratch: Vec<u8>,
-    /// Messages copied since the last progress.
-    copies_since_progress: u16,
+    /// Messages sent since the last progress.
+    posts_since_progress: u16,
 }
 
 /// The state that incoming messages change: the endpoint's sink.
@@ -66,7 +68,7 @@ struct State {
     copied: CopiedBytes,
     /// Number of posted messages that wait, over all peers.
     queued: usize,
-    /// Peers with such messages of which no event of the endpoint will remind.
+    /// Peers whose messages wait for a connection or for progress, so that no event of the endpoint tells of room.
     retried: Vec<PeerId>,
     /// Answers to peers, which the endpoint takes after it has received all that is there.
     answers: VecDeque<(PeerId, Answer)>,
@@ -125,7 +127,7 @@ impl<L: Link> Messenger<L> {
             completions: VecDeque::new(),
             counts: Counts::default(),
         };
-        let mut messenger = Self { endpoint, state, scratch: Vec::new(), copies_since_progress: 0 };
+        let mut messenger = Self { endpoint, state, scratch: Vec::new(), posts_since_progress: 0 };
         messenger.state.atomic_max = messenger.atomic_max() as u64;
         messenger
     }
@@ -253,7 +255,9 @@ impl<L: Link> Messenger<L> {
     #[inline]
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        self.endpoint.is_blocked() || self.has_work() || self.state.queued + self.state.sends.len() > 0
+        self.endpoint.is_blocked()
+            || self.has_work()
+            || self.state.queued + self.state.sends.len() + self.state.peer_reads.len() > 0
     }
 
     /// Whether an operation waits for room, which progress may make.
@@ -311,10 +315,12 @@ impl<L: Link> Messenger<L> {
     /// Runs after the endpoint's progress: handles its events, answers peers, and continues bulk work.
     #[inline]
     fn after_progress(&mut self) {
-        self.copies_since_progress = 0;
+        self.posts_since_progress = 0;
         self.handle_events();
         if !self.state.retried.is_empty() {
             for peer in std::mem::take(&mut self.state.retried) {
+                // For each peer: it is this peer that must be heard.
+                self.posts_since_progress = 0;
                 self.send_waiting(peer);
             }
         }
@@ -378,15 +384,14 @@ impl<L: Link> Messenger<L> {
                 Answer::Control(header) => (*header, &[][..]),
                 Answer::Atomic { number, bytes } => (Header::Returned { number: *number, offset: 0 }, &bytes[..]),
             };
-            // Whoever does not receive its answers gets no more than the limit of them.
-            let is_counted = matches!(header, Header::Done { .. } | Header::Returned { .. });
-            let context = ANSWER_CONTEXT | u64::from(to.number());
-            let report = if is_counted { Report::Copied { context, counts_loss: false } } else { Report::Never };
+            let is_to_access = matches!(header, Header::Done { .. } | Header::Returned { .. });
+            let context = ANSWER_CONTEXT | if is_to_access { TO_ACCESS_CONTEXT } else { 0 } | u64::from(to.number());
+            let report = Report::Copied { context, counts_loss: false };
             let mut head = [0; HEAD_MAX];
             let length = header.encode(&mut head);
             // If the channel has ended, its event follows.
-            if self.endpoint.post(channel, &head[..length], body, Priority::Urgent, report) == Ok(true) && is_counted {
-                self.state.access_answer_sent(to);
+            if self.endpoint.post(channel, &head[..length], body, Priority::Urgent, report) == Ok(true) {
+                self.state.answer_sent(to, is_to_access);
             }
         }
     }
@@ -428,8 +433,18 @@ enum Advance {
 impl State {
     /// Answers a peer. One that is disconnected needs no answer.
     fn answer(&mut self, to: PeerId, answer: Answer) {
-        if self.peers.get(to).is_some_and(|peer| peer.channel.is_some() && !peer.is_broken) {
+        if let Some(peer) = self.peers.get_mut(to).filter(|peer| peer.channel.is_some() && !peer.is_broken) {
+            peer.answers += 1;
             self.answers.push_back((to, answer));
+        }
+    }
+
+    /// The carrier has an answer.
+    #[inline]
+    fn answer_sent(&mut self, to: PeerId, is_to_access: bool) {
+        if let Some(peer) = self.peers.get_mut(to) {
+            peer.answers = peer.answers.saturating_sub(1);
+            peer.unanswered = peer.unanswered.saturating_sub(u16::from(is_to_access));
         }
     }
 

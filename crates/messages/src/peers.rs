@@ -56,8 +56,11 @@ pub(crate) struct Peer {
     pub reassembly: Reassembly,
     /// Our unanswered accesses to its memory.
     pub accesses: u16,
-    /// Its accesses to our memory whose answer the carrier does not have yet.
+    /// Its accesses to our memory whose answer has not left yet: the carrier does not have it, or the endpoint does not
+    /// have all of a read's data.
     pub unanswered: u16,
+    /// Answers to it that the carrier does not have yet.
+    pub answers: u32,
     /// Its write to our memory of which more is due.
     pub write: Option<PeerWrite>,
     /// It is being removed: its state is dropped once its channel has ended.
@@ -83,6 +86,7 @@ impl Peer {
             reassembly: Reassembly::Idle,
             accesses: 0,
             unanswered: 0,
+            answers: 0,
             write: None,
             is_removing: false,
             lost: None,

@@ -102,8 +102,8 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// Whether a message of this size can start to leave now: all of it, if one frame or half of the slots hold it. If not,
-    /// [`Event::Room`] tells when to ask again, unless the channel ends.
+    /// Whether a message of this size can start to leave now: as much of it as an eighth of the slots holds, or one piece
+    /// of a pipe. If not, [`Event::Room`] tells when to ask again, unless the channel ends.
     pub fn has_room(&mut self, to: ChannelId, bytes: usize) -> bool {
         let is_valid = self.channels.get(to).is_some_and(|channel| channel.accepts_messages());
         let has_room = is_valid && self.room_for(to.index, bytes);
@@ -121,7 +121,7 @@ impl<L: Link> Endpoint<L> {
     }
 
     fn room_for(&mut self, index: u16, bytes: usize) -> bool {
-        let frames_max = usize::from(self.config.slots.min(self.config.connection.queue)) / 2;
+        let frames_max = usize::from(self.config.slots.min(self.config.connection.queue)) / 8;
         let frames = self.frames_of(bytes).min(frames_max.max(1));
         let Some(channel) = self.channels.at(index) else { return false };
         channel.queue.would_be_next(Priority::Normal)
@@ -299,8 +299,7 @@ impl<L: Link> Endpoint<L> {
         let frames = self.frames_of(usize::from(head_bytes) + body.len()) as u32;
         let message = self.descriptors.add(Some(index), report, content, copy);
         let is_next = self.channels.at(index).is_some_and(|channel| channel.queue.would_be_next(priority));
-        // The next call of `progress` reports errors of the link.
-        let is_done = is_next && self.submit(message).is_ok_and(|submitted| submitted == Submitted::All);
+        let is_done = is_next && self.submit(message) == Submitted::All;
         let is_started = !is_done && self.is_started(message);
         if let Some(channel) = self.channels.at(index) {
             if is_done {
@@ -377,21 +376,27 @@ impl<L: Link> Endpoint<L> {
             if let Some(channel) = self.channels.at(index) {
                 channel.is_queued = false;
             }
-            self.pump_channel(index)?;
+            self.pump_channel(index);
         }
-        Ok(())
+        self.link_error.take().map_or(Ok(()), |error| Err(error.into()))
     }
 
-    fn pump_channel(&mut self, index: u16) -> Result<(), EndpointError> {
-        while let Some(message) = self.channels.at(index).and_then(|channel| channel.queue.next()) {
-            if self.submit(message)? != Submitted::All {
+    fn pump_channel(&mut self, index: u16) {
+        while let Some(channel) = self.channels.at(index)
+            && let Some(message) = channel.queue.next()
+        {
+            // What waits for room passes background messages, too.
+            if channel.awaits_room.is_some() && channel.queue.would_be_next(Priority::Normal) {
+                self.offer_room(index);
+                return self.mark_ready(index);
+            }
+            if self.submit(message) != Submitted::All {
                 if self.is_started(message)
                     && let Some(channel) = self.channels.at(index)
                 {
                     channel.queue.start_next();
                 }
-                self.mark_ready(index);
-                return Ok(());
+                return self.mark_ready(index);
             }
             if let Some(channel) = self.channels.at(index) {
                 channel.queue.pop();
@@ -399,43 +404,40 @@ impl<L: Link> Endpoint<L> {
         }
         self.offer_room(index);
         self.close_if_requested(index);
-        Ok(())
     }
 
     fn is_started(&mut self, message: DescriptorId) -> bool {
         self.descriptors.at(message).is_some_and(|message| !message.content.is_unsent())
     }
 
-    /// Submits as much of a message as its carrier takes now.
+    /// Submits as much of a message as its carrier takes now. [`pump`](Self::pump) reports errors of the link.
     #[inline]
-    fn submit(&mut self, message: DescriptorId) -> Result<Submitted, EndpointError> {
+    fn submit(&mut self, message: DescriptorId) -> Submitted {
         let Some(index) = self.descriptors.at(message).and_then(|descriptor| descriptor.channel) else {
-            return Ok(Submitted::All);
+            return Submitted::All;
         };
         match self.channels.at(index).map(|channel| &channel.carrier) {
             Some(Carrier::Wire { handle, is_open: true }) => {
                 let handle = *handle;
                 self.submit_to_engine(message, handle)
             }
-            Some(Carrier::Local { .. }) => Ok(self.submit_to_pipe(message, index)),
-            _ => Ok(Submitted::Blocked),
+            Some(Carrier::Local { .. }) => self.submit_to_pipe(message, index),
+            _ => Submitted::Blocked,
         }
     }
 
     #[inline]
-    fn submit_to_engine(
-        &mut self,
-        message: DescriptorId,
-        handle: ConnectionHandle,
-    ) -> Result<Submitted, EndpointError> {
+    fn submit_to_engine(&mut self, message: DescriptorId, handle: ConnectionHandle) -> Submitted {
         let copied_best = self.copied_best();
-        let Self { port, descriptors, owners, events, information_max, last_sent_to, .. } = self;
-        let Some(descriptor) = descriptors.at(message) else { return Ok(Submitted::All) };
+        let Self { port, descriptors, owners, events, information_max, last_sent_to, link_error, .. } = self;
+        let Some(descriptor) = descriptors.at(message) else { return Submitted::All };
         let Content::Queued { head, head_bytes, body, fragments } = &mut descriptor.content else {
-            return Ok(Submitted::All);
+            return Submitted::All;
         };
         let (report, head, body) = (descriptor.report, &head[..usize::from(*head_bytes)], *body);
-        let owner = owner(report, || message);
+        // Until all of it is submitted, its end is reported by an event, and the loss of a part is not counted besides.
+        let is_kept = report.is_acknowledgement() || report.counts_loss();
+        let owner = if is_kept { Owner::Message(message) } else { Owner::Nobody };
         let lends = report.is_acknowledgement() && head.len() + body.len() > copied_best;
         *last_sent_to = Some(handle);
         let now = port.now();
@@ -464,11 +466,11 @@ impl<L: Link> Endpoint<L> {
                 port.slots.free(slot);
                 break;
             }
-            descriptor.outstanding += u32::from(report.is_acknowledgement());
+            descriptor.outstanding += u32::from(is_kept);
             *next = fragmenter.next();
             submitted += 1;
             if submitted.is_multiple_of(FRAMES_PER_TRANSMIT) {
-                port.transmit()?;
+                *link_error = link_error.take().or(port.transmit().err());
             }
         }
         let is_done = next.is_none();
@@ -478,18 +480,21 @@ impl<L: Link> Endpoint<L> {
                 port.station.request_ack(handle, now);
             }
             if !report.is_acknowledgement() {
-                descriptors.remove(message);
                 events.extend(report.context().map(|context| Event::Sent { context }));
+                descriptor.report = Report::Loss;
+            }
+            if !is_kept {
+                descriptors.remove(message);
             }
         } else if next.is_some_and(|fragment| fragment.start == 0) {
             *fragments = None;
         }
-        port.transmit()?;
-        Ok(match submitted {
+        *link_error = link_error.take().or(port.transmit().err());
+        match submitted {
             _ if is_done => Submitted::All,
             FRAMES_PER_TURN => Submitted::Yielded,
             _ => Submitted::Blocked,
-        })
+        }
     }
 
     fn submit_to_pipe(&mut self, message: DescriptorId, index: u16) -> Submitted {

@@ -11,6 +11,10 @@ use crate::mutant::mutant;
 use crate::peers::{Peer, PeerId, Reassembly};
 use crate::slab::Key;
 
+/// Answers to a peer that wait to be sent, with which it is heard no more until it receives some: more than two
+/// honest peers have for each other at the same time.
+const ANSWERS_MAX: u32 = 1 << 20;
+
 /// A peer's protocol violation: its channel is aborted, and nothing else is affected.
 pub(super) enum Violation {
     Header,
@@ -63,8 +67,9 @@ impl State {
     /// Handles a message's first piece, which contains its header. False if there is no room for it.
     #[inline]
     fn begin_message(&mut self, peer: PeerId, piece: Piece<'_>) -> Result<bool, Violation> {
-        // Bounds completions: messages of no bytes use up no memory of a multi-receive.
-        if self.completions.len() >= self.config.receives.max(1) {
+        // Bounds completions: messages of no bytes use up no memory of a multi-receive. And answers to a peer that does not
+        // receive them.
+        if self.completions.len() >= self.config.receives.max(1) || self.peers.at(peer).answers >= ANSWERS_MAX {
             return Ok(false);
         }
         let (header, body) = Header::decode(piece.bytes)?;

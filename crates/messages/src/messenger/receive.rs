@@ -265,7 +265,7 @@ impl<L: Link> Messenger<L> {
         let peer = self.state.peers.at(source);
         peer.take_loss()?;
         if peer.channel.is_none() {
-            self.connect(source)?;
+            self.connect(source)?.ok_or(PostError::Full)?;
         }
         Ok(())
     }

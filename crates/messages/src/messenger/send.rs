@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use barewire_endpoint::{ChannelId, ConnectError, Endpoint, HEAD_MAX, Priority, Report, SendError};
 use barewire_link::Link;
 
-use super::{ACCESS_CONTEXT, ANSWER_CONTEXT, Advance, DATA_CONTEXT, Messenger, READ_CONTEXT, State};
+use super::{ACCESS_CONTEXT, ANSWER_CONTEXT, Advance, DATA_CONTEXT, Messenger, READ_CONTEXT, State, TO_ACCESS_CONTEXT};
 use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::config::Config;
 use crate::header::{Header, Label};
@@ -44,8 +44,8 @@ pub struct SendOptions {
 
 /// Longest header of an eager message: kind, tag, data, number.
 const EAGER_HEAD_MAX: usize = 25;
-/// Messages that are copied without progress. Then a peer that runs short of memory must be heard.
-const COPIES_WITHOUT_PROGRESS: u16 = 256;
+/// Messages that are sent without progress. Then a peer that runs short of memory must be heard.
+const POSTS_WITHOUT_PROGRESS: u16 = 256;
 
 /// Lent messages of bulk work that the endpoint has for a peer: more than the engine holds.
 const LENT_IN_FLIGHT: u16 = 3;
@@ -227,7 +227,7 @@ impl<L: Link> Messenger<L> {
         if self.state.sends.len() >= self.state.config.sends || peer.is_broken {
             return Err(PostError::Full);
         }
-        if !peer.waiting.is_empty() || self.copies_since_progress >= COPIES_WITHOUT_PROGRESS {
+        if !peer.waiting.is_empty() || self.posts_since_progress >= POSTS_WITHOUT_PROGRESS {
             return Ok(None);
         }
         match peer.channel {
@@ -257,8 +257,9 @@ impl<L: Link> Messenger<L> {
             return Err(PostError::Full);
         }
         self.state.queued += 1;
-        self.state.peers.at(to).waiting.push_back(message);
-        if channel.is_none() {
+        let waiting = &mut self.state.peers.at(to).waiting;
+        waiting.push_back(message);
+        if channel.is_none() && waiting.len() == 1 {
             self.state.retry(to);
         }
         Ok(())
@@ -268,7 +269,7 @@ impl<L: Link> Messenger<L> {
     #[cold]
     pub(super) fn send_waiting(&mut self, to: PeerId) {
         while let Some(message) = self.state.peers.get_mut(to).and_then(|peer| peer.waiting.pop_front()) {
-            if self.copies_since_progress >= COPIES_WITHOUT_PROGRESS {
+            if self.posts_since_progress >= POSTS_WITHOUT_PROGRESS {
                 self.state.peers.at(to).waiting.push_front(message);
                 return self.state.retry(to);
             }
@@ -335,7 +336,7 @@ impl<L: Link> Messenger<L> {
         let mut head = [0; HEAD_MAX];
         let length = Header::Eager { label, confirm: None }.encode(&mut head);
         let is_sent = self.endpoint.send_now(channel, &head[..length], body);
-        self.copies_since_progress += u16::from(is_sent);
+        self.posts_since_progress += u16::from(is_sent);
         is_sent
     }
 
@@ -405,12 +406,14 @@ impl<L: Link> Messenger<L> {
         let key =
             self.state.sends.add(Send { peer, options, origin, stage, in_flight: 1, awaits_delivery, is_completed });
         match post(&mut self.endpoint, key) {
-            // Copied at once, which no event reports.
-            Ok(true) if options.level == CompletionLevel::Inject && stage == Stage::Eager => {
-                self.state.message_done(key, true);
+            Ok(is_sent) => {
+                self.posts_since_progress += 1;
+                // Copied at once, which no event reports.
+                if is_sent && options.level == CompletionLevel::Inject && stage == Stage::Eager {
+                    self.state.message_done(key, true);
+                }
                 Ok(())
             }
-            Ok(_) => Ok(()),
             Err(_) => match self.state.sends.remove(key) {
                 Some(Send { origin, .. }) => Err(Message { label, origin, options, is_completed }),
                 None => Ok(()),
@@ -529,7 +532,9 @@ impl State {
     #[inline]
     pub(super) fn message_done(&mut self, context: u64, is_sent: bool) {
         match context {
-            _ if context & ANSWER_CONTEXT != 0 => self.access_answer_sent(PeerId::from_number(context as u32)),
+            _ if context & ANSWER_CONTEXT != 0 => {
+                self.answer_sent(PeerId::from_number(context as u32), context & TO_ACCESS_CONTEXT != 0);
+            }
             _ if context & ACCESS_CONTEXT != 0 => self.access_message_done(context & !ACCESS_CONTEXT),
             _ if context & READ_CONTEXT != 0 => self.read_message_done(context & !READ_CONTEXT),
             _ => {

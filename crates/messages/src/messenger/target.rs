@@ -271,14 +271,8 @@ impl State {
         if is_done {
             self.peer_reads.remove(key);
         }
-        self.access_answer_sent(peer);
-    }
-
-    /// The carrier has the answer to an access.
-    pub(super) fn access_answer_sent(&mut self, peer: PeerId) {
-        if let Some(peer) = self.peers.get_mut(peer) {
-            peer.unanswered = peer.unanswered.saturating_sub(1);
-        }
+        let peer = self.peers.at(peer);
+        peer.unanswered = peer.unanswered.saturating_sub(1);
     }
 
     /// The endpoint has reported a message that returns read data.

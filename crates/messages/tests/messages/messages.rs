@@ -632,6 +632,38 @@ fn a_closed_channel_fails_its_operations_and_reopens() {
     }
 }
 
+/// Proves that messages pass rendezvous data to the same peer that is under way (decision 0016).
+#[test]
+fn messages_pass_the_data_of_a_long_one() {
+    const LONG: usize = 20_000_000;
+    for (carrier, mut pair) in carriers(Config::default()) {
+        let [to, from] = add_peers(&mut pair);
+        let (long, mut memory) = (bytes(LONG, 1), vec![0; LONG]);
+        receive(&mut pair[1], exactly(from, 1), &mut memory, 1);
+        send(&mut pair, 0, to, tagged(1), &long, options(1, CompletionLevel::Transmit));
+        let mut is_over = false;
+        for length in [8, 5000, 60_000] {
+            for _ in 0..20 {
+                pair.iter_mut().for_each(|messenger| _ = messenger.progress().unwrap());
+            }
+            let (message, mut short) = (bytes(length, 2), vec![0; length]);
+            receive(&mut pair[1], exactly(from, 2), &mut short, 2);
+            send(&mut pair, 0, to, tagged(2), &message, options(2, CompletionLevel::Inject));
+            let first = completion(&mut pair, 1).context;
+            if carrier == "host, fetching" && first == 1 {
+                // Fetched in one go by the peer.
+                assert_eq!(completion(&mut pair, 1).context, 2);
+                is_over = true;
+                break;
+            }
+            assert!(first == 2 && short == message, "{carrier}, {length} bytes");
+            assert!(memory[LONG - 8..] == [0; 8], "{carrier}: the long one is under way");
+        }
+        assert!(is_over || completion(&mut pair, 1).context == 1);
+        assert!(memory == long, "{carrier}");
+    }
+}
+
 /// Proves that two processes that only sleep and wait receive everything.
 #[test]
 fn sleeping_processes_are_woken() {
