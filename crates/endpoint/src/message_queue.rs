@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A channel's messages that are not submitted to its carrier yet. Normal messages overtake background messages.
+//! A channel's messages that are not submitted to its carrier yet. Urgent messages overtake
+//! normal ones, and both overtake background messages.
 
 use std::collections::VecDeque;
 

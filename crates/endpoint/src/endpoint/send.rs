@@ -103,7 +103,7 @@ impl<L: Link> Endpoint<L> {
     }
 
     /// Whether a message of this size can start to leave now: as much of it as an eighth of the slots holds, or one piece
-    /// of a pipe. If not, [`Event::Room`] tells when to ask again, unless the channel ends.
+    /// of a pipe; on an idle connection, one frame. If not, [`Event::Room`] tells when to ask again, unless the channel ends.
     pub fn has_room(&mut self, to: ChannelId, bytes: usize) -> bool {
         let is_valid = self.channels.get(to).is_some_and(|channel| channel.accepts_messages());
         let has_room = is_valid && self.room_for(to.index, bytes);
@@ -132,7 +132,9 @@ impl<L: Link> Endpoint<L> {
                 }
                 Carrier::Wire { handle, is_open: true } => {
                     let handle = *handle;
-                    self.has_frames(handle, frames)
+                    // Where stalled peers left only a few slots, an idle connection starts with those.
+                    let is_idle = self.port.station.connection(handle).is_some_and(|own| own.unacknowledged() == 0);
+                    self.has_frames(handle, if is_idle { 1 } else { frames })
                 }
                 _ => false,
             }
@@ -258,8 +260,7 @@ impl<L: Link> Endpoint<L> {
         let (mut fragmenter, mut next) = start_fragments(head.len() + body.len(), *information_max);
         let mut submitted = 0_u32;
         while let Some(fragment) = next {
-            let (start, end) = (fragment.start as usize, fragment.end as usize);
-            let part = &body[start.saturating_sub(head.len())..end - head.len()];
+            let part = body_part(&fragment, head, body);
             let slot = fill(&mut port.slots, &fragment, head, part).expect("enough slots are free");
             owners[usize::from(slot)] = owner;
             // Refused if the connection is ending, of which no event has told yet.
@@ -453,7 +454,7 @@ impl<L: Link> Endpoint<L> {
             && submitted < limit
             && (!lends || port.slots.heads() < heads_max)
         {
-            let part = body_part(fragment, head, &body);
+            let part = body_part(fragment, head, body.bytes());
             let slot = if lends {
                 // SAFETY: the body is unchanged until its owner gets an event, which follows the release of all its slots.
                 unsafe { lend(&mut port.slots, fragment, head, part) }
@@ -512,7 +513,7 @@ impl<L: Link> Endpoint<L> {
                 if submitted == FRAMES_PER_TURN {
                     return Submitted::Yielded;
                 }
-                let part = body_part(fragment, head, body);
+                let part = body_part(fragment, head, body.bytes());
                 let first = if fragment.start == 0 { head } else { &[] };
                 if !pipe.send([&[Kind::Fragment as u8], fragment.header(), first, part]) {
                     if fragment.start == 0 {
@@ -622,9 +623,9 @@ fn start_fragments(bytes: usize, room: usize) -> (Fragmenter, Option<Fragment>) 
 
 /// The part of a message's body that belongs to a fragment. The first fragment has room for the whole head.
 #[inline]
-fn body_part<'a>(fragment: &Fragment, head: &[u8], body: &'a Lent) -> &'a [u8] {
+fn body_part<'a>(fragment: &Fragment, head: &[u8], body: &'a [u8]) -> &'a [u8] {
     let (start, end) = (fragment.start as usize, fragment.end as usize);
-    &body.bytes()[start.saturating_sub(head.len())..end - head.len()]
+    &body[start.saturating_sub(head.len())..end - head.len()]
 }
 
 /// A fragment's header and, in the first fragment, the message's head.

@@ -77,9 +77,7 @@ fn normal_messages_overtake_background_messages() {
 #[test]
 fn send_now_sends_all_or_refuses() {
     for is_local in [false, true] {
-        let (mut a, mut b) = pair(is_local);
-        let (to_b, to_a) = open_channel(&mut a, &mut b);
-        until(&mut [&mut a, &mut b], "it is open", |sides| sides[0].endpoint.is_open(to_b));
+        let (mut a, mut b, to_b, to_a) = open_pair(is_local);
         assert!(!a.endpoint.send_now(to_b, &[], &vec![0; 1 << 20]));
         let (mut sent, message) = (0, |number| pattern(number, if number % 3 == 0 { 4000 } else { 500 }));
         while a.endpoint.send_now(to_b, &message(sent)[..7], &message(sent)[7..]) {

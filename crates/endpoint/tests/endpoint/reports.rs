@@ -32,9 +32,7 @@ fn fill(side: &mut Side, to: ChannelId) {
 #[test]
 fn a_message_is_reported_as_it_was_posted() {
     for is_local in [false, true] {
-        let (mut a, mut b) = pair(is_local);
-        let (to_b, _) = open_channel(&mut a, &mut b);
-        until(&mut [&mut a, &mut b], "it is open", |sides| sides[0].endpoint.is_open(to_b));
+        let (mut a, mut b, to_b, _) = open_pair(is_local);
         let copied = |context| Report::Copied { context, counts_loss: true };
         for length in [10, 5000] {
             let body = pattern(3, length);
@@ -110,9 +108,7 @@ fn a_queued_message_fails_once() {
 #[test]
 fn an_urgent_message_passes_queued_ones() {
     for is_local in [false, true] {
-        let (mut a, mut b) = pair(is_local);
-        let (to_b, to_a) = open_channel(&mut a, &mut b);
-        until(&mut [&mut a, &mut b], "it is open", |sides| sides[0].endpoint.is_open(to_b));
+        let (mut a, mut b, to_b, to_a) = open_pair(is_local);
         fill(&mut a, to_b);
         a.endpoint.post(to_b, b"", b"urgent", Priority::Urgent, Report::Never).unwrap();
         until(&mut [&mut a, &mut b], "all arrive", |sides| sides[1].received.len() == 3);
@@ -125,9 +121,7 @@ fn an_urgent_message_passes_queued_ones() {
 #[test]
 fn a_caller_is_told_of_room() {
     for is_local in [false, true] {
-        let (mut a, mut b) = pair(is_local);
-        let (to_b, _) = open_channel(&mut a, &mut b);
-        until(&mut [&mut a, &mut b], "it is open", |sides| sides[0].endpoint.is_open(to_b));
+        let (mut a, mut b, to_b, _) = open_pair(is_local);
         let mut sent = 0;
         while a.endpoint.send_now(to_b, b"", &pattern(sent, 4000)) {
             sent += 1;

@@ -246,6 +246,14 @@ pub fn open_channel<L: Link>(a: &mut Side<L>, b: &mut Side<L>) -> (ChannelId, Ch
     (to_b, from_a)
 }
 
+/// A pair with a channel that is open on both sides.
+pub fn open_pair(is_local: bool) -> (Side, Side, ChannelId, ChannelId) {
+    let (mut a, mut b) = pair(is_local);
+    let (to_b, to_a) = open_channel(&mut a, &mut b);
+    until(&mut [&mut a, &mut b], "it is open", |sides| sides[0].endpoint.is_open(to_b));
+    (a, b, to_b, to_a)
+}
+
 /// Pseudo-random bytes that depend on `seed` and the length.
 pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed ^ ((bytes as u64) << 32));
