@@ -171,3 +171,50 @@ fn room_of_a_closed_channel_is_not_awaited() {
         assert!(a.has_room.is_empty() && !a.endpoint.is_blocked() && a.endpoint.has_nothing_to_send());
     }
 }
+
+/// Peers that acknowledge nothing leave few slots. A long message to another starts with those.
+#[test]
+fn a_long_message_starts_beside_stalled_peers() {
+    let segment = Segment::default();
+    let mut a = side_at(&segment, new_mac(), Config { slots: 32, ..config(0x20) });
+    let mut peers: Vec<Side> = (0..6).map(|number| side_at(&segment, new_mac(), config(0x24 + 4 * number))).collect();
+    let channels: Vec<ChannelId> = peers
+        .iter_mut()
+        .map(|peer| {
+            let (channel, _) = open_channel(&mut a, peer);
+            until(&mut [&mut a, peer], "it is open", |sides| sides[0].endpoint.is_open(channel));
+            channel
+        })
+        .collect();
+    for stalled in &channels[..5] {
+        while a.endpoint.send_now(*stalled, b"", &[1; 100]) {}
+    }
+    let (to, last) = (channels[5], &mut peers[5]);
+    assert!(!a.endpoint.send_now(to, b"", &[2; 40_000]) && a.endpoint.has_room(to, 40_000));
+    let report = Report::Copied { context: 1, counts_loss: true };
+    a.endpoint.post(to, b"", &[2; 40_000], Priority::Normal, report).unwrap();
+    until(&mut [&mut a, last], "it is copied and arrives", |sides| {
+        sides[0].all_sent(1..2) && sides[1].received.len() == 1
+    });
+}
+
+/// A message of which a part was sent fails by its event, and is not reported as lost besides.
+#[test]
+fn a_partly_sent_message_fails_once() {
+    for drops in [false, true] {
+        let segment = Segment::default();
+        let mut a = side_at(&segment, new_mac(), Config { slots: 16, ..impatient(0x20) });
+        let mut b = side_at(&segment, new_mac(), config(0x24));
+        let (to_b, _) = open_channel(&mut a, &mut b);
+        until(&mut [&mut a, &mut b], "it is open", |sides| sides[0].endpoint.is_open(to_b));
+        let report = Report::Copied { context: 5, counts_loss: true };
+        assert!(!a.endpoint.post(to_b, b"", &pattern(1, 100_000), Priority::Normal, report).unwrap());
+        if drops {
+            drop(b);
+            assert_eq!(end_of(&mut a, &mut []), (Ending::NoAnswer, false));
+        } else {
+            a.endpoint.abort(to_b, Ending::Closed);
+            assert_eq!(end_of(&mut a, &mut [&mut b]), (Ending::Closed, false));
+        }
+    }
+}
