@@ -60,8 +60,13 @@ def test_a_host_without_sshd_is_an_error_and_no_hang(hosts: Cluster, name: str) 
     where = ("--hosts", "10.77.0.1,10.77.0.3", "--interface", "eth0")
     done = hosts.barewire("run", "-n", "2", *where, "--", program(name, "pingpong"), "100", "8")
     assert done.returncode not in (0, 130), done.stdout
-    reason = "Unable to run bstrap_proxy on 10.77.0.3" if name == "intel" else "10.77.0.3 port 22: Connection refused"
-    assert reason in done.stderr
+    reasons = ["10.77.0.3 port 22: Connection refused"]
+    if name == "intel":
+        reasons = ["Unable to run bstrap_proxy on 10.77.0.3"]
+    elif name == "mpich-5":
+        # Its launcher may end before it has passed on what ssh said.
+        reasons.append("Launch proxy failed")
+    assert any(reason in done.stderr for reason in reasons), done.stderr
     assert "bytes" not in done.stdout
 
 

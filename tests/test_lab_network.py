@@ -146,7 +146,7 @@ def pair() -> Iterator[Lab]:
         yield lab
 
 
-@pytest.mark.parametrize("topology", ["pair", "star:4"])
+@pytest.mark.parametrize("topology", ["pair", "star:4", "routed:3"])
 def test_hosts_know_their_names_and_find_each_other(topology: str) -> None:
     with stand_up(topology) as lab:
         for host in lab.hosts:
@@ -198,6 +198,19 @@ def test_frames_that_are_not_ip_pass_unchanged_and_nothing_else_is_on_the_wire(
             assert sniffer.stdout is not None and sniffer.stdout.readline() == "ready\n"
             lab.run("h1", python(SEND_FRAMES, *frames), check=True)
             assert sniffer.communicate(timeout=60)[0].split() == frames
+
+
+def test_a_router_passes_no_frames_and_a_link_that_was_down_keeps_its_route() -> None:
+    with stand_up("routed:2", LinkSpec(10**9)) as lab:
+        first, second = lab.hosts
+        frame = (second.mac + first.mac).replace(":", "") + "88b5" + "00" * 46
+        with popen(lab, "h2", COUNT_FRAMES) as counter:
+            assert counter.stdout is not None and counter.stdout.readline() == "ready\n"
+            lab.run("h1", python(SEND_FRAMES, frame), check=True)
+            assert int(counter.communicate(timeout=60)[0]) == 0
+        lab.set_link("h1", up=False)
+        lab.set_link("h1", up=True)
+        assert ask(lab, "h1", "h2", 1472)[-1] == f"1472 {second.address}"
 
 
 def test_a_host_that_sends_in_anothers_name_does_not_get_its_frames() -> None:

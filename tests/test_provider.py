@@ -35,6 +35,11 @@ CASES = [
 LOADS = "loaded.c"
 LOOPBACK = "ip link set lo up"
 WIRE = "ip link add va type veth peer name vb; ip link set va up; ip link set vb up"
+# Both ends of the wire have an address, so that this host's own datagrams reach them.
+UDP = {
+    "IPv4": f"{LOOPBACK}; {WIRE}; ip address add 10.7.7.1/24 dev va; ip address add 10.7.7.2/24 dev vb",
+    "IPv6": f"{LOOPBACK}; {WIRE}; ip address add fd77::1/64 dev va nodad; ip address add fd77::2/64 dev vb nodad",
+}
 # Where tools/sanitize.sh has built the provider and the cases with a sanitizer, if it runs them.
 SANITIZED = os.environ.get("BAREWIRE_TEST_SANITIZED")
 ENVIRONMENT = {
@@ -120,7 +125,19 @@ def test_case_with_authenticated_frames(program: str, name: str, auth: str) -> N
     assert "internal error" not in done.stderr and "5e5e5e" not in done.stderr
 
 
-PARAMETERS = """INTERFACE MTU TOKEN WAIT BROKER YIELD PATIENCE PEERS LINK PROGRESS EAGER COPY RING WINDOW
+@pytest.mark.parametrize(
+    ("name", "version"), [(name, ("IPv4", "IPv6")[number % 2]) for number, name in enumerate(SEALED)]
+)
+def test_case_over_udp(program: str, name: str, version: str) -> None:
+    """The same between two addresses of this host, without any privilege over its interfaces."""
+    settings = {"FI_BAREWIRE_LINK": "udp", "FI_BAREWIRE_PATIENCE": "3"}
+    unprivileged = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", program, name]
+    done = in_a_namespace(UDP[version], unprivileged, WIRE="va,vb", **settings)
+    assert done.returncode == 0 and f"{name}: passed" in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
+    assert "internal error" not in done.stderr
+
+
+PARAMETERS = """INTERFACE MTU TOKEN WAIT BROKER YIELD PATIENCE PEERS LINK PORTS PROGRESS EAGER COPY RING WINDOW
 ACKNOWLEDGE_EVERY ACKNOWLEDGE_DELAY SLOTS PIPE FETCH CHECK AUTH SECRET"""
 
 

@@ -40,12 +40,14 @@ def test_a_formatted_rate_parses_to_the_same_rate(rate_bit_s: int | None) -> Non
     assert parse_rate(format_rate(rate_bit_s)) == rate_bit_s
 
 
-@pytest.mark.parametrize("text", ["pair", "star:2", "star:250"])
+@pytest.mark.parametrize("text", ["pair", "star:2", "star:250", "routed:2"])
 def test_a_formatted_topology_parses_to_the_same_topology(text: str) -> None:
     assert str(parse_topology(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "ring", "pair:2", "star", "star:", "star:1", "star:251", "star:-3", "star:²"])
+@pytest.mark.parametrize(
+    "text", ["", "ring", "pair:2", "star", "star:", "star:1", "star:251", "star:-3", "star:²", "routed:1"]
+)
 def test_unknown_topologies_are_rejected_with_the_known_ones(text: str) -> None:
     with pytest.raises(WrongUse, match="pair, star:N"):
         parse_topology(text)
@@ -124,8 +126,9 @@ def test_names_and_addresses_are_unique_and_valid(topology: str, rate_bit_s: int
     assert all({mac for _, mac in switch.stations} == {host.mac for host in plan.hosts} for switch in switches)
 
 
-def test_a_plan_survives_json() -> None:
-    plan = make_plan("id", parse_topology("star:3"), LinkSpec(10**8, 9000, True), {0, 1})
+@pytest.mark.parametrize("topology", ["star:3", "routed:3"])
+def test_a_plan_survives_json(topology: str) -> None:
+    plan = make_plan("id", parse_topology(topology), LinkSpec(10**8, 9000, True), {0, 1})
     assert plan_from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 

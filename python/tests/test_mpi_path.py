@@ -231,7 +231,7 @@ def job(library: Library = OPEN_MPI_4, fabric: str = "barewire", **options: Any)
 
 def witnessed(library: Library, **differing: Any) -> list[dict[str, Any]]:
     files = [str(library.file.resolve()), "/x/libbarewire-fi.so", "/x/libfabric.so.1"]
-    facts = {"files": files, "packet": {"eth0": 1500}, "xdp": False, "tcp_peers": [], "libfabric": "1.17"}
+    facts = {"files": files, "packet": {"eth0": 1500}, "udp": {}, "xdp": False, "tcp_peers": [], "libfabric": "1.17"}
     facts["auth"] = "none"
     return [{"rank": 0, "host": "a", **facts}, {"rank": 1, "host": "b", **facts, **differing}]
 
@@ -259,6 +259,16 @@ def test_the_requested_path_is_confirmed() -> None:
 )
 def test_a_silently_different_path_is_detected(differing: dict[str, Any], report: Report, what: list[str]) -> None:
     assert wrong_rows(Evidence(witnessed(OPEN_MPI_4, **differing), report)) == what
+
+
+def test_a_rank_without_a_udp_socket_is_detected() -> None:
+    by_udp = {"packet": {}, "udp": {"eth0": 1500}}
+    facts = [facts | by_udp for facts in witnessed(OPEN_MPI_4)]
+    table = {row.what: row for row in rows(job(), FabricOptions(), "", Evidence(facts, GOOD))}
+    assert (table["link"].taken, table["interface"].taken) == ("udp", "eth0, MTU 1500")
+    assert not table["link"].wrong and not table["interface"].wrong
+    facts[1] |= {"udp": {}}
+    assert wrong_rows(Evidence(facts, GOOD)) == ["interface"]
 
 
 def test_a_rank_that_does_not_answer_is_detected() -> None:

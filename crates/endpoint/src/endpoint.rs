@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use barewire_link::{Claim, Link, LinkError};
+use barewire_link::{Claim, Link, LinkError, MacAddress};
 use barewire_llc::{ConnectionConfig, ConnectionHandle, Instant, Peer, StationConfig};
 use barewire_shm::{Listener, Pipe, ShmError};
 
@@ -201,7 +201,7 @@ impl<L: Link> Endpoint<L> {
             sends_key: cookie != 0,
             ..StationConfig::default()
         };
-        let address = Address { mac: link.address().0, sap: config.sap, cookie };
+        let address = Address { mac: link.address().0, sap: config.sap, cookie, locator: link.locator() };
         let (encapsulation, authentication) = (config.framing.encapsulation, config.authentication.as_ref());
         let mut port = Port::new(link, &station, config.slots, encapsulation, authentication)?;
         port.slots.checks_all = config.checks_all;
@@ -296,6 +296,7 @@ impl<L: Link> Endpoint<L> {
             self.accept_or_connect(id.index);
             return Ok(id);
         }
+        self.port.link.add_peer(MacAddress(peer.mac), peer.locator);
         let ends = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
         let now = self.port.now();
         let key = self.config.key_to(peer);
@@ -500,6 +501,9 @@ impl<L: Link> Endpoint<L> {
         self.has_slept = true;
         self.last_housekeeping = Instant::from_nanos(0);
         if self.pending_events > 0 || !self.events.is_empty() || !self.accepted.is_empty() {
+            return Ok(None);
+        }
+        if self.port.link.has_pending() {
             return Ok(None);
         }
         // A socket whose interface went down wakes every sleeper until its error is read.

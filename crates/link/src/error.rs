@@ -82,6 +82,22 @@ pub enum LinkError {
     /// The interface was removed, or moved to another network namespace. The link is unusable.
     #[error("interface '{0}' is gone; restart once it exists again, or use another one")]
     InterfaceGone(String),
+    /// The interface has no IP address.
+    #[error("interface '{0}' has no IP address, which UDP needs; `ip address` lists the addresses of all interfaces")]
+    NoIpAddress(String),
+    /// None of the ports to choose from is free.
+    #[error(
+        "no UDP port from {first} to {last} is free, of {usable} with an even high byte: free some, or allow more, \
+         one for each process of the host"
+    )]
+    NoPort {
+        /// The first port to choose from.
+        first: u16,
+        /// The last.
+        last: u16,
+        /// How many of them can be a station's.
+        usable: usize,
+    },
     /// A frame exceeded the interface's MTU.
     #[error("a frame of {frame_bytes} bytes does not fit an MTU of {mtu}")]
     FrameTooLong {

@@ -3,7 +3,10 @@
 
 use std::io;
 use std::mem;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::net::if_::InterfaceFlags;
 
 use crate::{LinkError, MacAddress};
 
@@ -26,9 +29,7 @@ impl Interface {
     /// # Errors
     /// [`LinkError::NoSuchInterface`], [`LinkError::NotEthernet`], or the system's error.
     pub fn by_name(name: &str) -> Result<Self, LinkError> {
-        // SAFETY: socket() takes no pointers.
-        let descriptor = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        let socket = owned(descriptor).map_err(|source| system("socket", name, source))?;
+        let socket = query_socket(name)?;
         let index = query(&socket, name, libc::SIOCGIFINDEX, "SIOCGIFINDEX")?;
         let hardware = query(&socket, name, libc::SIOCGIFHWADDR, "SIOCGIFHWADDR")?;
         let mtu = query(&socket, name, libc::SIOCGIFMTU, "SIOCGIFMTU")?;
@@ -52,15 +53,9 @@ impl Interface {
     /// # Errors
     /// The system's error.
     pub fn all() -> Result<Vec<Self>, LinkError> {
-        let addresses = nix::ifaddrs::getifaddrs().map_err(|error| system("getifaddrs", "", error.into()))?;
-        let mut found: Vec<(bool, Self)> = Vec::new();
-        for address in addresses {
-            let is_known = found.iter().any(|(_, interface)| interface.name == address.interface_name);
-            if is_known || !address.flags.contains(nix::net::if_::InterfaceFlags::IFF_UP) {
-                continue;
-            }
-            let is_loopback = address.flags.contains(nix::net::if_::InterfaceFlags::IFF_LOOPBACK);
-            match Self::by_name(&address.interface_name) {
+        let mut found = Vec::new();
+        for (is_loopback, name) in up()? {
+            match Self::by_name(&name) {
                 Ok(interface) => found.push((is_loopback, interface)),
                 // A tunnel, or removed meanwhile.
                 Err(LinkError::NotEthernet { .. } | LinkError::NoSuchInterface(_) | LinkError::InterfaceDown(_)) => {}
@@ -82,9 +77,7 @@ impl Interface {
         }
         const ETHTOOL_GDRVINFO: u32 = 3;
         let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], _other: [0; 160] };
-        // SAFETY: socket() takes no pointers.
-        let descriptor = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        let Ok(socket) = owned(descriptor) else { return String::new() };
+        let Ok(socket) = query_socket(&self.name) else { return String::new() };
         let Ok(mut request) = named_request(&self.name) else { return String::new() };
         request.ifr_ifru.ifru_data = (&raw mut info).cast();
         // SAFETY: the request points to `info`, which is as long as the kernel's structure and outlives the call.
@@ -94,6 +87,83 @@ impl Interface {
         let end = info.driver.iter().position(|byte| *byte == 0).unwrap_or(info.driver.len());
         String::from_utf8_lossy(&info.driver[..end]).into_owned()
     }
+}
+
+/// A network interface of any kind with an IP address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IpInterface {
+    /// Its name, such as `eth0`.
+    pub name: String,
+    /// Its index in this network namespace.
+    pub index: i32,
+    /// Its MTU in bytes.
+    pub mtu: usize,
+    /// Its first IPv4 address or, if it has none, its first IPv6 address, preferably not a link-local one.
+    pub ip: IpAddr,
+}
+
+impl IpInterface {
+    /// Looks up an interface by name.
+    ///
+    /// # Errors
+    /// [`LinkError::NoSuchInterface`], [`LinkError::NoIpAddress`], or the system's error.
+    pub fn by_name(name: &str) -> Result<Self, LinkError> {
+        let socket = query_socket(name)?;
+        let index = query(&socket, name, libc::SIOCGIFINDEX, "SIOCGIFINDEX")?;
+        let mtu = query(&socket, name, libc::SIOCGIFMTU, "SIOCGIFMTU")?;
+        // SAFETY: each request filled the member of the union that is read here.
+        let (index, mtu) = unsafe { (index.ifr_ifru.ifru_ifindex, mtu.ifr_ifru.ifru_mtu) };
+        let addresses = nix::ifaddrs::getifaddrs().map_err(|error| system("getifaddrs", name, error.into()))?;
+        let own = addresses.filter(|address| address.interface_name == name).filter_map(|own| ip_address(own.address?));
+        let rank = |ip: &IpAddr| match ip {
+            IpAddr::V4(_) => 0,
+            IpAddr::V6(ip) => 1 + u8::from(ip.is_unicast_link_local()),
+        };
+        let ip = own.min_by_key(rank).ok_or_else(|| LinkError::NoIpAddress(name.to_owned()))?;
+        Ok(Self { name: name.to_owned(), index, mtu: usize::try_from(mtu).unwrap_or(0), ip })
+    }
+
+    /// All interfaces of this network namespace that are up and have an IP address, the loopback interface last.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn all() -> Result<Vec<Self>, LinkError> {
+        let mut found = Vec::new();
+        for (is_loopback, name) in up()? {
+            match Self::by_name(&name) {
+                Ok(interface) => found.push((is_loopback, interface)),
+                // It may have been removed meanwhile.
+                Err(LinkError::NoIpAddress(_) | LinkError::NoSuchInterface(_) | LinkError::InterfaceDown(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        found.sort_by_key(|(is_loopback, interface)| (*is_loopback, interface.index));
+        Ok(found.into_iter().map(|(_, interface)| interface).collect())
+    }
+}
+
+fn ip_address(address: nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| v4.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| v6.ip().into()))
+}
+
+/// The names of all interfaces that are up, each once, and whether each is a loopback interface.
+fn up() -> Result<Vec<(bool, String)>, LinkError> {
+    let addresses = nix::ifaddrs::getifaddrs().map_err(|error| system("getifaddrs", "", error.into()))?;
+    let mut found: Vec<(bool, String)> = Vec::new();
+    for address in addresses.filter(|address| address.flags.contains(InterfaceFlags::IFF_UP)) {
+        if found.iter().all(|(_, name)| *name != address.interface_name) {
+            found.push((address.flags.contains(InterfaceFlags::IFF_LOOPBACK), address.interface_name));
+        }
+    }
+    Ok(found)
+}
+
+/// A socket for requests about interfaces.
+fn query_socket(name: &str) -> Result<OwnedFd, LinkError> {
+    // SAFETY: socket() takes no pointers.
+    let descriptor = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    owned(descriptor).map_err(|source| system("socket", name, source))
 }
 
 /// An interface request with this name.

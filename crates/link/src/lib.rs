@@ -3,6 +3,7 @@
 //!
 //! A [`Link`] moves opaque frames: it interprets addresses and lengths only. [`PacketLink`] works on every interface, over
 //! AF_PACKET with a receive ring mapped into the program; [`XdpLink`] takes over a queue of an interface, with AF_XDP;
+//! [`UdpLink`] carries the frames' contents in UDP datagrams;
 //! [`MemoryLink`] is a pair of ends in one process that loses, duplicates, reorders, corrupts and delays frames on request.
 
 mod address;
@@ -18,8 +19,10 @@ mod packet_socket;
 mod restricted;
 mod ring;
 mod socket;
+mod udp;
 mod xdp;
 
+use std::net::Ipv6Addr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -29,11 +32,12 @@ pub use clock::Clock;
 pub use error::LinkError;
 pub use fanout::FanoutGroup;
 pub use filter::{Field, Filter};
-pub use interface::Interface;
+pub use interface::{Interface, IpInterface};
 pub use memory::{Faults, MemoryLink};
 pub use packet::{PacketConfig, PacketLink};
 pub use restricted::Restricted;
 pub use ring::RingGeometry;
+pub use udp::{UdpConfig, UdpLink};
 pub use xdp::{BusyPoll, XdpConfig, XdpLink, XdpMode};
 
 /// Length of an Ethernet header without a VLAN tag: destination, source, EtherType or length.
@@ -100,6 +104,26 @@ pub trait Link {
     /// # Errors
     /// If the system does not report them.
     fn counters(&mut self) -> Result<Counters, LinkError>;
+
+    /// Whether a peer with this address is on this host, as this end is.
+    fn is_local(&self, peer: MacAddress) -> bool {
+        peer == self.address()
+    }
+
+    /// What peers need besides this end's MAC address to send to it: the IP address of a UDP link, if of version 4
+    /// mapped to version 6; unspecified for other links.
+    fn locator(&self) -> Ipv6Addr {
+        Ipv6Addr::UNSPECIFIED
+    }
+
+    /// Names a peer with its locator, before frames are sent to it.
+    fn add_peer(&mut self, _peer: MacAddress, _locator: Ipv6Addr) {}
+
+    /// Whether frames were taken from the system and not received yet, so that sleeping on its descriptor would miss
+    /// them.
+    fn has_pending(&self) -> bool {
+        false
+    }
 
     /// The clock for users of this link: the system's, unless the link is simulated.
     fn clock(&self) -> Clock {

@@ -2,11 +2,15 @@
 //! An endpoint's address as programs exchange it.
 //!
 //! ```text
-//! | "BWfi" | protection 2 bits, version 6 bits | MAC 6 | SAP 1 | cookie 8 |
+//! | "BWfi" | protection 2 bits, version 6 bits | MAC 6 | SAP 1 | cookie 8 | locator 16 |
 //! ```
 //!
 //! The protection says whether the endpoint's frames are authenticated or encrypted: endpoints with different
-//! protection cannot communicate. The cookie authorises peers of an endpoint without a job token.
+//! protection cannot communicate. The cookie authorises peers of an endpoint without a job token. The locator is the
+//! IP address of an endpoint that is reached by UDP.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 
 use barewire_endpoint::Address;
 
@@ -14,13 +18,42 @@ use crate::bindings::FI_PROV_SPECIFIC;
 use crate::parameters::Protection;
 
 /// Length of an address.
-pub(crate) const BYTES: usize = 20;
+pub(crate) const BYTES: usize = 36;
 /// The provider-specific `addr_format`.
 pub(crate) const FORMAT: u32 = FI_PROV_SPECIFIC as u32 | 0xba4e;
 const MAGIC: [u8; 4] = *b"BWfi";
 /// Version of the wire protocol.
-pub(crate) const VERSION: u8 = 4;
+pub(crate) const VERSION: u8 = 5;
 const VERSION_BITS: u32 = 6;
+
+/// What carries an endpoint's messages to other hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    Frames,
+    UdpOverIpv4,
+    UdpOverIpv6,
+}
+
+impl Carrier {
+    /// The carrier of a UDP socket at this address.
+    pub fn of_ip(ip: IpAddr) -> Self {
+        if ip.is_ipv4() { Self::UdpOverIpv4 } else { Self::UdpOverIpv6 }
+    }
+
+    fn of_locator(locator: Ipv6Addr) -> Self {
+        if locator.is_unspecified() { Self::Frames } else { Self::of_ip(locator.to_canonical()) }
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Frames => "Ethernet frames",
+            Self::UdpOverIpv4 => "UDP over IPv4",
+            Self::UdpOverIpv6 => "UDP over IPv6",
+        })
+    }
+}
 
 /// Why bytes are not a usable peer address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +69,11 @@ pub(crate) enum BadAddress {
         .peer.name(), .own.name()
     )]
     Protection { peer: Protection, own: Protection },
+    #[error(
+        "the peer communicates by {peer}, this process by {own}: set the same FI_BAREWIRE_LINK for all processes, and \
+         with udp, select interfaces with addresses of the same IP version"
+    )]
+    Carrier { peer: Carrier, own: Carrier },
     #[error("{0:#04x} is not a service access point")]
     Sap(u8),
 }
@@ -49,10 +87,16 @@ pub(crate) fn to_bytes(address: Address, protection: Protection) -> [u8; BYTES] 
     bytes
 }
 
-/// Decodes the address of a peer, which must have the endpoint's own protection.
-pub(crate) fn of_peer(bytes: [u8; BYTES], own: Protection) -> Result<Address, BadAddress> {
+/// Decodes the address of a peer, which must have the endpoint's own protection and carrier.
+pub(crate) fn of_peer(bytes: [u8; BYTES], own: Protection, carrier: Carrier) -> Result<Address, BadAddress> {
     let (address, peer) = from_bytes(bytes)?;
-    if peer == own { Ok(address) } else { Err(BadAddress::Protection { peer, own }) }
+    if peer != own {
+        return Err(BadAddress::Protection { peer, own });
+    }
+    match Carrier::of_locator(address.locator) {
+        peer if peer == carrier => Ok(address),
+        peer => Err(BadAddress::Carrier { peer, own: carrier }),
+    }
 }
 
 /// Decodes an address and its endpoint's protection.
@@ -79,7 +123,7 @@ mod tests {
         let bytes = to_bytes(address, Protection::None);
         let (decoded, protection) = from_bytes(bytes).unwrap();
         assert_eq!((decoded, decoded.cookie, protection), (address, address.cookie, Protection::None));
-        assert_eq!(bytes[4], 4, "unprotected addresses have the original format");
+        assert_eq!(bytes[4], VERSION, "unprotected addresses have only the version here");
         let with = |at: usize, byte: u8| {
             let mut other = bytes;
             other[at] = byte;
@@ -88,7 +132,7 @@ mod tests {
         assert_eq!(with(0, 0), Err(BadAddress::Foreign));
         assert_eq!(with(4, 9), Err(BadAddress::Version(9)));
         assert_eq!(with(11, 1), Err(BadAddress::Sap(1)));
-        assert_eq!(with(4, 0xc4), Err(BadAddress::Version(4)), "unknown protection");
+        assert_eq!(with(4, 0xc0 | VERSION), Err(BadAddress::Version(VERSION)), "unknown protection");
     }
 
     #[test]
@@ -96,7 +140,7 @@ mod tests {
         let address = Address::new([2, 0, 0, 0, 0, 7], barewire_llc::Lsap::new(0x24).unwrap());
         for peer in Protection::ALL {
             for own in Protection::ALL {
-                let of_peer = of_peer(to_bytes(address, peer), own);
+                let of_peer = of_peer(to_bytes(address, peer), own, Carrier::Frames);
                 if peer == own {
                     assert_eq!(of_peer, Ok(address));
                 } else {
@@ -106,6 +150,22 @@ mod tests {
                         peer.name(),
                         own.name()
                     )));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_with_another_carrier_is_refused_with_a_remedy() {
+        let locators = ["::", "::ffff:10.0.0.1", "fd00::1"].map(|text| text.parse::<Ipv6Addr>().unwrap());
+        let carriers = [Carrier::Frames, Carrier::UdpOverIpv4, Carrier::UdpOverIpv6];
+        for (locator, peer) in locators.into_iter().zip(carriers) {
+            let address =
+                Address { locator, ..Address::new([2, 0, 0, 0, 0, 7], barewire_llc::Lsap::new(0x24).unwrap()) };
+            for own in carriers {
+                match of_peer(to_bytes(address, Protection::None), Protection::None, own) {
+                    Ok(decoded) => assert_eq!((own, decoded.locator), (peer, locator)),
+                    Err(error) => assert!(own != peer && error.to_string().contains("the same FI_BAREWIRE_LINK")),
                 }
             }
         }

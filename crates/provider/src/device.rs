@@ -11,11 +11,14 @@ use barewire_endpoint::{
     Address, ClaimError, Config, Encapsulation, Endpoint, EndpointError, Framing, LinkScope, OpenError, Tuning,
     TuningError, claim, is_taken, mtu_min, open_link,
 };
-use barewire_link::{Interface, Link, LinkError, XdpConfig, XdpLink, XdpMode};
+use barewire_link::{
+    Interface, IpInterface, Link, LinkError, MacAddress, UdpConfig, UdpLink, XdpConfig, XdpLink, XdpMode,
+};
 use barewire_llc::Lsap;
 use barewire_shm::ShmError;
 use thiserror::Error;
 
+use crate::address::Carrier;
 use crate::edge::Errno;
 use crate::link::AnyLink;
 use crate::parameters::{LinkKind, Parameters};
@@ -33,8 +36,8 @@ pub(crate) enum DeviceError {
     Endpoint(#[from] EndpointError),
     #[error(transparent)]
     Tuning(#[from] TuningError),
-    #[error("FI_BAREWIRE_LINK=xdp and FI_BAREWIRE_BROKER: the broker provides only packet sockets; unset one of them")]
-    XdpByBroker,
+    #[error("FI_BAREWIRE_LINK={0} and FI_BAREWIRE_BROKER: the broker provides only packet sockets; unset one of them")]
+    NotByBroker(&'static str),
     #[error("FI_BAREWIRE_MTU={mtu}: frames would have no room for a message header; expected {min} or more")]
     Mtu { mtu: usize, min: usize },
     #[error("all {} service access points of {interface} are taken on this host", saps().count())]
@@ -56,33 +59,48 @@ impl DeviceError {
     }
 }
 
+/// A network interface to offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Device {
+    /// The interface's name.
+    pub name: String,
+    /// Payload of a frame in bytes.
+    pub mtu: usize,
+    pub carrier: Carrier,
+}
+
 /// MTU used on the loopback interface: the longest message of a pipe.
 const LOOPBACK_MTU: usize = 9000;
+/// The loopback interface's MAC address.
+const LOOPBACK: MacAddress = MacAddress([0; 6]);
 
-/// The interfaces to offer: the selected one, or all Ethernet interfaces that are up, or the loopback interface if
-/// there are none.
-pub(crate) fn interfaces(parameters: &Parameters) -> Result<Vec<Interface>, DeviceError> {
+/// The interfaces to offer: the selected one, or all that are up, or the loopback interface if there are none; Ethernet
+/// interfaces or, for UDP, those with an IP address.
+pub(crate) fn devices(parameters: &Parameters) -> Result<Vec<Device>, DeviceError> {
     let min = mtu_min(parameters.guard());
     if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < min) {
         return Err(DeviceError::Mtu { mtu, min });
     }
-    let found = match &parameters.interface {
-        Some(name) => vec![Interface::by_name(name)?],
-        None => {
-            let all = Interface::all()?;
-            let ethernet: Vec<Interface> = all.iter().filter(|interface| !is_loopback(interface)).cloned().collect();
-            if ethernet.is_empty() { all } else { ethernet }
-        }
+    let selected = parameters.interface.as_deref();
+    let found: Vec<(bool, Device)> = if parameters.link == LinkKind::Udp {
+        let all = selected.map_or_else(IpInterface::all, |name| Ok(vec![IpInterface::by_name(name)?]))?;
+        let device = |found: IpInterface| Device {
+            mtu: UdpLink::mtu_on(&found),
+            name: found.name,
+            carrier: Carrier::of_ip(found.ip),
+        };
+        all.into_iter().map(|found| (found.ip.is_loopback(), device(found))).collect()
+    } else {
+        let all = selected.map_or_else(Interface::all, |name| Ok(vec![Interface::by_name(name)?]))?;
+        let device = |found: Interface| Device { mtu: found.mtu, name: found.name, carrier: Carrier::Frames };
+        all.into_iter().map(|found| (found.address == LOOPBACK, device(found))).collect()
     };
-    let limited = |interface: Interface| {
-        let max = parameters.mtu.unwrap_or(if is_loopback(&interface) { LOOPBACK_MTU } else { usize::MAX });
-        Interface { mtu: interface.mtu.min(max), ..interface }
+    let has_network = found.iter().any(|(is_loopback, _)| !is_loopback);
+    let limited = |(is_loopback, device): (bool, Device)| {
+        let max = parameters.mtu.unwrap_or(if is_loopback { LOOPBACK_MTU } else { usize::MAX });
+        Device { mtu: device.mtu.min(max), ..device }
     };
-    Ok(found.into_iter().map(limited).collect())
-}
-
-fn is_loopback(interface: &Interface) -> bool {
-    interface.address.0 == [0; 6]
+    Ok(found.into_iter().filter(|(is_loopback, _)| !(has_network && *is_loopback)).map(limited).collect())
 }
 
 /// MPI sets no time limit on receiving a message, and the peer's buffers may be full until then.
@@ -90,6 +108,9 @@ const STALL_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Whether this process may use an interface, directly or through the broker.
 pub(crate) fn is_permitted(parameters: &Parameters) -> bool {
+    if parameters.link == LinkKind::Udp {
+        return true;
+    }
     /// MPI libraries call `fi_getinfo` a dozen times.
     static HAS_RIGHT: AtomicBool = AtomicBool::new(false);
     if HAS_RIGHT.load(Ordering::Relaxed) {
@@ -107,13 +128,32 @@ pub(crate) fn is_permitted(parameters: &Parameters) -> bool {
     parameters.broker.is_some() || Path::new(DEFAULT_SOCKET).exists()
 }
 
+/// Opens an endpoint on an interface.
+pub(crate) fn open(device: &Device, parameters: &Parameters) -> Result<Endpoint<AnyLink>, DeviceError> {
+    let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
+    if parameters.link != LinkKind::Udp {
+        return open_at_free_sap(device, parameters, &tuning);
+    }
+    if parameters.broker.is_some() {
+        return Err(DeviceError::NotByBroker("udp"));
+    }
+    let link = UdpLink::open(&UdpConfig { interface: device.name.clone(), ports: parameters.ports.clone() })?;
+    // The port distinguishes the endpoints of a host.
+    let sap = saps().next().expect("there are service access points");
+    Ok(endpoint(AnyLink::Udp(Box::new(link)), sap, device, parameters, &tuning)?)
+}
+
 /// Opens an endpoint at the first free service access point. The search starts at one that depends on the process
 /// number, so that the processes of a job seldom collide.
-pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<Endpoint<AnyLink>, DeviceError> {
-    let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
+fn open_at_free_sap(
+    device: &Device,
+    parameters: &Parameters,
+    tuning: &Tuning,
+) -> Result<Endpoint<AnyLink>, DeviceError> {
+    let mac = Interface::by_name(&device.name)?.address;
     let first = std::process::id() as usize % saps().count();
     for sap in saps().cycle().skip(first).take(saps().count()) {
-        let address = Address::new(interface.address.0, sap);
+        let address = Address::new(mac.0, sap);
         if is_taken(address) {
             continue;
         }
@@ -121,22 +161,8 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
             Err(ClaimError::Taken(_)) => continue,
             claim => claim?,
         };
-        let Some(mut link) = link_at(interface, sap, parameters, &tuning)? else { continue };
-        let framing = Framing { encapsulation: Encapsulation::EtherType, token: parameters.token };
-        let mut config = Config { waiting: parameters.waiting, ..Config::new(sap, framing) };
-        // Without a token, only processes that have the endpoint's address may communicate with it.
-        config.cookie = if parameters.token.is_none() { link.random_bits().max(1) } else { 0 };
-        config.checks_all = parameters.checks_all;
-        config.authentication = parameters.authentication();
-        config.set_tuning(tuning.clone());
-        if let Some(patience) = parameters.patience {
-            config.set_dead_peer_timeout(patience);
-            config.connect_timeout = patience;
-        }
-        config.channels = parameters.peers.unwrap_or(config.channels);
-        // A peer that answers is alive, however long its program computes and receives nothing.
-        config.connection.stall_limit = STALL_LIMIT;
-        match Endpoint::open(link, config, Some(interface.mtu)) {
+        let Some(link) = link_at(&device.name, sap, parameters, tuning)? else { continue };
+        match endpoint(link, sap, device, parameters, tuning) {
             Err(EndpointError::Shm(ShmError::NameTaken(_))) => {}
             endpoint => {
                 let mut endpoint = endpoint?;
@@ -145,23 +171,43 @@ pub(crate) fn open(interface: &Interface, parameters: &Parameters) -> Result<End
             }
         }
     }
-    Err(DeviceError::NoSap { interface: interface.name.clone() })
+    Err(DeviceError::NoSap { interface: device.name.clone() })
+}
+
+/// An endpoint on a link, configured by the parameters.
+fn endpoint(
+    mut link: AnyLink,
+    sap: Lsap,
+    device: &Device,
+    parameters: &Parameters,
+    tuning: &Tuning,
+) -> Result<Endpoint<AnyLink>, EndpointError> {
+    let framing = Framing { encapsulation: Encapsulation::EtherType, token: parameters.token };
+    let mut config = Config { waiting: parameters.waiting, ..Config::new(sap, framing) };
+    // Without a token, only processes that have the endpoint's address may communicate with it.
+    config.cookie = if parameters.token.is_none() { link.random_bits().max(1) } else { 0 };
+    config.checks_all = parameters.checks_all;
+    config.authentication = parameters.authentication();
+    config.set_tuning(tuning.clone());
+    if let Some(patience) = parameters.patience {
+        config.set_dead_peer_timeout(patience);
+        config.connect_timeout = patience;
+    }
+    config.channels = parameters.peers.unwrap_or(config.channels);
+    // A peer that answers is alive, however long its program computes and receives nothing.
+    config.connection.stall_limit = STALL_LIMIT;
+    Endpoint::open(link, config, Some(device.mtu))
 }
 
 /// Opens a link at a service access point; `None` if that is in use.
-fn link_at(
-    interface: &Interface,
-    sap: Lsap,
-    parameters: &Parameters,
-    tuning: &Tuning,
-) -> Result<Option<AnyLink>, DeviceError> {
-    let (name, broker) = (&interface.name, parameters.broker.as_deref());
+fn link_at(name: &str, sap: Lsap, parameters: &Parameters, tuning: &Tuning) -> Result<Option<AnyLink>, DeviceError> {
+    let broker = parameters.broker.as_deref();
     if parameters.link == LinkKind::Xdp {
         if broker.is_some() {
-            return Err(DeviceError::XdpByBroker);
+            return Err(DeviceError::NotByBroker("xdp"));
         }
         let (filter, mode) = (sap_filter(sap), XdpMode::Auto);
-        let config = XdpConfig { interface: name.clone(), filter, queue: 0, mode, busy_poll: None };
+        let config = XdpConfig { interface: name.to_owned(), filter, queue: 0, mode, busy_poll: None };
         return Ok(Some(AnyLink::Xdp(Box::new(XdpLink::open(&config).map_err(OpenError::from)?))));
     }
     match open_link(name, sap, LinkScope::Sap, broker, tuning.ring_bytes) {

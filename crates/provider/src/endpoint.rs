@@ -5,15 +5,14 @@ mod completions;
 mod wire;
 
 use std::ffi::c_void;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::Address;
-use barewire_link::Interface;
 use barewire_messages::{Claim, Config, Counts, Datagrams, Messenger, PeerId, PostError};
 
 use crate::bindings::*;
-use crate::device;
+use crate::device::{self, Device};
 use crate::edge::{Errno, Result};
 use crate::link::AnyLink;
 use crate::log::{info, warning};
@@ -120,7 +119,7 @@ impl Endpoint {
     }
 
     /// Opens the endpoint on the network (`fi_enable`).
-    pub fn enable(&mut self, interface: &Interface, parameters: &Parameters, vectors: &Table<Vector>) -> Result<()> {
+    pub fn enable(&mut self, device: &Device, parameters: &Parameters, vectors: &Table<Vector>) -> Result<()> {
         if self.wire.is_some() {
             return Err(Errno::BAD_STATE);
         }
@@ -128,8 +127,8 @@ impl Endpoint {
         if self.transmit.is_none() && self.receive.is_none() && self.reported_counts.is_none() {
             return Err(Errno::NO_QUEUE);
         }
-        let endpoint = device::open(interface, parameters).map_err(|error| {
-            warning!(FI_LOG_EP_CTRL, "{}: {error}", interface.name);
+        let endpoint = device::open(device, parameters).map_err(|error| {
+            warning!(FI_LOG_EP_CTRL, "{}: {error}", device.name);
             error.exhausted().unwrap_or(Errno::LINK_IS_DOWN)
         })?;
         let config = Config {
@@ -139,7 +138,7 @@ impl Endpoint {
             ..Config::tuned(endpoint.tuning())
         };
         let address = self.start(endpoint, config, vectors);
-        info!(FI_LOG_EP_CTRL, "{} on {}, token from {}", address, interface.name, parameters.token_source);
+        info!(FI_LOG_EP_CTRL, "{} on {}, token from {}", address, device.name, parameters.token_source);
         if parameters.protection != Protection::None {
             let (name, source) = (parameters.protection.name(), parameters.secret_source);
             info!(FI_LOG_EP_CTRL, "frames are protected: {name}, secret from {source}");
@@ -288,7 +287,7 @@ impl Endpoint {
         let Ok(patience) = wire.prepare_to_sleep(patience) else { return Err(Errno::LINK_IS_DOWN) };
         let endpoint = wire.endpoint();
         descriptors.extend(endpoint.awaited().map(|descriptor| descriptor.as_raw_fd()));
-        descriptors.push(endpoint.link().as_fd().as_raw_fd());
+        descriptors.extend(endpoint.link().descriptors().map(|descriptor| descriptor.as_raw_fd()));
         Ok(patience)
     }
 

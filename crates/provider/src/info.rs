@@ -4,11 +4,11 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
 
-use barewire_link::Interface;
 use barewire_messages::Config;
 
 use crate::address::FORMAT;
 use crate::bindings::*;
+use crate::device::Device;
 use crate::edge::{Errno, guard_status};
 use crate::libfabric::{Libfabric, libfabric};
 use crate::log::{info, warning};
@@ -127,12 +127,12 @@ pub(crate) unsafe extern "C" fn getinfo(
             return Err(Errno::NO_DATA);
         }
         let parameters = Parameters::load(libfabric).map_err(|error| no_data(&error.to_string()))?;
-        let interfaces = device::interfaces(&parameters).map_err(|error| no_data(&error.to_string()))?;
-        if interfaces.is_empty() {
+        let devices = device::devices(&parameters).map_err(|error| no_data(&error.to_string()))?;
+        if devices.is_empty() {
             return Err(no_data("no Ethernet interface of this host is up, nor lo: ip link set NAME up"));
         }
         if !device::is_permitted(&parameters) {
-            return Err(no_data(&not_permitted(&interfaces)));
+            return Err(no_data(&not_permitted(&devices)));
         }
         let mut list: *mut fi_info = ptr::null_mut();
         let kinds = wanted_kinds(hints, flags);
@@ -143,18 +143,17 @@ pub(crate) unsafe extern "C" fn getinfo(
             );
         }
         // From here on the MTU only determines the payload of a frame.
-        let carried =
-            |interface: &Interface| Interface { mtu: parameters.mtu_without_seal(interface.mtu), ..interface.clone() };
-        let interfaces: Vec<Interface> = interfaces.iter().map(carried).collect();
-        let offers = kinds.iter().flat_map(|kind| interfaces.iter().map(move |interface| (kind, interface)));
-        for (kind, interface) in offers.rev() {
-            match offer(libfabric, kind, interface, version, hints, parameters.progress) {
+        let carried = |device: &Device| Device { mtu: parameters.mtu_without_seal(device.mtu), ..device.clone() };
+        let devices: Vec<Device> = devices.iter().map(carried).collect();
+        let offers = kinds.iter().flat_map(|kind| devices.iter().map(move |device| (kind, device)));
+        for (kind, device) in offers.rev() {
+            match offer(libfabric, kind, device, version, hints, parameters.progress) {
                 Ok(mut info) => {
                     // SAFETY: just allocated, and not shared.
                     unsafe { info.as_mut() }.next = list;
                     list = info.as_ptr();
                 }
-                Err(Unmet(hint)) => info!(FI_LOG_FABRIC, "{}: the hints ask for {hint}", interface.name),
+                Err(Unmet(hint)) => info!(FI_LOG_FABRIC, "{}: the hints ask for {hint}", device.name),
             }
         }
         if list.is_null() {
@@ -173,11 +172,11 @@ fn no_data(reason: &str) -> Errno {
     Errno::NO_DATA
 }
 
-fn not_permitted(interfaces: &[Interface]) -> String {
-    let on = if let [only] = interfaces { format!(" on {}", only.name) } else { String::new() };
+fn not_permitted(devices: &[Device]) -> String {
+    let on = if let [only] = devices { format!(" on {}", only.name) } else { String::new() };
     format!(
-        "no right to raw Ethernet frames{on}: give the program CAP_NET_RAW, or start barewire-broker on this host \
-         (docs/provider.md); `barewire doctor` checks"
+        "no right to raw Ethernet frames{on}: give the program CAP_NET_RAW, start barewire-broker on this host, or set \
+         FI_BAREWIRE_LINK=udp for all processes (docs/provider.md); `barewire doctor` checks"
     )
 }
 
@@ -201,21 +200,21 @@ struct Unmet(String);
 fn offer(
     libfabric: &Libfabric,
     kind: &Kind,
-    interface: &Interface,
+    device: &Device,
     version: u32,
     hints: Option<&fi_info>,
     progress: Option<Progress>,
 ) -> std::result::Result<NonNull<fi_info>, Unmet> {
     if let Some(hints) = hints {
         // SAFETY: what hints point to is null or valid, as libfabric demands.
-        unsafe { check_hints(hints, kind, interface, version) }?;
+        unsafe { check_hints(hints, kind, device, version) }?;
     }
     let mut info = libfabric.new_info().ok_or_else(|| Unmet("more memory than available".to_owned()))?;
     // SAFETY: a new structure of libfabric's, with all its attributes, and not shared.
-    unsafe { fill(info.as_mut(), kind, interface, version) };
+    unsafe { fill(info.as_mut(), kind, device, version) };
     if let Some(hints) = hints {
         // SAFETY: as above.
-        unsafe { apply_hints(info.as_mut(), kind, interface, hints) };
+        unsafe { apply_hints(info.as_mut(), kind, device, hints) };
     }
     // SAFETY: as above.
     if let (Some(progress), Some(domain)) = (progress, unsafe { info.as_mut().domain_attr.as_mut() }) {
@@ -229,7 +228,7 @@ fn offer(
 
 /// # Safety
 /// All pointers to attributes in the structure must be valid.
-unsafe fn fill(info: &mut fi_info, kind: &Kind, interface: &Interface, version: u32) {
+unsafe fn fill(info: &mut fi_info, kind: &Kind, device: &Device, version: u32) {
     info.caps = kind.capabilities;
     info.addr_format = FORMAT;
     // SAFETY: the caller's promise; no two pointers are equal.
@@ -238,7 +237,7 @@ unsafe fn fill(info: &mut fi_info, kind: &Kind, interface: &Interface, version: 
     };
     transmit.caps = kind.transmit;
     transmit.msg_order = kind.order;
-    transmit.inject_size = frame_bytes(interface.mtu);
+    transmit.inject_size = frame_bytes(device.mtu);
     transmit.size = DEPTH;
     transmit.iov_limit = PARTS;
     transmit.rma_iov_limit = 1;
@@ -249,14 +248,14 @@ unsafe fn fill(info: &mut fi_info, kind: &Kind, interface: &Interface, version: 
     endpoint.type_ = kind.type_;
     endpoint.protocol = kind.protocol;
     endpoint.protocol_version = u32::from(crate::address::VERSION);
-    endpoint.max_msg_size = (kind.max_message)(interface.mtu);
+    endpoint.max_msg_size = (kind.max_message)(device.mtu);
     let ordered = |order: u64| if kind.order & order != 0 { usize::MAX } else { 0 };
     endpoint.max_order_waw_size = ordered(FI_ORDER_WAW);
     endpoint.max_order_raw_size = ordered(FI_ORDER_RAW);
     endpoint.mem_tag_format = u64::MAX >> 1 & 0xaaaa_aaaa_aaaa_aaaa | 1 << 63;
     endpoint.tx_ctx_cnt = 1;
     endpoint.rx_ctx_cnt = 1;
-    domain.name = duplicate(&interface.name);
+    domain.name = duplicate(&device.name);
     domain.threading = FI_THREAD_SAFE;
     domain.control_progress = FI_PROGRESS_AUTO;
     domain.data_progress = FI_PROGRESS_MANUAL;
@@ -285,7 +284,7 @@ unsafe fn fill(info: &mut fi_info, kind: &Kind, interface: &Interface, version: 
 ///
 /// # Safety
 /// As for [`check_hints`] and [`fill`].
-unsafe fn apply_hints(info: &mut fi_info, kind: &Kind, interface: &Interface, hints: &fi_info) {
+unsafe fn apply_hints(info: &mut fi_info, kind: &Kind, device: &Device, hints: &fi_info) {
     // SAFETY: the caller's promise.
     let (transmit, receive, domain) = unsafe { (&mut *info.tx_attr, &mut *info.rx_attr, &mut *info.domain_attr) };
     if hints.caps != 0 {
@@ -312,7 +311,7 @@ unsafe fn apply_hints(info: &mut fi_info, kind: &Kind, interface: &Interface, hi
         transmit.op_flags = hint.op_flags;
         // If sends that are not injected complete on delivery, as MPICH's do, a copy is cheaper.
         if hint.op_flags & FI_DELIVERY_COMPLETE != 0 || hint.inject_size > transmit.inject_size {
-            transmit.inject_size = (kind.max_inject)(interface.mtu);
+            transmit.inject_size = (kind.max_inject)(device.mtu);
         }
         transmit.msg_order = if hint.msg_order != 0 { hint.msg_order } else { kind.order };
         transmit.caps = if hint.caps != 0 { hint.caps } else { transmit.caps };
@@ -336,12 +335,7 @@ unsafe fn apply_hints(info: &mut fi_info, kind: &Kind, interface: &Interface, hi
 ///
 /// # Safety
 /// What `hints` points to must be null or valid.
-unsafe fn check_hints(
-    hints: &fi_info,
-    kind: &Kind,
-    interface: &Interface,
-    version: u32,
-) -> std::result::Result<(), Unmet> {
+unsafe fn check_hints(hints: &fi_info, kind: &Kind, device: &Device, version: u32) -> std::result::Result<(), Unmet> {
     let unmet = |is_unmet: bool, what: &str| if is_unmet { Err(Unmet(what.to_owned())) } else { Ok(()) };
     unmet(
         hints.caps & !kind.capabilities != 0,
@@ -363,7 +357,7 @@ unsafe fn check_hints(
         unmet(hint.op_flags & !kind.transmit_flags != 0, "unsupported transmit flags")?;
         unmet(hint.msg_order & !kind.order != 0, "an unsupported message order")?;
         unmet(hint.comp_order != FI_ORDER_NONE, "an unsupported completion order")?;
-        let inject = (kind.max_inject)(interface.mtu);
+        let inject = (kind.max_inject)(device.mtu);
         unmet(hint.inject_size > inject, &format!("inject_size {}, the maximum is {inject}", hint.inject_size))?;
         unmet(hint.size > DEPTH, &format!("{} pending sends, the maximum is {DEPTH}", hint.size))?;
         unmet(hint.iov_limit > PARTS || hint.rma_iov_limit > 1, "too many I/O vector entries")?;
@@ -378,7 +372,7 @@ unsafe fn check_hints(
     }
     if let Some(hint) = endpoint {
         unmet(![0, kind.protocol].contains(&hint.protocol), "another protocol")?;
-        let max_bytes = (kind.max_message)(interface.mtu);
+        let max_bytes = (kind.max_message)(device.mtu);
         let bytes = hint.max_msg_size;
         unmet(bytes > max_bytes, &format!("messages of {bytes} bytes, the maximum is {max_bytes}"))?;
         unmet(hint.tx_ctx_cnt > 1 || hint.rx_ctx_cnt > 1, "more than one transmit or receive context")?;
@@ -391,7 +385,7 @@ unsafe fn check_hints(
     if let Some(hint) = domain {
         // SAFETY: null, or a string, as libfabric demands.
         let name = unsafe { text(hint.name) };
-        unmet(name.is_some_and(|name| name != interface.name), "another domain")?;
+        unmet(name.is_some_and(|name| name != device.name), "another domain")?;
         let bytes = kind.data_bytes;
         unmet(hint.cq_data_size > bytes, &format!("more than {bytes} bytes of remote CQ data"))?;
         unmet(hint.mr_key_size > 8, "keys of more than 8 bytes")?;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A packet or XDP link, chosen at run time, or a simulated one.
+//! A packet, XDP or UDP link, chosen at run time, or a simulated one.
 
+use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use barewire_link::{Clock, Counters, Incoming, Link, LinkError, MacAddress, Outgoing, PacketLink, XdpLink};
+use barewire_link::{Clock, Counters, Incoming, Link, LinkError, MacAddress, Outgoing, PacketLink, UdpLink, XdpLink};
 
 use crate::simulation::SimulatedLink;
 
@@ -12,6 +13,7 @@ use crate::simulation::SimulatedLink;
 pub(crate) enum AnyLink {
     Packet(PacketLink),
     Xdp(Box<XdpLink>),
+    Udp(Box<UdpLink>),
     Simulated(SimulatedLink),
 }
 
@@ -20,9 +22,18 @@ macro_rules! either {
         match $self {
             Self::Packet($link) => $call,
             Self::Xdp($link) => $call,
+            Self::Udp($link) => $call,
             Self::Simulated($link) => $call,
         }
     };
+}
+
+impl AnyLink {
+    /// The descriptors that are readable when a frame is available.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let second = if let Self::Udp(link) = self { link.partner_descriptor() } else { None };
+        [Some(self.as_fd()), second].into_iter().flatten()
+    }
 }
 
 impl Link for AnyLink {
@@ -58,6 +69,22 @@ impl Link for AnyLink {
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
         either!(self, link => link.counters())
+    }
+
+    fn is_local(&self, peer: MacAddress) -> bool {
+        either!(self, link => link.is_local(peer))
+    }
+
+    fn locator(&self) -> Ipv6Addr {
+        either!(self, link => link.locator())
+    }
+
+    fn add_peer(&mut self, peer: MacAddress, locator: Ipv6Addr) {
+        either!(self, link => link.add_peer(peer, locator));
+    }
+
+    fn has_pending(&self) -> bool {
+        either!(self, link => link.has_pending())
     }
 
     fn clock(&self) -> Clock {

@@ -3,6 +3,7 @@
 
 use std::env;
 use std::ffi::CStr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ const YIELD: &CStr = c"yield";
 const PATIENCE: &CStr = c"patience";
 const PEERS: &CStr = c"peers";
 const LINK: &CStr = c"link";
+const PORTS: &CStr = c"ports";
 const PROGRESS: &CStr = c"progress";
 const CHECK: &CStr = c"check";
 const AUTH: &CStr = c"auth";
@@ -31,7 +33,7 @@ const SECRET: &CStr = c"secret";
 const SECRETS: [&CStr; 2] = [TOKEN, SECRET];
 
 /// Name and description of each parameter, in the order shown.
-const ALL: [(&CStr, &str); 13] = [
+const ALL: [(&CStr, &str); 14] = [
     (INTERFACE, "the Ethernet interface to use (default: all that are up, by interface index; lo if there are none)"),
     (
         MTU,
@@ -62,8 +64,14 @@ const ALL: [(&CStr, &str); 13] = [
     (PEERS, "maximum number of processes to be connected to at once, 1 to 32768 (default: 1024)"),
     (
         LINK,
-        "what carries frames: packet, which shares the interface, or xdp, which dedicates its first receive queue to \
-             one process of the host (default: packet)",
+        "what carries frames: packet, which shares the interface; xdp, which dedicates its first receive queue to one \
+             process of the host; or udp, which needs no privileges and crosses routers. packet and xdp can \
+             communicate, neither with udp (default: packet)",
+    ),
+    (
+        PORTS,
+        "with FI_BAREWIRE_LINK=udp, the ports to choose from, such as 49152-49407; of these, the ones with an even high \
+             byte, one for each process of the host (default: any that the system offers)",
     ),
     (
         PROGRESS,
@@ -126,6 +134,8 @@ pub(crate) struct Parameters {
     pub patience: Option<Duration>,
     pub peers: Option<u16>,
     pub link: LinkKind,
+    /// UDP ports to choose from.
+    pub ports: Option<RangeInclusive<u16>>,
     pub progress: Option<Progress>,
     /// Whether the CRC of frames also covers long messages.
     pub checks_all: bool,
@@ -143,6 +153,7 @@ pub(crate) enum LinkKind {
     #[default]
     Packet,
     Xdp,
+    Udp,
 }
 
 /// How progress is made while the program computes.
@@ -267,7 +278,8 @@ impl Parameters {
             core_sharing: parse(YIELD, read(YIELD), "0 or 1", core_sharing)?.unwrap_or_default(),
             patience: parse(PATIENCE, read(PATIENCE), "a number of seconds, 0.001 to 3600", seconds)?,
             peers: parse(PEERS, read(PEERS), "a number from 1 to 32768", peers)?,
-            link: parse(LINK, read(LINK), "packet or xdp", link)?.unwrap_or_default(),
+            link: parse(LINK, read(LINK), "packet, xdp or udp", link)?.unwrap_or_default(),
+            ports: parse(PORTS, read(PORTS), "two ports, such as 49152-49407", ports)?,
             progress: parse(PROGRESS, read(PROGRESS), "auto or manual", progress)?,
             checks_all: parse(CHECK, read(CHECK), "headers or all", checks_all)?.unwrap_or_default(),
             protection: parse(AUTH, read(AUTH), "none, job or encrypt", protection)?.unwrap_or_default(),
@@ -336,8 +348,15 @@ fn link(value: &str) -> Option<LinkKind> {
     match value {
         "packet" => Some(LinkKind::Packet),
         "xdp" => Some(LinkKind::Xdp),
+        "udp" => Some(LinkKind::Udp),
         _ => None,
     }
+}
+
+fn ports(value: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = value.split_once('-')?;
+    let ports = first.trim().parse().ok()?..=last.trim().parse().ok()?;
+    (!ports.is_empty() && *ports.start() > 0).then_some(ports)
 }
 
 fn progress(value: &str) -> Option<Progress> {
@@ -374,6 +393,8 @@ mod tests {
         assert_eq!(with(PATIENCE, "0.5").unwrap().patience, Some(Duration::from_millis(500)));
         assert_eq!(with(c"eager", "0").unwrap().tuned, [("eager_bytes", 0)]);
         assert_eq!(with(LINK, "xdp").unwrap().link, LinkKind::Xdp);
+        assert_eq!(with(LINK, "udp").unwrap().link, LinkKind::Udp);
+        assert_eq!(with(PORTS, "49152-49407").unwrap().ports, Some(49_152..=49_407));
         assert_eq!(with(PROGRESS, "manual").unwrap().progress, Some(Progress::Manual));
         for (name, default) in [
             (PATIENCE, barewire_endpoint::Config::DEAD_PEER_TIMEOUT.as_secs()),
@@ -393,7 +414,8 @@ mod tests {
         let wrong = [(WAIT, "spni"), (MTU, "-1"), (c"eager", "4k")].into_iter();
         let more =
             [(PATIENCE, "0"), (PATIENCE, "nan"), (PATIENCE, "1e9"), (PEERS, "0"), (LINK, "dpdk"), (PROGRESS, "yes")];
-        for (name, value) in wrong.chain(more) {
+        let ports = [(PORTS, "0-9"), (PORTS, "9-8"), (PORTS, "49152"), (PORTS, "1-65536")];
+        for (name, value) in wrong.chain(more).chain(ports) {
             let error = with(name, value).unwrap_err().to_string();
             assert!(error.contains(value) && error.contains("expected "), "{error}");
         }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::WaitPolicy;
-use barewire_link::Interface;
 
 use crate::backoff::{self, Backoff, Pause};
 use crate::counter::Counter;
+use crate::device::Device;
 use crate::domains;
 use crate::edge::{Errno, Result};
 use crate::endpoint::Endpoint;
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     /// Locked through [`lock`](Self::lock) and [`try_lock`](Self::try_lock).
     pub state: Lock<State>,
     pub poison: Arc<Poison>,
-    pub interface: Interface,
+    pub device: Device,
     pub parameters: Parameters,
     /// Cloned by each object of the domain.
     pub used: Arc<()>,
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// See [`Parameters::mtu_without_seal`].
     pub fn carried_mtu(&self) -> usize {
-        self.parameters.mtu_without_seal(self.interface.mtu)
+        self.parameters.mtu_without_seal(self.device.mtu)
     }
 }
 

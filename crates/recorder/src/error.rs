@@ -57,6 +57,8 @@ impl From<LinkError> for LaunchError {
             | LinkError::MemoryNotLocked { .. } => Self::MachineCannot(text),
             LinkError::NoSuchInterface(_)
             | LinkError::NotEthernet { .. }
+            | LinkError::NoIpAddress(_)
+            | LinkError::NoPort { .. }
             | LinkError::NoSuchQueue { .. }
             | LinkError::MtuTooLarge { .. } => Self::WrongUse(text),
             LinkError::InterfaceDown(_)

@@ -74,7 +74,7 @@ def bench(
     ] = None,
     cache: Annotated[links.OnOff, typer.Option(help="off: walk a buffer larger than the cache")] = links.OnOff.on,
     walk_bytes: Annotated[int | None, typer.Option(min=1, help="size of that buffer")] = None,
-    lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=LAB)] = "pair",
+    lab: Annotated[str, typer.Option(help="pair, star:N or routed:N", rich_help_panel=LAB)] = "pair",
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
     offloads: links.Offloads = links.OnOff.off,

@@ -60,7 +60,7 @@ def budget(
     library: Annotated[
         str | None, typer.Option(help="MPI libraries by name or folder, or none; default: all installed")
     ] = None,
-    lab: Annotated[str, typer.Option(help="pair or star:N", rich_help_panel=LAB)] = "pair",
+    lab: Annotated[str, typer.Option(help="pair, star:N or routed:N", rich_help_panel=LAB)] = "pair",
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
     offloads: links.Offloads = links.OnOff.off,

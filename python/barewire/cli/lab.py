@@ -41,7 +41,7 @@ class UpDown(StrEnum):
 @app.command()
 def up(
     topology: Annotated[
-        str, typer.Option(help="pair; star:N for N hosts on one switch; fat-tree:K or FILE.toml.")
+        str, typer.Option(help="pair; star:N: N hosts on one switch; routed:N: in N subnets; fat-tree:K or FILE.toml.")
     ] = "pair",
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,

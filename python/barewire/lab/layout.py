@@ -12,17 +12,24 @@ further, where a bridge port sends: `to-*` limits what a host receives, `up-*` w
 one host's output is the other's input. All these are in the switch's namespace, inaccessible to hosts. Frames are
 also dropped there, where `to-*` receives from the host: at the host itself a packet socket would still see them.
 So a link with loss is switched.
+
+    routed     h1:eth0 ── to-h1 [router] to-h2 ── h2:eth0
+
+Each host has a network of its own, and no frame passes the router. Hosts shape their own interfaces, since nothing
+but IP leaves them for another host.
 """
 
 from collections.abc import Iterable, Sequence
 
-from barewire.lab.plan import HOST_INTERFACE, NETWORK, SWITCH, Bridge, End, HostPlan, Plan
+from barewire.lab.plan import HOST_INTERFACE, NETWORK, SWITCH, Bridge, End, Gateway, HostPlan, Plan
 from barewire.lab.spec import LinkSpec, Topology
 
 
 def make_plan(lab_id: str, topology: Topology, link: LinkSpec, cpus: Iterable[int]) -> Plan:
     """Plan a lab whose hosts are joined by one link or a kernel bridge."""
     shares = share_cpus(len(topology.hosts), sorted(cpus))
+    if topology.name.startswith("routed:"):
+        return _routed_plan(lab_id, link, topology.hosts, shares)
     hosts = tuple(
         HostPlan(name, str(NETWORK[number]), mac(0, number), shares[number - 1])
         for number, name in enumerate(topology.hosts, start=1)
@@ -63,6 +70,21 @@ def _bridged_plan(lab_id: str, link: LinkSpec, hosts: tuple[HostPlan, ...]) -> P
     )
     shaped = dict.fromkeys(ports, link.rate_bit_s) if link.rate_bit_s is not None else {}
     return Plan(lab_id, link, hosts, wires, (_switch(ports, hosts, link),), shaped)
+
+
+def _routed_plan(lab_id: str, link: LinkSpec, names: Sequence[str], shares: Sequence[tuple[int, ...]]) -> Plan:
+    def host(name: str, number: int) -> HostPlan:
+        gateway = Gateway(f"to-{name}", f"10.77.{number}.254", mac(1, number))
+        return HostPlan(name, f"10.77.{number}.1", mac(0, number), shares[number - 1], gateway=gateway)
+
+    hosts = tuple(host(name, number) for number, name in enumerate(names, start=1))
+    wires = tuple(
+        (End(None, host.gateway.interface, host.gateway.mac, link.mtu), _host_end(host, link))
+        for host in hosts
+        if host.gateway is not None
+    )
+    shaped = {} if link.rate_bit_s is None else {first.interface: link.rate_bit_s for first, _ in wires}
+    return Plan(lab_id, link, hosts, wires, bridges=(), shaped=shaped)
 
 
 def _nic_plan(lab_id: str, link: LinkSpec, hosts: tuple[HostPlan, ...], rate_bit_s: int) -> Plan:

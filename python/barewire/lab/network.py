@@ -25,12 +25,12 @@ from barewire.lab.plan import (
     HOST_INTERFACE,
     MANAGEMENT_INTERFACE,
     MANAGEMENT_NETWORK,
-    NETWORK,
     WIRE_FRAME_BYTES_MIN,
     WIRE_OVERHEAD_BYTES,
     Bridge,
     Cable,
     End,
+    Gateway,
     HostPlan,
     Plan,
     Shaper,
@@ -85,13 +85,15 @@ def build_wires(plan: Plan, pids: Mapping[str, int]) -> None:
             add_shaper(netlink, _index(netlink, interface), make_shaper(rate_bit_s, plan.link.mtu))
         for interface in plan.lossy:
             add_loss(netlink, _index(netlink, interface), plan.link.loss)
+        for host in plan.hosts:
+            _route(netlink, host)
 
 
 def configure_host(plan: Plan, host: HostPlan) -> None:
     """Configure a host's addresses and neighbours and set its interfaces up; call in the host's namespace."""
     with IPRoute() as netlink:
         set_loopback_up(netlink)
-        addresses = {HOST_INTERFACE: (host.address, NETWORK)}
+        addresses = {HOST_INTERFACE: (host.address, host.network)}
         if host.management is not None:
             addresses[MANAGEMENT_INTERFACE] = (host.management, MANAGEMENT_NETWORK)
         for interface, (address, network) in addresses.items():
@@ -99,6 +101,11 @@ def configure_host(plan: Plan, host: HostPlan) -> None:
             broadcast = str(network.broadcast_address)
             netlink.addr("add", index=index, address=address, prefixlen=network.prefixlen, broadcast=broadcast)
             _finish(netlink, plan, interface, host.name)
+        if host.gateway is not None:
+            netlink.route("add", dst="default", gateway=host.gateway.address)
+            if plan.link.rate_bit_s is not None:
+                # IP passes a host's own queueing discipline, frames would not.
+                add_shaper(netlink, _index(netlink, HOST_INTERFACE), make_shaper(plan.link.rate_bit_s, plan.link.mtu))
         if plan.link.receive_on == "receiver":
             receive_on(host)
         if plan.static_neighbours:
@@ -120,8 +127,10 @@ def set_host_link(plan: Plan, host: HostPlan, up: bool) -> None:
     with IPRoute() as netlink:
         index = _index(netlink, HOST_INTERFACE)
         netlink.link("set", index=index, state="up" if up else "down")
+        # An interface that goes down loses its routes, and even its permanent neighbour entries.
+        if up and host.gateway is not None:
+            netlink.route("add", dst="default", gateway=host.gateway.address)
         if up and plan.static_neighbours:
-            # An interface that goes down loses even its permanent neighbour entries.
             _add_neighbours(netlink, index, plan, host)
 
 
@@ -325,19 +334,32 @@ def _finish(netlink: IPRoute, plan: Plan, interface: str, owner: str) -> None:
 
 
 def _add_neighbours(netlink: IPRoute, index: int, plan: Plan, host: HostPlan) -> None:
-    """Add permanent entries of all other hosts' MAC addresses, so that no ARP frame disturbs a measurement."""
-    messages = []
-    for other in plan.hosts:
-        if other.name != host.name:
-            message = ndmsg()
-            message["family"] = _AF_INET
-            message["ifindex"] = index
-            message["state"] = _NEIGHBOUR_PERMANENT
-            message["attrs"] = [["NDA_DST", other.address], ["NDA_LLADDR", other.mac]]
-            message["header"]["type"] = RTM_NEWNEIGH
-            message["header"]["flags"] = _CREATE & ~NLM_F_EXCL
-            messages.append(message)
-    netlink.nlm_request_batch(messages)
+    """Add permanent entries of all MAC addresses on the host's segment, so that no ARP frame disturbs a measurement."""
+    others: Iterable[HostPlan | Gateway] = [other for other in plan.hosts if other.name != host.name]
+    for other in others if host.gateway is None else [host.gateway]:
+        _add_neighbour(netlink, index, other)
+
+
+def _add_neighbour(netlink: IPRoute, index: int, other: HostPlan | Gateway) -> None:
+    message = ndmsg()
+    message["family"] = _AF_INET
+    message["ifindex"] = index
+    message["state"] = _NEIGHBOUR_PERMANENT
+    message["attrs"] = [["NDA_DST", other.address], ["NDA_LLADDR", other.mac]]
+    message["header"]["type"] = RTM_NEWNEIGH
+    message["header"]["flags"] = _CREATE & ~NLM_F_EXCL
+    netlink.nlm_request_batch([message])
+
+
+def _route(netlink: IPRoute, host: HostPlan) -> None:
+    """Make this namespace the router of a host, if it has one."""
+    if host.gateway is None:
+        return
+    with needs("forwarding of IP packets in a lab", "mount /proc/sys writable, or run as root"):
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    index = _index(netlink, host.gateway.interface)
+    netlink.addr("add", index=index, address=host.gateway.address, prefixlen=host.network.prefixlen)
+    _add_neighbour(netlink, index, host)
 
 
 def _index(netlink: IPRoute, interface: str) -> int:

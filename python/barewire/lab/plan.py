@@ -35,10 +35,20 @@ QUEUE_S = 10e-3
 
 
 @dataclass(frozen=True)
+class Gateway:
+    """The router's end of a host's link."""
+
+    interface: str
+    address: str
+    mac: str
+
+
+@dataclass(frozen=True)
 class HostPlan:
     """One host: its name, IPv4 address, MAC address, and the cores of its programs.
 
-    `management` is its address on the management network; None without one.
+    `management` is its address on the management network; None without one. `gateway` leads to the other hosts; None if
+    all are on one segment.
     """
 
     name: str
@@ -46,6 +56,12 @@ class HostPlan:
     mac: str
     cpus: tuple[int, ...]
     management: str | None = None
+    gateway: Gateway | None = None
+
+    @property
+    def network(self) -> ipaddress.IPv4Network:
+        """The network of its link."""
+        return NETWORK if self.gateway is None else ipaddress.IPv4Network(f"{self.address}/24", strict=False)
 
 
 @dataclass(frozen=True)
@@ -161,12 +177,17 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
     return Plan(
         id=document["id"],
         link=LinkSpec(**document["link"]),
-        hosts=tuple(HostPlan(**host | {"cpus": tuple(host["cpus"])}) for host in document["hosts"]),
+        hosts=tuple(_host_from_json(host) for host in document["hosts"]),
         wires=tuple((End(**first), End(**second)) for first, second in document["wires"]),
         bridges=tuple(_bridge_from_json(bridge) for bridge in document["bridges"]),
         shaped=document["shaped"],
         switched=None if switched is None else _switched_from_json(switched),
     )
+
+
+def _host_from_json(document: dict[str, Any]) -> HostPlan:
+    gateway = None if document["gateway"] is None else Gateway(**document["gateway"])
+    return HostPlan(**document | {"cpus": tuple(document["cpus"]), "gateway": gateway})
 
 
 def _switched_from_json(document: dict[str, Any]) -> Switched:

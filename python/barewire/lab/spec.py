@@ -16,7 +16,9 @@ MTU_BYTES_MIN, MTU_BYTES_MAX = 68, 65535
 
 RECEIVE_ON = ("sender", "receiver")
 
-TOPOLOGIES = f"pair, star:N with {STAR_HOSTS_MIN} ≤ N ≤ {STAR_HOSTS_MAX}, fat-tree:K with an even K, FILE.toml"
+TOPOLOGIES = (
+    f"pair, star:N or routed:N with {STAR_HOSTS_MIN} ≤ N ≤ {STAR_HOSTS_MAX}, fat-tree:K with an even K, FILE.toml"
+)
 _LOSS = re.compile(r"(\d+(?:\.\d+)?)\s*%|0")
 
 
@@ -49,7 +51,7 @@ class LinkSpec:
 
 @dataclass(frozen=True)
 class Topology:
-    """What joins a lab's hosts: one link (pair), a bridge of the kernel (star:N), or a network of switches."""
+    """What joins a lab's hosts: one link (pair), a kernel bridge (star:N), a router, or a network of switches."""
 
     name: str
     hosts: tuple[str, ...]
@@ -66,12 +68,13 @@ class Topology:
 
 
 def parse_topology(text: str) -> Topology:
-    """Read `pair`, `star:N`, `fat-tree:K` or the name of a TOML file, which ends in .toml."""
+    """Read `pair`, `star:N`, `routed:N`, `fat-tree:K` or the name of a TOML file, which ends in .toml."""
     if text == "pair":
         return Topology("pair", ("h1", "h2"))
     kind, _, count = text.partition(":")
-    if kind == "star" and re.fullmatch(r"[0-9]{1,9}", count) and STAR_HOSTS_MIN <= int(count) <= STAR_HOSTS_MAX:
-        return Topology(f"star:{int(count)}", tuple(f"h{number}" for number in range(1, int(count) + 1)))
+    counted = re.fullmatch(r"[0-9]{1,9}", count) is not None and STAR_HOSTS_MIN <= int(count) <= STAR_HOSTS_MAX
+    if kind in ("star", "routed") and counted:
+        return Topology(f"{kind}:{int(count)}", tuple(f"h{number}" for number in range(1, int(count) + 1)))
     if kind != "fat-tree" and not text.endswith(".toml"):
         raise WrongUse(f"unknown topology '{text}'; there are: {TOPOLOGIES}")
     return topology_of(parse(text), text)

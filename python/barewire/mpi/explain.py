@@ -215,17 +215,17 @@ def _authentication(job: Job, evidence: Evidence | None) -> Row:
 
 def _sockets(evidence: Evidence, interface: str | None, source: str, link: Setting | None) -> list[Row]:
     """Return the interface and the link that the ranks' open sockets show."""
-    interfaces = sorted({(name, mtu) for facts in evidence.ranks for name, mtu in facts["packet"].items()})
     # A rank with a packet socket may have an AF_XDP socket as well, which sends its batches.
-    xdp = any(facts["xdp"] and not facts["packet"] for facts in evidence.ranks)
+    actual = next((name for name in ("packet", "xdp", "udp") if any(facts[name] for facts in evidence.ranks)), "none")
+    carriers = ("packet", "udp") if actual == "udp" else ("packet",)
+    interfaces = sorted({entry for facts in evidence.ranks for name in carriers for entry in facts[name].items()})
     batches = sum(facts["xdp"] and bool(facts["packet"]) for facts in evidence.ranks)
-    missing = [facts["rank"] for facts in evidence.ranks if not facts["packet"] and not facts["xdp"]]
-    wrong = f"ranks {_abbreviated(missing)} have no frame socket" if missing else ""
+    missing = [facts["rank"] for facts in evidence.ranks if not facts["xdp"] and not any(facts[n] for n in carriers)]
+    wrong = f"ranks {_abbreviated(missing)} have no socket for {actual}" if missing else ""
     if interface is not None and any(name != interface for name, _ in interfaces):
         wrong = f"frames use {', '.join(name for name, _ in interfaces)}"
     taken = ", ".join(f"{name}, MTU {mtu}" for name, mtu in interfaces) or interface or "unknown"
     seen = f"open sockets: {_matching(evidence, len(missing))}"
-    actual = "xdp" if xdp else "packet"
     batch_note = f", {batches} of {len(evidence.ranks)} ranks send batches by AF_XDP" if batches else ""
     differs = f"ranks use the link {actual}" if link is not None and link.value != actual else ""
     return [

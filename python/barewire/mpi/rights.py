@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from barewire.errors import MachineCannot
-from barewire.mpi.fabrics import PROVIDER
+from barewire.mpi.fabrics import LINK, PROVIDER
 from barewire.mpi.job import Job
 from barewire.mpi.placement import LOCAL_HOST
 
@@ -20,7 +20,7 @@ BROKER_SOCKET = "/run/barewire/broker.sock"
 BROKER = "FI_BAREWIRE_BROKER"
 _FIX = (
     "give the program CAP_NET_RAW (as root: setcap cap_net_raw+ep PROGRAM), or start barewire-broker on this host with "
-    "a policy that names you (docs/security.md), or take another path: --fabric tcp"
+    "a policy that names you (docs/security.md), or take a path that needs no right: --link udp"
 )
 
 
@@ -30,7 +30,10 @@ def check_rights(job: Job) -> None:
     Cases that cannot be decided here pass, and the provider itself reports the error: other hosts, hosts chosen by
     srun, and programs that may gain the right when they are started. In a lab every process has it.
     """
-    if job.in_lab or job.in_slurm or job.environment().get("FI_PROVIDER") != PROVIDER or not _has_ranks_here(job):
+    environment = job.environment()
+    if job.in_lab or job.in_slurm or environment.get("FI_PROVIDER") != PROVIDER or not _has_ranks_here(job):
+        return
+    if environment.get(LINK) == "udp":
         return
     reason = why_no_frames(os.environ)
     if reason is not None and not any(_may_bring_rights(word) for word in _words(job)):

@@ -6,17 +6,21 @@ process: mapped files and open sockets. It needs no compiler and calls only func
 so that it works with any of them.
 """
 
+import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import re
 import socket
+import struct
 import sys
 from pathlib import Path
 from typing import Any
 
 MARK = "barewire-witness "
 _AF_XDP = 44
+_SIOCGIFADDR = 0x8915  # linux/sockios.h
 _MPICH_WORLD = 0x4400_0000  # MPI_COMM_WORLD of the ABI that MPICH and Intel MPI share
 _FILES = re.compile(r"/(?:libfabric\.so|libucp\.so|libmpi(?:ch|_abi)?\.so|lib\w+-fi\.so)[^/]*$")
 
@@ -55,8 +59,9 @@ def _libfabric_version(files: list[str]) -> str | None:
 
 
 def _sockets() -> dict[str, Any]:
-    """Return packet sockets' interfaces with their MTU, whether an XDP socket exists, and TCP peers."""
-    packet, peers, xdp = set(), set(), False
+    """Return packet and UDP sockets' interfaces with their MTU, whether an XDP socket exists, and TCP peers."""
+    packet, udp, peers, xdp = set(), set(), set(), False
+    interfaces = _interfaces_by_address()
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
             if not str(descriptor.readlink()).startswith("socket:"):
@@ -69,12 +74,37 @@ def _sockets() -> dict[str, Any]:
             with socket.socket(fileno=os.dup(int(descriptor.name))) as connected:
                 if connected.family == socket.AF_PACKET:
                     packet.add(connected.getsockname()[0])
-                elif connected.family in (socket.AF_INET, socket.AF_INET6) and connected.type == socket.SOCK_STREAM:
+                elif connected.family not in (socket.AF_INET, socket.AF_INET6):
+                    continue
+                elif connected.type == socket.SOCK_STREAM:
                     peers.add(connected.getpeername()[0])
+                elif (address := connected.getsockname()[0]) in interfaces:
+                    udp.add(interfaces[address])
         except OSError:  # closed in the meantime, or not connected
             continue
-    mtus = {name: int(Path(f"/sys/class/net/{name}/mtu").read_text()) for name in packet}
-    return {"packet": mtus, "xdp": xdp, "tcp_peers": sorted(peers - {"127.0.0.1", "::1"})}
+    mtus = {name: int(Path(f"/sys/class/net/{name}/mtu").read_text()) for name in packet | udp}
+    return {
+        "packet": {name: mtus[name] for name in packet},
+        "udp": {name: mtus[name] for name in udp},
+        "xdp": xdp,
+        "tcp_peers": sorted(peers - {"127.0.0.1", "::1"}),
+    }
+
+
+def _interfaces_by_address() -> dict[str, str]:
+    """Return the name of the interface of each of this host's addresses."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("16s24x", name.encode())
+            with contextlib.suppress(OSError):  # it has no address of version 4
+                answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, request)
+                found[socket.inet_ntop(socket.AF_INET, answer[20:24])] = name
+    with contextlib.suppress(OSError):  # a kernel without version 6
+        for line in Path("/proc/net/if_inet6").read_text().splitlines():
+            digits, *_, name = line.split()
+            found[socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))] = name
+    return found
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ impl<L: Link> Endpoint<L> {
         let now = self.port.now();
         let Some(Peer { mac, remote, .. }) = self.port.station.peer(handle) else { return };
         let cookie = if self.config.framing.token.is_none() { self.port.station.peer_key(handle) } else { 0 };
-        let peer = Address { mac, sap: remote, cookie };
+        let peer = Address { cookie, ..Address::new(mac, remote) };
         let existing = self.channels.find(peer);
         if let Some(index) = existing
             && self.pending.contains(&index)

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use barewire_link::Link;
+use barewire_link::{Link, MacAddress};
 use barewire_llc::Instant;
 use barewire_shm::{Awaited, Fault, Listener, Pipe, ShmError, connect};
 
@@ -50,9 +50,9 @@ pub(super) const fn pipe_message_bytes(information_max: usize) -> usize {
 }
 
 impl<L: Link> Endpoint<L> {
-    /// Whether a peer is reached through shared memory: its address has the same MAC.
+    /// Whether a peer is reached through shared memory: it is on this host, by its address.
     pub(super) fn is_local(&self, peer: Address) -> bool {
-        self.config.local.is_some() && peer.mac == self.address.mac
+        self.config.local.is_some() && self.port.link.is_local(MacAddress(peer.mac))
     }
 
     /// Tries to connect to a local peer. Failures may be transient, so the attempt is repeated until the timeout.
@@ -412,7 +412,7 @@ impl<L: Link> Endpoint<L> {
         let (address, key) = pipe.hello().split_first_chunk::<{ Address::BYTES }>()?;
         let has_key = key == self.config.key_to(self.address).to_be_bytes();
         let is_large_enough = pipe.message_max() >= pipe_message_bytes(self.information_max);
-        Address::from_bytes(*address).filter(|peer| has_key && is_large_enough && peer.mac == self.address.mac)
+        Address::from_bytes(*address).filter(|peer| has_key && is_large_enough && self.is_local(*peer))
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sending: a message goes into frames or a pipe at once, or is queued with a descriptor until there is room.
 
-use barewire_link::Link;
+use barewire_link::{Link, MacAddress};
 use barewire_llc::message::{FIRST_HEADER, Fragment, Fragmenter, OTHER_HEADER, whole};
 use barewire_llc::{ConnectionHandle, Destination, Peer};
 
@@ -536,6 +536,7 @@ impl<L: Link> Endpoint<L> {
         let key = self.config.key_to(to);
         let addressed = self.port.station.datagram(self.address.sap, destination, key);
         let (header, extra) = addressed.expect("the endpoint's SAP is active");
+        self.port.link.add_peer(MacAddress(to.mac), to.locator);
         let is_sent = self.port.send_datagram(to.mac, &header, &extra, body)?;
         Ok(if is_sent { Ok(()) } else { Err(SendError::Full) })
     }
@@ -545,6 +546,7 @@ impl<L: Link> Endpoint<L> {
             return Err(SendError::Full);
         }
         let slot = self.port.slots.fill(body, &[]).ok_or(SendError::Full)?;
+        self.port.link.add_peer(MacAddress(to.mac), to.locator);
         let peer = Peer { local: self.address.sap, mac: to.mac, remote: to.sap };
         let (key, now) = (self.config.key_to(to), self.port.now());
         if self.port.station.send_datagram(peer, key, slot, now).is_err() {

@@ -89,14 +89,14 @@ pub(crate) unsafe fn open(
             Errno::INVALID
         })?;
         let parameters = Parameters { interface: Some(name), ..parameters };
-        let interface = device::interfaces(&parameters).map_err(|error| {
+        let devices = device::devices(&parameters).map_err(|error| {
             warning!(FI_LOG_DOMAIN, "{error}");
             match error {
                 DeviceError::Mtu { .. } => Errno::INVALID,
                 error => error.exhausted().unwrap_or(Errno::LINK_IS_DOWN),
             }
         })?;
-        let interface = interface.into_iter().next().ok_or(Errno::NO_DATA)?;
+        let device = devices.into_iter().next().ok_or(Errno::NO_DATA)?;
         let progress = parameters.progress.unwrap_or(match attributes.data_progress {
             FI_PROGRESS_AUTO => Progress::Auto,
             _ => Progress::Manual,
@@ -111,10 +111,10 @@ pub(crate) unsafe fn open(
         } else {
             Lock::shared(state)
         };
-        let (name, mtu, waiting) = (&interface.name, interface.mtu, parameters.waiting);
+        let (name, mtu, waiting) = (&device.name, device.mtu, parameters.waiting);
         info!(FI_LOG_DOMAIN, "{name}: MTU {mtu}, waiting {waiting:?}, progress {progress:?}");
         let shared =
-            Arc::new(Shared { state, poison, interface, parameters, used: Arc::new(()), process: std::process::id() });
+            Arc::new(Shared { state, poison, device, parameters, used: Arc::new(()), process: std::process::id() });
         domains::register(&shared)?;
         let progress_thread = ProgressThread::start(&shared, progress_request)?;
         // SAFETY: the caller's promise.

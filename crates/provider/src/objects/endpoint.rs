@@ -220,7 +220,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
         let flags = argument.cast::<u64>();
         match command as u32 {
             FI_ENABLE => {
-                endpoint.enable(&ep.shared.interface, &ep.shared.parameters, vectors)?;
+                endpoint.enable(&ep.shared.device, &ep.shared.parameters, vectors)?;
                 for region in regions.iter_mut().filter(|region| region.is_reachable()) {
                     // SAFETY: the program's promise: a region's memory is valid until it is closed.
                     unsafe { endpoint.register(region) }?;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use barewire_link::{Interface, MacAddress};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::simulation::opened;
 use super::*;
+use crate::address::Carrier;
+use crate::device::Device;
 use crate::lock::Lock;
 use crate::parameters::Parameters;
 use crate::poison::Poison;
@@ -45,7 +46,7 @@ impl Program {
         let shared = Arc::new(Shared {
             state: Lock::shared(State::new(progress_request.clone(), poison.clone())),
             poison,
-            interface: Interface { name: "none".to_owned(), index: 0, address: MacAddress([2; 6]), mtu: 1500 },
+            device: Device { name: "none".to_owned(), mtu: 1500, carrier: Carrier::Frames },
             parameters: Parameters::default(),
             used: Arc::new(()),
             process: std::process::id(),

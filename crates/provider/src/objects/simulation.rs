@@ -12,14 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use barewire_endpoint::Address;
-use barewire_link::{Interface, Link};
+use barewire_link::Link;
 use barewire_messages::{Config, Selector};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
 use super::{counter, domain, endpoint, queue, vector};
+use crate::address::Carrier;
 use crate::backoff::CoreSharing;
 use crate::bindings::*;
+use crate::device::Device;
 use crate::edge::Errno;
 use crate::endpoint::{Reliable, Wire};
 use crate::link::AnyLink;
@@ -97,13 +99,13 @@ impl Objects {
         patience: Duration,
         has_counter: bool,
     ) -> Self {
-        let interface = Interface { name: "simulated".to_owned(), index: 0, address: link.address(), mtu: link.mtu() };
+        let device = Device { name: "simulated".to_owned(), mtu: link.mtu(), carrier: Carrier::Frames };
         let progress_request = Arc::new(ProgressRequest::new(false).expect("a descriptor"));
         let poison = Arc::new(Poison::new().expect("a descriptor"));
         let shared = Arc::new(Shared {
             state: Lock::shared(State::new(progress_request.clone(), poison.clone())),
             poison,
-            interface,
+            device,
             parameters: Parameters {
                 core_sharing: CoreSharing::Exclusive,
                 patience: Some(patience),

@@ -133,14 +133,14 @@ unsafe extern "C" fn insert(
             return Err(Errno(FI_ENOEQ));
         }
         let mut inserted = 0;
-        let protection = vector.shared.parameters.protection;
+        let (protection, carrier) = (vector.shared.parameters.protection, vector.shared.device.carrier);
         let mut state = vector.shared.lock()?;
         let State { vectors, endpoints, .. } = &mut *state;
         for index in 0..count {
             let mut bytes = [0; BYTES];
             // SAFETY: libfabric's promise: `count` addresses of our length.
             unsafe { ptr::copy_nonoverlapping(addresses.cast::<u8>().add(index * BYTES), bytes.as_mut_ptr(), BYTES) };
-            let (number, status) = match address::of_peer(bytes, protection) {
+            let (number, status) = match address::of_peer(bytes, protection, carrier) {
                 Ok(address) => {
                     let known = &mut vectors[vector.number].addresses;
                     let number = known.len();
@@ -153,7 +153,9 @@ unsafe extern "C" fn insert(
                 }
                 Err(error) => {
                     warning!(FI_LOG_AV, "address {index}: {error}");
-                    if matches!(error, BadAddress::Protection { .. }) {
+                    // The user can remove these causes.
+                    use BadAddress::{Carrier, Protection, Version};
+                    if matches!(error, Protection { .. } | Carrier { .. } | Version(_)) {
                         diagnostics::report(&error.to_string());
                     }
                     (FI_ADDR_NOTAVAIL, FI_EINVAL as c_int)

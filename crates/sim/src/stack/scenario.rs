@@ -342,7 +342,7 @@ fn addresses(seed: u64, ranks: usize) -> Vec<Address> {
     let address = |rank: usize| {
         let host = if hosts == 0 { rank } else { rng.usize(..hosts) };
         let sap = Lsap::new(0x20 + 4 * rank as u8).expect("an individual LSAP");
-        Address { mac: [0x02, p0, p1, s0, s1, host as u8], sap, cookie: 0 }
+        Address::new([0x02, p0, p1, s0, s1, host as u8], sap)
     };
     (0..ranks).map(address).collect()
 }

@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! UDP: a link for peers behind routers, for networks that pass no other EtherTypes than IP's, and for users without
+//! privileges. Each frame's content travels as one datagram to the peer's address.
+//!
+//! ```text
+//! frame     | destination 6 | source 6 | length or EtherType 2 | payload … |
+//! datagram                             | length or EtherType 2 | payload … |
+//! station   | port 2 | IPv4 address 4, or hash of the IPv6 address |
+//! ```
+//!
+//! Both station addresses follow from the datagram's socket addresses ([`UdpLink::address`]), so no datagram carries
+//! them, and a datagram whose addresses were translated (NAT) fails the check of its frame.
+
+mod address;
+mod partner;
+mod received;
+
+use std::io;
+use std::mem;
+use std::net::{IpAddr, Ipv6Addr};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::time::Duration;
+
+use crate::interface::{IpInterface, owned, system};
+use crate::socket::{self, get_option, set_option};
+use crate::{Counters, ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, MacAddress, Outgoing};
+use address::{Peers, SocketAddress, is_usable, station};
+use partner::{Change, Partnership};
+use received::{Received, Source};
+
+/// Ethernet addresses of a frame, which no datagram carries.
+const ADDRESSES: usize = 12;
+/// Length or EtherType.
+const TYPE_BYTES: usize = ETHERNET_HEADER_BYTES - ADDRESSES;
+const UDP_HEADER_BYTES: usize = 8;
+const IPV4_HEADER_BYTES: usize = 20;
+const IPV6_HEADER_BYTES: usize = 40;
+/// Longest UDP payload over IPv4.
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+/// Single frames up to this length are copied into one buffer before the system call.
+const COPIED_BYTES: usize = 8192;
+/// Most datagrams that the kernel cuts one send into (`UDP_MAX_SEGMENTS` of older kernels).
+const SEGMENTS_MAX: usize = 64;
+/// Wanted size of the socket's buffers; the system may grant less.
+const BUFFER_BYTES: libc::c_int = 4 << 20;
+/// Ports tried before none is found to be free.
+const PORTS_TRIED: usize = 64;
+/// After this many frames to a peer whose path needs smaller datagrams, segmentation is tried again.
+const SINGLY_SENT_MAX: u32 = 1 << 16;
+
+/// Configuration of a [`UdpLink`].
+#[derive(Clone, Debug)]
+pub struct UdpConfig {
+    /// The interface's name. Its first IPv4 address is used or, if it has none, its first IPv6 address.
+    pub interface: String,
+    /// Ports to choose from, those with an even high byte; `None`: any that the system offers.
+    pub ports: Option<RangeInclusive<u16>>,
+}
+
+/// A link over one UDP socket for all peers. Needs no privileges.
+pub struct UdpLink {
+    /// For all peers.
+    source: Source,
+    /// For one of them at a time.
+    partnership: Partnership,
+    interface: IpInterface,
+    address: MacAddress,
+    peers: Peers,
+    received: Received,
+    counters: Counters,
+    copy_buffer: Box<[u8; COPIED_BYTES]>,
+    /// Whether the kernel cuts sends into datagrams for this route's interface.
+    can_segment: bool,
+    /// Peers whose path takes no datagrams of the length last tried, with the number of frames sent singly since.
+    singly: Vec<(MacAddress, u32)>,
+}
+
+impl UdpLink {
+    /// Opens a socket on the interface's address.
+    ///
+    /// # Errors
+    /// [`LinkError::NoSuchInterface`], [`LinkError::NoIpAddress`], [`LinkError::NoPort`], or the system's error.
+    pub fn open(config: &UdpConfig) -> Result<Self, LinkError> {
+        let interface = IpInterface::by_name(&config.interface)?;
+        let failed = |operation| {
+            let name = interface.name.clone();
+            move |source| system(operation, &name, source)
+        };
+        let socket = bound(&interface, config.ports.as_ref())?;
+        set_up(&socket, &interface)?;
+        let (ip, port) = own(&socket).map_err(failed("getsockname"))?;
+        Ok(Self {
+            source: Source::new(socket, None),
+            partnership: Partnership::new(),
+            address: station(ip, port),
+            peers: Peers::new(interface.index.cast_unsigned()),
+            interface,
+            received: Received::new(),
+            counters: Counters::default(),
+            copy_buffer: Box::new([0; COPIED_BYTES]),
+            can_segment: true,
+            singly: Vec::new(),
+        })
+    }
+
+    /// Largest payload of a frame, in bytes, whose datagram fits one packet of an interface.
+    #[must_use]
+    pub fn mtu_on(interface: &IpInterface) -> usize {
+        let headers = if interface.ip.is_ipv4() { IPV4_HEADER_BYTES } else { IPV6_HEADER_BYTES };
+        let datagram = interface.mtu.saturating_sub(headers + UDP_HEADER_BYTES).min(DATAGRAM_BYTES_MAX);
+        datagram.saturating_sub(TYPE_BYTES)
+    }
+
+    /// The descriptor to wait on besides the link's own, if any.
+    #[must_use]
+    pub fn partner_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.partnership.partner.as_ref().map(|partner| partner.source.socket.as_fd())
+    }
+
+    /// The socket address of a frame's destination.
+    #[inline]
+    fn destination(&self, frame: &Outgoing<'_>) -> Option<(MacAddress, SocketAddress)> {
+        let peer = MacAddress(*frame.header.first_chunk()?);
+        Some((peer, self.peers.find(peer, self.interface.ip.is_ipv4())?))
+    }
+
+    /// Sends one frame as one datagram; without libc, as [`Received::fill`].
+    #[inline]
+    fn send_one(&mut self, frame: &Outgoing<'_>, peer: MacAddress, to: &SocketAddress) -> io::Result<()> {
+        let Outgoing { header, payload } = frame;
+        let head = &header[ADDRESSES..];
+        let bytes = head.len() + payload.len();
+        if bytes > COPIED_BYTES {
+            return self.send_parts(std::slice::from_ref(frame), peer, to, None);
+        }
+        let datagram = if payload.is_empty() {
+            head
+        } else {
+            self.copy_buffer[..head.len()].copy_from_slice(head);
+            self.copy_buffer[head.len()..bytes].copy_from_slice(payload);
+            &self.copy_buffer[..bytes]
+        };
+        let (start, flags) = (datagram.as_ptr(), libc::MSG_DONTWAIT);
+        let sent = match self.partnership.socket_to(peer) {
+            Some(socket) => {
+                let (socket, nowhere) = (socket.as_raw_fd(), ptr::null::<SocketAddress>());
+                // SAFETY: pointer and length describe `datagram`.
+                unsafe { libc::syscall(libc::SYS_sendto, socket, start, bytes, flags, nowhere, 0) }
+            }
+            None => {
+                let (socket, address) = (self.source.socket.as_raw_fd(), ptr::from_ref(to));
+                // SAFETY: pointers and lengths describe `datagram` and `to`.
+                unsafe { libc::syscall(libc::SYS_sendto, socket, start, bytes, flags, address, to.bytes()) }
+            }
+        };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Sends frames to one peer with one system call, cut by the kernel into datagrams of `segment_bytes` if given.
+    fn send_parts(
+        &self,
+        frames: &[Outgoing<'_>],
+        peer: MacAddress,
+        to: &SocketAddress,
+        segment_bytes: Option<usize>,
+    ) -> io::Result<()> {
+        let mut parts = [const { mem::MaybeUninit::<libc::iovec>::uninit() }; 2 * SEGMENTS_MAX];
+        let mut count = 0;
+        for frame in frames {
+            for bytes in [&frame.header[ADDRESSES..], frame.payload] {
+                if !bytes.is_empty() {
+                    let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+                    parts[count].write(part);
+                    count += 1;
+                }
+            }
+        }
+        let mut control = SegmentControl::default();
+        // SAFETY: zeros are valid for this plain C structure.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        let connected = self.partnership.socket_to(peer);
+        if connected.is_none() {
+            message.msg_name = ptr::from_ref(to).cast_mut().cast();
+            message.msg_namelen = to.bytes();
+        }
+        message.msg_iov = parts.as_mut_ptr().cast();
+        message.msg_iovlen = count as _;
+        if let Some(bytes) = segment_bytes {
+            control.bytes = bytes as u16;
+            message.msg_control = (&raw mut control).cast();
+            message.msg_controllen = size_of::<SegmentControl>() as _;
+        }
+        let socket = connected.unwrap_or(&self.source.socket).as_raw_fd();
+        // SAFETY: the message points to `count` initialised parts, an address and a control message that outlive the
+        // call, and the kernel only reads the frames.
+        let sent = unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_DONTWAIT) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Notes an exchange with a peer, which may become or cease to be the partner.
+    #[inline]
+    fn note(&mut self, peer: MacAddress) {
+        match self.partnership.note(peer) {
+            Change::None => {}
+            Change::Take => self.take_partner(peer),
+            Change::Leave => self.leave_partner(),
+        }
+    }
+
+    #[cold]
+    fn take_partner(&mut self, peer: MacAddress) {
+        let Some(to) = self.peers.find(peer, self.interface.ip.is_ipv4()) else { return };
+        match connected(&self.source.socket, &self.interface, &to) {
+            Ok(socket) => self.partnership.take(peer, to, socket),
+            // Out of descriptors, for example; one socket is enough.
+            Err(_) => self.partnership.give_up(),
+        }
+    }
+
+    /// From now on, what arrives from the partner goes to the socket for all peers: its own is connected to nobody.
+    #[cold]
+    fn leave_partner(&mut self) {
+        if let (Some(partner), Ok((ip, port))) = (&self.partnership.partner, own(&self.source.socket)) {
+            let own = SocketAddress::new(ip, port, self.peers.scope);
+            // If that fails, what is on its way is lost, as on a wire.
+            let _ = connect(&partner.source.socket, &own);
+        }
+        self.partnership.leave();
+    }
+
+    /// Receives from the sockets in turn; false if there was nothing.
+    #[inline]
+    fn fill(&mut self) -> bool {
+        let Self { source, partnership, received, counters, .. } = self;
+        if partnership.is_turn_of_others() {
+            let has_found = received.fill(source);
+            partnership.note_others(has_found);
+            if has_found {
+                return true;
+            }
+        }
+        let Some(partner) = &mut partnership.partner else { return false };
+        if received.fill(&mut partner.source) {
+            return true;
+        }
+        if partner.is_leaving {
+            counters.receive_dropped += dropped(&partner.source.socket).unwrap_or(0);
+            partnership.partner = None;
+        }
+        false
+    }
+
+    /// Length of the datagrams, and the number of the first frames that one send can carry: to the same peer, of equal
+    /// length except the last, which may be shorter.
+    #[inline]
+    fn segments(&self, frames: &[Outgoing<'_>], peer: MacAddress) -> (usize, usize) {
+        let bytes = frames[0].len() - ADDRESSES;
+        if !self.can_segment || self.singly.iter().any(|(other, _)| *other == peer) {
+            return (bytes, 1);
+        }
+        let max = (DATAGRAM_BYTES_MAX / bytes).clamp(1, SEGMENTS_MAX).min(frames.len());
+        let mut count = 1;
+        while count < max {
+            let next = &frames[count];
+            let next_bytes = next.len() - ADDRESSES;
+            if next_bytes > bytes || next.header[..6] != peer.0 {
+                break;
+            }
+            count += 1;
+            if next_bytes < bytes {
+                break;
+            }
+        }
+        (bytes, count)
+    }
+
+    /// After the kernel has refused to cut a send into datagrams: sends to this peer, or all, are not cut any more.
+    #[cold]
+    fn stop_segmenting(&mut self, peer: MacAddress, error: &io::Error) {
+        match error.raw_os_error() {
+            // The datagrams exceed the path's MTU. Singly, the kernel fragments them.
+            Some(libc::EMSGSIZE | libc::EINVAL) => self.singly.push((peer, 0)),
+            // EIO: kernels before 6.11, on an interface that computes no checksums.
+            _ => self.can_segment = false,
+        }
+    }
+
+    /// Counts a frame that is sent singly; paths change, so segmentation is tried again after many.
+    #[cold]
+    fn count_singly(&mut self, peer: MacAddress) {
+        if let Some(index) = self.singly.iter().position(|(other, _)| *other == peer) {
+            let (_, frames) = &mut self.singly[index];
+            *frames += 1;
+            if *frames == SINGLY_SENT_MAX {
+                self.singly.swap_remove(index);
+            }
+        }
+    }
+}
+
+/// The control message with which the kernel cuts a send into datagrams.
+#[repr(C)]
+struct SegmentControl {
+    header: libc::cmsghdr,
+    bytes: u16,
+    padding: [u8; 6],
+}
+
+impl Default for SegmentControl {
+    fn default() -> Self {
+        // SAFETY: zeros are valid for this plain C structure.
+        let mut control: Self = unsafe { mem::zeroed() };
+        control.header.cmsg_len = (mem::offset_of!(Self, bytes) + size_of::<u16>()) as _;
+        control.header.cmsg_level = libc::SOL_UDP;
+        control.header.cmsg_type = libc::UDP_SEGMENT;
+        control
+    }
+}
+
+/// What becomes of a frame that the system did not accept.
+enum Refusal {
+    /// The socket's buffer or the interface's queue is full: try again.
+    Busy,
+    /// The frame is lost, as on a wire that is unplugged: there is no route, the address is gone, or a packet filter
+    /// drops it. If that lasts, the peer is given up.
+    Lost,
+    /// An error of the caller or the system.
+    Failed(io::Error),
+}
+
+fn refusal(error: io::Error) -> Refusal {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENOMEM) => Refusal::Busy,
+        Some(
+            libc::ENETUNREACH
+            | libc::EHOSTUNREACH
+            | libc::ENETDOWN
+            | libc::EHOSTDOWN
+            | libc::EPERM
+            | libc::EACCES
+            | libc::EINVAL
+            | libc::EADDRNOTAVAIL
+            | libc::ECONNREFUSED
+            | libc::ENODEV
+            | libc::ENXIO
+            | libc::EPROTO
+            | libc::ENONET
+            | libc::ENOPROTOOPT,
+        ) => Refusal::Lost,
+        _ => Refusal::Failed(error),
+    }
+}
+
+impl Link for UdpLink {
+    /// Port and IP address of the socket.
+    fn address(&self) -> MacAddress {
+        self.address
+    }
+
+    fn mtu(&self) -> usize {
+        Self::mtu_on(&self.interface)
+    }
+
+    #[inline]
+    fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        let mtu = self.mtu();
+        let mut accepted = 0;
+        while let Some(frame) = frames.get(accepted) {
+            if frame.len() > ETHERNET_HEADER_BYTES + mtu {
+                return Err(LinkError::FrameTooLong { frame_bytes: frame.len(), mtu });
+            }
+            let Some((peer, to)) = self.destination(frame) else {
+                // Nobody is there.
+                accepted += 1;
+                continue;
+            };
+            let left = &frames[accepted..];
+            let (bytes, count) = if left.len() == 1 { (0, 1) } else { self.segments(left, peer) };
+            let sent = if count == 1 {
+                self.send_one(frame, peer, &to)
+            } else {
+                self.send_parts(&left[..count], peer, &to, Some(bytes))
+            };
+            self.note(peer);
+            if !self.singly.is_empty() {
+                self.count_singly(peer);
+            }
+            match sent.map_err(refusal) {
+                Ok(()) | Err(Refusal::Lost) if count == 1 => accepted += 1,
+                Ok(()) => accepted += count,
+                Err(Refusal::Busy) => {
+                    self.counters.send_busy += 1;
+                    break;
+                }
+                Err(Refusal::Lost) => self.stop_segmenting(peer, &io::Error::from_raw_os_error(libc::EINVAL)),
+                Err(Refusal::Failed(error)) if count > 1 => self.stop_segmenting(peer, &error),
+                Err(Refusal::Failed(error)) => return Err(system("sendto", &self.interface.name, error)),
+            }
+        }
+        self.counters.sent += accepted as u64;
+        Ok(accepted)
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Option<Incoming<'_>> {
+        let (start, end, is_truncated) = loop {
+            let Some(datagram) = self.received.next() else {
+                if self.received.was_last() || !self.fill() {
+                    return None;
+                }
+                continue;
+            };
+            // A frame without a length or EtherType is none.
+            let Some((ip, port)) = datagram.from.parts().filter(|_| datagram.bytes >= TYPE_BYTES) else { continue };
+            let from = station(ip, port);
+            if datagram.is_first {
+                if let IpAddr::V6(ip) = ip {
+                    self.peers.add_stranger(from, ip);
+                }
+                self.note(from);
+            }
+            let start = datagram.start - ADDRESSES;
+            let addresses = self.received.bytes(start..datagram.start);
+            addresses[..6].copy_from_slice(&self.address.0);
+            addresses[6..].copy_from_slice(&from.0);
+            break (start, datagram.start + datagram.bytes, datagram.is_truncated);
+        };
+        self.counters.received += 1;
+        self.counters.truncated += u64::from(is_truncated);
+        let bytes = &*self.received.bytes(start..end);
+        Some(Incoming { bytes, frame_bytes: bytes.len() + usize::from(is_truncated), vlan: None })
+    }
+
+    fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
+        if self.has_pending() {
+            return Ok(true);
+        }
+        let all: Vec<BorrowedFd<'_>> = self.partner_descriptor().into_iter().chain(others.iter().copied()).collect();
+        socket::wait(&self.source.socket, &self.interface.name, libc::POLLIN, &all, timeout)
+    }
+
+    fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+        socket::wait(&self.source.socket, &self.interface.name, libc::POLLOUT, &[], timeout)
+    }
+
+    fn check(&mut self) -> Result<(), LinkError> {
+        socket::check(&self.source.socket, &self.interface.name)
+    }
+
+    fn counters(&mut self) -> Result<Counters, LinkError> {
+        let partner = self.partnership.partner.as_ref().map(|partner| &partner.source.socket);
+        let sockets = [Some(&self.source.socket), partner];
+        let dropped = sockets.into_iter().flatten().map(dropped).sum::<io::Result<u64>>();
+        let dropped = dropped.map_err(|error| system("SO_MEMINFO", &self.interface.name, error))?;
+        Ok(Counters { receive_dropped: self.counters.receive_dropped + dropped, ..self.counters })
+    }
+
+    fn has_pending(&self) -> bool {
+        self.received.has_some()
+    }
+
+    /// Peers on this host have the same IP address.
+    fn is_local(&self, peer: MacAddress) -> bool {
+        peer.0[2..] == self.address.0[2..]
+    }
+
+    fn locator(&self) -> Ipv6Addr {
+        match self.interface.ip {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        }
+    }
+
+    fn add_peer(&mut self, peer: MacAddress, locator: Ipv6Addr) {
+        if self.interface.ip.is_ipv6() && !locator.is_unspecified() {
+            self.peers.add(peer, locator);
+        }
+    }
+}
+
+impl AsFd for UdpLink {
+    /// A descriptor that is readable when a datagram is available, or another one is: see
+    /// [`partner_descriptor`](UdpLink::partner_descriptor).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.source.socket.as_fd()
+    }
+}
+
+/// Sets a socket's options.
+fn set_up(socket: &OwnedFd, interface: &IpInterface) -> Result<(), LinkError> {
+    let failed = |operation| move |source| system(operation, &interface.name, source);
+    let on: libc::c_int = 1;
+    // Coalesced datagrams are cut again here. Kernels before 5.0 cannot, and deliver them one by one.
+    let _ = set_option(socket, libc::SOL_UDP, libc::UDP_GRO, &on);
+    // Datagrams that are too long for the path are fragmented by this host, which learns the path's MTU.
+    if interface.ip.is_ipv4() {
+        set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &libc::IP_PMTUDISC_WANT)
+            .map_err(failed("IP_MTU_DISCOVER"))?;
+    } else {
+        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, &libc::IPV6_PMTUDISC_WANT)
+            .map_err(failed("IPV6_MTU_DISCOVER"))?;
+    }
+    // The system caps what it grants to users without privileges.
+    for (forced, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+        if set_option(socket, libc::SOL_SOCKET, forced, &BUFFER_BYTES).is_err() {
+            set_option(socket, libc::SOL_SOCKET, plain, &BUFFER_BYTES).map_err(failed("SO_RCVBUF"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A socket bound to the interface's address, at a usable port.
+fn bound(interface: &IpInterface, ports: Option<&RangeInclusive<u16>>) -> Result<OwnedFd, LinkError> {
+    let failed = |operation| move |source| system(operation, &interface.name, source);
+    let open = || {
+        let family = if interface.ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        // SAFETY: socket() takes no pointers.
+        owned(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }).map_err(failed("socket"))
+    };
+    let bind = |socket: &OwnedFd, port| {
+        socket::bind(socket, &SocketAddress::new(interface.ip, port, interface.index.cast_unsigned()))
+    };
+    if let Some(ports) = ports {
+        let usable: Vec<u16> = ports.clone().filter(|port| is_usable(*port)).collect();
+        let socket = open()?;
+        // Processes that start together start at different ports.
+        let first = std::process::id() as usize % usable.len().max(1);
+        for port in usable.iter().cycle().skip(first).take(usable.len()) {
+            match bind(&socket, *port) {
+                Ok(()) => return Ok(socket),
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EACCES)) => {}
+                Err(error) => return Err(failed("bind")(error)),
+            }
+        }
+        return Err(LinkError::NoPort { first: *ports.start(), last: *ports.end(), usable: usable.len() });
+    }
+    // Held until one is usable, so that the system offers others.
+    let mut unusable = Vec::new();
+    for _ in 0..PORTS_TRIED {
+        let socket = open()?;
+        bind(&socket, 0).map_err(failed("bind"))?;
+        if is_usable(own(&socket).map_err(failed("getsockname"))?.1) {
+            return Ok(socket);
+        }
+        unusable.push(socket);
+    }
+    Err(LinkError::NoPort { first: 1, last: u16::MAX, usable: 0 })
+}
+
+/// A socket with the same address as `socket`, connected to a peer.
+fn connected(socket: &OwnedFd, interface: &IpInterface, to: &SocketAddress) -> Result<OwnedFd, LinkError> {
+    let failed = |operation| move |source| system(operation, &interface.name, source);
+    let family = if interface.ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: socket() takes no pointers.
+    let second = owned(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) });
+    let second = second.map_err(failed("socket"))?;
+    set_up(&second, interface)?;
+    let (ip, port) = own(socket).map_err(failed("getsockname"))?;
+    // Only while both are bound, so that the system gives the port to no other process of this user.
+    let share = |socket: &OwnedFd, value: libc::c_int| set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, &value);
+    share(socket, 1).and_then(|()| share(&second, 1)).map_err(failed("SO_REUSEPORT"))?;
+    let bound = socket::bind(&second, &SocketAddress::new(ip, port, interface.index.cast_unsigned()));
+    for socket in [socket, &second] {
+        share(socket, 0).map_err(failed("SO_REUSEPORT"))?;
+    }
+    bound.map_err(failed("bind"))?;
+    // What others send until now may arrive here: it is received like all else.
+    connect(&second, to).map_err(failed("connect"))?;
+    Ok(second)
+}
+
+fn connect(socket: &OwnedFd, to: &SocketAddress) -> io::Result<()> {
+    // SAFETY: pointer and length describe `to`.
+    match unsafe { libc::connect(socket.as_raw_fd(), ptr::from_ref(to).cast(), to.bytes()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Number of datagrams that a socket had no room for.
+fn dropped(socket: &OwnedFd) -> io::Result<u64> {
+    /// Index of that number among the values of `SO_MEMINFO` (linux/sock_diag.h).
+    const DROPS: usize = 8;
+    let values: [u32; DROPS + 1] = get_option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+    Ok(u64::from(values[DROPS]))
+}
+
+/// The address to which a socket is bound.
+fn own(socket: &OwnedFd) -> io::Result<(IpAddr, u16)> {
+    let mut address = SocketAddress::default();
+    let mut length = size_of::<SocketAddress>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes of an address.
+    if unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    address.parts().ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
+}

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""MPI over UDP between hosts of different subnets, joined by a router that passes no frames."""
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from conftest import BAREWIRE, barewire, stand_up
+from mpi_libraries import library, needs, program
+
+from barewire.lab import Lab, LinkSpec
+
+pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
+
+BY_UDP = ("--link", "udp")
+LIBRARIES = ["openmpi", "mpich-5", pytest.param("openmpi-5", marks=pytest.mark.matrix)]
+
+# Datagrams with another host's source address, which only a raw socket can send: random ones, and repeated ones of the
+# job itself, recorded from the wire if there is one.
+FORGE = """
+import os, socket, struct, sys, time
+source, target, port, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+addresses = socket.inet_aton(source) + socket.inet_aton(target)
+sent, end = 0, time.monotonic() + seconds
+while time.monotonic() < end:
+    # Half of them start like an I PDU between the first two service access points.
+    random = os.urandom(sent % 1200 + 1)
+    content = (bytes.fromhex("88700808") + random) if sent % 2 else random
+    udp = struct.pack("!HHHH", port, port, 8 + len(content), 0) + content
+    raw.sendto(struct.pack("!BBHHHBBH", 69, 0, 20 + len(udp), 0, 0, 64, 17, 0) + addresses + udp, (target, 0))
+    sent += 1
+print(sent)
+"""
+
+
+def run(lab: Lab | str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    where = lab if isinstance(lab, str) else lab.id
+    return barewire("run", "--lab", where, *BY_UDP, *arguments, env=os.environ | environment)
+
+
+def is_right(done: "subprocess.CompletedProcess[str]", source: str) -> None:
+    assert done.returncode == 0 and f'"test": "{source}"' in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("source", ["messages", "collectives", "onesided"])
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_programs_run_between_subnets(name: str, source: str) -> None:
+    """Three ranks, of which two share a host and its memory; each byte is checked."""
+    needs("barewire")
+    is_right(run("routed:2", "-n", "3", "--", program(name, source), "1"), source)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_no_rank_needs_a_right(name: str) -> None:
+    """Without any capability, and with authenticated frames, the ports chosen from a range."""
+    needs("barewire")
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv(1) is missing: apt install util-linux")
+    bare = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+    checked = ("sh", "-c", 'grep -q "^CapEff:.0*$" /proc/self/status && exec "$@"', "sh")
+    command = ("--library", name, "--auth", "job", "--", *bare, *checked, program(name, "messages"), "1")
+    is_right(run("routed:2", "-n", "2", *command, FI_BAREWIRE_PORTS="49152-49160"), "messages")
+
+
+def test_explain_shows_the_carrier() -> None:
+    needs("barewire")
+    done = run("routed:2", "-n", "2", "--explain", "--", program("openmpi", "messages"), "1")
+    is_right(done, "messages")
+    assert "udp" in done.stderr and "eth0, MTU 1500" in done.stderr
+
+
+@pytest.mark.parametrize("options", [("--loss", "1%"), ("--mtu", "9000", "--offloads", "on"), ("--rate", "100mbit")])
+def test_results_are_right_on_any_wire(options: tuple[str, ...]) -> None:
+    needs("barewire")
+    is_right(run("routed:2", *options, "-n", "2", "--", program("openmpi", "collectives"), "1"), "collectives")
+
+
+@pytest.mark.parametrize("offloads", [False, True])
+def test_a_smaller_mtu_on_the_way_costs_time_only(offloads: bool) -> None:
+    """Behind the router a packet has at most 1000 bytes: it says so, and the sending kernel fragments from then on."""
+    needs("barewire")
+    narrow = ["ip", "route", "replace", "10.77.2.0/24", "dev", "to-h2", "mtu", "lock", "1000"]
+    # With offloads, sends are cut into datagrams by the kernel, which refuses if these are too long for the path.
+    with stand_up("routed:2", LinkSpec(offloads=offloads)) as lab:
+        subprocess.run(lab.switch_command(narrow), check=True)
+        is_right(run(lab, "-n", "2", "--", program("openmpi", "messages"), "1"), "messages")
+        counters = lab.run("h1", ["cat", "/proc/net/snmp"], capture_output=True, text=True, check=True).stdout
+        names, values = (line.split() for line in counters.splitlines() if line.startswith("Ip:"))
+        assert int(dict(zip(names, values, strict=True))["FragCreates"]) > 0
+
+
+@contextmanager
+def job_under_way(lab: Lab, name: str, seconds: int) -> "Iterator[subprocess.Popen[str]]":
+    """Two ranks on two hosts that exchange messages; each is checked."""
+    command = [BAREWIRE, "run", "-n", "2", "--lab", lab.id, *BY_UDP, "--", program(name, "goes_on"), str(seconds)]
+    environment = os.environ | {"FI_BAREWIRE_PORTS": "49152-49152"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        timer = threading.Timer(100, process.terminate)
+        timer.start()
+        try:
+            assert process.stdout is not None and process.stderr is not None
+            line = process.stdout.readline()
+            assert "under way" in line, line + process.stderr.read()
+            yield process
+            output, error = process.communicate()
+            assert process.returncode == 0 and '"right": true' in output, output[-1000:] + error[-2000:]
+        finally:
+            timer.cancel()
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_job_goes_on_when_an_interface_was_down(name: str) -> None:
+    needs("barewire")
+    with stand_up("routed:2") as lab, job_under_way(lab, name, 5):
+        for host in ("h2", "h1"):
+            lab.set_link(host, up=False)
+            time.sleep(1)
+            lab.set_link(host, up=True)
+            time.sleep(0.5)
+
+
+def test_forged_datagrams_change_nothing() -> None:
+    """A third host floods both ranks in the other's name, from the other's port."""
+    needs("barewire")
+    with stand_up("routed:3") as lab, job_under_way(lab, "openmpi", 4):
+        first, second = (lab.host(name).address for name in ("h1", "h2"))
+        forgers = [
+            lab.popen("h3", ["python3", "-c", FORGE, *ends, "49152", "2"], stdout=subprocess.PIPE, text=True)
+            for ends in ((first, second), (second, first))
+        ]
+        sent = [int(forger.communicate(timeout=60)[0]) for forger in forgers]
+        assert min(sent) > 1000
+
+
+def test_translated_addresses_end_the_job_in_time() -> None:
+    """The router puts its own address into what leaves it: nothing of that is believed."""
+    needs("barewire")
+    rules = "table ip t { chain c { type nat hook postrouting priority 100; ip protocol udp masquerade; }; }"
+    with stand_up("routed:2") as lab:
+        done = subprocess.run(lab.switch_command(["nft", rules]), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"no address translation on this kernel: {done.stderr.strip()[:100]}")
+        started = time.monotonic()
+        done = run(lab, "-n", "2", "--", program("openmpi", "messages"), "1", FI_BAREWIRE_PATIENCE="2")
+        assert done.returncode != 0 and time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_job_whose_ranks_differ_ends_and_says_why(name: str) -> None:
+    needs("barewire")
+    library(name)
+    differ = 'case $(hostname) in h2) export FI_BAREWIRE_LINK=packet;; esac; exec "$@"'
+    done = run("pair", "-n", "2", "--library", name, "--", "sh", "-c", differ, "sh", program(name, "messages"), "1")
+    assert done.returncode != 0
+    assert "set the same FI_BAREWIRE_LINK for all processes" in done.stderr, done.stderr[-2000:]
