@@ -212,9 +212,10 @@ def test_who_may_not_send_frames_is_told_before_the_launcher_starts(
     ordinary: Ordinary, name: str, options: tuple[str, ...]
 ) -> None:
     built = ordinary.program(name)
-    done = ordinary.run(BAREWIRE, "run", "-n", "2", "--library", name, *options, "--", built, "10", "8")
+    demanded = ("--library", name, "--link", "packet")
+    done = ordinary.run(BAREWIRE, "run", "-n", "2", *demanded, *options, "--", built, "10", "8")
     assert done.returncode == 3, done.stderr
-    for word in ("CAP_NET_RAW", f"no barewire-broker answers at {BROKER_SOCKET}", "--fabric tcp"):
+    for word in ("CAP_NET_RAW", f"no barewire-broker answers at {BROKER_SOCKET}", "--link udp"):
         assert word in done.stderr, done.stderr
     assert len(done.stderr.splitlines()) == 1 and not done.stdout, "nothing else is said"
 
@@ -224,12 +225,22 @@ def test_without_barewire_run_the_provider_says_it_once_for_all_ranks_of_the_hos
     ordinary: Ordinary, name: str
 ) -> None:
     built = ordinary.program(name)
-    line = ordinary.run(BAREWIRE, "run", "-n", "2", "--library", name, "--dry-run", "--", built, "10", "8")
+    demanded = ("--library", name, "--link", "packet")
+    line = ordinary.run(BAREWIRE, "run", "-n", "2", *demanded, "--dry-run", "--", built, "10", "8")
     assert line.returncode == 0, line.stderr
     done = ordinary.run("sh", "-c", line.stdout)
     said = [text for text in done.stderr.splitlines() if "no right to raw Ethernet frames" in text]
     assert done.returncode != 0 and len(said) == 1, done.stderr
     assert "CAP_NET_RAW" in said[0] and "barewire-broker" in said[0], said
+
+
+@pytest.mark.parametrize("name", ["openmpi", "openmpi-5", "mpich-5"])
+def test_who_may_not_send_frames_uses_udp(ordinary: Ordinary, name: str) -> None:
+    """To two ranks of a host memory, so nothing more than the sockets of UDP is needed."""
+    built = ordinary.program(name)
+    done = ordinary.run(BAREWIRE, "run", "-n", "2", "--library", name, "--explain", "--", built, "10", "8")
+    assert done.returncode == 0 and '"bytes": 8' in done.stdout, done.stderr
+    assert "libbarewire-fi.so" in done.stderr
 
 
 @pytest.mark.parametrize("given", ["itself", "to a shell"])
@@ -243,7 +254,7 @@ def test_a_program_that_has_the_right_by_its_file_is_run(ordinary: Ordinary, giv
     subprocess.run(["setcap", "cap_net_raw+ep", built], check=True)
     command = [built, "10", "8"]
     words = command if given == "itself" else ["sh", "-c", shlex.join(command)]
-    done = ordinary.run(BAREWIRE, "run", "-n", "2", "--library", "openmpi", "--", *words)
+    done = ordinary.run(BAREWIRE, "run", "-n", "2", "--library", "openmpi", "--link", "packet", "--", *words)
     assert done.returncode == 0 and '"bytes": 8' in done.stdout, done.stderr
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""MPI over UDP between hosts of different subnets, joined by a router that passes no frames."""
+"""MPI over UDP between hosts of different subnets, joined by a router; and the choice between frames and UDP."""
 
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -41,7 +42,8 @@ print(sent)
 
 def run(lab: Lab | str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     where = lab if isinstance(lab, str) else lab.id
-    return barewire("run", "--lab", where, *BY_UDP, *arguments, env=os.environ | environment)
+    link = () if "--link" in arguments else BY_UDP
+    return barewire("run", "--lab", where, *link, *arguments, env=os.environ | environment)
 
 
 def is_right(done: "subprocess.CompletedProcess[str]", source: str) -> None:
@@ -75,6 +77,59 @@ def test_explain_shows_the_carrier() -> None:
     assert "udp" in done.stderr and "eth0, MTU 1500" in done.stderr
 
 
+def filter_frames(lab: Lab, *ports: str) -> None:
+    """Let pass only IP of what the switch receives at these ports."""
+    chain = f"type filter hook ingress devices = {{ {', '.join(ports)} }} priority 0; ether type ip accept; drop;"
+    done = subprocess.run(lab.switch_command(["nft", f"table netdev t {{ chain c {{ {chain} }}; }}"]), check=False)
+    if done.returncode != 0:
+        pytest.skip("no packet filters on this kernel's interfaces (CONFIG_NF_TABLES_NETDEV)")
+
+
+AUTO = ("--link", "auto", "--explain", "-n")
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_each_pair_of_hosts_uses_what_gets_through(name: str) -> None:
+    """Frames on one segment; UDP through a router, and where a filter drops frames in one direction."""
+    needs("barewire")
+    command = ("--", program(name, "messages"), "1")
+    done = run("pair", *AUTO, "2", *command)
+    is_right(done, "messages")
+    assert "by UDP" not in done.stderr and re.search(r"│ link +│ packet", done.stderr), done.stderr
+    done = run("routed:2", *AUTO, "3", *command)
+    is_right(done, "messages")
+    assert re.search(r"│ by UDP +│ h1–h2", done.stderr), done.stderr
+    with stand_up("star:3") as lab:
+        # What h3 sends to others is IP only; what they send to it is not filtered.
+        filter_frames(lab, "to-h3")
+        done = run(lab, *AUTO, "3", *command)
+        is_right(done, "messages")
+        assert re.search(r"│ by UDP +│ h1–h3, h2–h3", done.stderr), done.stderr
+        assert re.search(r"│ link +│ packet and udp", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_rank_without_the_right_to_frames_is_reached(name: str) -> None:
+    """By UDP from those that have it, which reach each other by frames."""
+    needs("barewire")
+    if shutil.which("setpriv") is None:
+        pytest.skip("setpriv(1) is missing: apt install util-linux")
+    bare = 'case $(hostname) in h2) exec setpriv --bounding-set=-all --inh-caps=-all "$@";; esac; exec "$@"'
+    command = ("--library", name, "--", "sh", "-c", bare, "sh", program(name, "messages"), "1")
+    is_right(run("star:3", "--link", "auto", "-n", "3", *command), "messages")
+
+
+def test_frames_that_are_filtered_in_mid_job_are_replaced_by_udp_and_used_again() -> None:
+    """Dropped at the switch for a second in one direction, in the other, and in both."""
+    needs("barewire")
+    with stand_up("star:2") as lab, job_under_way(lab, "openmpi", 6, "auto"):
+        for ports in (["to-h1"], ["to-h2"], ["to-h1", "to-h2"]):
+            filter_frames(lab, *ports)
+            time.sleep(1)
+            subprocess.run(lab.switch_command(["nft", "delete table netdev t"]), check=True)
+            time.sleep(0.5)
+
+
 @pytest.mark.parametrize("options", [("--loss", "1%"), ("--mtu", "9000", "--offloads", "on"), ("--rate", "100mbit")])
 def test_results_are_right_on_any_wire(options: tuple[str, ...]) -> None:
     needs("barewire")
@@ -96,9 +151,21 @@ def test_a_smaller_mtu_on_the_way_costs_time_only(offloads: bool) -> None:
 
 
 @contextmanager
-def job_under_way(lab: Lab, name: str, seconds: int) -> "Iterator[subprocess.Popen[str]]":
+def job_under_way(lab: Lab, name: str, seconds: int, link: str = "udp") -> "Iterator[subprocess.Popen[str]]":
     """Two ranks on two hosts that exchange messages; each is checked."""
-    command = [BAREWIRE, "run", "-n", "2", "--lab", lab.id, *BY_UDP, "--", program(name, "goes_on"), str(seconds)]
+    command = [
+        BAREWIRE,
+        "run",
+        "-n",
+        "2",
+        "--lab",
+        lab.id,
+        "--link",
+        link,
+        "--",
+        program(name, "goes_on"),
+        str(seconds),
+    ]
     environment = os.environ | {"FI_BAREWIRE_PORTS": "49152-49152"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

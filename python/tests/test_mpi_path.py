@@ -15,6 +15,7 @@ from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi import FabricOptions, Family, HostSlots, Job, Library, parse_hostfile, parse_hosts, rights, spread
 from barewire.mpi.explain import Evidence, Report, read_evidence, read_report, rows
 from barewire.mpi.fabrics import (
+    LINK,
     Setting,
     fabric_settings,
     own_core_settings,
@@ -233,7 +234,8 @@ def witnessed(library: Library, **differing: Any) -> list[dict[str, Any]]:
     files = [str(library.file.resolve()), "/x/libbarewire-fi.so", "/x/libfabric.so.1"]
     facts = {"files": files, "packet": {"eth0": 1500}, "udp": {}, "xdp": False, "tcp_peers": [], "libfabric": "1.17"}
     facts["auth"] = "none"
-    return [{"rank": 0, "host": "a", **facts}, {"rank": 1, "host": "b", **facts, **differing}]
+    ends = [{"own": ["1"], "reached": {"2": "frames"}}, {"own": ["2"], "reached": {"1": "frames"}}]
+    return [{"rank": 0, "host": "a", **facts, **ends[0]}, {"rank": 1, "host": "b", **facts, **ends[1], **differing}]
 
 
 GOOD = Report(frozenset({"pml cm", "mtl ofi"}), frozenset({"barewire"}))
@@ -261,14 +263,25 @@ def test_a_silently_different_path_is_detected(differing: dict[str, Any], report
     assert wrong_rows(Evidence(witnessed(OPEN_MPI_4, **differing), report)) == what
 
 
-def test_a_rank_without_a_udp_socket_is_detected() -> None:
-    by_udp = {"packet": {}, "udp": {"eth0": 1500}}
-    facts = [facts | by_udp for facts in witnessed(OPEN_MPI_4)]
-    table = {row.what: row for row in rows(job(), FabricOptions(), "", Evidence(facts, GOOD))}
-    assert (table["link"].taken, table["interface"].taken) == ("udp", "eth0, MTU 1500")
-    assert not table["link"].wrong and not table["interface"].wrong
-    facts[1] |= {"udp": {}}
-    assert wrong_rows(Evidence(facts, GOOD)) == ["interface"]
+def test_who_is_reached_by_udp_and_why_is_shown() -> None:
+    def rows_of(**second: Any) -> dict[str, Any]:
+        facts = witnessed(OPEN_MPI_4, reached={"1": "udp"}, udp={"eth0": 1500}, **second)
+        facts[0] |= {"reached": {"2": "udp"}}
+        return {row.what: row for row in rows(job(), FabricOptions(), "", Evidence(facts, GOOD))}
+
+    table = rows_of()
+    assert (table["link"].taken, table["by UDP"].taken) == ("udp", "a–b")
+    assert "do not get through" in table["by UDP"].source and not any(row.wrong for row in table.values())
+    table = rows_of(packet={})
+    assert "no right to frames on b" in table["by UDP"].source and "get through" not in table["by UDP"].source
+    assert "by UDP" not in {row.what for row in rows(job(), FabricOptions(), "", Evidence(witnessed(OPEN_MPI_4), GOOD))}
+
+
+def test_another_link_than_the_requested_one_is_detected() -> None:
+    facts = witnessed(OPEN_MPI_4, reached={"1": "udp"})
+    settings = (*job().settings, Setting(LINK, "packet", "--link"))
+    table = rows(replace(job(), settings=settings), FabricOptions(link="packet"), "", Evidence(facts, GOOD))
+    assert [row.wrong for row in table if row.wrong] == ["ranks use the link udp"]
 
 
 def test_a_rank_that_does_not_answer_is_detected() -> None:
@@ -322,12 +335,14 @@ def test_the_providers_messages_explain_why_ranks_do_not_answer() -> None:
         {"in_slurm": True},
         {"shares": (("no-such-host", 2),)},
         {"settings": (Setting("FI_PROVIDER", "tcp", ""),)},
+        {"settings": (Setting("FI_PROVIDER", "barewire", ""),)},
     ],
     ids=str,
 )
 def test_rights_are_checked_where_they_are_known(elsewhere: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rights, "why_no_frames", lambda _environment: "no right")
-    here = replace(job(), shares=((LOCAL_HOST, 2),), settings=(Setting("FI_PROVIDER", "barewire", ""),))
+    by_frames = (Setting("FI_PROVIDER", "barewire", ""), Setting(LINK, "packet", ""))
+    here = replace(job(), shares=((LOCAL_HOST, 2),), settings=by_frames)
     with pytest.raises(MachineCannot, match="no right: give the program CAP_NET_RAW"):
         rights.check_rights(here)
     rights.check_rights(replace(here, **elsewhere))
@@ -335,7 +350,8 @@ def test_rights_are_checked_where_they_are_known(elsewhere: dict[str, Any], monk
 
 def test_a_program_that_may_gain_rights_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rights, "why_no_frames", lambda _environment: "no right")
-    here = replace(job(), shares=((LOCAL_HOST, 2),), settings=(Setting("FI_PROVIDER", "barewire", ""),))
+    by_frames = (Setting("FI_PROVIDER", "barewire", ""), Setting(LINK, "packet", ""))
+    here = replace(job(), shares=((LOCAL_HOST, 2),), settings=by_frames)
     script, setuid_program = tmp_path / "script", tmp_path / "setuid"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)

@@ -3,9 +3,8 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::net::Ipv6Addr;
 
-use barewire_link::MacAddress;
+use barewire_link::{Locator, MacAddress};
 use barewire_llc::{Lsap, Mac};
 
 /// An endpoint's address: its link's MAC address and its SAP there. It is all that a peer needs to connect: it
@@ -19,8 +18,8 @@ pub struct Address {
     pub sap: Lsap,
     /// 64 random bits, or 0 if the endpoint has a job token or accepts any peer.
     pub cookie: u64,
-    /// [`Link::locator`](barewire_link::Link::locator) of the link; unspecified if unknown, or not needed.
-    pub locator: Ipv6Addr,
+    /// [`Link::locator`](barewire_link::Link::locator) of the link; [`Locator::UNKNOWN`] if the link is to know it.
+    pub locator: Locator,
 }
 
 impl PartialEq for Address {
@@ -39,12 +38,12 @@ impl Hash for Address {
 
 impl Address {
     /// Length of the wire form.
-    pub const BYTES: usize = 31;
+    pub const BYTES: usize = 34;
 
-    /// An address without a cookie and locator.
+    /// An address without a cookie, and with a locator that the link is to know.
     #[must_use]
     pub fn new(mac: Mac, sap: Lsap) -> Self {
-        Self { mac, sap, cookie: 0, locator: Ipv6Addr::UNSPECIFIED }
+        Self { mac, sap, cookie: 0, locator: Locator::UNKNOWN }
     }
 
     /// Encodes MAC address, SAP, cookie and locator, big-endian.
@@ -54,19 +53,21 @@ impl Address {
         bytes[..6].copy_from_slice(&self.mac);
         bytes[6] = self.sap.byte();
         bytes[7..15].copy_from_slice(&self.cookie.to_be_bytes());
-        bytes[15..].copy_from_slice(&self.locator.octets());
+        bytes[15] = u8::from(self.locator.has_frames);
+        bytes[16..18].copy_from_slice(&self.locator.port.to_be_bytes());
+        bytes[18..].copy_from_slice(&self.locator.ip.octets());
         bytes
     }
 
     /// Decodes the wire form; `None` if the seventh byte is not an individual SAP.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
-        let [a, b, c, d, e, f, sap, c0, c1, c2, c3, c4, c5, c6, c7, locator @ ..] = bytes;
+        let [a, b, c, d, e, f, sap, c0, c1, c2, c3, c4, c5, c6, c7, frames, p0, p1, ip @ ..] = bytes;
         Some(Self {
             mac: [a, b, c, d, e, f],
             sap: Lsap::new(sap)?,
             cookie: u64::from_be_bytes([c0, c1, c2, c3, c4, c5, c6, c7]),
-            locator: locator.into(),
+            locator: Locator { has_frames: frames & 1 != 0, port: u16::from_be_bytes([p0, p1]), ip: ip.into() },
         })
     }
 }

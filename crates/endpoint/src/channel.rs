@@ -215,6 +215,14 @@ impl Channels {
         self.entries.iter().filter_map(|(_, channel)| channel.as_ref()?.connection())
     }
 
+    /// The peers of all channels, and whether each is on this host.
+    pub fn peers(&self) -> impl Iterator<Item = (Address, bool)> + '_ {
+        let channels = self.entries.iter().filter_map(|(_, channel)| channel.as_ref());
+        channels.map(|channel| {
+            (channel.peer, matches!(channel.carrier, Carrier::Local { .. } | Carrier::Connecting { .. }))
+        })
+    }
+
     /// Descriptors to wait on for a channel to a local peer.
     pub fn file_descriptors(&self, index: u16) -> impl Iterator<Item = BorrowedFd<'_>> {
         let pipes = match &self.entries[usize::from(index)].1 {

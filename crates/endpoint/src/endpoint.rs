@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use barewire_link::{Claim, Link, LinkError, MacAddress};
+use barewire_link::{Claim, Link, LinkError};
 use barewire_llc::{ConnectionConfig, ConnectionHandle, Instant, Peer, StationConfig};
 use barewire_shm::{Listener, Pipe, ShmError};
 
@@ -139,8 +139,10 @@ pub struct Endpoint<L> {
     /// The local peer from which the last successful poll received, if it was the only one.
     only_sender: Option<u16>,
     events: VecDeque<Event>,
-    /// Bytes of the information field of a frame.
+    /// Bytes of the information field of a frame to any peer.
     information_max: usize,
+    /// Largest payload of a frame to some peers, in bytes.
+    mtu_max: usize,
     /// Actions since events were last taken from the engine that may have produced events.
     pending_events: u32,
     /// Polls since then that delivered something.
@@ -170,7 +172,8 @@ impl<L: Link> Endpoint<L> {
     /// # Errors
     /// [`EndpointError`].
     pub fn open(mut link: L, config: Config, mtu: Option<usize>) -> Result<Self, EndpointError> {
-        let mtu = link.mtu().min(mtu.unwrap_or(usize::MAX));
+        let limit = mtu.unwrap_or(usize::MAX);
+        let (mtu, mtu_max) = (link.mtu_min().min(limit), link.mtu().min(limit));
         let (guard, least) = (config.guard(), mtu_min(config.guard()));
         if mtu < least {
             return Err(EndpointError::MtuTooSmall { mtu, least });
@@ -178,18 +181,15 @@ impl<L: Link> Endpoint<L> {
         if config.authentication.is_some() && !has_aes() {
             return Err(EndpointError::NoAes);
         }
-        let information_max = information_max(mtu, guard);
+        let (frame_max, information_max) = (information_max(mtu_max, guard), information_max(mtu, guard));
         if let Some(config) = &config.local {
-            let (pipe, needed) = (config.message_max()?, local::pipe_message_bytes(information_max));
+            let (pipe, needed) = (config.message_max()?, local::pipe_message_bytes(frame_max));
             if pipe < needed {
                 return Err(EndpointError::Ring { ring_bytes: config.ring_bytes, room: pipe, needed });
             }
         }
-        let connection = ConnectionConfig {
-            information_max: information_max as u16,
-            is_extended: true,
-            ..config.connection.clone()
-        };
+        let connection =
+            ConnectionConfig { information_max: frame_max as u16, is_extended: true, ..config.connection.clone() };
         let token = config.framing.token;
         let cookie = if token.is_none() { config.cookie } else { 0 };
         let station = StationConfig {
@@ -202,6 +202,7 @@ impl<L: Link> Endpoint<L> {
             ..StationConfig::default()
         };
         let address = Address { mac: link.address().0, sap: config.sap, cookie, locator: link.locator() };
+        link.set_station(config.sap.byte(), config.key_to(address));
         let (encapsulation, authentication) = (config.framing.encapsulation, config.authentication.as_ref());
         let mut port = Port::new(link, &station, config.slots, encapsulation, authentication)?;
         port.slots.checks_all = config.checks_all;
@@ -235,6 +236,7 @@ impl<L: Link> Endpoint<L> {
             only_sender: None,
             events: VecDeque::with_capacity(config.send_descriptors),
             information_max,
+            mtu_max,
             pending_events: 0,
             busy_polls: 0,
             has_slept: false,
@@ -296,7 +298,7 @@ impl<L: Link> Endpoint<L> {
             self.accept_or_connect(id.index);
             return Ok(id);
         }
-        self.port.link.add_peer(MacAddress(peer.mac), peer.locator);
+        self.port.add_peer(peer, self.config.key_to(peer));
         let ends = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
         let now = self.port.now();
         let key = self.config.key_to(peer);
@@ -317,6 +319,12 @@ impl<L: Link> Endpoint<L> {
     /// The peer of a channel; `None` once the channel has ended.
     pub fn peer(&mut self, channel: ChannelId) -> Option<Address> {
         self.channels.get(channel).map(|channel| channel.peer)
+    }
+
+    /// The peers of all channels, and whether each is reached through shared memory.
+    #[must_use]
+    pub fn peers(&self) -> Vec<(Address, bool)> {
+        self.channels.peers().collect()
     }
 
     /// Whether the peer has accepted the channel.

@@ -13,13 +13,14 @@
 
 use std::time::Duration;
 
-use barewire_link::{Clock, ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, Outgoing};
+use barewire_link::{Clock, ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, MacAddress, Outgoing, PeerAddress};
 use barewire_llc::extension::{self, CHECK, DATAGRAM_FRONT, Extra, Guard, INFORMATION_FRONT};
 use barewire_llc::{
-    ConfigError, ConnectionHandle, Delivery, Handled, Header, Instant, Mac, Reply, Station, StationConfig,
+    ConfigError, ConnectionHandle, Delivery, Handled, Header, Instant, Mac, Peer, Reply, Station, StationConfig,
     StationTransmit,
 };
 
+use crate::address::Address;
 use crate::check::{ADDRESSES, addresses, check};
 use crate::clock::now;
 use crate::descriptors::HEAD_MAX;
@@ -164,11 +165,33 @@ impl<L: Link> Port<L> {
         })
     }
 
+    /// Reads the clock.
+    #[inline]
+    fn read_clock(&mut self) {
+        self.now = now(&self.clock);
+        self.link.note_time(self.now.as_nanos());
+    }
+
+    /// Bytes of user data in a type 2 frame to a peer at present, on a link of at most this MTU.
+    #[inline]
+    pub fn information_to(&mut self, connection: ConnectionHandle, mtu_max: usize) -> Option<usize> {
+        let Peer { mac, remote, .. } = self.station.peer(connection)?;
+        let mtu = self.link.mtu_to(MacAddress(mac), remote.byte());
+        let guard = if self.seal.is_some() { Guard::Seal } else { Guard::Check };
+        Some(information_max(mtu.min(mtu_max), guard))
+    }
+
+    /// Names a peer to the link, before anything is sent to it.
+    pub fn add_peer(&mut self, peer: Address, key: u64) {
+        let Address { mac, sap, locator, .. } = peer;
+        self.link.add_peer(&PeerAddress { mac: MacAddress(mac), sap: sap.byte(), locator, key });
+    }
+
     /// Reads the clock. Timers need the current time: set by a time before the program computed, a timer could expire
     /// before a prompt peer can answer.
     #[inline]
     pub fn now(&mut self) -> Instant {
-        self.now = now(&self.clock);
+        self.read_clock();
         self.now
     }
 
@@ -181,10 +204,11 @@ impl<L: Link> Port<L> {
     #[inline]
     pub fn receive(&mut self, mut deliver: impl FnMut(Delivery<'_>) -> bool) -> Result<bool, LinkError> {
         self.polls += 1;
+        self.link.note_time(self.now.as_nanos());
         let mut has_changed = false;
         let mut polls_per_clock_read = POLLS_PER_CLOCK_READ;
         if self.reordered.is_some() {
-            self.now = now(&self.clock);
+            self.read_clock();
             if self.deliver_reordered(&mut deliver) {
                 return Ok(true);
             }
@@ -248,7 +272,7 @@ impl<L: Link> Port<L> {
             // Do not delay acknowledgements until a long message is complete: the peer's window would close.
             self.handled += 1;
             if self.handled >= FRAMES_PER_TRANSMIT {
-                self.now = now(&self.clock);
+                self.read_clock();
                 self.transmit()?;
             }
             if stop {
@@ -316,7 +340,7 @@ impl<L: Link> Port<L> {
     #[inline]
     pub fn update_time(&mut self) -> bool {
         self.polls = 0;
-        self.now = now(&self.clock);
+        self.read_clock();
         let is_due = self.station.next_deadline().is_some_and(|deadline| deadline <= self.now);
         if is_due {
             self.station.handle_timeout(self.now);

@@ -110,14 +110,30 @@ pub trait Link {
         peer == self.address()
     }
 
-    /// What peers need besides this end's MAC address to send to it: the IP address of a UDP link, if of version 4
-    /// mapped to version 6; unspecified for other links.
-    fn locator(&self) -> Ipv6Addr {
-        Ipv6Addr::UNSPECIFIED
+    /// What peers need besides this end's MAC address to send to it.
+    fn locator(&self) -> Locator {
+        Locator::FRAMES
     }
 
-    /// Names a peer with its locator, before frames are sent to it.
-    fn add_peer(&mut self, _peer: MacAddress, _locator: Ipv6Addr) {}
+    /// Names the service access point of this end's station, and the key that peers present to it.
+    fn set_station(&mut self, _sap: u8, _key: u64) {}
+
+    /// Names a peer, before frames are sent to it.
+    fn add_peer(&mut self, _peer: &PeerAddress) {}
+
+    /// Largest payload of a frame to a peer at present; at least [`mtu_min`](Self::mtu_min), and at most
+    /// [`mtu`](Self::mtu).
+    fn mtu_to(&mut self, _mac: MacAddress, _sap: u8) -> usize {
+        self.mtu()
+    }
+
+    /// Largest payload of a frame to any peer.
+    fn mtu_min(&self) -> usize {
+        self.mtu()
+    }
+
+    /// Tells the time of the link's clock in nanoseconds, for links that must not spend time on reading it.
+    fn note_time(&mut self, _nanoseconds: u64) {}
 
     /// Whether frames were taken from the system and not received yet, so that sleeping on its descriptor would miss
     /// them.
@@ -137,6 +153,37 @@ pub trait Link {
         unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), 0) };
         u64::from_ne_bytes(bits)
     }
+}
+
+/// What a peer needs besides a MAC address to send to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Locator {
+    /// Whether Ethernet frames reach it.
+    pub has_frames: bool,
+    /// Its UDP port; 0 if datagrams do not reach it.
+    pub port: u16,
+    /// The IP address of that port; version 4 is mapped to version 6.
+    pub ip: Ipv6Addr,
+}
+
+impl Locator {
+    /// Of a link that only frames reach.
+    pub const FRAMES: Self = Self { has_frames: true, port: 0, ip: Ipv6Addr::UNSPECIFIED };
+    /// Of a link of which nothing is known but its MAC address.
+    pub const UNKNOWN: Self = Self { has_frames: false, ..Self::FRAMES };
+}
+
+/// A peer's address.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerAddress {
+    /// Its MAC address.
+    pub mac: MacAddress,
+    /// Its service access point.
+    pub sap: u8,
+    /// Where it is.
+    pub locator: Locator,
+    /// The key to present to it.
+    pub key: u64,
 }
 
 /// A frame to send, in two parts, so that the payload need not be copied behind the header.

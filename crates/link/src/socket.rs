@@ -33,7 +33,7 @@ pub(crate) fn get_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, option: 
 }
 
 /// Returns and clears the socket's pending error, such as that its interface went down.
-fn pending_error(socket: &OwnedFd) -> io::Result<()> {
+pub(crate) fn pending_error(socket: &OwnedFd) -> io::Result<()> {
     match get_option::<libc::c_int>(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
         0 => Ok(()),
         code => Err(io::Error::from_raw_os_error(code)),

@@ -2,15 +2,16 @@
 //! An endpoint's address as programs exchange it.
 //!
 //! ```text
-//! | "BWfi" | protection 2 bits, version 6 bits | MAC 6 | SAP 1 | cookie 8 | locator 16 |
+//! | "BWfi" | protection 2 bits, version 6 bits | MAC 6 | SAP 1 | cookie 8 | frames 1 | port 2 | IP 16 |
 //! ```
 //!
 //! The protection says whether the endpoint's frames are authenticated or encrypted: endpoints with different
-//! protection cannot communicate. The cookie authorises peers of an endpoint without a job token. The locator is the
-//! IP address of an endpoint that is reached by UDP.
+//! protection cannot communicate. The cookie authorises peers of an endpoint without a job token. The rest says by what the
+//! endpoint is reached: frames, UDP, or both. At most 64 bytes (`FI_NAME_MAX`) are passed on by MPI libraries.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+
+use barewire_link::Locator;
 
 use barewire_endpoint::Address;
 
@@ -18,7 +19,7 @@ use crate::bindings::FI_PROV_SPECIFIC;
 use crate::parameters::Protection;
 
 /// Length of an address.
-pub(crate) const BYTES: usize = 36;
+pub(crate) const BYTES: usize = 5 + Address::BYTES;
 /// The provider-specific `addr_format`.
 pub(crate) const FORMAT: u32 = FI_PROV_SPECIFIC as u32 | 0xba4e;
 const MAGIC: [u8; 4] = *b"BWfi";
@@ -26,32 +27,42 @@ const MAGIC: [u8; 4] = *b"BWfi";
 pub(crate) const VERSION: u8 = 5;
 const VERSION_BITS: u32 = 6;
 
-/// What carries an endpoint's messages to other hosts.
+/// By what endpoints communicate with other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carrier {
-    Frames,
-    UdpOverIpv4,
-    UdpOverIpv6,
+pub(crate) struct Reach {
+    pub frames: bool,
+    pub udp: Option<IpVersion>,
 }
 
-impl Carrier {
-    /// The carrier of a UDP socket at this address.
-    pub fn of_ip(ip: IpAddr) -> Self {
-        if ip.is_ipv4() { Self::UdpOverIpv4 } else { Self::UdpOverIpv6 }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IpVersion {
+    V4,
+    V6,
+}
+
+impl Reach {
+    /// Frames only.
+    pub const FRAMES: Self = Self { frames: true, udp: None };
+
+    fn of(locator: Locator) -> Self {
+        let version = if locator.ip.to_canonical().is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
+        Self { frames: locator.has_frames, udp: (locator.port != 0).then_some(version) }
     }
 
-    fn of_locator(locator: Ipv6Addr) -> Self {
-        if locator.is_unspecified() { Self::Frames } else { Self::of_ip(locator.to_canonical()) }
+    /// Whether two endpoints have something in common.
+    fn meets(self, other: Self) -> bool {
+        self.frames && other.frames || self.udp.is_some() && self.udp == other.udp
     }
 }
 
-impl fmt::Display for Carrier {
+impl fmt::Display for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Frames => "Ethernet frames",
-            Self::UdpOverIpv4 => "UDP over IPv4",
-            Self::UdpOverIpv6 => "UDP over IPv6",
-        })
+        let udp = self.udp.map(|version| match version {
+            IpVersion::V4 => "UDP over IPv4",
+            IpVersion::V6 => "UDP over IPv6",
+        });
+        let all = [self.frames.then_some("Ethernet frames"), udp];
+        f.write_str(&all.into_iter().flatten().collect::<Vec<_>>().join(" and "))
     }
 }
 
@@ -70,10 +81,10 @@ pub(crate) enum BadAddress {
     )]
     Protection { peer: Protection, own: Protection },
     #[error(
-        "the peer communicates by {peer}, this process by {own}: set the same FI_BAREWIRE_LINK for all processes, and \
-         with udp, select interfaces with addresses of the same IP version"
+        "the peer communicates by {peer}, this process by {own}: set the same FI_BAREWIRE_LINK for all processes; with \
+         udp, select interfaces with addresses of the same IP version"
     )]
-    Carrier { peer: Carrier, own: Carrier },
+    Reach { peer: Reach, own: Reach },
     #[error("{0:#04x} is not a service access point")]
     Sap(u8),
 }
@@ -87,15 +98,15 @@ pub(crate) fn to_bytes(address: Address, protection: Protection) -> [u8; BYTES] 
     bytes
 }
 
-/// Decodes the address of a peer, which must have the endpoint's own protection and carrier.
-pub(crate) fn of_peer(bytes: [u8; BYTES], own: Protection, carrier: Carrier) -> Result<Address, BadAddress> {
+/// Decodes the address of a peer, which must have the endpoint's own protection, and something in common with its reach.
+pub(crate) fn of_peer(bytes: [u8; BYTES], own: Protection, reach: Reach) -> Result<Address, BadAddress> {
     let (address, peer) = from_bytes(bytes)?;
     if peer != own {
         return Err(BadAddress::Protection { peer, own });
     }
-    match Carrier::of_locator(address.locator) {
-        peer if peer == carrier => Ok(address),
-        peer => Err(BadAddress::Carrier { peer, own: carrier }),
+    match Reach::of(address.locator) {
+        peer if peer.meets(reach) => Ok(address),
+        peer => Err(BadAddress::Reach { peer, own: reach }),
     }
 }
 
@@ -119,7 +130,8 @@ mod tests {
     #[test]
     fn an_address_round_trips_and_invalid_ones_are_refused_with_a_reason() {
         let sap = barewire_llc::Lsap::new(0x24).unwrap();
-        let address = Address { cookie: 0x0123_4567_89ab_cdef, ..Address::new([2, 0, 0, 0, 0, 7], sap) };
+        let locator = Locator::FRAMES;
+        let address = Address { cookie: 0x0123_4567_89ab_cdef, locator, ..Address::new([2, 0, 0, 0, 0, 7], sap) };
         let bytes = to_bytes(address, Protection::None);
         let (decoded, protection) = from_bytes(bytes).unwrap();
         assert_eq!((decoded, decoded.cookie, protection), (address, address.cookie, Protection::None));
@@ -137,10 +149,11 @@ mod tests {
 
     #[test]
     fn a_peer_with_other_protection_is_refused_with_a_remedy() {
-        let address = Address::new([2, 0, 0, 0, 0, 7], barewire_llc::Lsap::new(0x24).unwrap());
+        let sap = barewire_llc::Lsap::new(0x24).unwrap();
+        let address = Address { locator: Locator::FRAMES, ..Address::new([2, 0, 0, 0, 0, 7], sap) };
         for peer in Protection::ALL {
             for own in Protection::ALL {
-                let of_peer = of_peer(to_bytes(address, peer), own, Carrier::Frames);
+                let of_peer = of_peer(to_bytes(address, peer), own, Reach::FRAMES);
                 if peer == own {
                     assert_eq!(of_peer, Ok(address));
                 } else {
@@ -156,16 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_with_another_carrier_is_refused_with_a_remedy() {
-        let locators = ["::", "::ffff:10.0.0.1", "fd00::1"].map(|text| text.parse::<Ipv6Addr>().unwrap());
-        let carriers = [Carrier::Frames, Carrier::UdpOverIpv4, Carrier::UdpOverIpv6];
-        for (locator, peer) in locators.into_iter().zip(carriers) {
+    fn a_peer_that_nothing_reaches_is_refused_with_a_remedy() {
+        let udp = |text: &str, has_frames| Locator { has_frames, port: 9, ip: text.parse().unwrap() };
+        let locators = [Locator::FRAMES, udp("::ffff:10.0.0.1", false), udp("fd00::1", false), udp("fd00::1", true)];
+        for locator in locators {
             let address =
                 Address { locator, ..Address::new([2, 0, 0, 0, 0, 7], barewire_llc::Lsap::new(0x24).unwrap()) };
-            for own in carriers {
-                match of_peer(to_bytes(address, Protection::None), Protection::None, own) {
-                    Ok(decoded) => assert_eq!((own, decoded.locator), (peer, locator)),
-                    Err(error) => assert!(own != peer && error.to_string().contains("the same FI_BAREWIRE_LINK")),
+            for own in locators {
+                let has_common = own.has_frames && locator.has_frames || own.port == 9 && own.ip == locator.ip;
+                match of_peer(to_bytes(address, Protection::None), Protection::None, Reach::of(own)) {
+                    Ok(decoded) => assert!(has_common && decoded.locator == locator),
+                    Err(error) => assert!(!has_common && error.to_string().contains("the same FI_BAREWIRE_LINK")),
                 }
             }
         }

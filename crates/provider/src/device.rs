@@ -2,6 +2,7 @@
 //! Interfaces, and opening of endpoints on them, each with a service access point that no other process of the host
 //! uses.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,9 +19,10 @@ use barewire_llc::Lsap;
 use barewire_shm::ShmError;
 use thiserror::Error;
 
-use crate::address::Carrier;
+use crate::address::{IpVersion, Reach};
 use crate::edge::Errno;
-use crate::link::AnyLink;
+use crate::link::{AnyLink, FrameLink};
+use crate::log::warning;
 use crate::parameters::{LinkKind, Parameters};
 
 /// Why an endpoint cannot be opened.
@@ -64,9 +66,10 @@ impl DeviceError {
 pub(crate) struct Device {
     /// The interface's name.
     pub name: String,
-    /// Payload of a frame in bytes.
+    /// Payload in bytes of a frame to any peer, and of one to those that are reached by frames.
     pub mtu: usize,
-    pub carrier: Carrier,
+    pub mtu_max: usize,
+    pub reach: Reach,
 }
 
 /// MTU used on the loopback interface: the longest message of a pipe.
@@ -74,43 +77,65 @@ const LOOPBACK_MTU: usize = 9000;
 /// The loopback interface's MAC address.
 const LOOPBACK: MacAddress = MacAddress([0; 6]);
 
-/// The interfaces to offer: the selected one, or all that are up, or the loopback interface if there are none; Ethernet
-/// interfaces or, for UDP, those with an IP address.
+/// The interfaces to offer: the selected one, or all that are up, or the loopback interface if there are none; those
+/// that frames or UDP, as selected, can use.
 pub(crate) fn devices(parameters: &Parameters) -> Result<Vec<Device>, DeviceError> {
     let min = mtu_min(parameters.guard());
     if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < min) {
         return Err(DeviceError::Mtu { mtu, min });
     }
     let selected = parameters.interface.as_deref();
-    let found: Vec<(bool, Device)> = if parameters.link == LinkKind::Udp {
-        let all = selected.map_or_else(IpInterface::all, |name| Ok(vec![IpInterface::by_name(name)?]))?;
-        let device = |found: IpInterface| Device {
-            mtu: UdpLink::mtu_on(&found),
-            name: found.name,
-            carrier: Carrier::of_ip(found.ip),
-        };
-        all.into_iter().map(|found| (found.ip.is_loopback(), device(found))).collect()
-    } else {
-        let all = selected.map_or_else(Interface::all, |name| Ok(vec![Interface::by_name(name)?]))?;
-        let device = |found: Interface| Device { mtu: found.mtu, name: found.name, carrier: Carrier::Frames };
-        all.into_iter().map(|found| (found.address == LOOPBACK, device(found))).collect()
+    let frames = match selected {
+        _ if !parameters.link.may_use_frames() || !may_open_frames(parameters) => Ok(Vec::new()),
+        Some(name) => Interface::by_name(name).map(|found| vec![found]),
+        None => Interface::all(),
     };
-    let has_network = found.iter().any(|(is_loopback, _)| !is_loopback);
-    let limited = |(is_loopback, device): (bool, Device)| {
+    let ip = match selected {
+        _ if !parameters.link.may_use_udp() => Ok(Vec::new()),
+        Some(name) => IpInterface::by_name(name).map(|found| vec![found]),
+        None => IpInterface::all(),
+    };
+    // One of them is enough, if both may be used.
+    let (frames, ip) = match (frames, ip) {
+        (Ok(frames), Ok(ip)) => (frames, ip),
+        (Ok(frames), Err(_)) if !frames.is_empty() => (frames, Vec::new()),
+        (Err(_), Ok(ip)) if !ip.is_empty() => (Vec::new(), ip),
+        (Err(error), _) | (_, Err(error)) => return Err(error.into()),
+    };
+    let mut found: Vec<(bool, i32, Device)> = Vec::new();
+    for Interface { name, index, address, mtu } in frames {
+        let device = Device { name, mtu, mtu_max: mtu, reach: Reach::FRAMES };
+        found.push((address == LOOPBACK, index, device));
+    }
+    for interface in ip {
+        let mtu = UdpLink::mtu_on(&interface);
+        let udp = Some(if interface.ip.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 });
+        let is_link_local = matches!(interface.ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        if let Some((_, _, device)) = found.iter_mut().find(|(_, index, _)| *index == interface.index) {
+            // A link-local address reaches no further than frames.
+            if !is_link_local {
+                (device.mtu, device.reach.udp) = (mtu, udp);
+            }
+        } else {
+            let device = Device { name: interface.name, mtu, mtu_max: mtu, reach: Reach { frames: false, udp } };
+            found.push((interface.ip.is_loopback(), interface.index, device));
+        }
+    }
+    // Frames first: they are quicker.
+    found.sort_by_key(|(is_loopback, index, device)| (*is_loopback, !device.reach.frames, *index));
+    let has_network = found.iter().any(|(is_loopback, _, _)| !is_loopback);
+    let limited = |(is_loopback, _, device): (bool, i32, Device)| {
         let max = parameters.mtu.unwrap_or(if is_loopback { LOOPBACK_MTU } else { usize::MAX });
-        Device { mtu: device.mtu.min(max), ..device }
+        Device { mtu: device.mtu.min(max), mtu_max: device.mtu_max.min(max), ..device }
     };
-    Ok(found.into_iter().filter(|(is_loopback, _)| !(has_network && *is_loopback)).map(limited).collect())
+    Ok(found.into_iter().filter(|(is_loopback, _, _)| !(has_network && *is_loopback)).map(limited).collect())
 }
 
 /// MPI sets no time limit on receiving a message, and the peer's buffers may be full until then.
 const STALL_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Whether this process may use an interface, directly or through the broker.
-pub(crate) fn is_permitted(parameters: &Parameters) -> bool {
-    if parameters.link == LinkKind::Udp {
-        return true;
-    }
+/// Whether this process may send frames on an interface, directly or through the broker.
+pub(crate) fn may_open_frames(parameters: &Parameters) -> bool {
     /// MPI libraries call `fi_getinfo` a dozen times.
     static HAS_RIGHT: AtomicBool = AtomicBool::new(false);
     if HAS_RIGHT.load(Ordering::Relaxed) {
@@ -131,16 +156,27 @@ pub(crate) fn is_permitted(parameters: &Parameters) -> bool {
 /// Opens an endpoint on an interface.
 pub(crate) fn open(device: &Device, parameters: &Parameters) -> Result<Endpoint<AnyLink>, DeviceError> {
     let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
-    if parameters.link != LinkKind::Udp {
+    if device.reach.frames {
         return open_at_free_sap(device, parameters, &tuning);
     }
     if parameters.broker.is_some() {
         return Err(DeviceError::NotByBroker("udp"));
     }
-    let link = UdpLink::open(&UdpConfig { interface: device.name.clone(), ports: parameters.ports.clone() })?;
     // The port distinguishes the endpoints of a host.
     let sap = saps().next().expect("there are service access points");
-    Ok(endpoint(AnyLink::Udp(Box::new(link)), sap, device, parameters, &tuning)?)
+    endpoint(None, sap, device, parameters, &tuning)
+}
+
+/// The link for datagrams, if the interface has one. An error is only logged if there are frames.
+fn udp_link(device: &Device, parameters: &Parameters) -> Result<Option<UdpLink>, LinkError> {
+    let open = || UdpLink::open(&UdpConfig { interface: device.name.clone(), ports: parameters.ports.clone() });
+    match device.reach.udp.map(|_| open()).transpose() {
+        Err(error) if device.reach.frames => {
+            warning!(FI_LOG_EP_CTRL, "{}: no UDP beside frames: {error}", device.name);
+            Ok(None)
+        }
+        opened => opened,
+    }
 }
 
 /// Opens an endpoint at the first free service access point. The search starts at one that depends on the process
@@ -162,8 +198,8 @@ fn open_at_free_sap(
             claim => claim?,
         };
         let Some(link) = link_at(&device.name, sap, parameters, tuning)? else { continue };
-        match endpoint(link, sap, device, parameters, tuning) {
-            Err(EndpointError::Shm(ShmError::NameTaken(_))) => {}
+        match endpoint(Some(link), sap, device, parameters, tuning) {
+            Err(DeviceError::Endpoint(EndpointError::Shm(ShmError::NameTaken(_)))) => {}
             endpoint => {
                 let mut endpoint = endpoint?;
                 endpoint.hold_claim(claim);
@@ -174,14 +210,15 @@ fn open_at_free_sap(
     Err(DeviceError::NoSap { interface: device.name.clone() })
 }
 
-/// An endpoint on a link, configured by the parameters.
+/// An endpoint, configured by the parameters.
 fn endpoint(
-    mut link: AnyLink,
+    frames: Option<FrameLink>,
     sap: Lsap,
     device: &Device,
     parameters: &Parameters,
     tuning: &Tuning,
-) -> Result<Endpoint<AnyLink>, EndpointError> {
+) -> Result<Endpoint<AnyLink>, DeviceError> {
+    let mut link = AnyLink::new(frames, udp_link(device, parameters)?);
     let framing = Framing { encapsulation: Encapsulation::EtherType, token: parameters.token };
     let mut config = Config { waiting: parameters.waiting, ..Config::new(sap, framing) };
     // Without a token, only processes that have the endpoint's address may communicate with it.
@@ -196,11 +233,11 @@ fn endpoint(
     config.channels = parameters.peers.unwrap_or(config.channels);
     // A peer that answers is alive, however long its program computes and receives nothing.
     config.connection.stall_limit = STALL_LIMIT;
-    Endpoint::open(link, config, Some(device.mtu))
+    Ok(Endpoint::open(link, config, parameters.mtu.or(Some(device.mtu_max)))?)
 }
 
 /// Opens a link at a service access point; `None` if that is in use.
-fn link_at(name: &str, sap: Lsap, parameters: &Parameters, tuning: &Tuning) -> Result<Option<AnyLink>, DeviceError> {
+fn link_at(name: &str, sap: Lsap, parameters: &Parameters, tuning: &Tuning) -> Result<Option<FrameLink>, DeviceError> {
     let broker = parameters.broker.as_deref();
     if parameters.link == LinkKind::Xdp {
         if broker.is_some() {
@@ -208,11 +245,11 @@ fn link_at(name: &str, sap: Lsap, parameters: &Parameters, tuning: &Tuning) -> R
         }
         let (filter, mode) = (sap_filter(sap), XdpMode::Auto);
         let config = XdpConfig { interface: name.to_owned(), filter, queue: 0, mode, busy_poll: None };
-        return Ok(Some(AnyLink::Xdp(Box::new(XdpLink::open(&config).map_err(OpenError::from)?))));
+        return Ok(Some(FrameLink::Xdp(Box::new(XdpLink::open(&config).map_err(OpenError::from)?))));
     }
     match open_link(name, sap, LinkScope::Sap, broker, tuning.ring_bytes) {
         Err(OpenError::Broker(RequestError::Refused { status: Status::Taken | Status::NotAllowed, .. })) => Ok(None),
-        link => Ok(Some(AnyLink::Packet(link?))),
+        link => Ok(Some(FrameLink::Packet(link?))),
     }
 }
 

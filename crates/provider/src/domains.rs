@@ -39,6 +39,11 @@ pub(crate) fn register(domain: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
+/// All open domains.
+pub(crate) fn all() -> Vec<Arc<Shared>> {
+    DOMAINS.lock().all.iter().filter_map(Weak::upgrade).collect()
+}
+
 /// Prepares all domains except `own`, which the caller has locked, for a sleep of the caller. Adds to `descriptors`
 /// what to sleep on; returns the longest sleep, or `None` if a domain has work to do. Skips domains locked by another
 /// thread, which makes their progress.

@@ -129,10 +129,8 @@ pub(crate) unsafe extern "C" fn getinfo(
         let parameters = Parameters::load(libfabric).map_err(|error| no_data(&error.to_string()))?;
         let devices = device::devices(&parameters).map_err(|error| no_data(&error.to_string()))?;
         if devices.is_empty() {
-            return Err(no_data("no Ethernet interface of this host is up, nor lo: ip link set NAME up"));
-        }
-        if !device::is_permitted(&parameters) {
-            return Err(no_data(&not_permitted(&devices)));
+            let needs_right = parameters.link.may_use_frames() && !device::may_open_frames(&parameters);
+            return Err(no_data(&if needs_right { not_permitted(&parameters) } else { nothing_is_up(&parameters) }));
         }
         let mut list: *mut fi_info = ptr::null_mut();
         let kinds = wanted_kinds(hints, flags);
@@ -172,8 +170,13 @@ fn no_data(reason: &str) -> Errno {
     Errno::NO_DATA
 }
 
-fn not_permitted(devices: &[Device]) -> String {
-    let on = if let [only] = devices { format!(" on {}", only.name) } else { String::new() };
+fn nothing_is_up(parameters: &Parameters) -> String {
+    let kind = if parameters.link.may_use_frames() { "Ethernet interface" } else { "interface with an IP address" };
+    format!("no {kind} of this host is up, nor lo: ip link set NAME up")
+}
+
+fn not_permitted(parameters: &Parameters) -> String {
+    let on = parameters.interface.as_ref().map_or_else(String::new, |name| format!(" on {name}"));
     format!(
         "no right to raw Ethernet frames{on}: give the program CAP_NET_RAW, start barewire-broker on this host, or set \
          FI_BAREWIRE_LINK=udp for all processes (docs/provider.md); `barewire doctor` checks"

@@ -28,6 +28,7 @@ mod poison;
 mod progress;
 mod progress_request;
 mod queue;
+mod reached;
 mod region;
 mod state;
 mod sync;

@@ -1,103 +1,143 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A packet, XDP or UDP link, chosen at run time, or a simulated one.
+//! The link of an endpoint: frames, UDP or both, chosen at run time, or a simulated one.
 
-use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use barewire_link::{Clock, Counters, Incoming, Link, LinkError, MacAddress, Outgoing, PacketLink, UdpLink, XdpLink};
+use barewire_carriers::{Carriers, Datagrams};
+use barewire_link::{
+    Clock, Counters, Incoming, Link, LinkError, Locator, MacAddress, Outgoing, PacketLink, PeerAddress, UdpLink,
+    XdpLink,
+};
 
 use crate::simulation::SimulatedLink;
 
 /// A link of any kind. The dispatch has no measurable cost for the packet link (`docs/performance.md`).
 pub(crate) enum AnyLink {
-    Packet(PacketLink),
-    Xdp(Box<XdpLink>),
-    Udp(Box<UdpLink>),
+    Carriers(Box<Carriers<FrameLink, UdpLink>>),
     Simulated(SimulatedLink),
 }
 
-macro_rules! either {
-    ($self:expr, $link:ident => $call:expr) => {
-        match $self {
-            Self::Packet($link) => $call,
-            Self::Xdp($link) => $call,
-            Self::Udp($link) => $call,
-            Self::Simulated($link) => $call,
+/// A link for frames.
+pub(crate) enum FrameLink {
+    Packet(PacketLink),
+    Xdp(Box<XdpLink>),
+}
+
+/// Implements the calls of a link by those of whichever link it is.
+macro_rules! link_by_kind {
+    ($type:ident: $($kind:ident)|+) => {
+        impl Link for $type {
+            fn address(&self) -> MacAddress {
+                match self { $(Self::$kind(link) => link.address()),+ }
+            }
+
+            fn mtu(&self) -> usize {
+                match self { $(Self::$kind(link) => link.mtu()),+ }
+            }
+
+            #[inline]
+            fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+                match self { $(Self::$kind(link) => link.send(frames)),+ }
+            }
+
+            #[inline]
+            fn receive(&mut self) -> Option<Incoming<'_>> {
+                match self { $(Self::$kind(link) => link.receive()),+ }
+            }
+
+            fn wait_to_receive_or(
+                &mut self,
+                others: &[BorrowedFd<'_>],
+                timeout: Duration,
+            ) -> Result<bool, LinkError> {
+                match self { $(Self::$kind(link) => link.wait_to_receive_or(others, timeout)),+ }
+            }
+
+            fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
+                match self { $(Self::$kind(link) => link.wait_to_send(timeout)),+ }
+            }
+
+            fn check(&mut self) -> Result<(), LinkError> {
+                match self { $(Self::$kind(link) => link.check()),+ }
+            }
+
+            fn counters(&mut self) -> Result<Counters, LinkError> {
+                match self { $(Self::$kind(link) => link.counters()),+ }
+            }
+
+            fn is_local(&self, peer: MacAddress) -> bool {
+                match self { $(Self::$kind(link) => link.is_local(peer)),+ }
+            }
+
+            fn locator(&self) -> Locator {
+                match self { $(Self::$kind(link) => link.locator()),+ }
+            }
+
+            fn set_station(&mut self, sap: u8, key: u64) {
+                match self { $(Self::$kind(link) => link.set_station(sap, key)),+ }
+            }
+
+            fn add_peer(&mut self, peer: &PeerAddress) {
+                match self { $(Self::$kind(link) => link.add_peer(peer)),+ }
+            }
+
+            #[inline]
+            fn mtu_to(&mut self, mac: MacAddress, sap: u8) -> usize {
+                match self { $(Self::$kind(link) => link.mtu_to(mac, sap)),+ }
+            }
+
+            fn mtu_min(&self) -> usize {
+                match self { $(Self::$kind(link) => link.mtu_min()),+ }
+            }
+
+            #[inline]
+            fn note_time(&mut self, nanoseconds: u64) {
+                match self { $(Self::$kind(link) => link.note_time(nanoseconds)),+ }
+            }
+
+            fn has_pending(&self) -> bool {
+                match self { $(Self::$kind(link) => link.has_pending()),+ }
+            }
+
+            fn clock(&self) -> Clock {
+                match self { $(Self::$kind(link) => link.clock()),+ }
+            }
+
+            fn random_bits(&mut self) -> u64 {
+                match self { $(Self::$kind(link) => link.random_bits()),+ }
+            }
         }
     };
 }
 
+link_by_kind!(AnyLink: Carriers | Simulated);
+link_by_kind!(FrameLink: Packet | Xdp);
+
 impl AnyLink {
+    /// A link over these; at least one of them.
+    pub fn new(frames: Option<FrameLink>, udp: Option<UdpLink>) -> Self {
+        Self::Carriers(Box::new(Carriers::new(frames, udp)))
+    }
+
     /// The descriptors that are readable when a frame is available.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let second = if let Self::Udp(link) = self { link.partner_descriptor() } else { None };
-        [Some(self.as_fd()), second].into_iter().flatten()
+        let all = match self {
+            Self::Carriers(link) => {
+                let [udp, partner] = link.udp().map_or([None; 2], Datagrams::descriptors);
+                [link.frames().map(AsFd::as_fd), udp, partner]
+            }
+            Self::Simulated(link) => [Some(link.as_fd()), None, None],
+        };
+        all.into_iter().flatten()
     }
 }
 
-impl Link for AnyLink {
-    fn address(&self) -> MacAddress {
-        either!(self, link => link.address())
-    }
-
-    fn mtu(&self) -> usize {
-        either!(self, link => link.mtu())
-    }
-
-    #[inline]
-    fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        either!(self, link => link.send(frames))
-    }
-
-    #[inline]
-    fn receive(&mut self) -> Option<Incoming<'_>> {
-        either!(self, link => link.receive())
-    }
-
-    fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
-        either!(self, link => link.wait_to_receive_or(others, timeout))
-    }
-
-    fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
-        either!(self, link => link.wait_to_send(timeout))
-    }
-
-    fn check(&mut self) -> Result<(), LinkError> {
-        either!(self, link => link.check())
-    }
-
-    fn counters(&mut self) -> Result<Counters, LinkError> {
-        either!(self, link => link.counters())
-    }
-
-    fn is_local(&self, peer: MacAddress) -> bool {
-        either!(self, link => link.is_local(peer))
-    }
-
-    fn locator(&self) -> Ipv6Addr {
-        either!(self, link => link.locator())
-    }
-
-    fn add_peer(&mut self, peer: MacAddress, locator: Ipv6Addr) {
-        either!(self, link => link.add_peer(peer, locator));
-    }
-
-    fn has_pending(&self) -> bool {
-        either!(self, link => link.has_pending())
-    }
-
-    fn clock(&self) -> Clock {
-        either!(self, link => link.clock())
-    }
-
-    fn random_bits(&mut self) -> u64 {
-        either!(self, link => link.random_bits())
-    }
-}
-
-impl AsFd for AnyLink {
+impl AsFd for FrameLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        either!(self, link => link.as_fd())
+        match self {
+            Self::Packet(link) => link.as_fd(),
+            Self::Xdp(link) => link.as_fd(),
+        }
     }
 }

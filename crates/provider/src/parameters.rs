@@ -64,13 +64,13 @@ const ALL: [(&CStr, &str); 14] = [
     (PEERS, "maximum number of processes to be connected to at once, 1 to 32768 (default: 1024)"),
     (
         LINK,
-        "what carries frames: packet, which shares the interface; xdp, which dedicates its first receive queue to one \
-             process of the host; or udp, which needs no privileges and crosses routers. packet and xdp can \
-             communicate, neither with udp (default: packet)",
+        "what reaches peers on other hosts: auto, for each peer frames if they get through, else UDP; packet, frames, \
+             which share the interface; xdp, frames, dedicating its first receive queue to one process of the host; udp, \
+             which needs no privileges and crosses routers (default: auto)",
     ),
     (
         PORTS,
-        "with FI_BAREWIRE_LINK=udp, the ports to choose from, such as 49152-49407; of these, the ones with an even high \
+        "for UDP, the ports to choose from, such as 49152-49407; of these, the ones with an even high \
              byte, one for each process of the host (default: any that the system offers)",
     ),
     (
@@ -147,13 +147,25 @@ pub(crate) struct Parameters {
     pub tuned: Vec<(&'static str, usize)>,
 }
 
-/// What carries frames.
+/// What reaches peers on other hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LinkKind {
+    /// Frames or UDP, for each peer what gets through.
     #[default]
+    Auto,
     Packet,
     Xdp,
     Udp,
+}
+
+impl LinkKind {
+    pub fn may_use_frames(self) -> bool {
+        self != Self::Udp
+    }
+
+    pub fn may_use_udp(self) -> bool {
+        matches!(self, Self::Auto | Self::Udp)
+    }
 }
 
 /// How progress is made while the program computes.
@@ -278,7 +290,7 @@ impl Parameters {
             core_sharing: parse(YIELD, read(YIELD), "0 or 1", core_sharing)?.unwrap_or_default(),
             patience: parse(PATIENCE, read(PATIENCE), "a number of seconds, 0.001 to 3600", seconds)?,
             peers: parse(PEERS, read(PEERS), "a number from 1 to 32768", peers)?,
-            link: parse(LINK, read(LINK), "packet, xdp or udp", link)?.unwrap_or_default(),
+            link: parse(LINK, read(LINK), "auto, packet, xdp or udp", link)?.unwrap_or_default(),
             ports: parse(PORTS, read(PORTS), "two ports, such as 49152-49407", ports)?,
             progress: parse(PROGRESS, read(PROGRESS), "auto or manual", progress)?,
             checks_all: parse(CHECK, read(CHECK), "headers or all", checks_all)?.unwrap_or_default(),
@@ -346,6 +358,7 @@ fn core_sharing(value: &str) -> Option<CoreSharing> {
 
 fn link(value: &str) -> Option<LinkKind> {
     match value {
+        "auto" => Some(LinkKind::Auto),
         "packet" => Some(LinkKind::Packet),
         "xdp" => Some(LinkKind::Xdp),
         "udp" => Some(LinkKind::Udp),

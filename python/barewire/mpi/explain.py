@@ -11,6 +11,7 @@ from typing import Any
 from barewire.mpi.fabrics import (
     INTERFACE,
     LINK,
+    LINKS,
     PROGRESS,
     PROVIDER,
     PROVIDER_FILE,
@@ -186,7 +187,7 @@ def _provider_rows(job: Job, evidence: Evidence | None) -> list[Row]:
     if evidence is None:
         table += [
             Row("interface", wanted, source),
-            Row("link", link.value if link else "packet", link.source if link else "default"),
+            Row("link", link.value if link else LINKS[0], link.source if link else "default"),
         ]
     else:
         table += _sockets(evidence, interface.value if interface else None, source, link)
@@ -214,24 +215,54 @@ def _authentication(job: Job, evidence: Evidence | None) -> Row:
 
 
 def _sockets(evidence: Evidence, interface: str | None, source: str, link: Setting | None) -> list[Row]:
-    """Return the interface and the link that the ranks' open sockets show."""
-    # A rank with a packet socket may have an AF_XDP socket as well, which sends its batches.
-    actual = next((name for name in ("packet", "xdp", "udp") if any(facts[name] for facts in evidence.ranks)), "none")
-    carriers = ("packet", "udp") if actual == "udp" else ("packet",)
-    interfaces = sorted({entry for facts in evidence.ranks for name in carriers for entry in facts[name].items()})
-    batches = sum(facts["xdp"] and bool(facts["packet"]) for facts in evidence.ranks)
-    missing = [facts["rank"] for facts in evidence.ranks if not facts["xdp"] and not any(facts[n] for n in carriers)]
-    wrong = f"ranks {_abbreviated(missing)} have no socket for {actual}" if missing else ""
+    """Return the interface, the link and its carriers, as the ranks' open sockets and connections show them."""
+    facts = evidence.ranks
+    interfaces = sorted({entry for rank in facts for name in ("packet", "udp") for entry in rank[name].items()})
+    batches = sum(rank["xdp"] and bool(rank["packet"]) for rank in facts)
+    missing = [rank["rank"] for rank in facts if not (rank["packet"] or rank["xdp"] or rank["udp"])]
+    wrong = f"ranks {_abbreviated(missing)} have no socket for frames or UDP" if missing else ""
     if interface is not None and any(name != interface for name, _ in interfaces):
-        wrong = f"frames use {', '.join(name for name, _ in interfaces)}"
+        wrong = f"ranks use {', '.join(name for name, _ in interfaces)}"
     taken = ", ".join(f"{name}, MTU {mtu}" for name, mtu in interfaces) or interface or "unknown"
     seen = f"open sockets: {_matching(evidence, len(missing))}"
-    batch_note = f", {batches} of {len(evidence.ranks)} ranks send batches by AF_XDP" if batches else ""
-    differs = f"ranks use the link {actual}" if link is not None and link.value != actual else ""
+    carriers = Counter(carrier for rank in facts for carrier in rank["reached"].values() if carrier != "memory")
+    # A rank with a packet socket may have an AF_XDP socket as well, which sends its batches.
+    frames = "xdp" if any(rank["xdp"] and not rank["packet"] for rank in facts) else "packet"
+    names = {"frames": frames, "udp": "udp"}
+    actual = " and ".join(names[carrier] for carrier in names if carriers[carrier]) or "none: one host"
+    batch_note = f", {batches} of {len(facts)} ranks send batches by AF_XDP" if batches else ""
+    wanted = LINKS[0] if link is None else link.value
+    others = [names[carrier] for carrier in names if carriers[carrier] and wanted not in (LINKS[0], names[carrier])]
+    differs = f"ranks use the link {' and '.join(others)}" if others else ""
+    total = f"connections: {sum(carriers.values())}"
     return [
         Row("interface", taken, source, seen, wrong),
-        Row("link", actual + batch_note, "default" if link is None else link.source, seen, differs),
+        Row("link", actual + batch_note, "default" if link is None else link.source, total, differs),
+        *_by_udp(evidence, wanted),
     ]
+
+
+def _by_udp(evidence: Evidence, wanted: str) -> list[Row]:
+    """Return which hosts are reached by UDP although frames would be quicker, and why; nothing if there are none."""
+    if wanted != LINKS[0]:
+        return []
+    host_of = {address: rank["host"] for rank in evidence.ranks for address in rank["own"]}
+    pairs = {
+        frozenset((rank["host"], host_of[address]))
+        for rank in evidence.ranks
+        for address, carrier in rank["reached"].items()
+        if carrier == "udp" and address in host_of
+    }
+    if not pairs:
+        return []
+    without = sorted({rank["host"] for rank in evidence.ranks if not rank["packet"] and not rank["xdp"]})
+    shown = ", ".join(sorted("–".join(sorted(pair)) for pair in pairs)[:8]) + (", …" if len(pairs) > 8 else "")
+    reasons = []
+    if without:
+        reasons.append(f"no right to frames on {', '.join(without)}: CAP_NET_RAW or a broker there is quicker")
+    if any(not pair & set(without) for pair in pairs):
+        reasons.append("frames do not get through: a router, or a filter, is between them")
+    return [Row("by UDP", shown, "; ".join(reasons), f"connections: {len(pairs)} pairs of hosts")]
 
 
 def _matching(evidence: Evidence, mismatched: int) -> str:

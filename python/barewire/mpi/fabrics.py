@@ -22,7 +22,9 @@ YIELD_FILE = f"lib{PROVIDER}-yield.so"
 START_FILES = [f"lib{PROVIDER}-{name}.so" for name in ("start", "psm_infinipath", "psm2")]
 FABRICS = f"{', '.join(MPI_FABRICS)}, or ofi-NAME for any other libfabric provider, such as ofi-tcp"
 WAITS = ("spin", "adaptive", "block")
-LINKS = ("packet", "xdp", "udp")
+LINKS = ("auto", "packet", "xdp", "udp")
+# Those that need the right to frames.
+LINKS_BY_FRAMES = ("packet", "xdp")
 PROGRESSES = ("auto", "manual")
 # Authentication of frames: none, authenticated, or authenticated with encrypted messages.
 AUTHS = ("none", "job", "encrypt")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from barewire.errors import MachineCannot
-from barewire.mpi.fabrics import LINK, PROVIDER
+from barewire.mpi.fabrics import LINK, LINKS, LINKS_BY_FRAMES, PROVIDER
 from barewire.mpi.job import Job
 from barewire.mpi.placement import LOCAL_HOST
 
@@ -33,7 +33,7 @@ def check_rights(job: Job) -> None:
     environment = job.environment()
     if job.in_lab or job.in_slurm or environment.get("FI_PROVIDER") != PROVIDER or not _has_ranks_here(job):
         return
-    if environment.get(LINK) == "udp":
+    if environment.get(LINK, LINKS[0]) not in LINKS_BY_FRAMES:
         return
     reason = why_no_frames(os.environ)
     if reason is not None and not any(_may_bring_rights(word) for word in _words(job)):

@@ -22,6 +22,8 @@ MARK = "barewire-witness "
 _AF_XDP = 44
 _SIOCGIFADDR = 0x8915  # linux/sockios.h
 _MPICH_WORLD = 0x4400_0000  # MPI_COMM_WORLD of the ABI that MPICH and Intel MPI share
+_MPICH_INT = 0x4C00_0405  # MPI_INT there
+_ALL_CONNECTED = 64  # ranks
 _FILES = re.compile(r"/(?:libfabric\.so|libucp\.so|libmpi(?:ch|_abi)?\.so|lib\w+-fi\.so)[^/]*$")
 
 
@@ -34,9 +36,10 @@ def main(library: str) -> None:
     rank = ctypes.c_int()
     mpi.MPI_Init(None, None)
     mpi.MPI_Comm_rank(world, ctypes.byref(rank))
-    mpi.MPI_Barrier(world)  # makes libraries that connect lazily open their connections
+    _connect(mpi, world)
     facts = {"rank": rank.value, "host": socket.gethostname(), "files": _files(), **_sockets()}
     facts["libfabric"] = _libfabric_version(facts["files"])
+    facts["own"], facts["reached"] = _reached(facts["files"])
     facts["auth"] = os.environ.get("FI_BAREWIRE_AUTH") or "none"
     mpi.MPI_Barrier(world)  # no rank leaves before all have inspected their sockets
     sys.stdout.write(f"{MARK}{json.dumps(facts)}\n")
@@ -56,6 +59,36 @@ def _libfabric_version(files: list[str]) -> str | None:
             version = ctypes.CDLL(file).fi_version()
             return f"{version >> 16}.{version & 0xFFFF}"
     return None
+
+
+def _connect(mpi: Any, world: Any) -> None:
+    """Make libraries that connect lazily open their connections: all of them, if they are not too many."""
+    size = ctypes.c_int()
+    mpi.MPI_Comm_size(world, ctypes.byref(size))
+    if size.value <= _ALL_CONNECTED:
+        integer: Any = ctypes.c_int(_MPICH_INT)
+        if hasattr(mpi, "ompi_mpi_int"):
+            integer = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, "ompi_mpi_int")))
+        sent, received = (ctypes.c_int * size.value)(), (ctypes.c_int * size.value)()
+        mpi.MPI_Alltoall(sent, 1, integer, received, 1, integer, world)
+    mpi.MPI_Barrier(world)
+
+
+def _reached(files: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the addresses of our provider's endpoints, and by what each of their peers is reached."""
+    own, reached = [], {}
+    for file in files:
+        if file.endswith("/libbarewire-fi.so"):
+            provider = ctypes.CDLL(file)
+            text = ctypes.create_string_buffer(1 << 20)
+            length = provider.barewire_reached(text, ctypes.c_size_t(len(text)))
+            for line in text.raw[: min(length, len(text))].decode().splitlines():
+                carrier, address = line.split()
+                if carrier == "own":
+                    own.append(address)
+                else:
+                    reached[address] = carrier
+    return own, reached
 
 
 def _sockets() -> dict[str, Any]:

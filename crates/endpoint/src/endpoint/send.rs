@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sending: a message goes into frames or a pipe at once, or is queued with a descriptor until there is room.
 
-use barewire_link::{Link, MacAddress};
+use barewire_link::Link;
 use barewire_llc::message::{FIRST_HEADER, Fragment, Fragmenter, OTHER_HEADER, whole};
 use barewire_llc::{ConnectionHandle, Destination, Peer};
 
@@ -60,10 +60,16 @@ impl<L: Link> Endpoint<L> {
         self.information_max
     }
 
-    /// Size in bytes of the body that fills `frames` frames behind a head.
+    /// Size in bytes of the body that fills `frames` frames behind a head, to a channel's peer or else to any.
     #[must_use]
-    pub fn body_of_frames(&self, frames: usize, head_bytes: usize) -> usize {
-        frames * (self.information_max - OTHER_HEADER) - (FIRST_HEADER - OTHER_HEADER) - head_bytes
+    pub fn body_of_frames(&mut self, channel: Option<ChannelId>, frames: usize, head_bytes: usize) -> usize {
+        let connection = match channel.and_then(|id| self.channels.get(id)).map(|channel| &channel.carrier) {
+            Some(Carrier::Wire { handle, .. }) => Some(*handle),
+            _ => None,
+        };
+        let information = connection.and_then(|connection| self.port.information_to(connection, self.mtu_max));
+        let information = information.unwrap_or(self.information_max);
+        frames * (information - OTHER_HEADER) - (FIRST_HEADER - OTHER_HEADER) - head_bytes
     }
 
     /// Number of frames of a message of this size.
@@ -253,11 +259,13 @@ impl<L: Link> Endpoint<L> {
         if !self.has_frames(handle, frames) {
             return false;
         }
-        let Self { port, channels, descriptors, owners, information_max, last_sent_to, .. } = self;
+        let Self { port, channels, descriptors, owners, information_max, mtu_max, last_sent_to, .. } = self;
         let owner = owner(report, || descriptors.add(Some(index), report, Content::Submitted, None));
         *last_sent_to = Some(handle);
         let now = port.now();
-        let (mut fragmenter, mut next) = start_fragments(head.len() + body.len(), *information_max);
+        let information = if frames > 1 { port.information_to(handle, *mtu_max) } else { None };
+        let information = information.unwrap_or(*information_max);
+        let (mut fragmenter, mut next) = start_fragments(head.len() + body.len(), information);
         let mut submitted = 0_u32;
         while let Some(fragment) = next {
             let part = body_part(&fragment, head, body);
@@ -430,7 +438,7 @@ impl<L: Link> Endpoint<L> {
     #[inline]
     fn submit_to_engine(&mut self, message: DescriptorId, handle: ConnectionHandle) -> Submitted {
         let copied_best = self.copied_best();
-        let Self { port, descriptors, owners, events, information_max, last_sent_to, link_error, .. } = self;
+        let Self { port, descriptors, owners, events, information_max, mtu_max, last_sent_to, link_error, .. } = self;
         let Some(descriptor) = descriptors.at(message) else { return Submitted::All };
         let Content::Queued { head, head_bytes, body, fragments } = &mut descriptor.content else {
             return Submitted::All;
@@ -442,8 +450,10 @@ impl<L: Link> Endpoint<L> {
         let lends = report.is_acknowledgement() && head.len() + body.len() > copied_best;
         *last_sent_to = Some(handle);
         let now = port.now();
-        let (fragmenter, next) =
-            fragments.get_or_insert_with(|| start_fragments(head.len() + body.len(), *information_max));
+        let (fragmenter, next) = fragments.get_or_insert_with(|| {
+            let information = port.information_to(handle, *mtu_max).unwrap_or(*information_max);
+            start_fragments(head.len() + body.len(), information)
+        });
         // Stalled peers leave slots to the others, and long messages leave a quarter of them to short ones.
         let own = port.station.connection(handle).map_or(0, |connection| connection.unacknowledged());
         let quota = (port.slots.free_slots().saturating_sub(own) / 2).max(usize::from(own == 0));
@@ -536,7 +546,7 @@ impl<L: Link> Endpoint<L> {
         let key = self.config.key_to(to);
         let addressed = self.port.station.datagram(self.address.sap, destination, key);
         let (header, extra) = addressed.expect("the endpoint's SAP is active");
-        self.port.link.add_peer(MacAddress(to.mac), to.locator);
+        self.port.add_peer(to, self.config.key_to(to));
         let is_sent = self.port.send_datagram(to.mac, &header, &extra, body)?;
         Ok(if is_sent { Ok(()) } else { Err(SendError::Full) })
     }
@@ -546,7 +556,7 @@ impl<L: Link> Endpoint<L> {
             return Err(SendError::Full);
         }
         let slot = self.port.slots.fill(body, &[]).ok_or(SendError::Full)?;
-        self.port.link.add_peer(MacAddress(to.mac), to.locator);
+        self.port.add_peer(to, self.config.key_to(to));
         let peer = Peer { local: self.address.sap, mac: to.mac, remote: to.sap };
         let (key, now) = (self.config.key_to(to), self.port.now());
         if self.port.station.send_datagram(peer, key, slot, now).is_err() {

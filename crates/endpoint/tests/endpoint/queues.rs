@@ -51,7 +51,7 @@ fn normal_messages_overtake_background_messages() {
     for is_local in [false, true] {
         let (mut a, mut b) = pair(is_local);
         let (to_b, to_a) = open_channel(&mut a, &mut b);
-        let part = a.endpoint.body_of_frames(64, 0);
+        let part = a.endpoint.body_of_frames(None, 64, 0);
         // Several times what is submitted at once.
         let parts = if is_local { 64 } else { 20 };
         for context in 0..parts {
@@ -101,7 +101,7 @@ fn messages_of_all_priorities_are_reported_when_their_channel_ends() {
     for is_local in [false, true] {
         let (mut a, mut b) = pair(is_local);
         let (to_b, _) = open_channel(&mut a, &mut b);
-        let part = a.endpoint.body_of_frames(64, 0);
+        let part = a.endpoint.body_of_frames(None, 64, 0);
         for context in 0..20 {
             a.lend_in_background(to_b, pattern(context, part), context).unwrap();
         }

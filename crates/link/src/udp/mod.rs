@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use crate::interface::{IpInterface, owned, system};
 use crate::socket::{self, get_option, set_option};
-use crate::{Counters, ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, MacAddress, Outgoing};
+use crate::{Counters, ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, Locator, MacAddress, Outgoing, PeerAddress};
 use address::{Peers, SocketAddress, is_usable, station};
 use partner::{Change, Partnership};
 use received::{Received, Source};
@@ -113,17 +113,23 @@ impl UdpLink {
         datagram.saturating_sub(TYPE_BYTES)
     }
 
+    /// The address of a socket, to which frames can be sent afterwards; `None` if it has another version of IP than this.
+    pub fn address_of(&mut self, ip: Ipv6Addr, port: u16) -> Option<MacAddress> {
+        match (ip.to_canonical(), self.interface.ip) {
+            (ip @ IpAddr::V4(_), IpAddr::V4(_)) => Some(station(ip, port)),
+            (IpAddr::V6(ip), IpAddr::V6(_)) if !ip.is_unspecified() => {
+                let peer = station(ip.into(), port);
+                self.peers.add(peer, ip);
+                Some(peer)
+            }
+            _ => None,
+        }
+    }
+
     /// The descriptor to wait on besides the link's own, if any.
     #[must_use]
     pub fn partner_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.partnership.partner.as_ref().map(|partner| partner.source.socket.as_fd())
-    }
-
-    /// The socket address of a frame's destination.
-    #[inline]
-    fn destination(&self, frame: &Outgoing<'_>) -> Option<(MacAddress, SocketAddress)> {
-        let peer = MacAddress(*frame.header.first_chunk()?);
-        Some((peer, self.peers.find(peer, self.interface.ip.is_ipv4())?))
     }
 
     /// Sends one frame as one datagram; without libc, as [`Received::fill`].
@@ -199,6 +205,79 @@ impl UdpLink {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// Sends frames to one peer, whatever their headers say; otherwise as [`Link::send`].
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    #[inline]
+    pub fn send_to(&mut self, peer: MacAddress, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        let mtu = self.mtu();
+        // Nobody is there: lost, as on a wire.
+        let Some(to) = self.peers.find(peer, self.interface.ip.is_ipv4()) else { return Ok(frames.len()) };
+        let mut accepted = 0;
+        while let Some(frame) = frames.get(accepted) {
+            if frame.len() > ETHERNET_HEADER_BYTES + DATAGRAM_BYTES_MAX - TYPE_BYTES {
+                return Err(LinkError::FrameTooLong { frame_bytes: frame.len(), mtu });
+            }
+            let left = &frames[accepted..];
+            let (bytes, count) = if left.len() == 1 { (0, 1) } else { self.segments(left, peer) };
+            let sent = if count == 1 {
+                self.send_one(frame, peer, &to)
+            } else {
+                self.send_parts(&left[..count], peer, &to, Some(bytes))
+            };
+            self.note(peer);
+            if !self.singly.is_empty() {
+                self.count_singly(peer);
+            }
+            match sent.map_err(refusal) {
+                Ok(()) | Err(Refusal::Lost) if count == 1 => accepted += 1,
+                Ok(()) => accepted += count,
+                Err(Refusal::Busy) => {
+                    self.counters.send_busy += 1;
+                    break;
+                }
+                Err(Refusal::Lost) => self.stop_segmenting(peer, &io::Error::from_raw_os_error(libc::EINVAL)),
+                Err(Refusal::Failed(error)) if count > 1 => self.stop_segmenting(peer, &error),
+                Err(Refusal::Failed(error)) => return Err(system("sendto", &self.interface.name, error)),
+            }
+        }
+        self.counters.sent += accepted as u64;
+        Ok(accepted)
+    }
+
+    /// As [`Link::receive`]: the frame's bytes, to be changed, and its length.
+    #[inline]
+    pub fn receive_mut(&mut self) -> Option<(&mut [u8], usize)> {
+        let (start, end, is_truncated) = loop {
+            let Some(datagram) = self.received.next() else {
+                if self.received.was_last() || !self.fill() {
+                    return None;
+                }
+                continue;
+            };
+            // A frame without a length or EtherType is none.
+            let Some((ip, port)) = datagram.from.parts().filter(|_| datagram.bytes >= TYPE_BYTES) else { continue };
+            let from = station(ip, port);
+            if datagram.is_first {
+                if let IpAddr::V6(ip) = ip {
+                    self.peers.add_stranger(from, ip);
+                }
+                self.note(from);
+            }
+            let start = datagram.start - ADDRESSES;
+            let addresses = self.received.bytes(start..datagram.start);
+            addresses[..6].copy_from_slice(&self.address.0);
+            addresses[6..].copy_from_slice(&from.0);
+            break (start, datagram.start + datagram.bytes, datagram.is_truncated);
+        };
+        self.counters.received += 1;
+        self.counters.truncated += u64::from(is_truncated);
+        let bytes = self.received.bytes(start..end);
+        let frame_bytes = bytes.len() + usize::from(is_truncated);
+        Some((bytes, frame_bytes))
+    }
+
     /// Notes an exchange with a peer, which may become or cease to be the partner.
     #[inline]
     fn note(&mut self, peer: MacAddress) {
@@ -252,20 +331,21 @@ impl UdpLink {
         false
     }
 
-    /// Length of the datagrams, and the number of the first frames that one send can carry: to the same peer, of equal
-    /// length except the last, which may be shorter.
+    /// Length of the datagrams, and the number of the first frames that one send can carry: of equal length except the
+    /// last, which may be shorter.
     #[inline]
     fn segments(&self, frames: &[Outgoing<'_>], peer: MacAddress) -> (usize, usize) {
         let bytes = frames[0].len() - ADDRESSES;
-        if !self.can_segment || self.singly.iter().any(|(other, _)| *other == peer) {
+        // Longer ones are fragmented by the kernel, and were made for another link.
+        let is_whole = bytes <= TYPE_BYTES + self.mtu();
+        if !self.can_segment || !is_whole || self.singly.iter().any(|(other, _)| *other == peer) {
             return (bytes, 1);
         }
         let max = (DATAGRAM_BYTES_MAX / bytes).clamp(1, SEGMENTS_MAX).min(frames.len());
         let mut count = 1;
         while count < max {
-            let next = &frames[count];
-            let next_bytes = next.len() - ADDRESSES;
-            if next_bytes > bytes || next.header[..6] != peer.0 {
+            let next_bytes = frames[count].len() - ADDRESSES;
+            if next_bytes > bytes {
                 break;
             }
             count += 1;
@@ -365,72 +445,23 @@ impl Link for UdpLink {
 
     #[inline]
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        let mtu = self.mtu();
         let mut accepted = 0;
-        while let Some(frame) = frames.get(accepted) {
-            if frame.len() > ETHERNET_HEADER_BYTES + mtu {
-                return Err(LinkError::FrameTooLong { frame_bytes: frame.len(), mtu });
-            }
-            let Some((peer, to)) = self.destination(frame) else {
-                // Nobody is there.
-                accepted += 1;
-                continue;
-            };
-            let left = &frames[accepted..];
-            let (bytes, count) = if left.len() == 1 { (0, 1) } else { self.segments(left, peer) };
-            let sent = if count == 1 {
-                self.send_one(frame, peer, &to)
-            } else {
-                self.send_parts(&left[..count], peer, &to, Some(bytes))
-            };
-            self.note(peer);
-            if !self.singly.is_empty() {
-                self.count_singly(peer);
-            }
-            match sent.map_err(refusal) {
-                Ok(()) | Err(Refusal::Lost) if count == 1 => accepted += 1,
-                Ok(()) => accepted += count,
-                Err(Refusal::Busy) => {
-                    self.counters.send_busy += 1;
-                    break;
-                }
-                Err(Refusal::Lost) => self.stop_segmenting(peer, &io::Error::from_raw_os_error(libc::EINVAL)),
-                Err(Refusal::Failed(error)) if count > 1 => self.stop_segmenting(peer, &error),
-                Err(Refusal::Failed(error)) => return Err(system("sendto", &self.interface.name, error)),
+        while let Some(first) = frames.get(accepted) {
+            let to = first.header[..6].first_chunk().copied().unwrap_or_default();
+            let count = frames[accepted..].iter().take_while(|frame| frame.header[..6] == to).count();
+            let sent = self.send_to(MacAddress(to), &frames[accepted..accepted + count])?;
+            accepted += sent;
+            if sent < count {
+                break;
             }
         }
-        self.counters.sent += accepted as u64;
         Ok(accepted)
     }
 
     #[inline]
     fn receive(&mut self) -> Option<Incoming<'_>> {
-        let (start, end, is_truncated) = loop {
-            let Some(datagram) = self.received.next() else {
-                if self.received.was_last() || !self.fill() {
-                    return None;
-                }
-                continue;
-            };
-            // A frame without a length or EtherType is none.
-            let Some((ip, port)) = datagram.from.parts().filter(|_| datagram.bytes >= TYPE_BYTES) else { continue };
-            let from = station(ip, port);
-            if datagram.is_first {
-                if let IpAddr::V6(ip) = ip {
-                    self.peers.add_stranger(from, ip);
-                }
-                self.note(from);
-            }
-            let start = datagram.start - ADDRESSES;
-            let addresses = self.received.bytes(start..datagram.start);
-            addresses[..6].copy_from_slice(&self.address.0);
-            addresses[6..].copy_from_slice(&from.0);
-            break (start, datagram.start + datagram.bytes, datagram.is_truncated);
-        };
-        self.counters.received += 1;
-        self.counters.truncated += u64::from(is_truncated);
-        let bytes = &*self.received.bytes(start..end);
-        Some(Incoming { bytes, frame_bytes: bytes.len() + usize::from(is_truncated), vlan: None })
+        let (bytes, frame_bytes) = self.receive_mut()?;
+        Some(Incoming { bytes, frame_bytes, vlan: None })
     }
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
@@ -446,7 +477,11 @@ impl Link for UdpLink {
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        socket::check(&self.source.socket, &self.interface.name)
+        // An error of an earlier send, such as that the peer's port is closed, is no error of the link.
+        match socket::pending_error(&self.source.socket).map_err(refusal) {
+            Err(Refusal::Failed(error)) => Err(system("SO_ERROR", &self.interface.name, error)),
+            _ => Ok(()),
+        }
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
@@ -466,17 +501,17 @@ impl Link for UdpLink {
         peer.0[2..] == self.address.0[2..]
     }
 
-    fn locator(&self) -> Ipv6Addr {
-        match self.interface.ip {
+    fn locator(&self) -> Locator {
+        let [p0, p1, ..] = self.address.0;
+        let ip = match self.interface.ip {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
-        }
+        };
+        Locator { has_frames: false, port: u16::from_be_bytes([p0, p1]), ip }
     }
 
-    fn add_peer(&mut self, peer: MacAddress, locator: Ipv6Addr) {
-        if self.interface.ip.is_ipv6() && !locator.is_unspecified() {
-            self.peers.add(peer, locator);
-        }
+    fn add_peer(&mut self, peer: &PeerAddress) {
+        self.address_of(peer.locator.ip, peer.locator.port);
     }
 }
 

@@ -458,7 +458,8 @@ impl<L: Link> Messenger<L> {
             let mut scratch = std::mem::take(&mut self.scratch);
             let (body, bytes) = if part.len() > copied_max.min(self.endpoint.copied_best()) {
                 let frames = self.state.config.rendezvous_chunk_frames.clamp(1, CHUNK_FRAMES_MAX);
-                let part = &part[..part.len().min(self.endpoint.body_of_frames(frames, head_bytes))];
+                let channel = self.state.peers.at(to).channel;
+                let part = &part[..part.len().min(self.endpoint.body_of_frames(channel, frames, head_bytes))];
                 (BulkBody::Lent(part), part.len())
             } else {
                 // Short parts share one frame.

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::simulation::opened;
 use super::*;
-use crate::address::Carrier;
+use crate::address::Reach;
 use crate::device::Device;
 use crate::lock::Lock;
 use crate::parameters::Parameters;
@@ -46,7 +46,7 @@ impl Program {
         let shared = Arc::new(Shared {
             state: Lock::shared(State::new(progress_request.clone(), poison.clone())),
             poison,
-            device: Device { name: "none".to_owned(), mtu: 1500, carrier: Carrier::Frames },
+            device: Device { name: "none".to_owned(), mtu: 1500, mtu_max: 1500, reach: Reach::FRAMES },
             parameters: Parameters::default(),
             used: Arc::new(()),
             process: std::process::id(),

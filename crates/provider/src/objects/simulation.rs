@@ -18,7 +18,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
 use super::{counter, domain, endpoint, queue, vector};
-use crate::address::Carrier;
+use crate::address::Reach;
 use crate::backoff::CoreSharing;
 use crate::bindings::*;
 use crate::device::Device;
@@ -99,7 +99,8 @@ impl Objects {
         patience: Duration,
         has_counter: bool,
     ) -> Self {
-        let device = Device { name: "simulated".to_owned(), mtu: link.mtu(), carrier: Carrier::Frames };
+        let device =
+            Device { name: "simulated".to_owned(), mtu: link.mtu(), mtu_max: link.mtu(), reach: Reach::FRAMES };
         let progress_request = Arc::new(ProgressRequest::new(false).expect("a descriptor"));
         let poison = Arc::new(Poison::new().expect("a descriptor"));
         let shared = Arc::new(Shared {
@@ -235,7 +236,10 @@ impl Objects {
     /// Whether a frame ends a sleep.
     #[must_use]
     pub fn awaits_frames(&self) -> bool {
-        self.messenger(|messenger| self.awaited.contains(&messenger.endpoint().link().as_fd().as_raw_fd()))
+        self.messenger(|messenger| {
+            let link = messenger.endpoint().link();
+            link.descriptors().any(|descriptor| self.awaited.contains(&descriptor.as_raw_fd()))
+        })
     }
 
     /// Ends a sleep.

@@ -133,14 +133,14 @@ unsafe extern "C" fn insert(
             return Err(Errno(FI_ENOEQ));
         }
         let mut inserted = 0;
-        let (protection, carrier) = (vector.shared.parameters.protection, vector.shared.device.carrier);
+        let (protection, reach) = (vector.shared.parameters.protection, vector.shared.device.reach);
         let mut state = vector.shared.lock()?;
         let State { vectors, endpoints, .. } = &mut *state;
         for index in 0..count {
             let mut bytes = [0; BYTES];
             // SAFETY: libfabric's promise: `count` addresses of our length.
             unsafe { ptr::copy_nonoverlapping(addresses.cast::<u8>().add(index * BYTES), bytes.as_mut_ptr(), BYTES) };
-            let (number, status) = match address::of_peer(bytes, protection, carrier) {
+            let (number, status) = match address::of_peer(bytes, protection, reach) {
                 Ok(address) => {
                     let known = &mut vectors[vector.number].addresses;
                     let number = known.len();
@@ -154,8 +154,8 @@ unsafe extern "C" fn insert(
                 Err(error) => {
                     warning!(FI_LOG_AV, "address {index}: {error}");
                     // The user can remove these causes.
-                    use BadAddress::{Carrier, Protection, Version};
-                    if matches!(error, Protection { .. } | Carrier { .. } | Version(_)) {
+                    use BadAddress::{Protection, Reach, Version};
+                    if matches!(error, Protection { .. } | Reach { .. } | Version(_)) {
                         diagnostics::report(&error.to_string());
                     }
                     (FI_ADDR_NOTAVAIL, FI_EINVAL as c_int)

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! By what this process reaches its peers: for tools in the same process, such as the witnesses of `barewire run --explain`.
+
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use barewire_carriers::Carrier;
+
+use crate::domains;
+use crate::link::AnyLink;
+
+/// Writes a line for each endpoint of the process, `own ADDRESS`, and for each of its connected peers, `CARRIER ADDRESS`;
+/// the carriers are `memory` (on this host), `frames` and `udp`. Returns the length of the whole text in bytes, of which
+/// at most `room` bytes are written. Endpoints that another thread uses at this moment are left out.
+///
+/// # Safety
+/// `text` must be null or have room for `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn barewire_reached(text: *mut u8, room: usize) -> usize {
+    let Ok(all) = catch_unwind(AssertUnwindSafe(reached)) else { return 0 };
+    if !text.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), text, all.len().min(room)) };
+    }
+    all.len()
+}
+
+fn reached() -> String {
+    let mut text = String::new();
+    for domain in domains::all() {
+        let Some(mut state) = domain.try_lock() else { continue };
+        for wire in state.endpoints.iter_mut().filter_map(|endpoint| endpoint.wire.as_mut()) {
+            let endpoint = wire.endpoint();
+            let _ = writeln!(text, "own {}", endpoint.address());
+            for (peer, is_local) in endpoint.peers() {
+                let carrier = if is_local { "memory" } else { name(endpoint.link(), peer) };
+                let _ = writeln!(text, "{carrier} {peer}");
+            }
+        }
+    }
+    text
+}
+
+fn name(link: &AnyLink, peer: barewire_endpoint::Address) -> &'static str {
+    match link {
+        AnyLink::Carriers(link) => match link.carrier_to(barewire_link::MacAddress(peer.mac), peer.sap.byte()) {
+            Some(Carrier::Frames) => "frames",
+            Some(Carrier::Udp) => "udp",
+            None => "none",
+        },
+        AnyLink::Simulated(_) => "frames",
+    }
+}
