@@ -442,13 +442,14 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
         }
         let polls_udp = self.udp_peers > 0 || self.frames.is_none() || self.now >= self.udp_poll_due;
         let this: *mut Self = self;
-        // SAFETY, here and below: what follows a call that found nothing borrows nothing of its result.
+        // SAFETY: what follows a call that found nothing borrows nothing of its result.
         if let Some(frame) = unsafe { &mut *this }.receive_frame() {
             return Some(frame);
         }
         if !polls_udp {
             return None;
         }
+        // SAFETY: as above.
         if let Some(frame) = unsafe { &mut *this }.receive_datagram() {
             return Some(frame);
         }
