@@ -108,6 +108,34 @@ def test_each_pair_of_hosts_uses_what_gets_through(name: str) -> None:
         assert re.search(r"│ link +│ packet and udp", done.stderr), done.stderr
 
 
+# Addresses that are the same on every host and lead nowhere: of container bridges, and of a cable to nobody.
+MORE_INTERFACES = """
+for number in 0 1 2; do
+  ip link add br$number type bridge
+  ip address add 172.1$number.0.1/16 dev br$number
+  ip link set br$number up
+done
+ip link add w0 type veth peer name w1
+for number in 0 1; do ip address add 192.168.$number.1/24 dev w$number; ip link set w$number up; done
+"""
+
+
+@pytest.mark.parametrize("passes", ["frames", "ip"])
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_the_right_one_of_six_interfaces_is_found(name: str, passes: str) -> None:
+    """Nobody selects it, and five others have the same addresses on all hosts."""
+    needs("barewire")
+    with stand_up("star:2") as lab:
+        for host in ("h1", "h2"):
+            lab.run(host, ["sh", "-ec", MORE_INTERFACES], check=True)
+        if passes == "ip":
+            filter_frames(lab, "to-h1", "to-h2")
+        command = ("--", program(name, "messages"), "1")
+        done = run(lab, *AUTO, "3", *command, FI_BAREWIRE_INTERFACE="")
+        is_right(done, "messages")
+        assert ("by UDP" in done.stderr) == (passes == "ip"), done.stderr
+
+
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_rank_without_the_right_to_frames_is_reached(name: str) -> None:
     """By UDP from those that have it, which reach each other by frames."""

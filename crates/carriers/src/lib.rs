@@ -18,14 +18,14 @@ mod peer;
 mod probe;
 
 use std::collections::HashMap;
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use barewire_link::{Clock, Counters, Incoming, Link, LinkError, Locator, MacAddress, Outgoing, PeerAddress, UdpLink};
 
 pub use peer::Carrier;
-use peer::{Peer, Route};
+use peer::{Peer, Probed, Route};
 use probe::Probe;
 
 /// Frames to a peer that are kept until a carrier is found; more are lost, as on a wire.
@@ -33,6 +33,8 @@ const HELD_MAX: usize = 8;
 /// While no peer is reached by UDP, its socket is polled at intervals of so many nanoseconds: a system call, which takes as
 /// long as ten polls of a ring.
 const UDP_POLL_INTERVAL: u64 = 100_000;
+/// Addresses of UDP sockets that are remembered for each peer, on average.
+const SOCKETS_PER_PEER_MAX: usize = 16;
 /// Peers that may be known only from their questions. Each knows the job's token or this endpoint's cookie.
 const ASKING_PEERS_MAX: usize = 65_536;
 
@@ -86,7 +88,7 @@ pub trait Datagrams: Link {
     fn receive_mut(&mut self) -> Option<(&mut [u8], usize)>;
 
     /// The address of a socket; `None` if this link cannot reach it, because it has another version of IP.
-    fn address_of(&mut self, ip: Ipv6Addr, port: u16) -> Option<MacAddress>;
+    fn address_of(&mut self, ip: IpAddr, port: u16) -> Option<MacAddress>;
 
     /// What to wait on for datagrams.
     fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 2];
@@ -103,7 +105,7 @@ impl Datagrams for UdpLink {
         UdpLink::receive_mut(self)
     }
 
-    fn address_of(&mut self, ip: Ipv6Addr, port: u16) -> Option<MacAddress> {
+    fn address_of(&mut self, ip: IpAddr, port: u16) -> Option<MacAddress> {
         UdpLink::address_of(self, ip, port)
     }
 
@@ -231,7 +233,7 @@ impl<F: Link, U: Datagrams> Carriers<F, U> {
         let Self { peers, frames: link, udp, now, .. } = self;
         let peer = &mut peers[index];
         let route = peer.route(*now, || nonce(link, udp));
-        let udp = MacAddress(peer.udp.unwrap_or_default());
+        let udp = peer.udp.unwrap_or_default();
         match route {
             Route::One(carrier) => self.send_by(carrier, udp, frames),
             Route::All => {
@@ -263,7 +265,7 @@ impl<F: Link, U: Datagrams> Carriers<F, U> {
             if peer.question_due().is_some_and(|due| due <= self.now) {
                 let unknown: Vec<Carrier> = peer.unknown().collect();
                 for carrier in unknown {
-                    self.ask(index, carrier, self.peers[index].udp);
+                    self.ask(index, carrier);
                 }
                 self.peers[index].asked(self.now);
             }
@@ -272,19 +274,30 @@ impl<F: Link, U: Datagrams> Carriers<F, U> {
         }
     }
 
-    /// Sends a probe to a peer. One that is lost is repeated.
-    fn ask(&mut self, index: usize, carrier: Carrier, udp: Option<[u8; 6]>) {
+    /// Asks a peer by a carrier, at all addresses that it may have there.
+    fn ask(&mut self, index: usize, carrier: Carrier) {
+        if carrier == Carrier::Frames {
+            return self.probe(index, carrier, MacAddress::default());
+        }
+        let known = self.peers[index].udp;
+        if let Some(socket) = known {
+            self.probe(index, carrier, socket);
+        }
+        for place in 0..self.peers[index].sockets.len() {
+            let socket = self.peers[index].sockets[place];
+            if known != Some(socket) {
+                self.probe(index, carrier, socket);
+            }
+        }
+    }
+
+    /// Sends a probe to a peer, by UDP to this address. One that is lost is repeated.
+    fn probe(&mut self, index: usize, carrier: Carrier, to: MacAddress) {
         let peer = &self.peers[index];
         let (nonce, echo) = peer.question(carrier);
         // A peer that is known only from its questions has this station's key.
         let frame = Probe { from: self.own, to: peer.name, nonce, echo }.to_frame(peer.key.unwrap_or(self.key));
-        let frames = [Outgoing { header: &frame, payload: &[] }];
-        match (carrier, udp) {
-            (Carrier::Udp, None) => {}
-            (carrier, udp) => {
-                let _ = self.send_by(carrier, MacAddress(udp.unwrap_or_default()), &frames);
-            }
-        }
+        let _ = self.send_by(carrier, to, &[Outgoing { header: &frame, payload: &[] }]);
     }
 
     /// Handles a frame with a probe that came by `carrier` from `from`, an address of that carrier.
@@ -301,18 +314,19 @@ impl<F: Link, U: Datagrams> Carriers<F, U> {
             None if self.peers.len() < ASKING_PEERS_MAX => self.insert(probe.from, None),
             None => return,
         };
-        let (must_answer, is_first) = self.peers[index].probed(carrier, probe.nonce, probe.echo);
-        let has_answered = self.peers[index].question(carrier).0 == probe.echo;
-        // A socket is believed to be the peer's once it has answered, or if none is known.
-        if carrier == Carrier::Udp && (has_answered || self.peers[index].udp.is_none()) {
-            if let Some(old) = self.peers[index].udp.replace(from.0) {
-                self.by_udp.remove(&MacAddress(old));
+        let Probed { must_answer, is_found, is_first } = self.peers[index].probed(carrier, probe.nonce, probe.echo);
+        if carrier == Carrier::Udp {
+            // A peer with several interfaces sends from several addresses.
+            if self.by_udp.len() < SOCKETS_PER_PEER_MAX * self.peers.len() {
+                self.by_udp.insert(from, index);
             }
-            self.by_udp.insert(from, index);
-            self.last_udp = (MacAddress::default(), usize::MAX);
+            // The first that answers a question stays until the next question.
+            if is_found || self.peers[index].udp.is_none() {
+                self.peers[index].udp = Some(from);
+            }
         }
         if must_answer {
-            self.ask(index, carrier, (carrier == Carrier::Udp).then_some(from.0));
+            self.probe(index, carrier, from);
         }
         self.count_udp_peers();
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
@@ -514,8 +528,9 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
     }
 
     fn locator(&self) -> Locator {
-        let udp = self.udp.as_ref().map_or(Locator::FRAMES, Link::locator);
-        Locator { has_frames: self.frames.is_some(), ..udp }
+        let mut locator = self.udp.as_ref().map_or(Locator::FRAMES, Link::locator);
+        locator.has_frames = self.frames.is_some();
+        locator
     }
 
     fn set_station(&mut self, sap: u8, key: u64) {
@@ -526,13 +541,14 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
     fn add_peer(&mut self, peer: &PeerAddress) {
         let Some(udp) = &mut self.udp else { return };
         let name = Name::new(peer.mac.0, peer.sap);
-        let (ip, port) = (peer.locator.ip, peer.locator.port);
-        let socket = if port == 0 { None } else { udp.address_of(ip, port) };
+        let port = peer.locator.port;
+        let ips = peer.locator.ips().filter(|_| port != 0);
+        let sockets: Vec<MacAddress> = ips.filter_map(|ip| udp.address_of(ip, port)).collect();
         let has_frames = peer.locator.has_frames && self.frames.is_some();
         let index = match self.by_name.get(&name) {
             Some(index) => {
                 let known = &self.peers[*index];
-                let is_same = known.key == Some(peer.key) && (socket.is_none() || known.udp == socket.map(|at| at.0));
+                let is_same = known.key == Some(peer.key) && (sockets.is_empty() || known.sockets == sockets);
                 // A peer that has asked needs no locator.
                 if is_same || !peer.locator.has_frames && port == 0 {
                     return;
@@ -544,24 +560,24 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
         if self.peers[index].key.is_some() {
             // Another process has taken the station's place.
             let fresh = Peer::new(name, None, nonce(&mut self.frames, &mut self.udp), self.now);
-            if let Some(old) = std::mem::replace(&mut self.peers[index], fresh).udp {
-                self.by_udp.remove(&MacAddress(old));
-            }
-        }
-        let entry = &mut self.peers[index];
-        entry.key = Some(peer.key);
-        if let (Some(socket), None) = (socket, entry.udp) {
-            entry.udp = Some(socket.0);
-            self.by_udp.insert(socket, index);
+            self.peers[index] = fresh;
+            self.by_udp.retain(|_, other| *other != index);
         }
         // Stations that are named by their sockets need not tell their names.
-        let is_named_by_socket = self.frames.is_none() && socket == Some(peer.mac);
+        let is_named_by_socket = self.frames.is_none() && sockets == [peer.mac];
+        let entry = &mut self.peers[index];
+        entry.key = Some(peer.key);
         if has_frames {
-            entry.add(Carrier::Frames, socket.is_none());
+            entry.add(Carrier::Frames, sockets.is_empty());
         }
-        if socket.is_some() {
+        if !sockets.is_empty() {
             entry.add(Carrier::Udp, is_named_by_socket);
         }
+        if is_named_by_socket {
+            entry.udp = Some(peer.mac);
+            self.by_udp.insert(peer.mac, index);
+        }
+        entry.sockets = sockets;
         self.last_udp = (MacAddress::default(), usize::MAX);
         self.count_udp_peers();
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));

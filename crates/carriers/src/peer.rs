@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is known of the carriers to one peer, and what follows from it. No I/O and no clock.
 
+use barewire_link::MacAddress;
+
 use crate::Name;
 
 /// Time without an answer to frames after which their carrier is suspected, in nanoseconds: longer than a busy peer takes
@@ -46,8 +48,10 @@ pub(crate) struct Peer {
     pub name: Name,
     /// The peer's key, of the tags of probes to it; `None` if it is known only from its own.
     pub key: Option<u64>,
-    /// Address of the peer's UDP socket, as a MAC address; `None` if unknown.
-    pub udp: Option<[u8; 6]>,
+    /// Address of the peer's UDP socket; `None` until it has answered.
+    pub udp: Option<MacAddress>,
+    /// Addresses that the socket may have.
+    pub sockets: Vec<MacAddress>,
     /// By carrier: whether both ends have it.
     candidates: [bool; 2],
     /// By carrier: whether the peer has answered the current question by it.
@@ -74,6 +78,7 @@ impl Peer {
             name,
             key,
             udp: None,
+            sockets: Vec::new(),
             candidates: [false; 2],
             works: [false; 2],
             answered: [0; 2],
@@ -168,27 +173,36 @@ impl Peer {
         }
     }
 
-    /// Notes an authentic probe. Returns whether it must be answered, and whether the first carrier was found.
-    pub fn probed(&mut self, carrier: Carrier, nonce: u64, echo: u64) -> (bool, bool) {
+    /// Notes an authentic probe.
+    pub fn probed(&mut self, carrier: Carrier, nonce: u64, echo: u64) -> Probed {
         let index = carrier as usize;
         self.candidates[index] = true;
-        let is_new = self.answered[index] != nonce;
-        self.answered[index] = nonce;
+        let is_new = std::mem::replace(&mut self.answered[index], nonce) != nonce;
         if echo != self.nonce {
-            return (true, false);
+            return Probed { must_answer: true, ..Probed::default() };
         }
         // An answer to a question that was answered before only shows that the peer's frames arrive, not this end's.
         if std::mem::replace(&mut self.works[index], true) {
-            return (is_new, false);
+            return Probed { must_answer: is_new, ..Probed::default() };
         }
-        let had_none = self.current.is_none();
-        let is_better = self.current.is_none_or(|current| carrier <= current || !self.works[current as usize]);
-        if is_better {
+        let is_first = self.current.is_none();
+        if self.current.is_none_or(|current| carrier <= current || !self.works[current as usize]) {
             self.current = Some(carrier);
             self.unanswered_since = 0;
         }
-        (is_new, had_none)
+        Probed { must_answer: is_new, is_found: true, is_first }
     }
+}
+
+/// What follows from a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Probed {
+    /// The peer does not know the answer to its question.
+    pub must_answer: bool,
+    /// The carrier works, which was unknown.
+    pub is_found: bool,
+    /// None worked before.
+    pub is_first: bool,
 }
 
 #[cfg(test)]
@@ -208,18 +222,24 @@ mod tests {
         2
     }
 
+    /// Whether a probe must be answered, and whether it found the first carrier.
+    fn probed(peer: &mut Peer, carrier: Carrier, nonce: u64, echo: u64) -> (bool, bool) {
+        let Probed { must_answer, is_first, .. } = peer.probed(carrier, nonce, echo);
+        (must_answer, is_first)
+    }
+
     #[test]
     fn frames_wait_until_a_carrier_has_answered_and_then_take_the_better() {
         let mut peer = peer();
         assert_eq!(peer.route(5, next), Route::Hold);
-        assert_eq!(peer.probed(Carrier::Udp, 70, 0), (true, false));
+        assert_eq!(probed(&mut peer, Carrier::Udp, 70, 0), (true, false));
         assert_eq!(peer.route(5, next), Route::Hold, "a question is no answer");
-        assert_eq!(peer.probed(Carrier::Udp, 70, 9), (true, false), "the answer to another question");
-        assert_eq!(peer.probed(Carrier::Udp, 70, 1), (false, true));
+        assert_eq!(probed(&mut peer, Carrier::Udp, 70, 9), (true, false), "the answer to another question");
+        assert_eq!(probed(&mut peer, Carrier::Udp, 70, 1), (false, true));
         assert_eq!(peer.route(5, next), Route::One(Carrier::Udp));
-        assert_eq!(peer.probed(Carrier::Frames, 70, 1), (true, false));
+        assert_eq!(probed(&mut peer, Carrier::Frames, 70, 1), (true, false));
         assert_eq!(peer.route(5, next), Route::One(Carrier::Frames));
-        assert_eq!(peer.probed(Carrier::Udp, 70, 1), (false, false));
+        assert_eq!(probed(&mut peer, Carrier::Udp, 70, 1), (false, false));
         assert_eq!(peer.route(5, next), Route::One(Carrier::Frames), "the worse does not replace it");
         assert_eq!(peer.question_due(), None);
     }
@@ -241,12 +261,12 @@ mod tests {
         peer.heard(Carrier::Udp);
         assert_eq!(peer.route(3010 * MS, next), Route::All, "what other carriers bring does not count");
         assert_eq!((peer.question_due(), peer.question(Carrier::Udp)), (Some(3010 * MS), (2, 70)));
-        assert_eq!(peer.probed(Carrier::Frames, 70, 1), (true, false), "an answer to the last question");
+        assert_eq!(probed(&mut peer, Carrier::Frames, 70, 1), (true, false), "an answer to the last question");
         assert_eq!(peer.route(3011 * MS, next), Route::All);
-        assert_eq!(peer.probed(Carrier::Udp, 71, 2), (true, false));
+        assert_eq!(probed(&mut peer, Carrier::Udp, 71, 2), (true, false));
         assert_eq!(peer.route(3012 * MS, next), Route::One(Carrier::Udp));
         assert_eq!(peer.unknown().collect::<Vec<_>>(), [Carrier::Frames]);
-        assert_eq!(peer.probed(Carrier::Frames, 71, 2), (true, false));
+        assert_eq!(probed(&mut peer, Carrier::Frames, 71, 2), (true, false));
         assert_eq!(peer.route(3013 * MS, next), Route::One(Carrier::Frames));
     }
 

@@ -2,7 +2,7 @@
 //! Two stations with carriers that are blocked, one way or both ways, in simulated time.
 
 use std::cell::Cell;
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Link for Gated {
     }
 
     fn locator(&self) -> Locator {
-        Locator { has_frames: false, port: u16::from(self.address().0[5]), ip: Ipv6Addr::LOCALHOST }
+        Locator::of_port(u16::from(self.address().0[5]), [IpAddr::from([127, 0, 0, 1])])
     }
 }
 
@@ -85,7 +85,7 @@ impl Datagrams for Gated {
         Some((&mut self.copy, bytes))
     }
 
-    fn address_of(&mut self, _: Ipv6Addr, port: u16) -> Option<MacAddress> {
+    fn address_of(&mut self, _: IpAddr, port: u16) -> Option<MacAddress> {
         Some(MacAddress([2, 0, 0, 0, 1, port as u8]))
     }
 

@@ -38,7 +38,7 @@ impl Hash for Address {
 
 impl Address {
     /// Length of the wire form.
-    pub const BYTES: usize = 34;
+    pub const BYTES: usize = 15 + Locator::BYTES;
 
     /// An address without a cookie, and with a locator that the link is to know.
     #[must_use]
@@ -53,21 +53,19 @@ impl Address {
         bytes[..6].copy_from_slice(&self.mac);
         bytes[6] = self.sap.byte();
         bytes[7..15].copy_from_slice(&self.cookie.to_be_bytes());
-        bytes[15] = u8::from(self.locator.has_frames);
-        bytes[16..18].copy_from_slice(&self.locator.port.to_be_bytes());
-        bytes[18..].copy_from_slice(&self.locator.ip.octets());
+        bytes[15..].copy_from_slice(&self.locator.to_bytes());
         bytes
     }
 
     /// Decodes the wire form; `None` if the seventh byte is not an individual SAP.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
-        let [a, b, c, d, e, f, sap, c0, c1, c2, c3, c4, c5, c6, c7, frames, p0, p1, ip @ ..] = bytes;
+        let [a, b, c, d, e, f, sap, c0, c1, c2, c3, c4, c5, c6, c7, locator @ ..] = bytes;
         Some(Self {
             mac: [a, b, c, d, e, f],
             sap: Lsap::new(sap)?,
             cookie: u64::from_be_bytes([c0, c1, c2, c3, c4, c5, c6, c7]),
-            locator: Locator { has_frames: frames & 1 != 0, port: u16::from_be_bytes([p0, p1]), ip: ip.into() },
+            locator: Locator::from_bytes(locator),
         })
     }
 }

@@ -24,6 +24,9 @@ pub struct Config {
     /// For endpoints without a job token: 64 random bits, part of the endpoint's address, without which no peer can
     /// connect. 0: any peer can connect.
     pub cookie: u64,
+    /// A number of this host and its network namespace, for peers whose addresses have one: those with another are not
+    /// local, whatever their MAC addresses. 0: none.
+    pub host: u64,
     /// Whether a frame's check covers all of the frame. Otherwise it covers all headers, all of a message of one frame,
     /// and the first 64 bytes of any other frame; corruption behind Ethernet's own check is then detected for these
     /// only. Costs 4 to 6 % of the rate of long messages on two cores of 2024.
@@ -123,6 +126,7 @@ impl Config {
             sap,
             framing,
             cookie: 0,
+            host: 0,
             checks_all: false,
             authentication: None,
             send_descriptors: Tuning::SEND_DESCRIPTORS,

@@ -201,7 +201,9 @@ impl<L: Link> Endpoint<L> {
             sends_key: cookie != 0,
             ..StationConfig::default()
         };
-        let address = Address { mac: link.address().0, sap: config.sap, cookie, locator: link.locator() };
+        let mut locator = link.locator();
+        locator.host = config.host;
+        let address = Address { mac: link.address().0, sap: config.sap, cookie, locator };
         link.set_station(config.sap.byte(), config.key_to(address));
         let (encapsulation, authentication) = (config.framing.encapsulation, config.authentication.as_ref());
         let mut port = Port::new(link, &station, config.slots, encapsulation, authentication)?;

@@ -13,6 +13,7 @@ mod error;
 mod fanout;
 mod filter;
 mod interface;
+mod locator;
 mod memory;
 mod packet;
 mod packet_socket;
@@ -22,7 +23,6 @@ mod socket;
 mod udp;
 mod xdp;
 
-use std::net::Ipv6Addr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ pub use error::LinkError;
 pub use fanout::FanoutGroup;
 pub use filter::{Field, Filter};
 pub use interface::{Interface, IpInterface};
+pub use locator::Locator;
 pub use memory::{Faults, MemoryLink};
 pub use packet::{PacketConfig, PacketLink};
 pub use restricted::Restricted;
@@ -153,24 +154,6 @@ pub trait Link {
         unsafe { libc::getrandom(bits.as_mut_ptr().cast(), bits.len(), 0) };
         u64::from_ne_bytes(bits)
     }
-}
-
-/// What a peer needs besides a MAC address to send to a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Locator {
-    /// Whether Ethernet frames reach it.
-    pub has_frames: bool,
-    /// Its UDP port; 0 if datagrams do not reach it.
-    pub port: u16,
-    /// The IP address of that port; version 4 is mapped to version 6.
-    pub ip: Ipv6Addr,
-}
-
-impl Locator {
-    /// Of a link that only frames reach.
-    pub const FRAMES: Self = Self { has_frames: true, port: 0, ip: Ipv6Addr::UNSPECIFIED };
-    /// Of a link of which nothing is known but its MAC address.
-    pub const UNKNOWN: Self = Self { has_frames: false, ..Self::FRAMES };
 }
 
 /// A peer's address.

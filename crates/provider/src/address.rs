@@ -2,12 +2,12 @@
 //! An endpoint's address as programs exchange it.
 //!
 //! ```text
-//! | "BWfi" | protection 2 bits, version 6 bits | MAC 6 | SAP 1 | cookie 8 | frames 1 | port 2 | IP 16 |
+//! | "BWfi" | protection 2 bits, version 6 bits | MAC 6 | SAP 1 | cookie 8 | locator 40 |
 //! ```
 //!
 //! The protection says whether the endpoint's frames are authenticated or encrypted: endpoints with different
-//! protection cannot communicate. The cookie authorises peers of an endpoint without a job token. The rest says by what the
-//! endpoint is reached: frames, UDP, or both. At most 64 bytes (`FI_NAME_MAX`) are passed on by MPI libraries.
+//! protection cannot communicate. The cookie authorises peers of an endpoint without a job token. The locator says by what
+//! the endpoint is reached: frames, UDP, or both. MPI libraries pass on at most 64 bytes (`FI_NAME_MAX`).
 
 use std::fmt;
 
@@ -45,8 +45,9 @@ impl Reach {
     pub const FRAMES: Self = Self { frames: true, udp: None };
 
     fn of(locator: Locator) -> Self {
-        let version = if locator.ip.to_canonical().is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
-        Self { frames: locator.has_frames, udp: (locator.port != 0).then_some(version) }
+        let ip = locator.ips().next().filter(|_| locator.port != 0);
+        let version = ip.map(|ip| if ip.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 });
+        Self { frames: locator.has_frames, udp: version }
     }
 
     /// Whether two endpoints have something in common.
@@ -170,13 +171,17 @@ mod tests {
 
     #[test]
     fn a_peer_that_nothing_reaches_is_refused_with_a_remedy() {
-        let udp = |text: &str, has_frames| Locator { has_frames, port: 9, ip: text.parse().unwrap() };
-        let locators = [Locator::FRAMES, udp("::ffff:10.0.0.1", false), udp("fd00::1", false), udp("fd00::1", true)];
+        let udp = |text: &str, has_frames| {
+            let mut locator = Locator::of_port(9, [text.parse().unwrap()]);
+            locator.has_frames = has_frames;
+            locator
+        };
+        let locators = [Locator::FRAMES, udp("10.0.0.1", false), udp("fd00::1", false), udp("fd00::1", true)];
         for locator in locators {
             let address =
                 Address { locator, ..Address::new([2, 0, 0, 0, 0, 7], barewire_llc::Lsap::new(0x24).unwrap()) };
             for own in locators {
-                let has_common = own.has_frames && locator.has_frames || own.port == 9 && own.ip == locator.ip;
+                let has_common = own.has_frames && locator.has_frames || own.port == 9 && own.ips().eq(locator.ips());
                 match of_peer(to_bytes(address, Protection::None), Protection::None, Reach::of(own)) {
                     Ok(decoded) => assert!(has_common && decoded.locator == locator),
                     Err(error) => assert!(!has_common && error.to_string().contains("the same FI_BAREWIRE_LINK")),

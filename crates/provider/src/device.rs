@@ -121,8 +121,14 @@ pub(crate) fn devices(parameters: &Parameters) -> Result<Vec<Device>, DeviceErro
             found.push((interface.ip.is_loopback(), interface.index, device));
         }
     }
-    // Frames first: they are quicker.
-    found.sort_by_key(|(is_loopback, index, device)| (*is_loopback, !device.reach.frames, *index));
+    // MPI libraries take the first. Bridges, such as those of containers, and interfaces without a carrier or an address
+    // mostly lead to no other host.
+    found.sort_by_cached_key(|(is_loopback, index, Device { name, reach, .. })| {
+        let about = Path::new("/sys/class/net").join(name);
+        let has_carrier = std::fs::read(about.join("carrier")).map_or(true, |carrier| carrier.starts_with(b"1"));
+        let ranks = [*is_loopback, !has_carrier, !reach.frames, reach.udp.is_none(), about.join("bridge").exists()];
+        (ranks, *index)
+    });
     let has_network = found.iter().any(|(is_loopback, _, _)| !is_loopback);
     let limited = |(is_loopback, _, device): (bool, i32, Device)| {
         let max = parameters.mtu.unwrap_or(if is_loopback { LOOPBACK_MTU } else { usize::MAX });
@@ -167,9 +173,14 @@ pub(crate) fn open(device: &Device, parameters: &Parameters) -> Result<Endpoint<
     endpoint(None, sap, device, parameters, &tuning)
 }
 
-/// The link for datagrams, if the interface has one. An error is only logged if there are frames.
+/// The link for datagrams, if the interface has one. An error is only logged if there are frames. Unless the user has
+/// selected the interface, peers may use all addresses of the host: which of them they reach, they find out by asking.
 fn udp_link(device: &Device, parameters: &Parameters) -> Result<Option<UdpLink>, LinkError> {
-    let open = || UdpLink::open(&UdpConfig { interface: device.name.clone(), ports: parameters.ports.clone() });
+    let open = || {
+        let mut others = if parameters.is_interface_selected { Vec::new() } else { IpInterface::all()? };
+        others.retain(|other| !other.ip.is_loopback() && other.name != device.name);
+        UdpLink::open(&UdpConfig { interface: device.name.clone(), others, ports: parameters.ports.clone() })
+    };
     match device.reach.udp.map(|_| open()).transpose() {
         Err(error) if device.reach.frames => {
             warning!(FI_LOG_EP_CTRL, "{}: no UDP beside frames: {error}", device.name);
@@ -210,6 +221,17 @@ fn open_at_free_sap(
     Err(DeviceError::NoSap { interface: device.name.clone() })
 }
 
+/// A number of this host and its network namespace: the same for all processes that can reach each other's listeners.
+fn host() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    // Without them the number says nothing, and peers' MAC addresses decide.
+    let Ok(boot) = std::fs::read("/proc/sys/kernel/random/boot_id") else { return 0 };
+    let Ok(namespace) = std::fs::metadata("/proc/self/ns/net") else { return 0 };
+    // FNV-1a: the same in every build.
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    boot.iter().chain(&namespace.ino().to_be_bytes()).fold(0xcbf2_9ce4_8422_2325, step).max(1)
+}
+
 /// An endpoint, configured by the parameters.
 fn endpoint(
     frames: Option<FrameLink>,
@@ -223,6 +245,7 @@ fn endpoint(
     let mut config = Config { waiting: parameters.waiting, ..Config::new(sap, framing) };
     // Without a token, only processes that have the endpoint's address may communicate with it.
     config.cookie = if parameters.token.is_none() { link.random_bits().max(1) } else { 0 };
+    config.host = host();
     config.checks_all = parameters.checks_all;
     config.authentication = parameters.authentication();
     config.set_tuning(tuning.clone());

@@ -127,7 +127,11 @@ pub(crate) unsafe extern "C" fn getinfo(
             return Err(Errno::NO_DATA);
         }
         let parameters = Parameters::load(libfabric).map_err(|error| no_data(&error.to_string()))?;
-        let devices = device::devices(&parameters).map_err(|error| no_data(&error.to_string()))?;
+        let mut devices = device::devices(&parameters).map_err(|error| no_data(&error.to_string()))?;
+        // Open MPI would distribute a host's ranks over all that are offered, though each reaches the other hosts.
+        if !names_domain(hints) {
+            devices.truncate(1);
+        }
         if devices.is_empty() {
             let needs_right = parameters.link.may_use_frames() && !device::may_open_frames(&parameters);
             return Err(no_data(&if needs_right { not_permitted(&parameters) } else { nothing_is_up(&parameters) }));
@@ -168,6 +172,13 @@ fn no_data(reason: &str) -> Errno {
     warning!(FI_LOG_FABRIC, "{reason}");
     diagnostics::report(reason);
     Errno::NO_DATA
+}
+
+/// Whether the hints ask for a certain interface.
+fn names_domain(hints: Option<&fi_info>) -> bool {
+    // SAFETY: null or valid, as libfabric demands of hints.
+    let domain = hints.and_then(|hints| unsafe { hints.domain_attr.as_ref() });
+    domain.is_some_and(|domain| !domain.name.is_null())
 }
 
 fn nothing_is_up(parameters: &Parameters) -> String {

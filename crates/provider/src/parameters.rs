@@ -34,7 +34,11 @@ const SECRETS: [&CStr; 2] = [TOKEN, SECRET];
 
 /// Name and description of each parameter, in the order shown.
 const ALL: [(&CStr, &str); 14] = [
-    (INTERFACE, "the Ethernet interface to use (default: all that are up, by interface index; lo if there are none)"),
+    (
+        INTERFACE,
+        "the interface to use (default: for frames the first that is up, has a carrier and an address, and is no bridge, \
+             or else that comes nearest; for UDP all; lo if there are no others)",
+    ),
     (
         MTU,
         "maximum bytes of a frame's payload, if the network carries less than the interface (default: the interface's)",
@@ -124,6 +128,8 @@ const TUNED: [(&CStr, &str, &str); 9] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
     pub interface: Option<String>,
+    /// Whether the user has selected it.
+    pub is_interface_selected: bool,
     pub mtu: Option<usize>,
     pub token: Option<JobToken>,
     /// Where the token comes from, for log messages.
@@ -282,6 +288,7 @@ impl Parameters {
         }
         Ok(Self {
             interface: read(INTERFACE),
+            is_interface_selected: read(INTERFACE).is_some(),
             mtu: parse(MTU, read(MTU), "a number of bytes", |value| value.parse().ok())?,
             token: parse(TOKEN, read(TOKEN), "1 to 16 hexadecimal digits", token)?,
             token_source: "",

@@ -179,7 +179,8 @@ def _provider(job: Job, requested: FabricOptions, evidence: Evidence | None) -> 
 
 
 def _provider_rows(job: Job, evidence: Evidence | None) -> list[Row]:
-    settings = {setting.name: setting for setting in job.settings}
+    # The provider takes an empty value for none.
+    settings = {setting.name: setting for setting in job.settings if setting.value}
     interface, link = settings.get(INTERFACE), settings.get(LINK)
     wanted = interface.value if interface else "first one that is up"
     source = interface.source if interface else "default"

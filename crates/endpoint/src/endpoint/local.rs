@@ -52,7 +52,9 @@ pub(super) const fn pipe_message_bytes(information_max: usize) -> usize {
 impl<L: Link> Endpoint<L> {
     /// Whether a peer is reached through shared memory: it is on this host, by its address.
     pub(super) fn is_local(&self, peer: Address) -> bool {
-        self.config.local.is_some() && self.port.link.is_local(MacAddress(peer.mac))
+        let (own, other) = (self.config.host, peer.locator.host);
+        let may_be_here = own == other || own == 0 || other == 0;
+        self.config.local.is_some() && may_be_here && self.port.link.is_local(MacAddress(peer.mac))
     }
 
     /// Tries to connect to a local peer. Failures may be transient, so the attempt is repeated until the timeout.

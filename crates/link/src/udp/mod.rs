@@ -17,7 +17,7 @@ mod received;
 
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
@@ -55,6 +55,8 @@ const SINGLY_SENT_MAX: u32 = 1 << 16;
 pub struct UdpConfig {
     /// The interface's name. Its first IPv4 address is used or, if it has none, its first IPv6 address.
     pub interface: String,
+    /// Other interfaces, whose addresses of the same IP version peers may use as well; with any, all of the host's.
+    pub others: Vec<IpInterface>,
     /// Ports to choose from, those with an even high byte; `None`: any that the system offers.
     pub ports: Option<RangeInclusive<u16>>,
 }
@@ -66,6 +68,8 @@ pub struct UdpLink {
     /// For one of them at a time.
     partnership: Partnership,
     interface: IpInterface,
+    /// The addresses at which peers may reach this.
+    ips: Vec<IpAddr>,
     address: MacAddress,
     peers: Peers,
     received: Received,
@@ -88,13 +92,19 @@ impl UdpLink {
             let name = interface.name.clone();
             move |source| system(operation, &name, source)
         };
-        let socket = bound(&interface, config.ports.as_ref())?;
+        let is_same_version = |other: &&IpInterface| other.ip.is_ipv4() == interface.ip.is_ipv4();
+        let others = config.others.iter().filter(is_same_version).map(|other| other.ip);
+        let ips: Vec<IpAddr> = std::iter::once(interface.ip).chain(others).collect();
+        let any = if interface.ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let at = if ips.len() > 1 { any } else { interface.ip };
+        let socket = bound(&interface, at, config.ports.as_ref())?;
         set_up(&socket, &interface)?;
-        let (ip, port) = own(&socket).map_err(failed("getsockname"))?;
+        let (_, port) = own(&socket).map_err(failed("getsockname"))?;
         Ok(Self {
             source: Source::new(socket, None),
             partnership: Partnership::new(),
-            address: station(ip, port),
+            address: station(interface.ip, port),
+            ips,
             peers: Peers::new(interface.index.cast_unsigned()),
             interface,
             received: Received::new(),
@@ -114,8 +124,8 @@ impl UdpLink {
     }
 
     /// The address of a socket, to which frames can be sent afterwards; `None` if it has another version of IP than this.
-    pub fn address_of(&mut self, ip: Ipv6Addr, port: u16) -> Option<MacAddress> {
-        match (ip.to_canonical(), self.interface.ip) {
+    pub fn address_of(&mut self, ip: IpAddr, port: u16) -> Option<MacAddress> {
+        match (ip, self.interface.ip) {
             (ip @ IpAddr::V4(_), IpAddr::V4(_)) => Some(station(ip, port)),
             (IpAddr::V6(ip), IpAddr::V6(_)) if !ip.is_unspecified() => {
                 let peer = station(ip.into(), port);
@@ -503,15 +513,13 @@ impl Link for UdpLink {
 
     fn locator(&self) -> Locator {
         let [p0, p1, ..] = self.address.0;
-        let ip = match self.interface.ip {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        Locator { has_frames: false, port: u16::from_be_bytes([p0, p1]), ip }
+        Locator::of_port(u16::from_be_bytes([p0, p1]), self.ips.iter().copied())
     }
 
     fn add_peer(&mut self, peer: &PeerAddress) {
-        self.address_of(peer.locator.ip, peer.locator.port);
+        for ip in peer.locator.ips() {
+            self.address_of(ip, peer.locator.port);
+        }
     }
 }
 
@@ -546,17 +554,16 @@ fn set_up(socket: &OwnedFd, interface: &IpInterface) -> Result<(), LinkError> {
     Ok(())
 }
 
-/// A socket bound to the interface's address, at a usable port.
-fn bound(interface: &IpInterface, ports: Option<&RangeInclusive<u16>>) -> Result<OwnedFd, LinkError> {
+/// A socket bound to an address, at a usable port.
+fn bound(interface: &IpInterface, at: IpAddr, ports: Option<&RangeInclusive<u16>>) -> Result<OwnedFd, LinkError> {
     let failed = |operation| move |source| system(operation, &interface.name, source);
     let open = || {
         let family = if interface.ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         // SAFETY: socket() takes no pointers.
         owned(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }).map_err(failed("socket"))
     };
-    let bind = |socket: &OwnedFd, port| {
-        socket::bind(socket, &SocketAddress::new(interface.ip, port, interface.index.cast_unsigned()))
-    };
+    let bind =
+        |socket: &OwnedFd, port| socket::bind(socket, &SocketAddress::new(at, port, interface.index.cast_unsigned()));
     if let Some(ports) = ports {
         let usable: Vec<u16> = ports.clone().filter(|port| is_usable(*port)).collect();
         let socket = open()?;
