@@ -158,7 +158,7 @@ def fi_info(*options: str, **environment: str) -> str:
 
 
 def test_fi_info_shows_what_there_is() -> None:
-    """Both types of endpoints, the reliable one first, on the first interface or the one asked for; and their limits."""
+    """Both types of endpoints, the reliable one first, on the first or the selected interface; and their limits."""
     needs("barewire")
     pattern = r"provider: (\w+)\n +fabric: (\w+)\n +domain: (\w+)\n +version: .*\n +type: (\w+)"
     for options, name in (((), "vb"), (("-d", "va"), "va"), (("-d", "vb"), "vb")):

@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
 use barewire_endpoint::{Address, Authentication, Encapsulation, Framing, JobToken, Secret, Tuning};
+use barewire_link::Locator;
 use barewire_llc::{AfterLoss, Lsap};
 use barewire_messages::{CompletionLevel, Config, Removal};
 use barewire_shm::PipeConfig;
@@ -342,7 +343,7 @@ fn addresses(seed: u64, ranks: usize) -> Vec<Address> {
     let address = |rank: usize| {
         let host = if hosts == 0 { rank } else { rng.usize(..hosts) };
         let sap = Lsap::new(0x20 + 4 * rank as u8).expect("an individual LSAP");
-        Address::new([0x02, p0, p1, s0, s1, host as u8], sap)
+        Address { locator: Locator::FRAMES, ..Address::new([0x02, p0, p1, s0, s1, host as u8], sap) }
     };
     (0..ranks).map(address).collect()
 }
