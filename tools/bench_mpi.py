@@ -2,7 +2,7 @@
 """The promises of MPI over Barewire, as ratios of launches interleaved in one run; prints a table and what is missed.
 
     bench_mpi.py [--launches N] [--preferred] [GROUP …]      groups: latency, rate, bulk, jumbo, shaped, local,
-                                                          loss, foreign
+                                                          loss, foreign, routed
 
 The experimental unit is a launch of mpirun, and its median (or its mean rate) is one value. A ratio is that of the
 medians over launches, with the bootstrap interval of `barewire.stats`.
@@ -197,6 +197,35 @@ def loss(bench: Bench) -> Iterator[Promise]:
         yield Promise(f"{name}, 1 MiB stream at 1 Gb/s, 0.1 % lost, against no loss", *measured, "≥", 0.8)
 
 
+ROUTED = ("--lab", "routed:2")
+ROUTED_TCP = [*TCP[:1], *TCP[2:3], ("openmpi", "ucx")]
+
+
+def routed(bench: Bench) -> Iterator[Promise]:
+    """UDP between two subnets compared with TCP: short messages, streams with and without offloads, and at 1 Gb/s."""
+    values = bench.interleave(bench.subjects([*OURS, *ROUTED_TCP], "pingpong", "20000", "8", lab=ROUTED), 8)
+    tcp = against(values, min)
+    for name in (name for name in values if "barewire" in name):
+        yield Promise(f"{name} by UDP, 8 B one way, against {tcp}", *ratio(values[name], values[tcp]), "≤", 0.75)
+    for offloads in ("off", "on"):
+        for size, count in ((65_536, "200"), (1 << 20, "20")):
+            lab = (*ROUTED, "--offloads", offloads)
+            subjects = bench.subjects([*OURS, *ROUTED_TCP], "stream", count, str(size), lab=lab)
+            values = bench.interleave(subjects, size)
+            tcp = against(values, max)
+            for name in (name for name in values if "barewire" in name):
+                what = f"{name} by UDP, {size >> 10} KiB stream, offloads {offloads}, against {tcp}"
+                yield Promise(what, *ratio(values[name], values[tcp]), "≥", 1.0)
+    lab = (*ROUTED, "--rate", "1gbit")
+    values = bench.interleave(bench.subjects(OURS, "stream", "4", "1048576", lab=lab), 1 << 20)
+    # What a datagram carries of a frame's wire time: 1500 less IP and UDP, of 1538.
+    wire = [1e9 / 8 * (1500 - 28) / 1538 / (1 << 20)] * 2
+    for name in values:
+        yield Promise(
+            f"{name} by UDP, 1 MiB stream at 1 Gb/s, against UDP's wire", *ratio(values[name], wire), "≥", 0.98
+        )
+
+
 def local(bench: Bench) -> Iterator[Promise]:
     """Ranks on this host, each on its own core, compared with Open MPI's shared memory; nothing uses the interface."""
     for size, trips in ((8, "200000"), (1 << 20, "1000")):
@@ -233,6 +262,7 @@ GROUPS = {
     "loss": loss,
     "local": local,
     "foreign": foreign,
+    "routed": routed,
 }
 
 

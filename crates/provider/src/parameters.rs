@@ -46,7 +46,8 @@ const ALL: [(&CStr, &str); 14] = [
     (
         TOKEN,
         "the job's token, 1 to 16 hexadecimal digits, the same for all its processes: frames without it are dropped \
-             (default: derived from the launcher's name for the job; `barewire run` draws a random one)",
+             (default: derived from Open MPI 4's transport key, else none, and peers need the address, which has a random \
+             cookie; `barewire run` draws one)",
     ),
     (WAIT, "how blocking calls wait: spin, adaptive (spin, then sleep) or block (default: adaptive)"),
     (
@@ -241,7 +242,9 @@ impl Parameters {
         let mut parameters = Self::from_values(value_of)?;
         (parameters.token, parameters.token_source) = match parameters.token {
             Some(token) => (Some(token), "FI_BAREWIRE_TOKEN"),
-            None => job::token().map_or((None, "no source"), |(token, source)| (Some(token), source)),
+            None => {
+                job::token().map_or((None, "nowhere: peers need this address"), |(token, source)| (Some(token), source))
+            }
         };
         parameters.resolve_secret(job::transport_key)?;
         Ok(parameters)
