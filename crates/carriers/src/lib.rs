@@ -482,10 +482,7 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
         };
         let Some(udp) = &self.udp else { return frames.wait_to_receive_or(others, timeout) };
         let all: Vec<BorrowedFd<'_>> = udp.descriptors().into_iter().flatten().chain(others.iter().copied()).collect();
-        match frames.wait_to_receive_or(&all, timeout) {
-            Err(LinkError::InterfaceDown(_)) => Ok(false),
-            waited => waited,
-        }
+        frames.wait_to_receive_or(&all, timeout).or_else(lost(false))
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
@@ -494,16 +491,16 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
             (_, _, Some(link)) => link.wait_to_send(timeout),
             _ => Ok(true),
         };
-        if let (Err(LinkError::InterfaceDown(_)), true) = (&waited, self.udp.is_some()) { Ok(true) } else { waited }
+        if self.udp.is_some() { waited.or_else(lost(true)) } else { waited }
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
         // Callers check before they sleep, and whatever wakes them may be a datagram.
         self.udp_poll_due = 0;
         let frames = self.frames.as_mut().map_or(Ok(()), Link::check);
-        match (frames, &mut self.udp) {
-            (Ok(()) | Err(LinkError::InterfaceDown(_)), Some(udp)) => udp.check(),
-            (checked, _) => checked,
+        match &mut self.udp {
+            Some(udp) => frames.or_else(lost(())).and_then(|()| udp.check()),
+            None => frames,
         }
     }
 
@@ -602,10 +599,16 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
     }
 }
 
-/// Takes frames that are refused because an interface is down for sent and lost, as on a wire that is unplugged: if
-/// another carrier works, it will be found.
-fn lost(count: usize) -> impl FnOnce(LinkError) -> Result<usize, LinkError> {
-    move |error| if matches!(error, LinkError::InterfaceDown(_)) { Ok(count) } else { Err(error) }
+/// Takes the refusal of an interface that is down or gone for `instead`: frames are lost then, as on a wire that is
+/// unplugged, and if UDP works, it will be found.
+fn lost<T>(instead: T) -> impl FnOnce(LinkError) -> Result<T, LinkError> {
+    move |error| {
+        if matches!(error, LinkError::InterfaceDown(_) | LinkError::InterfaceGone(_)) {
+            Ok(instead)
+        } else {
+            Err(error)
+        }
+    }
 }
 
 /// The station to which a frame goes.
