@@ -131,11 +131,11 @@ pub struct Carriers<F, U> {
     last_udp: (MacAddress, usize),
     /// Number of peers that are reached by UDP or may be.
     udp_peers: usize,
-    /// When to poll the UDP socket next although there are none.
-    udp_poll_due: u64,
     now: u64,
     /// When the next question is due.
     question_due: u64,
+    /// Until then only frames are polled.
+    only_frames_until: u64,
     /// The carrier that did not accept a frame last.
     busy: Carrier,
 }
@@ -161,9 +161,9 @@ impl<F: Link, U: Datagrams> Carriers<F, U> {
             last_named: (own, usize::MAX),
             last_udp: (MacAddress::default(), usize::MAX),
             udp_peers: 0,
-            udp_poll_due: 0,
             now: 0,
             question_due: u64::MAX,
+            only_frames_until: 0,
             busy: Carrier::Frames,
         }
     }
@@ -238,6 +238,7 @@ impl<F: Link, U: Datagrams> Carriers<F, U> {
             Route::One(carrier) => self.send_by(carrier, udp, frames),
             Route::All => {
                 self.question_due = self.question_due.min(self.now);
+                self.only_frames_until = 0;
                 // What was accepted by one may arrive; LLC drops what arrives twice.
                 let current = self.peers[index].current.unwrap_or(Carrier::Frames);
                 for other in Carrier::ALL.into_iter().filter(|other| *other != current) {
@@ -348,6 +349,7 @@ impl<F: Link, U: Datagrams> Carriers<F, U> {
     }
 
     fn count_udp_peers(&mut self) {
+        self.only_frames_until = 0;
         let by_udp = |peer: &&Peer| peer.has(Carrier::Udp) && peer.current != Some(Carrier::Frames);
         self.udp_peers = self.peers.iter().filter(by_udp).count();
     }
@@ -374,6 +376,22 @@ impl<F: Link, U: Datagrams> Carriers<F, U> {
             }
             return Some(frame);
         }
+    }
+
+    /// Asks what is due, and polls the UDP link.
+    fn receive_other(&mut self) -> Option<Incoming<'_>> {
+        if self.now >= self.question_due {
+            self.ask_due();
+        }
+        let this: *mut Self = self;
+        // SAFETY: what follows a call that found nothing borrows nothing of its result.
+        if let Some(frame) = unsafe { &mut *this }.receive_datagram() {
+            return Some(frame);
+        }
+        if self.udp_peers == 0 && self.frames.is_some() {
+            self.only_frames_until = self.question_due.min(self.now + UDP_POLL_INTERVAL);
+        }
+        None
     }
 
     /// The next frame from the UDP link, with the names of its stations.
@@ -451,24 +469,12 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
         if self.udp.is_none() {
             return self.frames.as_mut()?.receive();
         }
-        if self.now >= self.question_due {
-            self.ask_due();
-        }
-        let polls_udp = self.udp_peers > 0 || self.frames.is_none() || self.now >= self.udp_poll_due;
         let this: *mut Self = self;
         // SAFETY: what follows a call that found nothing borrows nothing of its result.
         if let Some(frame) = unsafe { &mut *this }.receive_frame() {
             return Some(frame);
         }
-        if !polls_udp {
-            return None;
-        }
-        // SAFETY: as above.
-        if let Some(frame) = unsafe { &mut *this }.receive_datagram() {
-            return Some(frame);
-        }
-        self.udp_poll_due = self.now + UDP_POLL_INTERVAL;
-        None
+        if self.now < self.only_frames_until { None } else { self.receive_other() }
     }
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
@@ -496,7 +502,7 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
 
     fn check(&mut self) -> Result<(), LinkError> {
         // Callers check before they sleep, and whatever wakes them may be a datagram.
-        self.udp_poll_due = 0;
+        self.only_frames_until = 0;
         let frames = self.frames.as_mut().map_or(Ok(()), Link::check);
         match &mut self.udp {
             Some(udp) => frames.or_else(lost(())).and_then(|()| udp.check()),
