@@ -33,6 +33,8 @@ const HELD_MAX: usize = 8;
 /// While no peer is reached by UDP, its socket is polled at intervals of so many nanoseconds: a system call, which takes as
 /// long as ten polls of a ring.
 const UDP_POLL_INTERVAL: u64 = 100_000;
+/// Frames received before the rest is polled, so that they cannot keep datagrams and questions waiting.
+const FRAMES_PER_TURN: u32 = 256;
 /// Addresses of UDP sockets that are remembered for each peer, on average.
 const SOCKETS_PER_PEER_MAX: usize = 16;
 /// Peers that may be known only from their questions. Each knows the job's token or this endpoint's cookie.
@@ -136,6 +138,8 @@ pub struct Carriers<F, U> {
     question_due: u64,
     /// Until then only frames are polled.
     only_frames_until: u64,
+    /// Frames received since the rest was polled.
+    frames_in_turn: u32,
     /// The carrier that did not accept a frame last.
     busy: Carrier,
 }
@@ -164,6 +168,7 @@ impl<F: Link, U: Datagrams> Carriers<F, U> {
             now: 0,
             question_due: u64::MAX,
             only_frames_until: 0,
+            frames_in_turn: 0,
             busy: Carrier::Frames,
         }
     }
@@ -470,10 +475,14 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
             return self.frames.as_mut()?.receive();
         }
         let this: *mut Self = self;
-        // SAFETY: what follows a call that found nothing borrows nothing of its result.
-        if let Some(frame) = unsafe { &mut *this }.receive_frame() {
-            return Some(frame);
+        if self.frames_in_turn < FRAMES_PER_TURN {
+            // SAFETY: what follows a call that found nothing borrows nothing of its result.
+            if let Some(frame) = unsafe { &mut *this }.receive_frame() {
+                self.frames_in_turn += 1;
+                return Some(frame);
+            }
         }
+        self.frames_in_turn = 0;
         if self.now < self.only_frames_until { None } else { self.receive_other() }
     }
 
@@ -504,6 +513,10 @@ impl<F: Link, U: Datagrams> Link for Carriers<F, U> {
         // Callers check before they sleep, and whatever wakes them may be a datagram.
         self.only_frames_until = 0;
         let frames = self.frames.as_mut().map_or(Ok(()), Link::check);
+        if self.udp.is_some() && matches!(frames, Err(LinkError::InterfaceGone(_))) {
+            // It will not come back.
+            self.frames = None;
+        }
         match &mut self.udp {
             Some(udp) => frames.or_else(lost(())).and_then(|()| udp.check()),
             None => frames,
