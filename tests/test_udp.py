@@ -22,8 +22,7 @@ pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 BY_UDP = ("--link", "udp")
 LIBRARIES = ["openmpi", "mpich-5", pytest.param("openmpi-5", marks=pytest.mark.matrix)]
 
-# Datagrams with another host's source address, which only a raw socket can send: random ones, and repeated ones of the
-# job itself, recorded from the wire if there is one.
+# Random datagrams with another host's source address, which only a raw socket can send.
 FORGE = """
 import os, socket, struct, sys, time
 source, target, port, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
@@ -199,6 +198,16 @@ def test_a_job_goes_on_when_an_interface_was_down(name: str) -> None:
             time.sleep(1)
             lab.set_link(host, up=True)
             time.sleep(0.5)
+
+
+def test_a_job_goes_on_when_the_mtu_on_the_way_shrinks() -> None:
+    """In mid-job, when each rank has a socket connected to the other, which then reports that frames were too long."""
+    needs("barewire")
+    with stand_up("routed:2") as lab, job_under_way(lab, "openmpi", 4):
+        time.sleep(1)
+        for number in (1, 2):
+            narrow = f"ip route replace 10.77.{number}.0/24 dev to-h{number} mtu lock 1000"
+            subprocess.run(lab.switch_command(narrow.split()), check=True)
 
 
 def test_forged_datagrams_change_nothing() -> None:

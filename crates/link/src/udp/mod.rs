@@ -371,7 +371,7 @@ impl UdpLink {
     fn stop_segmenting(&mut self, peer: MacAddress, error: &io::Error) {
         match error.raw_os_error() {
             // The datagrams exceed the path's MTU. Singly, the kernel fragments them.
-            Some(libc::EMSGSIZE | libc::EINVAL) => self.singly.push((peer, 0)),
+            Some(libc::EINVAL) => self.singly.push((peer, 0)),
             // EIO: kernels before 6.11, on an interface that computes no checksums.
             _ => self.can_segment = false,
         }
@@ -414,7 +414,8 @@ enum Refusal {
     /// The socket's buffer or the interface's queue is full: try again.
     Busy,
     /// The frame is lost, as on a wire that is unplugged: there is no route, the address is gone, or a packet filter
-    /// drops it. If that lasts, the peer is given up.
+    /// drops it. If that lasts, the peer is given up. A connected socket also reports here what became of earlier frames:
+    /// that the peer's port was closed, or that they were too long for the path, whose MTU the kernel knows from then on.
     Lost,
     /// An error of the caller or the system.
     Failed(io::Error),
@@ -431,6 +432,7 @@ fn refusal(error: io::Error) -> Refusal {
             | libc::EPERM
             | libc::EACCES
             | libc::EINVAL
+            | libc::EMSGSIZE
             | libc::EADDRNOTAVAIL
             | libc::ECONNREFUSED
             | libc::ENODEV
