@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from barewire.sdn.api.client import Client
 
 _LINES_SHOWN = 12
+_MAX_LOG_COLUMNS = 1000
+"""A table that goes to a file or a pipe is as wide as its rows, so that a path in it can be searched for."""
 
 
 def launch(request: Request) -> int:
@@ -136,4 +138,8 @@ def _print_table(rows: "list[Row]") -> None:
     for row in rows:
         seen = f"[red]NOT as requested: {escape(row.wrong)}[/]" if row.wrong else escape(row.seen)
         table.add_row(row.what, escape(row.taken), escape(row.source), seen)
-    Console(stderr=True, highlight=False).print(table)
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        unbroken = console.options.update(width=_MAX_LOG_COLUMNS)
+        console.width = console.measure(table, options=unbroken).maximum
+    console.print(table)
