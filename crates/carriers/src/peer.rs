@@ -1,48 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is known of the carriers to one peer, and what follows from it. No I/O and no clock.
+//! What is known of the paths to one peer, and what follows from it. No I/O and no clock.
+
+use std::array;
 
 use barewire_link::MacAddress;
 
 use crate::Name;
+use crate::interface::{INTERFACES_MAX, Interface, speed_between};
+use crate::spread::Spread;
 
-/// Time without an answer to frames after which their carrier is suspected, in nanoseconds: longer than a busy peer takes
+/// Time without an answer to frames after which their path is suspected, in nanoseconds: longer than a busy peer takes
 /// to acknowledge.
 const SUSPECTED_AFTER: u64 = 10_000_000;
 /// A frame after a pause of this time may be the first of a new exchange, or a repetition …
 const PAUSE: u64 = SUSPECTED_AFTER;
 /// … and after so many of them without an answer it is taken for a repetition.
 const PAUSES_MAX: u8 = 2;
-/// Intervals between two questions: the first; the longest while no carrier is known to work, and while one is.
+/// Intervals between two questions: the first; the longest while no path is known to work, and while one is.
 const QUESTION_MIN: u64 = 2_000_000;
 const QUESTION_MAX: u64 = 500_000_000;
 const BETTER_QUESTION_MAX: u64 = 30_000_000_000;
+/// Interval at which paths in use are checked, where there are several, and the number of successive checks that a path
+/// may fail while another one passes.
+const CHECK_INTERVAL: u64 = 10_000_000;
+const FAILED_CHECKS_MAX: u8 = 1;
 
-/// A carrier; the better first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A path to a peer: by frames from one of this station's interfaces, in their order, or by UDP; the better first.
+pub(crate) type Path = usize;
+/// The path by UDP.
+pub(crate) const UDP: Path = INTERFACES_MAX;
+/// Number of paths.
+pub(crate) const PATHS: usize = INTERFACES_MAX + 1;
+
+/// What carries frames to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// Ethernet frames.
-    Frames = 0,
+    Frames,
     /// UDP datagrams.
-    Udp = 1,
-}
-
-impl Carrier {
-    /// Both, the better first.
-    pub const ALL: [Self; 2] = [Self::Frames, Self::Udp];
+    Udp,
 }
 
 /// Where to send a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To one carrier.
-    One(Carrier),
-    /// To all that may reach the peer, because the current one is silent.
+    /// By one path.
+    One(Path),
+    /// By several paths in turns.
+    Spread,
+    /// By all that may reach the peer, because the current one is silent.
     All,
-    /// Nowhere, until a carrier is known to work.
+    /// Nowhere, until a path is known to work.
     Hold,
 }
 
-/// The carriers to one peer.
+/// The paths to one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub name: Name,
@@ -52,16 +64,30 @@ pub(crate) struct Peer {
     pub udp: Option<MacAddress>,
     /// Addresses that the socket may have.
     pub sockets: Vec<MacAddress>,
-    /// By carrier: whether both ends have it.
-    candidates: [bool; 2],
-    /// By carrier: whether the peer has answered the current question by it.
-    works: [bool; 2],
-    /// By carrier: the peer's question that was answered last.
-    answered: [u64; 2],
-    pub current: Option<Carrier>,
-    /// The current question; changes when all carriers must be asked anew.
+    /// The peer's interfaces for frames; the first is its station's.
+    pub interfaces: Vec<Interface>,
+    /// By path: whether both ends have it.
+    candidates: [bool; PATHS],
+    /// By path: whether the peer has answered the current question by it, and from which of its interfaces.
+    works: [bool; PATHS],
+    ends: [u8; PATHS],
+    /// By path and by the peer's interface: the peer's question that was answered last.
+    answered: [[u64; INTERFACES_MAX]; PATHS],
+    pub current: Option<Path>,
+    /// Speeds of this station's interfaces.
+    speeds: [u32; INTERFACES_MAX],
+    /// Whether several paths by frames work, and how long frames are spread over them, if that is worth while.
+    has_several: bool,
+    spread: Option<Spread>,
+    /// The current question; changes when paths must be asked anew.
     nonce: u64,
-    /// Time of the first send of the last exchange that the current carrier has not answered; 0 if there is none.
+    /// The last check of all paths by frames that work, its time, and by path: whether it was passed, and how many were
+    /// failed in succession.
+    check: u64,
+    checked_at: u64,
+    passed: [bool; INTERFACES_MAX],
+    failed: [u8; INTERFACES_MAX],
+    /// Time of the first send of the last exchange that the current path has not answered; 0 if there is none.
     unanswered_since: u64,
     /// Time of the last send, and number of pauses between sends since something was heard.
     last_sent: u64,
@@ -72,18 +98,27 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// A peer that must be asked.
-    pub fn new(name: Name, key: Option<u64>, nonce: u64, now: u64) -> Self {
+    /// A peer that must be asked, of a station with interfaces of these speeds.
+    pub fn new(name: Name, key: Option<u64>, speeds: [u32; INTERFACES_MAX], nonce: u64, now: u64) -> Self {
         Self {
             name,
             key,
             udp: None,
             sockets: Vec::new(),
-            candidates: [false; 2],
-            works: [false; 2],
-            answered: [0; 2],
+            interfaces: vec![Interface { mac: MacAddress(name.mac()), speed: 0 }],
+            candidates: [false; PATHS],
+            works: [false; PATHS],
+            ends: [0; PATHS],
+            answered: [[0; INTERFACES_MAX]; PATHS],
             current: None,
+            speeds,
+            has_several: false,
+            spread: None,
             nonce,
+            check: 0,
+            checked_at: 0,
+            passed: [false; INTERFACES_MAX],
+            failed: [0; INTERFACES_MAX],
             unanswered_since: 0,
             last_sent: 0,
             pauses: 0,
@@ -92,24 +127,58 @@ impl Peer {
         }
     }
 
-    /// Adds a carrier that both ends have. `is_certain`: it needs no question, because there is no other.
-    pub fn add(&mut self, carrier: Carrier, is_certain: bool) {
-        self.candidates[carrier as usize] = true;
+    /// Adds a path that both ends may have. `is_certain`: it needs no question, because there is no other.
+    pub fn add(&mut self, path: Path, is_certain: bool) {
+        self.candidates[path] = true;
         if is_certain {
-            self.works[carrier as usize] = true;
-            self.current = Some(carrier);
+            self.works[path] = true;
+            self.current = Some(path);
         }
     }
 
-    /// Whether a carrier may reach the peer.
-    #[inline]
-    pub fn has(&self, carrier: Carrier) -> bool {
-        self.candidates[carrier as usize]
+    /// Notes the peer's interfaces, as a probe tells. Returns whether there are new ones.
+    pub fn learn(&mut self, interfaces: &[Interface], now: u64) -> bool {
+        if interfaces.is_empty() || self.interfaces == interfaces {
+            return false;
+        }
+        self.interfaces = interfaces.to_vec();
+        (self.question_due, self.question_interval) = (now, QUESTION_MIN);
+        true
     }
 
-    /// Carriers to ask.
-    pub fn unknown(&self) -> impl Iterator<Item = Carrier> + '_ {
-        Carrier::ALL.into_iter().filter(|carrier| self.has(*carrier) && !self.works[*carrier as usize])
+    /// Whether a path may reach the peer.
+    #[inline]
+    pub fn has(&self, path: Path) -> bool {
+        self.candidates[path]
+    }
+
+    /// Paths that may reach the peer.
+    pub fn candidates(&self) -> impl Iterator<Item = Path> + use<> {
+        let candidates = self.candidates;
+        (0..PATHS).filter(move |path| candidates[*path])
+    }
+
+    /// Paths to ask.
+    pub fn unknown(&self) -> impl Iterator<Item = Path> + use<> {
+        let works = self.works;
+        self.candidates().filter(move |path| !works[*path])
+    }
+
+    /// Paths by frames that work.
+    pub fn working_frames(&self) -> impl Iterator<Item = Path> + use<> {
+        let works = self.works;
+        (0..INTERFACES_MAX).filter(move |path| works[*path])
+    }
+
+    /// The address to send to by a path.
+    #[inline]
+    pub fn address(&self, path: Path) -> MacAddress {
+        if path == UDP { self.udp.unwrap_or_default() } else { self.interfaces[usize::from(self.ends[path])].mac }
+    }
+
+    /// The number of the peer's interface with this address.
+    pub fn interface(&self, mac: MacAddress) -> usize {
+        self.interfaces.iter().position(|interface| interface.mac == mac).unwrap_or(0)
     }
 
     /// When to ask again; `None` if all is known.
@@ -117,18 +186,15 @@ impl Peer {
         self.unknown().next().map(|_| self.question_due)
     }
 
-    /// The question to ask, and the peer's that was received by this carrier.
-    pub fn question(&self, carrier: Carrier) -> (u64, u64) {
-        (self.nonce, self.answered[carrier as usize])
+    /// The question to ask, and the peer's that was received by this path from this interface of its.
+    pub fn question(&self, path: Path, interface: usize) -> (u64, u64) {
+        (self.nonce, self.answered[path][interface])
     }
 
     /// Notes that the question was asked.
     pub fn asked(&mut self, now: u64) {
-        let most = if self.current.is_some_and(|current| self.works[current as usize]) {
-            BETTER_QUESTION_MAX
-        } else {
-            QUESTION_MAX
-        };
+        let most =
+            if self.current.is_some_and(|current| self.works[current]) { BETTER_QUESTION_MAX } else { QUESTION_MAX };
         self.question_due = now + self.question_interval.min(most);
         self.question_interval = (2 * self.question_interval).min(most);
     }
@@ -137,60 +203,156 @@ impl Peer {
     #[inline]
     pub fn route(&mut self, now: u64, nonce: impl FnOnce() -> u64) -> Route {
         let Some(current) = self.current else { return Route::Hold };
-        if self.candidates != [true; 2] {
-            return Route::One(current);
-        }
         let last_sent = std::mem::replace(&mut self.last_sent, now);
+        let by_current = if self.spread.is_some() { Route::Spread } else { Route::One(current) };
         if self.unanswered_since == 0 {
             (self.unanswered_since, self.pauses) = (now.max(1), 0);
-            return Route::One(current);
+            return by_current;
         }
         if now.saturating_sub(last_sent) >= PAUSE && self.pauses < PAUSES_MAX {
             (self.unanswered_since, self.pauses) = (now, self.pauses + 1);
         }
         if self.pauses < PAUSES_MAX && now.saturating_sub(self.unanswered_since) < SUSPECTED_AFTER {
-            return Route::One(current);
+            return by_current;
+        }
+        if self.candidates().count() < 2 {
+            return by_current;
         }
         self.suspect(now, nonce);
         Route::All
     }
 
-    /// Asks all carriers anew, unless that is under way.
+    /// Asks by all paths anew, unless that is under way.
     #[cold]
     fn suspect(&mut self, now: u64, nonce: impl FnOnce() -> u64) {
-        if self.works != [false; 2] {
-            self.works = [false; 2];
-            self.nonce = nonce();
-            (self.question_due, self.question_interval) = (now, QUESTION_MIN);
+        if self.works != [false; PATHS] {
+            self.works = [false; PATHS];
+            self.ask_anew(now, nonce());
         }
     }
 
-    /// Notes that a frame of the peer arrived by a carrier.
+    fn ask_anew(&mut self, now: u64, nonce: u64) {
+        self.nonce = nonce;
+        (self.question_due, self.question_interval) = (now, QUESTION_MIN);
+        self.spread_anew();
+    }
+
+    /// The path for a frame of this length that goes by several in turns.
     #[inline]
-    pub fn heard(&mut self, carrier: Carrier) {
-        if self.current == Some(carrier) {
+    pub fn next_in_spread(&mut self, bytes: usize) -> Path {
+        self.spread.as_mut().map_or(0, |spread| spread.next(bytes))
+    }
+
+    /// Whether long frames go by this path, among others.
+    pub fn spreads_over(&self, path: Path) -> bool {
+        path != UDP && self.spread.is_some_and(|spread| spread.has(path))
+    }
+
+    /// Spreads long frames over the paths that work now, where that is worth while.
+    fn spread_anew(&mut self) {
+        self.spread = None;
+        self.has_several = self.current.is_some_and(|current| current != UDP) && self.working_frames().nth(1).is_some();
+        if !self.has_several {
+            return;
+        }
+        let mut is_taken = [false; INTERFACES_MAX];
+        let speeds = array::from_fn(|path| {
+            let end = usize::from(self.ends[path]);
+            // What two interfaces send to one, it receives no faster.
+            if !self.works[path] || std::mem::replace(&mut is_taken[end], true) {
+                return 0;
+            }
+            speed_between(self.speeds[path], self.interfaces[end].speed)
+        });
+        self.spread = Spread::over(speeds);
+    }
+
+    /// Whether the paths must be checked: several work, so that one that died would not be noticed by its silence.
+    #[inline]
+    pub fn must_check(&self, now: u64) -> bool {
+        self.has_several && now.saturating_sub(self.checked_at) >= CHECK_INTERVAL
+    }
+
+    /// Ends the current check and begins another one, with `check`: drops paths that failed. If there are any, `nonce` is
+    /// the next question.
+    pub fn begin_check(&mut self, now: u64, check: u64, nonce: u64) {
+        // If none has passed it, the peer is busy, or gone.
+        if self.check != 0 && self.passed.contains(&true) {
+            let mut has_dropped = false;
+            for path in self.working_frames() {
+                self.failed[path] = if self.passed[path] { 0 } else { self.failed[path] + 1 };
+                if self.failed[path] > FAILED_CHECKS_MAX {
+                    self.works[path] = false;
+                    has_dropped = true;
+                }
+            }
+            if has_dropped {
+                self.choose_current();
+                self.ask_anew(now, nonce);
+            }
+        }
+        (self.check, self.checked_at, self.passed) = (check, now, [false; INTERFACES_MAX]);
+    }
+
+    /// Drops a path whose interface is down.
+    #[cold]
+    pub fn drop_path(&mut self, path: Path, now: u64, nonce: u64) {
+        self.works[path] = false;
+        self.choose_current();
+        self.ask_anew(now, nonce);
+    }
+
+    /// Takes the best path that works.
+    fn choose_current(&mut self) {
+        if let Some(best) = (0..PATHS).find(|path| self.works[*path]) {
+            (self.current, self.unanswered_since) = (Some(best), 0);
+        }
+    }
+
+    /// Notes that a frame of the peer arrived by a path. The peer may prefer another of several interfaces.
+    #[inline]
+    pub fn heard(&mut self, path: Path) {
+        if self.current.is_some_and(|current| current == path || current != UDP && path != UDP) {
             self.unanswered_since = 0;
         }
     }
 
-    /// Notes an authentic probe.
-    pub fn probed(&mut self, carrier: Carrier, nonce: u64, echo: u64) -> Probed {
-        let index = carrier as usize;
-        self.candidates[index] = true;
-        let is_new = std::mem::replace(&mut self.answered[index], nonce) != nonce;
+    /// Notes an authentic probe from one of the peer's interfaces.
+    pub fn probed(&mut self, path: Path, interface: usize, nonce: u64, echo: u64) -> Probed {
+        self.candidates[path] = true;
+        let is_new = std::mem::replace(&mut self.answered[path][interface], nonce) != nonce;
+        if path != UDP && echo == self.check && echo != 0 {
+            self.passed[path] = true;
+            return Probed { must_answer: is_new, ..Probed::default() };
+        }
         if echo != self.nonce {
             return Probed { must_answer: true, ..Probed::default() };
         }
         // An answer to a question that was answered before only shows that the peer's frames arrive, not this end's.
-        if std::mem::replace(&mut self.works[index], true) {
+        if std::mem::replace(&mut self.works[path], true) {
+            self.prefer_end(path, interface);
             return Probed { must_answer: is_new, ..Probed::default() };
         }
+        self.ends[path] = interface as u8;
+        if path != UDP {
+            self.failed[path] = 0;
+        }
         let is_first = self.current.is_none();
-        if self.current.is_none_or(|current| carrier <= current || !self.works[current as usize]) {
-            self.current = Some(carrier);
+        if self.current.is_none_or(|current| path <= current || !self.works[current]) {
+            self.current = Some(path);
             self.unanswered_since = 0;
         }
+        self.spread_anew();
         Probed { must_answer: is_new, is_found: true, is_first }
+    }
+
+    /// Takes another interface of the peer for a path if that leaves no two paths with the same.
+    fn prefer_end(&mut self, path: Path, interface: usize) {
+        let uses = |end: usize| self.working_frames().filter(|other| usize::from(self.ends[*other]) == end).count();
+        if path != UDP && uses(interface) == 0 && uses(usize::from(self.ends[path])) > 1 {
+            self.ends[path] = interface as u8;
+            self.spread_anew();
+        }
     }
 }
 
@@ -199,7 +361,7 @@ impl Peer {
 pub(crate) struct Probed {
     /// The peer does not know the answer to its question.
     pub must_answer: bool,
-    /// The carrier works, which was unknown.
+    /// The path works, which was unknown.
     pub is_found: bool,
     /// None worked before.
     pub is_first: bool,
@@ -211,10 +373,12 @@ mod tests {
 
     const NAME: Name = Name::new([2, 0, 0, 0, 0, 1], 8);
     const MS: u64 = 1_000_000;
+    const SPEEDS: [u32; INTERFACES_MAX] = [0; INTERFACES_MAX];
+    const FRAMES: Path = 0;
 
     fn peer() -> Peer {
-        let mut peer = Peer::new(NAME, None, 1, 1);
-        Carrier::ALL.into_iter().for_each(|carrier| peer.add(carrier, false));
+        let mut peer = Peer::new(NAME, None, SPEEDS, 1, 1);
+        [FRAMES, UDP].into_iter().for_each(|path| peer.add(path, false));
         peer
     }
 
@@ -223,8 +387,8 @@ mod tests {
     }
 
     /// Whether a probe must be answered, and whether it found the first carrier.
-    fn probed(peer: &mut Peer, carrier: Carrier, nonce: u64, echo: u64) -> (bool, bool) {
-        let Probed { must_answer, is_first, .. } = peer.probed(carrier, nonce, echo);
+    fn probed(peer: &mut Peer, path: Path, nonce: u64, echo: u64) -> (bool, bool) {
+        let Probed { must_answer, is_first, .. } = peer.probed(path, 0, nonce, echo);
         (must_answer, is_first)
     }
 
@@ -232,68 +396,68 @@ mod tests {
     fn frames_wait_until_a_carrier_has_answered_and_then_take_the_better() {
         let mut peer = peer();
         assert_eq!(peer.route(5, next), Route::Hold);
-        assert_eq!(probed(&mut peer, Carrier::Udp, 70, 0), (true, false));
+        assert_eq!(probed(&mut peer, UDP, 70, 0), (true, false));
         assert_eq!(peer.route(5, next), Route::Hold, "a question is no answer");
-        assert_eq!(probed(&mut peer, Carrier::Udp, 70, 9), (true, false), "the answer to another question");
-        assert_eq!(probed(&mut peer, Carrier::Udp, 70, 1), (false, true));
-        assert_eq!(peer.route(5, next), Route::One(Carrier::Udp));
-        assert_eq!(probed(&mut peer, Carrier::Frames, 70, 1), (true, false));
-        assert_eq!(peer.route(5, next), Route::One(Carrier::Frames));
-        assert_eq!(probed(&mut peer, Carrier::Udp, 70, 1), (false, false));
-        assert_eq!(peer.route(5, next), Route::One(Carrier::Frames), "the worse does not replace it");
+        assert_eq!(probed(&mut peer, UDP, 70, 9), (true, false), "the answer to another question");
+        assert_eq!(probed(&mut peer, UDP, 70, 1), (false, true));
+        assert_eq!(peer.route(5, next), Route::One(UDP));
+        assert_eq!(probed(&mut peer, FRAMES, 70, 1), (true, false));
+        assert_eq!(peer.route(5, next), Route::One(FRAMES));
+        assert_eq!(probed(&mut peer, UDP, 70, 1), (false, false));
+        assert_eq!(peer.route(5, next), Route::One(FRAMES), "the worse does not replace it");
         assert_eq!(peer.question_due(), None);
     }
 
     #[test]
     fn a_silent_carrier_is_replaced_and_asked_until_it_works_again() {
         let mut peer = peer();
-        peer.probed(Carrier::Udp, 70, 1);
-        peer.probed(Carrier::Frames, 70, 1);
+        peer.probed(UDP, 0, 70, 1);
+        peer.probed(FRAMES, 0, 70, 1);
         for now in (1..100).map(|number| number * 20 * MS) {
-            assert_eq!(peer.route(now, next), Route::One(Carrier::Frames));
-            assert_eq!(peer.route(now + 9 * MS, next), Route::One(Carrier::Frames));
-            peer.heard(Carrier::Frames);
+            assert_eq!(peer.route(now, next), Route::One(FRAMES));
+            assert_eq!(peer.route(now + 9 * MS, next), Route::One(FRAMES));
+            peer.heard(FRAMES);
         }
         // An acknowledgement has no answer, and the next exchange begins later.
-        assert_eq!(peer.route(2500 * MS, next), Route::One(Carrier::Frames));
-        assert_eq!(peer.route(3000 * MS, next), Route::One(Carrier::Frames));
-        assert_eq!(peer.route(3009 * MS, next), Route::One(Carrier::Frames));
-        peer.heard(Carrier::Udp);
+        assert_eq!(peer.route(2500 * MS, next), Route::One(FRAMES));
+        assert_eq!(peer.route(3000 * MS, next), Route::One(FRAMES));
+        assert_eq!(peer.route(3009 * MS, next), Route::One(FRAMES));
+        peer.heard(UDP);
         assert_eq!(peer.route(3010 * MS, next), Route::All, "what other carriers bring does not count");
-        assert_eq!((peer.question_due(), peer.question(Carrier::Udp)), (Some(3010 * MS), (2, 70)));
-        assert_eq!(probed(&mut peer, Carrier::Frames, 70, 1), (true, false), "an answer to the last question");
+        assert_eq!((peer.question_due(), peer.question(UDP, 0)), (Some(3010 * MS), (2, 70)));
+        assert_eq!(probed(&mut peer, FRAMES, 70, 1), (true, false), "an answer to the last question");
         assert_eq!(peer.route(3011 * MS, next), Route::All);
-        assert_eq!(probed(&mut peer, Carrier::Udp, 71, 2), (true, false));
-        assert_eq!(peer.route(3012 * MS, next), Route::One(Carrier::Udp));
-        assert_eq!(peer.unknown().collect::<Vec<_>>(), [Carrier::Frames]);
-        assert_eq!(probed(&mut peer, Carrier::Frames, 71, 2), (true, false));
-        assert_eq!(peer.route(3013 * MS, next), Route::One(Carrier::Frames));
+        assert_eq!(probed(&mut peer, UDP, 71, 2), (true, false));
+        assert_eq!(peer.route(3012 * MS, next), Route::One(UDP));
+        assert_eq!(peer.unknown().collect::<Vec<_>>(), [FRAMES]);
+        assert_eq!(probed(&mut peer, FRAMES, 71, 2), (true, false));
+        assert_eq!(peer.route(3013 * MS, next), Route::One(FRAMES));
     }
 
     #[test]
     fn repetitions_after_long_times_are_suspicious() {
         let mut peer = peer();
-        peer.probed(Carrier::Udp, 70, 1);
-        peer.probed(Carrier::Frames, 70, 1);
+        peer.probed(UDP, 0, 70, 1);
+        peer.probed(FRAMES, 0, 70, 1);
         for (now, expected) in [
-            (100, Route::One(Carrier::Frames)),
-            (120, Route::One(Carrier::Frames)),
+            (100, Route::One(FRAMES)),
+            (120, Route::One(FRAMES)),
             (160, Route::All),
             (240, Route::All),
             (241, Route::All),
         ] {
             assert_eq!(peer.route(now * MS, next), expected, "{now}");
         }
-        peer.heard(Carrier::Frames);
-        assert_eq!(peer.route(242 * MS, next), Route::One(Carrier::Frames));
+        peer.heard(FRAMES);
+        assert_eq!(peer.route(242 * MS, next), Route::One(FRAMES));
     }
 
     #[test]
     fn the_only_carrier_is_used_unasked_and_never_suspected() {
-        let mut peer = Peer::new(NAME, None, 1, 1);
-        peer.add(Carrier::Udp, true);
+        let mut peer = Peer::new(NAME, None, SPEEDS, 1, 1);
+        peer.add(UDP, true);
         for now in [1, 100 * MS, 10_000 * MS] {
-            assert_eq!(peer.route(now, next), Route::One(Carrier::Udp));
+            assert_eq!(peer.route(now, next), Route::One(UDP));
         }
         assert_eq!(peer.question_due(), None);
     }
@@ -309,7 +473,7 @@ mod tests {
             now = peer.question_due().unwrap();
         }
         assert!((20..30).contains(&asked), "{asked} in ten seconds");
-        peer.probed(Carrier::Udp, 70, 1);
+        peer.probed(UDP, 0, 70, 1);
         let since = now;
         while now < since + 1_000_000 * MS {
             asked += 1;

@@ -2,25 +2,33 @@
 //! Probes: the question whether a carrier reaches a peer, and the answer.
 //!
 //! ```text
-//! | length or EtherType 2 | DSAP 1 | SSAP 1 | UI 1 | "BWPA" | version 1 | from 7 | to 7 | nonce 8 | echo 8 | tag 8 |
+//! | length or EtherType 2 | DSAP 1 | SSAP 1 | UI 1 | "BWPA" | version 1 | from 7 | to 7 | nonce 8 | echo 8 | interfaces 40 | tag 8 |
 //! ```
 //!
 //! A station is its MAC address and service access point. `nonce` is the sender's current question to this peer, `echo`
-//! the peer's question that it has received, or 0. The tag is a hash keyed by the job's token or the addressee's cookie.
+//! the peer's question that it has received, or 0. `interfaces` are those by which the sender sends frames, four times
+//! MAC address 6, Mbit/s 4; zeros where there is none. The tag is a hash keyed by the job's token or the addressee's
+//! cookie.
 
+use std::array;
 use std::hash::Hasher;
 
+use barewire_link::MacAddress;
 use siphasher::sip::SipHasher24;
 
 use crate::Name;
+use crate::interface::{INTERFACES_MAX, Interface};
 
 const MAGIC: [u8; 4] = *b"BWPA";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Control field of a UI PDU.
 const UI: u8 = 0x03;
 /// Bytes of LLC's header.
 const LLC_BYTES: usize = 3;
-const BODY_BYTES: usize = 4 + 1 + 7 + 7 + 8 + 8 + 8;
+/// Bytes of an interface.
+const INTERFACE_BYTES: usize = 6 + 4;
+const UNTAGGED_BYTES: usize = 4 + 1 + 7 + 7 + 8 + 8 + INTERFACES_MAX * INTERFACE_BYTES;
+const BODY_BYTES: usize = UNTAGGED_BYTES + 8;
 const ETHERNET_HEADER_BYTES: usize = barewire_link::ETHERNET_HEADER_BYTES;
 const ETHER_TYPE_LLC: [u8; 2] = 0x8870_u16.to_be_bytes();
 /// Bytes of a frame with a probe.
@@ -33,6 +41,8 @@ pub(crate) struct Probe {
     pub to: Name,
     pub nonce: u64,
     pub echo: u64,
+    /// The sender's interfaces; addresses of zeros are none.
+    pub interfaces: [Interface; INTERFACES_MAX],
 }
 
 impl Probe {
@@ -52,8 +62,12 @@ impl Probe {
         body[12..19].copy_from_slice(&self.to.to_bytes());
         body[19..27].copy_from_slice(&self.nonce.to_be_bytes());
         body[27..35].copy_from_slice(&self.echo.to_be_bytes());
-        let tag = tag(key, &body[..35]);
-        body[35..].copy_from_slice(&tag);
+        for (bytes, interface) in body[35..].chunks_exact_mut(INTERFACE_BYTES).zip(self.interfaces) {
+            bytes[..6].copy_from_slice(&interface.mac.0);
+            bytes[6..].copy_from_slice(&interface.speed.to_be_bytes());
+        }
+        let tag = tag(key, &body[..UNTAGGED_BYTES]);
+        body[UNTAGGED_BYTES..].copy_from_slice(&tag);
         frame
     }
 
@@ -68,8 +82,13 @@ impl Probe {
         let body = frame.get(17..17 + BODY_BYTES).filter(|body| body[..4] == MAGIC && body[4] == VERSION)?;
         let number = |at: usize| body[at..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
         let name = |at: usize| body[at..].first_chunk().map(|bytes| Name::from_bytes(*bytes));
-        let probe = Self { from: name(5)?, to: name(12)?, nonce: number(19)?, echo: number(27)? };
-        let is_made_with = |key: &u64| tag(*key, &body[..35]) == body[35..];
+        let interfaces = array::from_fn(|number| {
+            let at = 35 + number * INTERFACE_BYTES;
+            let mac = MacAddress(body[at..].first_chunk().copied().unwrap_or_default());
+            Interface { mac, speed: body[at + 6..].first_chunk().copied().map_or(0, u32::from_be_bytes) }
+        });
+        let probe = Self { from: name(5)?, to: name(12)?, nonce: number(19)?, echo: number(27)?, interfaces };
+        let is_made_with = |key: &u64| tag(*key, &body[..UNTAGGED_BYTES]) == body[UNTAGGED_BYTES..];
         let is_authentic = keys(probe.from).iter().flatten().any(is_made_with);
         (is_authentic && probe.nonce != 0).then_some(probe)
     }
@@ -85,8 +104,14 @@ fn tag(key: u64, body: &[u8]) -> [u8; 8] {
 mod tests {
     use super::*;
 
-    const PROBE: Probe =
-        Probe { from: Name::new([2, 0, 0, 0, 0, 1], 8), to: Name::new([2, 0, 0, 0, 0, 2], 12), nonce: 5, echo: 0 };
+    const INTERFACE: Interface = Interface { mac: MacAddress([2, 0, 0, 0, 0, 3]), speed: 100_000 };
+    const PROBE: Probe = Probe {
+        from: Name::new([2, 0, 0, 0, 0, 1], 8),
+        to: Name::new([2, 0, 0, 0, 0, 2], 12),
+        nonce: 5,
+        echo: 0,
+        interfaces: [INTERFACE; INTERFACES_MAX],
+    };
 
     #[test]
     fn a_probe_round_trips_and_no_byte_of_it_can_be_changed() {

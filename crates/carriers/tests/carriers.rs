@@ -7,13 +7,16 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use barewire_carriers::{Carrier, Carriers, Datagrams};
+use barewire_carriers::{Carrier, Carriers, Datagrams, Lower};
 use barewire_link::{
-    Counters, Faults, Incoming, Link, LinkError, Locator, MacAddress, MemoryLink, Outgoing, PeerAddress,
+    Counters, Faults, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, MemoryLink, Outgoing, PeerAddress,
 };
 
 const SAP: u8 = 8;
 const KEY: u64 = 77;
+/// Networks: one of frames, more of frames, and UDP's.
+const FRAMES: u8 = 0;
+const UDP: u8 = 4;
 const MS: u64 = 1_000_000;
 
 /// A link whose frames pass only while its gate is open. As a link for datagrams its addresses are the links' own.
@@ -23,13 +26,13 @@ struct Gated {
     passes: Rc<Cell<bool>>,
     copy: Vec<u8>,
     sent: Rc<Cell<u32>>,
-    carrier: Carrier,
+    network: u8,
 }
 
 impl Link for Gated {
     fn address(&self) -> MacAddress {
         let [.., last] = self.link.address().0;
-        MacAddress([2, 0, 0, 0, self.carrier as u8, last])
+        MacAddress([2, 0, 0, 0, self.network, last])
     }
 
     fn mtu(&self) -> usize {
@@ -66,7 +69,7 @@ impl Link for Gated {
     }
 }
 
-impl Datagrams for Gated {
+impl Lower for Gated {
     fn send_to(&mut self, to: MacAddress, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         for frame in frames {
             let mut bytes = [frame.header, frame.payload].concat();
@@ -77,16 +80,11 @@ impl Datagrams for Gated {
         Ok(frames.len())
     }
 
-    fn receive_mut(&mut self) -> Option<(&mut [u8], usize)> {
+    fn receive_mut(&mut self) -> Option<IncomingMut<'_>> {
         let frame = self.link.receive()?;
         self.copy.clear();
         self.copy.extend_from_slice(frame.bytes);
-        let bytes = self.copy.len();
-        Some((&mut self.copy, bytes))
-    }
-
-    fn address_of(&mut self, _: IpAddr, port: u16) -> Option<MacAddress> {
-        Some(MacAddress([2, 0, 0, 0, 1, port as u8]))
+        Some(IncomingMut { frame_bytes: self.copy.len(), bytes: &mut self.copy, vlan: None })
     }
 
     fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 2] {
@@ -94,11 +92,17 @@ impl Datagrams for Gated {
     }
 }
 
-/// Two stations; gates by carrier and by sender.
+impl Datagrams for Gated {
+    fn address_of(&mut self, _: IpAddr, port: u16) -> Option<MacAddress> {
+        Some(MacAddress([2, 0, 0, 0, UDP, port as u8]))
+    }
+}
+
+/// Two stations; gates by network and by sender.
 struct World {
     ends: [Carriers<Gated, Gated>; 2],
-    gates: [[Rc<Cell<bool>>; 2]; 2],
-    sent: [[Rc<Cell<u32>>; 2]; 2],
+    gates: [[Rc<Cell<bool>>; 2]; 5],
+    sent: [[Rc<Cell<u32>>; 2]; 5],
     now: u64,
     number: u32,
 }
@@ -106,31 +110,47 @@ struct World {
 impl World {
     /// `frames`: which ends have frames. Each has UDP.
     fn new(frames: [bool; 2], loss: f64, seed: u64) -> Self {
+        Self::on(frames.map(|has| if has { vec![FRAMES] } else { vec![] }), true, loss, seed)
+    }
+
+    /// `networks`: those of frames to which the ends have interfaces, in their order.
+    fn on(networks: [Vec<u8>; 2], has_udp: bool, loss: f64, seed: u64) -> Self {
         let faults = Faults { loss, ..Faults::default() };
-        let gates: [[Rc<Cell<bool>>; 2]; 2] =
+        let gates: [[Rc<Cell<bool>>; 2]; 5] =
             std::array::from_fn(|_| std::array::from_fn(|_| Rc::new(Cell::new(true))));
-        let sent: [[Rc<Cell<u32>>; 2]; 2] = Default::default();
-        let gated = |link, carrier: Carrier, end: usize| Gated {
-            link,
-            passes: gates[carrier as usize][end].clone(),
-            copy: Vec::new(),
-            sent: sent[carrier as usize][end].clone(),
-            carrier,
-        };
-        let (a, b) = MemoryLink::pair(1500, faults, seed);
-        let (c, d) = MemoryLink::pair(1470, faults, seed + 7);
-        let mut ends = [
-            Carriers::new(frames[0].then(|| gated(a, Carrier::Frames, 0)), Some(gated(c, Carrier::Udp, 0))),
-            Carriers::new(frames[1].then(|| gated(b, Carrier::Frames, 1)), Some(gated(d, Carrier::Udp, 1))),
-        ];
+        let sent: [[Rc<Cell<u32>>; 2]; 5] = Default::default();
+        let mut links: Vec<[Option<Gated>; 2]> = (0..=UDP)
+            .map(|network| {
+                let number = usize::from(network);
+                let mtu = if network == UDP { 1470 } else { 1500 };
+                let (a, b) = MemoryLink::pair(mtu, faults, seed + 7 * u64::from(network));
+                let gated = |link, end: usize| Gated {
+                    link,
+                    passes: gates[number][end].clone(),
+                    copy: Vec::new(),
+                    sent: sent[number][end].clone(),
+                    network,
+                };
+                [Some(gated(a, 0)), Some(gated(b, 1))]
+            })
+            .collect();
+        let mut ends = [0, 1].map(|end| {
+            let frames = networks[end].iter().map(|network| (links[usize::from(*network)][end].take().unwrap(), 1000));
+            let frames = frames.collect();
+            Carriers::new(frames, links[usize::from(UDP)][end].take().filter(|_| has_udp))
+        });
         for end in &mut ends {
             end.set_station(SAP, KEY);
         }
         Self { ends, gates, sent, now: 1, number: 0 }
     }
 
-    fn block(&self, carrier: Carrier, end: usize, blocked: bool) {
-        self.gates[carrier as usize][end].set(!blocked);
+    fn block(&self, network: u8, end: usize, blocked: bool) {
+        self.gates[usize::from(network)][end].set(!blocked);
+    }
+
+    fn sent(&self, network: u8, end: usize) -> u32 {
+        self.sent[usize::from(network)][end].get()
     }
 
     fn connect(&mut self, from: usize) {
@@ -144,13 +164,23 @@ impl World {
     }
 
     fn send(&mut self, from: usize) -> Vec<u8> {
-        self.number += 1;
+        self.send_frames(from, 1, 4).pop().unwrap()
+    }
+
+    /// Sends frames with this much payload in one batch.
+    fn send_frames(&mut self, from: usize, count: usize, bytes: usize) -> Vec<Vec<u8>> {
         let [own, peer] = [from, 1 - from].map(|end| self.ends[end].address().0);
         let header = [&peer[..], &own, &[0x88, 0x70, SAP, SAP, 0]].concat();
-        let payload = self.number.to_be_bytes();
+        let payloads: Vec<Vec<u8>> = (0..count)
+            .map(|_| {
+                self.number += 1;
+                [&self.number.to_be_bytes()[..], &vec![7; bytes - 4]].concat()
+            })
+            .collect();
         self.ends[from].note_time(self.now);
-        assert_eq!(self.ends[from].send(&[Outgoing { header: &header, payload: &payload }]).unwrap(), 1);
-        [&header[..], &payload].concat()
+        let frames: Vec<_> = payloads.iter().map(|payload| Outgoing { header: &header, payload }).collect();
+        assert_eq!(self.ends[from].send(&frames).unwrap(), count);
+        payloads.iter().map(|payload| [&header[..], payload].concat()).collect()
     }
 
     /// All frames that an end has; with the addresses of stations, whatever carried them.
@@ -159,7 +189,7 @@ impl World {
         let mut received = Vec::new();
         // The UDP link is not polled each time.
         self.ends[end].check().unwrap();
-        for _ in 0..20 {
+        for _ in 0..200 {
             received.extend(self.ends[end].receive().map(|frame| frame.bytes.to_vec()));
         }
         received
@@ -191,7 +221,23 @@ impl World {
     }
 
     fn carriers(&self) -> [Option<Carrier>; 2] {
+        self.paths().map(|paths| paths.map(|(carrier, _)| carrier))
+    }
+
+    fn paths(&self) -> [Option<(Carrier, usize)>; 2] {
         [0, 1].map(|end| self.ends[end].carrier_to(self.ends[1 - end].address(), SAP))
+    }
+
+    /// A batch of long frames and an answer; returns how many arrived, and the time until the answer did.
+    fn stream(&mut self, from: usize, count: usize) -> usize {
+        let sent = self.send_frames(from, count, 1400);
+        self.now += 20_000;
+        let arrived = self.receive(1 - from);
+        assert!(arrived.iter().all(|frame| sent.contains(frame)));
+        self.send(1 - from);
+        self.receive(from);
+        self.now += 200_000;
+        arrived.len()
     }
 }
 
@@ -201,11 +247,11 @@ fn the_first_frame_goes_by_frames_if_they_get_through() {
     world.connect(0);
     assert!(world.exchange(0, 20 * MS) < MS);
     assert_eq!(world.carriers(), [Some(Carrier::Frames); 2]);
-    let before = world.sent[1][0].get();
+    let before = world.sent(UDP, 0);
     for _ in 0..100 {
         world.exchange(0, 20 * MS);
     }
-    assert_eq!(world.sent[1][0].get(), before, "nothing goes by UDP any more");
+    assert_eq!(world.sent(UDP, 0), before, "nothing goes by UDP any more");
 }
 
 #[test]
@@ -213,7 +259,7 @@ fn what_does_not_get_through_is_not_used_in_whichever_direction() {
     for blocked in [vec![0], vec![1], vec![0, 1]] {
         for first in [0, 1] {
             let mut world = World::new([true, true], 0.0, 2);
-            blocked.iter().for_each(|end| world.block(Carrier::Frames, *end, true));
+            blocked.iter().for_each(|end| world.block(FRAMES, *end, true));
             world.connect(first);
             assert!(world.exchange(first, 20 * MS) < 30 * MS);
             for _ in 0..100 {
@@ -223,7 +269,7 @@ fn what_does_not_get_through_is_not_used_in_whichever_direction() {
         }
     }
     let mut world = World::new([true, true], 0.0, 3);
-    [0, 1].into_iter().for_each(|end| world.block(Carrier::Udp, end, true));
+    [0, 1].into_iter().for_each(|end| world.block(UDP, end, true));
     world.connect(0);
     assert!(world.exchange(0, 20 * MS) < MS);
     assert_eq!(world.carriers(), [Some(Carrier::Frames); 2]);
@@ -252,7 +298,7 @@ fn a_carrier_that_dies_is_replaced_and_used_again() {
         for _ in 0..50 {
             world.exchange(0, 5 * MS);
         }
-        blocked.iter().for_each(|end| world.block(Carrier::Frames, *end, true));
+        blocked.iter().for_each(|end| world.block(FRAMES, *end, true));
         let took = world.exchange(0, 5 * MS);
         assert!(took < 50 * MS, "{blocked:?}: {took}");
         // What is repeated on both sides finds the other carrier soon.
@@ -261,7 +307,7 @@ fn a_carrier_that_dies_is_replaced_and_used_again() {
             assert!(took < if turn < 20 { 50 * MS } else { MS }, "{blocked:?}, turn {turn}: {took}");
         }
         assert_eq!(world.carriers(), [Some(Carrier::Udp); 2], "{blocked:?}");
-        blocked.iter().for_each(|end| world.block(Carrier::Frames, *end, false));
+        blocked.iter().for_each(|end| world.block(FRAMES, *end, false));
         for turn in 0..40 {
             world.now += 1000 * MS;
             world.exchange(turn % 2, 5 * MS);
@@ -326,4 +372,110 @@ fn forged_questions_change_nothing() {
         world.now += 100 * MS;
     }
     assert_eq!(world.carriers()[0], None);
+}
+
+/// Two networks, each end with an interface to both, in either order.
+fn two_networks(crossed: bool, has_udp: bool) -> World {
+    let mut world = World::on([vec![0, 1], if crossed { vec![1, 0] } else { vec![0, 1] }], has_udp, 0.0, 9);
+    world.connect(0);
+    world
+}
+
+#[test]
+fn long_frames_go_by_all_interfaces_in_turns_and_short_ones_by_the_best() {
+    for (crossed, has_udp) in [(false, true), (true, true), (false, false)] {
+        let mut world = two_networks(crossed, has_udp);
+        if !has_udp {
+            world.connect(1);
+        }
+        for _ in 0..5 {
+            world.exchange(0, 5 * MS);
+        }
+        assert_eq!(world.paths(), [Some((Carrier::Frames, 2)); 2], "crossed {crossed}, UDP {has_udp}");
+        let before = [0, 1].map(|network| world.sent(network, 0));
+        for _ in 0..100 {
+            world.exchange(0, 5 * MS);
+        }
+        let short = [0, 1].map(|network| world.sent(network, 0) - before[usize::from(network)]);
+        // Besides the frames, the checks.
+        assert!(short[0] >= 100 && short[1] < 50, "{short:?}");
+        let before = [0, 1].map(|network| world.sent(network, 0));
+        for _ in 0..100 {
+            assert_eq!(world.stream(0, 32), 32);
+            assert_eq!(world.stream(1, 3), 3);
+        }
+        let long = [0, 1].map(|network| world.sent(network, 0) - before[usize::from(network)]);
+        assert!(long.iter().all(|count| (1600..1720).contains(count)), "{long:?}");
+        assert!(world.sent(UDP, 0) <= 10, "UDP was only asked");
+    }
+}
+
+/// Proves that an interface that dies, in one direction or both, costs what was on its way and nothing after 35 ms, and
+/// is used again once it works.
+#[test]
+fn an_interface_that_dies_costs_its_share_for_a_short_time() {
+    for crossed in [false, true] {
+        for network in [0, 1] {
+            for blocked in [vec![0], vec![1], vec![0, 1]] {
+                let mut world = two_networks(crossed, true);
+                for _ in 0..100 {
+                    world.exchange(0, 5 * MS);
+                    assert_eq!(world.stream(0, 16), 16);
+                }
+                blocked.iter().for_each(|end| world.block(network, *end, true));
+                let died = world.now;
+                let mut last_loss = died;
+                while world.now < died + 500 * MS {
+                    let mut lost = 32 - world.stream(0, 16) - world.stream(1, 16);
+                    // What is still lost may be what the other direction does not need.
+                    lost = lost.min(32);
+                    if lost > 0 {
+                        last_loss = world.now;
+                    }
+                }
+                let took = (last_loss - died) / MS;
+                assert!(took <= 35, "crossed {crossed}, {network} blocked for {blocked:?}: {took} ms");
+                blocked.iter().for_each(|end| world.block(network, *end, false));
+                for _ in 0..40 {
+                    world.now += 1000 * MS;
+                    world.stream(0, 16);
+                    world.stream(1, 16);
+                }
+                assert_eq!(world.paths(), [Some((Carrier::Frames, 2)); 2]);
+            }
+        }
+    }
+}
+
+/// Proves that interfaces that lead elsewhere, and a peer with fewer of them, do no harm.
+#[test]
+fn interfaces_that_reach_nobody_are_not_used() {
+    for networks in [[vec![0, 1, 2], vec![0, 3]], [vec![1, 0], vec![0]], [vec![2, 0, 1], vec![1, 3]]] {
+        for first in [0, 1] {
+            let mut world = World::on(networks.clone(), true, 0.0, 10);
+            world.connect(first);
+            for turn in 0..100 {
+                assert!(world.exchange(turn % 2, 5 * MS) < 30 * MS);
+                assert_eq!(world.stream(0, 16), 16, "{networks:?}");
+            }
+            assert_eq!(world.paths(), [Some((Carrier::Frames, 1)); 2], "{networks:?}");
+        }
+    }
+}
+
+#[test]
+fn a_busy_peer_is_no_dead_path() {
+    let mut world = two_networks(false, true);
+    for turn in 0..20 {
+        world.exchange(0, 5 * MS);
+        for _ in 0..10 {
+            // It computes, and receives nothing.
+            world.send_frames(0, 4, 1400);
+            world.now += 12 * MS;
+        }
+        let _ = world.receive(1);
+        world.exchange(1, 5 * MS);
+        world.receive(0);
+        assert_eq!(world.paths()[0], Some((Carrier::Frames, 2)), "turn {turn}");
+    }
 }

@@ -111,7 +111,7 @@ pub struct Endpoint<L> {
     /// Pipes that were accepted and have no channel yet; the next housekeeping gives them one.
     accepted: VecDeque<Pipe>,
     /// Keeps other processes from using the same address.
-    claim: Option<Claim>,
+    claims: Vec<Claim>,
     channels: Channels,
     descriptors: Descriptors,
     /// By slot: what occupies it.
@@ -221,7 +221,7 @@ impl<L: Link> Endpoint<L> {
             address,
             listener,
             accepted: VecDeque::new(),
-            claim: None,
+            claims: Vec::new(),
             channels: Channels::new(config.channels),
             descriptors: Descriptors::with_capacity(config.send_descriptors),
             owners: vec![Owner::Nobody; usize::from(config.slots)].into_boxed_slice(),
@@ -258,9 +258,9 @@ impl<L: Link> Endpoint<L> {
         self.address
     }
 
-    /// Holds the claim on its address until the endpoint is dropped.
-    pub fn hold_claim(&mut self, claim: Option<Claim>) {
-        self.claim = claim;
+    /// Holds the claims on its address, and on those of its other interfaces, until the endpoint is dropped.
+    pub fn hold_claims(&mut self, claims: impl IntoIterator<Item = Claim>) {
+        self.claims.extend(claims);
     }
 
     /// Tuning values in use.

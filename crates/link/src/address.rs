@@ -15,6 +15,17 @@ impl MacAddress {
     pub const BROADCAST: Self = Self([0xff; 6]);
 }
 
+/// The addresses at the start of a frame: destination and source.
+pub(crate) type Ends = [u8; 12];
+
+/// These addresses, as they are in a frame.
+pub(crate) fn ends(destination: MacAddress, source: MacAddress) -> Ends {
+    let mut ends = [0; 12];
+    ends[..6].copy_from_slice(&destination.0);
+    ends[6..].copy_from_slice(&source.0);
+    ends
+}
+
 impl fmt::Display for MacAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;

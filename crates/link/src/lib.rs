@@ -9,6 +9,7 @@
 mod address;
 mod claim;
 mod clock;
+mod closing;
 mod error;
 mod fanout;
 mod filter;
@@ -29,6 +30,7 @@ use std::time::Duration;
 pub use address::{MacAddress, ParseMacAddressError};
 pub use claim::{Claim, Claimed};
 pub use clock::Clock;
+pub use closing::Closing;
 pub use error::LinkError;
 pub use fanout::FanoutGroup;
 pub use filter::{Field, Filter};
@@ -208,6 +210,25 @@ impl Incoming<'_> {
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.bytes.len() < self.frame_bytes
+    }
+}
+
+/// As [`Incoming`], with bytes that may be changed until the next call.
+#[derive(Debug)]
+pub struct IncomingMut<'a> {
+    /// As in [`Incoming`].
+    pub bytes: &'a mut [u8],
+    /// As in [`Incoming`].
+    pub frame_bytes: usize,
+    /// As in [`Incoming`].
+    pub vlan: Option<VlanTag>,
+}
+
+impl<'a> From<IncomingMut<'a>> for Incoming<'a> {
+    #[inline]
+    fn from(frame: IncomingMut<'a>) -> Self {
+        let IncomingMut { bytes, frame_bytes, vlan } = frame;
+        Self { bytes, frame_bytes, vlan }
     }
 }
 

@@ -4,18 +4,16 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, SigmaskHow};
-
+use crate::address::{Ends, ends};
 use crate::interface::system;
 use crate::packet_socket::{bind, open_filtered};
 use crate::restricted;
 use crate::ring::{ReceiveRing, RingGeometry};
 use crate::socket::{self, get_option, set_option};
 use crate::xdp::XdpSender;
-use crate::{Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing};
+use crate::{Closing, Counters, Filter, Incoming, IncomingMut, Interface, Link, LinkError, MacAddress, Outgoing};
 
 /// Configuration of a [`PacketLink`].
 #[derive(Clone, Debug)]
@@ -49,36 +47,18 @@ pub struct PacketLink {
     xdp_sender: Option<Box<XdpSender>>,
     /// Closed after the socket: see [`adopt`](Self::adopt).
     _lease: Option<OwnedFd>,
-    closing: ClosingThread,
+    closing: Closing,
 }
 
-/// A thread that closes a socket; joined on drop.
-#[derive(Default)]
-struct ClosingThread(Option<Box<JoinHandle<()>>>);
-
-impl Drop for ClosingThread {
-    fn drop(&mut self) {
-        // The thread cannot panic.
-        let _ = self.0.take().map(|thread| thread.join());
-    }
-}
-
-/// Closing each of the two sockets waits for an RCU grace period, some 30 ms: closes them concurrently.
+/// Closes both sockets concurrently.
 impl Drop for PacketLink {
     fn drop(&mut self) {
-        let Some(xdp_sender) = self.xdp_sender.take() else { return };
-        // The thread must not receive the program's signals.
-        let Ok(mask) = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return };
-        // Without a thread they are closed in sequence.
-        self.closing.0 =
-            Builder::new().stack_size(CLOSING_STACK_BYTES).spawn(move || drop(xdp_sender)).ok().map(Box::new);
-        // The old mask is valid, so this cannot fail.
-        let _ = mask.thread_set_mask();
+        if let Some(xdp_sender) = self.xdp_sender.take() {
+            self.closing = Closing::of(xdp_sender);
+        }
     }
 }
 
-/// Small, because it counts as locked memory under `mlockall`.
-const CLOSING_STACK_BYTES: usize = 256 << 10;
 /// Single frames up to this length are copied into one buffer: `send` of one piece costs the kernel some 50 ns less than
 /// gathering two, which outweighs the copy (measured: the copy crossover in `docs/performance.md`).
 const COPIED_BYTES: usize = 8192;
@@ -146,7 +126,7 @@ impl PacketLink {
             copy_buffer,
             xdp_sender: None,
             _lease: None,
-            closing: ClosingThread::default(),
+            closing: Closing::default(),
         })
     }
 
@@ -182,16 +162,19 @@ impl PacketLink {
 
     /// Sends one frame. Returns 1, or −1.
     #[inline]
-    fn send_one(&mut self, frame: &Outgoing<'_>) -> isize {
+    fn send_one(&mut self, frame: &Outgoing<'_>, addresses: Option<&Ends>) -> isize {
         let (header, payload) = (frame.header, frame.payload);
-        if payload.is_empty() {
+        if payload.is_empty() && addresses.is_none() {
             return self.send_bytes(header);
         }
         if frame.len() > COPIED_BYTES {
-            return self.send_batch(std::slice::from_ref(frame));
+            return self.send_batch(std::slice::from_ref(frame), addresses);
         }
         self.copy_buffer[..header.len()].copy_from_slice(header);
         self.copy_buffer[header.len()..frame.len()].copy_from_slice(payload);
+        if let Some(addresses) = addresses {
+            self.copy_buffer[..addresses.len()].copy_from_slice(addresses);
+        }
         self.send_bytes(&self.copy_buffer[..frame.len()])
     }
 
@@ -204,20 +187,24 @@ impl PacketLink {
     }
 
     /// Sends up to [`BATCH_FRAMES`] frames with one system call. Returns the number, or −1.
-    fn send_batch(&self, frames: &[Outgoing<'_>]) -> isize {
+    fn send_batch(&self, frames: &[Outgoing<'_>], addresses: Option<&Ends>) -> isize {
         let count = frames.len().min(BATCH_FRAMES);
         // SAFETY: both are plain C structures for which zeros are valid.
-        let mut parts: [[libc::iovec; 2]; BATCH_FRAMES] = unsafe { mem::zeroed() };
+        let mut parts: [[libc::iovec; 3]; BATCH_FRAMES] = unsafe { mem::zeroed() };
         // SAFETY: as above.
         let mut messages: [libc::mmsghdr; BATCH_FRAMES] = unsafe { mem::zeroed() };
         for ((frame, parts), message) in frames.iter().zip(&mut parts).zip(&mut messages) {
-            for (part, bytes) in parts.iter_mut().zip([frame.header, frame.payload]) {
+            let header = &frame.header[addresses.map_or(0, |addresses| addresses.len())..];
+            let addresses = addresses.map(|addresses| &addresses[..]);
+            // The kernel has a faster path for one piece.
+            let payload = Some(frame.payload).filter(|payload| !payload.is_empty());
+            let pieces = addresses.into_iter().chain([header]).chain(payload);
+            message.msg_hdr.msg_iov = parts.as_mut_ptr();
+            for (part, bytes) in parts.iter_mut().zip(pieces) {
                 part.iov_base = bytes.as_ptr().cast_mut().cast();
                 part.iov_len = bytes.len();
+                message.msg_hdr.msg_iovlen += 1;
             }
-            message.msg_hdr.msg_iov = parts.as_mut_ptr();
-            // The kernel has a faster path for one piece.
-            message.msg_hdr.msg_iovlen = if frame.payload.is_empty() { 1 } else { 2 };
         }
         // SAFETY: the first `count` messages point to parts, and those to frames, which outlive the
         // call and are only read by the kernel.
@@ -229,19 +216,33 @@ impl PacketLink {
     fn failed(&self, operation: &'static str, source: io::Error) -> LinkError {
         self.interface.refine_down(system(operation, &self.interface.name, source))
     }
-}
 
-impl Link for PacketLink {
-    fn address(&self) -> MacAddress {
-        self.interface.address
-    }
-
-    fn mtu(&self) -> usize {
-        self.interface.mtu
-    }
-
+    /// As [`Link::receive`].
     #[inline]
-    fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+    pub fn receive_mut(&mut self) -> Option<IncomingMut<'_>> {
+        if self.has_unsent() {
+            // The next operation reports a failure.
+            let _ = self.send_unsent();
+        }
+        let frame = self.ring.receive()?;
+        self.counters.received += 1;
+        self.counters.truncated += u64::from(frame.bytes.len() < frame.frame_bytes);
+        Some(frame)
+    }
+
+    /// Sends frames to this address from the interface's own, whatever their headers say; otherwise as [`Link::send`].
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    #[inline]
+    pub fn send_to(&mut self, to: MacAddress, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        let addresses = ends(to, self.interface.address);
+        self.send_with(frames, Some(&addresses))
+    }
+
+    /// Sends frames, with these addresses instead of their own.
+    #[inline]
+    fn send_with(&mut self, frames: &[Outgoing<'_>], addresses: Option<&Ends>) -> Result<usize, LinkError> {
         if self.has_unsent() {
             self.send_unsent()?;
             if self.has_unsent() {
@@ -251,7 +252,7 @@ impl Link for PacketLink {
         if frames.len() >= XDP_BATCH_FRAMES
             && let Some(xdp_sender) = &mut self.xdp_sender
         {
-            let accepted = xdp_sender.put_all(&self.interface, frames, &mut self.counters)?;
+            let accepted = xdp_sender.put_all(&self.interface, frames, addresses, &mut self.counters)?;
             xdp_sender.kick(&self.interface, &mut self.counters).map_err(|error| self.interface.refine_down(error))?;
             self.counters.sent += accepted as u64;
             return Ok(accepted);
@@ -259,7 +260,8 @@ impl Link for PacketLink {
         let mut accepted = 0;
         while accepted < frames.len() {
             let left = &frames[accepted..];
-            let sent = if let [frame] = left { self.send_one(frame) } else { self.send_batch(left) };
+            let sent =
+                if let [frame] = left { self.send_one(frame, addresses) } else { self.send_batch(left, addresses) };
             let Ok(sent) = usize::try_from(sent) else {
                 let error = io::Error::last_os_error();
                 match error.raw_os_error() {
@@ -279,17 +281,25 @@ impl Link for PacketLink {
         self.counters.sent += accepted as u64;
         Ok(accepted)
     }
+}
+
+impl Link for PacketLink {
+    fn address(&self) -> MacAddress {
+        self.interface.address
+    }
+
+    fn mtu(&self) -> usize {
+        self.interface.mtu
+    }
+
+    #[inline]
+    fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        self.send_with(frames, None)
+    }
 
     #[inline]
     fn receive(&mut self) -> Option<Incoming<'_>> {
-        if self.has_unsent() {
-            // The next operation reports a failure.
-            let _ = self.send_unsent();
-        }
-        let frame = self.ring.receive()?;
-        self.counters.received += 1;
-        self.counters.truncated += u64::from(frame.is_truncated());
-        Some(frame)
+        self.receive_mut().map(Incoming::from)
     }
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {

@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::socket::set_option;
-use crate::{ETHERNET_HEADER_BYTES, Incoming, VlanTag};
+use crate::{ETHERNET_HEADER_BYTES, IncomingMut, VlanTag};
 
 /// The mapped ring and the position of the next slot to read.
 pub(crate) struct ReceiveRing {
@@ -145,7 +145,7 @@ impl ReceiveRing {
 
     /// The next frame, if the kernel has one ready.
     #[inline]
-    pub(crate) fn receive(&mut self) -> Option<Incoming<'_>> {
+    pub(crate) fn receive(&mut self) -> Option<IncomingMut<'_>> {
         self.release_lent();
         let slot = self.next;
         let header = self.slot(slot);
@@ -163,13 +163,13 @@ impl ReceiveRing {
         let (header, bytes) = unsafe {
             let header = ptr::read(header);
             let frame = self.slot(slot).cast::<u8>().add(usize::from(header.tp_mac));
-            (header, std::slice::from_raw_parts(frame, header.tp_snaplen as usize))
+            (header, std::slice::from_raw_parts_mut(frame, header.tp_snaplen as usize))
         };
         let vlan = (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(VlanTag {
             protocol: if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { header.tp_vlan_tpid } else { 0x8100 },
             control: header.tp_vlan_tci,
         });
-        Some(Incoming { bytes, frame_bytes: header.tp_len as usize, vlan })
+        Some(IncomingMut { bytes, frame_bytes: header.tp_len as usize, vlan })
     }
 
     /// Releases the lent slot to the kernel. Without this, `poll` would report its frame again.

@@ -7,7 +7,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use barewire_link::{
-    Field, Filter, Interface, Link, LinkError, Outgoing, PacketConfig, PacketLink, Restricted, RingGeometry, VlanTag,
+    Field, Filter, Interface, Link, LinkError, MacAddress, Outgoing, PacketConfig, PacketLink, Restricted,
+    RingGeometry, VlanTag,
 };
 
 const ETHER_TYPE: u16 = 0x88b5;
@@ -79,6 +80,28 @@ fn frames_of_all_lengths_arrive_in_order_and_intact() {
     assert!(link.receive().is_none());
     let counters = link.counters().unwrap();
     assert_eq!((counters.sent, counters.received, counters.receive_dropped), (4000, 4000, 0));
+}
+
+#[test]
+fn frames_to_an_address_have_it_and_the_links_own_whatever_their_headers_say() {
+    let Some(mut link) = open(9, 16 << 20) else { return };
+    let (to, own) = (MacAddress([2, 0, 0, 0, 0, 9]), link.address());
+    let header = header(9);
+    for bytes in [0, 1000, 9000] {
+        for count in [1, 2, 40] {
+            let payload = vec![7; bytes];
+            let frames = vec![Outgoing { header: &header, payload: &payload }; count];
+            let mut sent = 0;
+            while sent < count {
+                sent += link.send_to(to, &frames[sent..]).unwrap();
+            }
+            for _ in 0..count {
+                assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
+                let frame = link.receive().unwrap();
+                assert_eq!(frame.bytes, [&to.0[..], &own.0, &header[12..], &payload].concat());
+            }
+        }
+    }
 }
 
 #[test]

@@ -13,16 +13,17 @@ use barewire_endpoint::{
     TuningError, claim, is_taken, mtu_min, open_link,
 };
 use barewire_link::{
-    Interface, IpInterface, Link, LinkError, MacAddress, UdpConfig, UdpLink, XdpConfig, XdpLink, XdpMode,
+    Claim, Interface, IpInterface, Link, LinkError, MacAddress, UdpConfig, UdpLink, XdpConfig, XdpLink, XdpMode,
 };
 use barewire_llc::Lsap;
 use barewire_shm::ShmError;
 use thiserror::Error;
 
 use crate::address::{IpVersion, Reach};
+use crate::companions::{companions, speed};
 use crate::edge::Errno;
 use crate::link::{AnyLink, FrameLink};
-use crate::log::warning;
+use crate::log::{info, warning};
 use crate::parameters::{LinkKind, Parameters};
 
 /// Why an endpoint cannot be opened.
@@ -83,6 +84,9 @@ pub(crate) fn devices(parameters: &Parameters) -> Result<Vec<Device>, DeviceErro
     let min = mtu_min(parameters.guard());
     if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < min) {
         return Err(DeviceError::Mtu { mtu, min });
+    }
+    if let [_, others @ ..] = &parameters.selected[..] {
+        others.iter().try_for_each(|name| Interface::by_name(name).map(drop))?;
     }
     let selected = parameters.interface.as_deref();
     let frames = match selected {
@@ -170,14 +174,14 @@ pub(crate) fn open(device: &Device, parameters: &Parameters) -> Result<Endpoint<
     }
     // The port distinguishes the endpoints of a host.
     let sap = saps().next().expect("there are service access points");
-    endpoint(None, sap, device, parameters, &tuning)
+    endpoint(Vec::new(), sap, device, parameters, &tuning)
 }
 
 /// The link for datagrams, if the interface has one. An error is only logged if there are frames. Unless the user has
 /// selected the interface, peers may use all addresses of the host: which of them they reach, they find out by asking.
 fn udp_link(device: &Device, parameters: &Parameters) -> Result<Option<UdpLink>, LinkError> {
     let open = || {
-        let mut others = if parameters.is_interface_selected { Vec::new() } else { IpInterface::all()? };
+        let mut others = if parameters.selected.is_empty() { IpInterface::all()? } else { Vec::new() };
         others.retain(|other| !other.ip.is_loopback() && other.name != device.name);
         UdpLink::open(&UdpConfig { interface: device.name.clone(), others, ports: parameters.ports.clone() })
     };
@@ -209,16 +213,54 @@ fn open_at_free_sap(
             claim => claim?,
         };
         let Some(link) = link_at(&device.name, sap, parameters, tuning)? else { continue };
-        match endpoint(Some(link), sap, device, parameters, tuning) {
+        let mut links = vec![(link, speed(&device.name))];
+        let mut claims: Vec<Claim> = claim.into_iter().collect();
+        for name in others(device, parameters) {
+            match other_link_at(&name, sap, parameters, tuning) {
+                Ok(Some((link, claim))) => {
+                    links.push((link, speed(&name)));
+                    claims.extend(claim);
+                }
+                Ok(None) => info!(FI_LOG_EP_CTRL, "{name}: not used: service access point {:#x} is taken", sap.byte()),
+                Err(error) if parameters.selected.is_empty() => info!(FI_LOG_EP_CTRL, "{name}: not used: {error}"),
+                Err(error) => return Err(error),
+            }
+        }
+        match endpoint(links, sap, device, parameters, tuning) {
             Err(DeviceError::Endpoint(EndpointError::Shm(ShmError::NameTaken(_)))) => {}
             endpoint => {
                 let mut endpoint = endpoint?;
-                endpoint.hold_claim(claim);
+                endpoint.hold_claims(claims);
                 return Ok(endpoint);
             }
         }
     }
     Err(DeviceError::NoSap { interface: device.name.clone() })
+}
+
+/// The names of the interfaces besides the device's that frames may go by.
+fn others(device: &Device, parameters: &Parameters) -> Vec<String> {
+    match &parameters.selected[..] {
+        // It dedicates a queue of the interface to the process.
+        _ if parameters.link == LinkKind::Xdp => Vec::new(),
+        [] => companions(&device.name, device.mtu_max),
+        selected => selected.iter().filter(|name| **name != device.name).cloned().collect(),
+    }
+}
+
+/// A link at a service access point of another interface, with its claim; `None` if that is in use.
+fn other_link_at(
+    name: &str,
+    sap: Lsap,
+    parameters: &Parameters,
+    tuning: &Tuning,
+) -> Result<Option<(FrameLink, Option<Claim>)>, DeviceError> {
+    let address = Address::new(Interface::by_name(name)?.address.0, sap);
+    let claim = match claim(address, parameters.broker.as_deref()) {
+        Err(ClaimError::Taken(_)) => return Ok(None),
+        claim => claim?,
+    };
+    Ok(link_at(name, sap, parameters, tuning)?.map(|link| (link, claim)))
 }
 
 /// A number of this host and its network namespace: the same for all processes that can reach each other's listeners.
@@ -234,7 +276,7 @@ fn host() -> u64 {
 
 /// An endpoint, configured by the parameters.
 fn endpoint(
-    frames: Option<FrameLink>,
+    frames: Vec<(FrameLink, u32)>,
     sap: Lsap,
     device: &Device,
     parameters: &Parameters,

@@ -8,6 +8,7 @@
 
 mod address;
 mod backoff;
+mod companions;
 mod counter;
 mod device;
 mod diagnostics;

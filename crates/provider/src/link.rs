@@ -4,10 +4,10 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use barewire_carriers::{Carriers, Datagrams};
+use barewire_carriers::{Carriers, Lower};
 use barewire_link::{
-    Clock, Counters, Incoming, Link, LinkError, Locator, MacAddress, Outgoing, PacketLink, PeerAddress, UdpLink,
-    XdpLink,
+    Clock, Closing, Counters, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, Outgoing, PacketLink,
+    PeerAddress, UdpLink, XdpLink,
 };
 
 use crate::simulation::SimulatedLink;
@@ -116,28 +116,55 @@ link_by_kind!(FrameLink: Packet | Xdp);
 
 impl AnyLink {
     /// A link over these; at least one of them.
-    pub fn new(frames: Option<FrameLink>, udp: Option<UdpLink>) -> Self {
+    /// Those for frames come with their interfaces' speeds in Mbit/s, the best first.
+    pub fn new(frames: Vec<(FrameLink, u32)>, udp: Option<UdpLink>) -> Self {
         Self::Carriers(Box::new(Carriers::new(frames, udp)))
     }
 
     /// The descriptors that are readable when a frame is available.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let all = match self {
-            Self::Carriers(link) => {
-                let [udp, partner] = link.udp().map_or([None; 2], Datagrams::descriptors);
-                [link.frames().map(AsFd::as_fd), udp, partner]
-            }
-            Self::Simulated(link) => [Some(link.as_fd()), None, None],
+        let (carriers, simulated) = match self {
+            Self::Carriers(link) => (Some(link.descriptors()), None),
+            Self::Simulated(link) => (None, Some(link.as_fd())),
         };
-        all.into_iter().flatten()
+        carriers.into_iter().flatten().chain(simulated)
     }
 }
 
-impl AsFd for FrameLink {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+/// Closes several links concurrently.
+impl Drop for AnyLink {
+    fn drop(&mut self) {
+        if let Self::Carriers(link) = self {
+            let mut links = link.take_frames();
+            let first = links.next();
+            let closing: Vec<Closing> = links.map(Closing::of).collect();
+            drop((first, closing));
+        }
+    }
+}
+
+impl Lower for FrameLink {
+    #[inline]
+    fn send_to(&mut self, to: MacAddress, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         match self {
+            Self::Packet(link) => link.send_to(to, frames),
+            Self::Xdp(link) => link.send_to(to, frames),
+        }
+    }
+
+    #[inline]
+    fn receive_mut(&mut self) -> Option<IncomingMut<'_>> {
+        match self {
+            Self::Packet(link) => link.receive_mut(),
+            Self::Xdp(link) => link.receive_mut(),
+        }
+    }
+
+    fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let descriptor = match self {
             Self::Packet(link) => link.as_fd(),
             Self::Xdp(link) => link.as_fd(),
-        }
+        };
+        [Some(descriptor), None]
     }
 }

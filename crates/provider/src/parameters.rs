@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use barewire_carriers::INTERFACES_MAX;
 use barewire_endpoint::{Authentication, JobToken, Secret, Waiting};
 use barewire_llc::extension::{CHECK as CHECK_BYTES, Guard};
 
@@ -36,8 +37,9 @@ const SECRETS: [&CStr; 2] = [TOKEN, SECRET];
 const ALL: [(&CStr, &str); 14] = [
     (
         INTERFACE,
-        "the interface to use (default: for frames the first that is up, has a carrier and an address, and is no bridge, \
-             or else that comes nearest; for UDP all; lo if there are no others)",
+        "the interface to use, or several that long messages are spread over, as in eth0,eth1 (default: for frames the first \
+             that is up, has a carrier and an address, and is no bridge, or else that comes nearest, and up to three more \
+             of about its speed; for UDP all; lo if there are no others)",
     ),
     (
         MTU,
@@ -129,8 +131,8 @@ const TUNED: [(&CStr, &str, &str); 9] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
     pub interface: Option<String>,
-    /// Whether the user has selected it.
-    pub is_interface_selected: bool,
+    /// The interfaces that the user has selected, the first of which is the one above; none: whichever suit.
+    pub selected: Vec<String>,
     pub mtu: Option<usize>,
     pub token: Option<JobToken>,
     /// Where the token comes from, for log messages.
@@ -289,9 +291,11 @@ impl Parameters {
             let value = parse(name, read(name), "a number", |value| value.parse().ok())?;
             tuned.extend(value.map(|value| (key, value)));
         }
+        let selected = parse(INTERFACE, read(INTERFACE), "1 to 4 names of interfaces, as in eth0,eth1", names)?;
+        let selected = selected.unwrap_or_default();
         Ok(Self {
-            interface: read(INTERFACE),
-            is_interface_selected: read(INTERFACE).is_some(),
+            interface: selected.first().cloned(),
+            selected,
             mtu: parse(MTU, read(MTU), "a number of bytes", |value| value.parse().ok())?,
             token: parse(TOKEN, read(TOKEN), "1 to 16 hexadecimal digits", token)?,
             token_source: "",
@@ -376,6 +380,12 @@ fn link(value: &str) -> Option<LinkKind> {
     }
 }
 
+fn names(value: &str) -> Option<Vec<String>> {
+    let names: Vec<String> = value.split(',').map(|name| name.trim().to_owned()).collect();
+    let is_new = |(number, name): (usize, &String)| !name.is_empty() && !names[..number].contains(name);
+    (names.len() <= INTERFACES_MAX && names.iter().enumerate().all(is_new)).then_some(names)
+}
+
 fn ports(value: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = value.split_once('-')?;
     let ports = first.trim().parse().ok()?..=last.trim().parse().ok()?;
@@ -417,6 +427,11 @@ mod tests {
         assert_eq!(with(c"eager", "0").unwrap().tuned, [("eager_bytes", 0)]);
         assert_eq!(with(LINK, "xdp").unwrap().link, LinkKind::Xdp);
         assert_eq!(with(LINK, "udp").unwrap().link, LinkKind::Udp);
+        let two = with(INTERFACE, "eth0, eth1").unwrap();
+        assert_eq!(
+            (two.interface.as_deref(), two.selected),
+            (Some("eth0"), vec!["eth0".to_owned(), "eth1".to_owned()])
+        );
         assert_eq!(with(PORTS, "49152-49407").unwrap().ports, Some(49_152..=49_407));
         assert_eq!(with(PROGRESS, "manual").unwrap().progress, Some(Progress::Manual));
         for (name, default) in [
@@ -437,8 +452,9 @@ mod tests {
         let wrong = [(WAIT, "spni"), (MTU, "-1"), (c"eager", "4k")].into_iter();
         let more =
             [(PATIENCE, "0"), (PATIENCE, "nan"), (PATIENCE, "1e9"), (PEERS, "0"), (LINK, "dpdk"), (PROGRESS, "yes")];
+        let names = [(INTERFACE, "eth0,eth0"), (INTERFACE, "eth0,"), (INTERFACE, "a,b,c,d,e")];
         let ports = [(PORTS, "0-9"), (PORTS, "9-8"), (PORTS, "49152"), (PORTS, "1-65536")];
-        for (name, value) in wrong.chain(more).chain(ports) {
+        for (name, value) in wrong.chain(more).chain(names).chain(ports) {
             let error = with(name, value).unwrap_err().to_string();
             assert!(error.contains(value) && error.contains("expected "), "{error}");
         }

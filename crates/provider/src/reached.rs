@@ -4,13 +4,13 @@
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use barewire_carriers::Carrier;
+use barewire_carriers::{Carrier, INTERFACES_MAX};
 
 use crate::domains;
 use crate::link::AnyLink;
 
 /// Writes a line for each endpoint of the process, `own ADDRESS`, and for each of its connected peers, `CARRIER ADDRESS`;
-/// the carriers are `memory` (on this host), `frames` and `udp`. Returns the length of the whole text in bytes, of which
+/// the carriers are `memory` (on this host), `frames`, by N interfaces `frames*N`, and `udp`. Returns the length of the whole text in bytes, of which
 /// at most `room` bytes are written. Endpoints that another thread uses at this moment are left out.
 ///
 /// # Safety
@@ -42,10 +42,12 @@ fn reached() -> String {
 }
 
 fn name(link: &AnyLink, peer: barewire_endpoint::Address) -> &'static str {
+    /// By number of interfaces.
+    const FRAMES: [&str; INTERFACES_MAX] = ["frames", "frames*2", "frames*3", "frames*4"];
     match link {
         AnyLink::Carriers(link) => match link.carrier_to(barewire_link::MacAddress(peer.mac), peer.sap.byte()) {
-            Some(Carrier::Frames) => "frames",
-            Some(Carrier::Udp) => "udp",
+            Some((Carrier::Frames, paths)) => FRAMES[paths - 1],
+            Some((Carrier::Udp, _)) => "udp",
             None => "none",
         },
         AnyLink::Simulated(_) => "frames",

@@ -222,23 +222,26 @@ def _sockets(evidence: Evidence, interface: str | None, source: str, link: Setti
     batches = sum(rank["xdp"] and bool(rank["packet"]) for rank in facts)
     missing = [rank["rank"] for rank in facts if not (rank["packet"] or rank["xdp"] or rank["udp"])]
     wrong = f"ranks {_abbreviated(missing)} have no socket for frames or UDP" if missing else ""
-    if interface is not None and any(name != interface for name, _ in interfaces):
+    if interface is not None and any(name not in interface.split(",") for name, _ in interfaces):
         wrong = f"ranks use {', '.join(name for name, _ in interfaces)}"
     taken = ", ".join(f"{name}, MTU {mtu}" for name, mtu in interfaces) or interface or "unknown"
     seen = f"open sockets: {_matching(evidence, len(missing))}"
-    carriers = Counter(carrier for rank in facts for carrier in rank["reached"].values() if carrier != "memory")
+    reached = [carrier.partition("*") for rank in facts for carrier in rank["reached"].values()]
+    carriers = Counter(carrier for carrier, _, _ in reached if carrier != "memory")
+    widest = max((int(paths) for _, _, paths in reached if paths), default=1)
     # A rank with a packet socket may have an AF_XDP socket as well, which sends its batches.
     frames = "xdp" if any(rank["xdp"] and not rank["packet"] for rank in facts) else "packet"
     names = {"frames": frames, "udp": "udp"}
     actual = " and ".join(names[carrier] for carrier in names if carriers[carrier]) or "none: one host"
     batch_note = f", {batches} of {len(facts)} ranks send batches by AF_XDP" if batches else ""
+    spread_note = f", long messages over up to {widest} interfaces" if widest > 1 else ""
     wanted = LINKS[0] if link is None else link.value
     others = [names[carrier] for carrier in names if carriers[carrier] and wanted not in (LINKS[0], names[carrier])]
     differs = f"ranks use the link {' and '.join(others)}" if others else ""
     total = f"connections: {sum(carriers.values())}"
     return [
         Row("interface", taken, source, seen, wrong),
-        Row("link", actual + batch_note, "default" if link is None else link.source, total, differs),
+        Row("link", actual + spread_note + batch_note, "default" if link is None else link.source, total, differs),
         *_by_udp(evidence, wanted),
     ]
 

@@ -25,7 +25,9 @@ use std::time::Duration;
 
 use crate::interface::{IpInterface, owned, system};
 use crate::socket::{self, get_option, set_option};
-use crate::{Counters, ETHERNET_HEADER_BYTES, Incoming, Link, LinkError, Locator, MacAddress, Outgoing, PeerAddress};
+use crate::{
+    Counters, ETHERNET_HEADER_BYTES, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, Outgoing, PeerAddress,
+};
 use address::{Peers, SocketAddress, is_usable, station};
 use partner::{Change, Partnership};
 use received::{Received, Source};
@@ -256,9 +258,9 @@ impl UdpLink {
         Ok(accepted)
     }
 
-    /// As [`Link::receive`]: the frame's bytes, to be changed, and its length.
+    /// As [`Link::receive`].
     #[inline]
-    pub fn receive_mut(&mut self) -> Option<(&mut [u8], usize)> {
+    pub fn receive_mut(&mut self) -> Option<IncomingMut<'_>> {
         let (start, end, is_truncated) = loop {
             let Some(datagram) = self.received.next() else {
                 if self.received.was_last() || !self.fill() {
@@ -285,7 +287,7 @@ impl UdpLink {
         self.counters.truncated += u64::from(is_truncated);
         let bytes = self.received.bytes(start..end);
         let frame_bytes = bytes.len() + usize::from(is_truncated);
-        Some((bytes, frame_bytes))
+        Some(IncomingMut { bytes, frame_bytes, vlan: None })
     }
 
     /// Notes an exchange with a peer, which may become or cease to be the partner.
@@ -472,8 +474,7 @@ impl Link for UdpLink {
 
     #[inline]
     fn receive(&mut self) -> Option<Incoming<'_>> {
-        let (bytes, frame_bytes) = self.receive_mut()?;
-        Some(Incoming { bytes, frame_bytes, vlan: None })
+        self.receive_mut().map(Incoming::from)
     }
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {

@@ -20,9 +20,10 @@ use self::program::{Attached, Hook, Program};
 use self::rings::{Consumer, Producer};
 pub(crate) use self::sender::XdpSender;
 use self::umem::RECEIVE_CHUNKS;
+use crate::address::{Ends, ends};
 use crate::interface::system;
 use crate::socket::{self, set_option};
-use crate::{Counters, Filter, Incoming, Interface, Link, LinkError, MacAddress, Outgoing, VlanTag};
+use crate::{Counters, Filter, Incoming, IncomingMut, Interface, Link, LinkError, MacAddress, Outgoing, VlanTag};
 
 /// Configuration of an [`XdpLink`].
 #[derive(Clone, Debug)]
@@ -191,27 +192,29 @@ impl XdpLink {
     fn failed(&self, operation: &'static str, source: io::Error) -> LinkError {
         system(operation, &self.interface.name, source)
     }
-}
 
-impl Link for XdpLink {
-    fn address(&self) -> MacAddress {
-        self.interface.address
-    }
-
-    fn mtu(&self) -> usize {
-        self.interface.mtu
-    }
-
+    /// Sends frames to this address from the interface's own, whatever their headers say; otherwise as [`Link::send`].
+    ///
+    /// # Errors
+    /// As [`Link::send`].
     #[inline]
-    fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        let accepted = self.sender.put_all(&self.interface, frames, &mut self.counters)?;
+    pub fn send_to(&mut self, to: MacAddress, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        let addresses = ends(to, self.interface.address);
+        self.send_with(frames, Some(&addresses))
+    }
+
+    /// Sends frames, with these addresses instead of their own.
+    #[inline]
+    fn send_with(&mut self, frames: &[Outgoing<'_>], addresses: Option<&Ends>) -> Result<usize, LinkError> {
+        let accepted = self.sender.put_all(&self.interface, frames, addresses, &mut self.counters)?;
         self.sender.kick(&self.interface, &mut self.counters)?;
         self.counters.sent += accepted as u64;
         Ok(accepted)
     }
 
+    /// As [`Link::receive`].
     #[inline]
-    fn receive(&mut self) -> Option<Incoming<'_>> {
+    pub fn receive_mut(&mut self) -> Option<IncomingMut<'_>> {
         self.release_lent();
         let Some(descriptor) = self.receive.take() else {
             // Idle: release the chunks that a driver may be waiting for.
@@ -229,7 +232,27 @@ impl Link for XdpLink {
         // after the end of the returned borrow.
         let bytes = unsafe { self.sender.frame_mut(descriptor.addr, descriptor.len as usize) };
         let (bytes, vlan) = strip_vlan_tag(bytes);
-        Some(Incoming { bytes, frame_bytes: bytes.len(), vlan })
+        Some(IncomingMut { frame_bytes: bytes.len(), bytes, vlan })
+    }
+}
+
+impl Link for XdpLink {
+    fn address(&self) -> MacAddress {
+        self.interface.address
+    }
+
+    fn mtu(&self) -> usize {
+        self.interface.mtu
+    }
+
+    #[inline]
+    fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        self.send_with(frames, None)
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Option<Incoming<'_>> {
+        self.receive_mut().map(Incoming::from)
     }
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
@@ -270,7 +293,7 @@ const VLAN_TAG_BYTES: usize = 4;
 
 /// Removes a VLAN tag from a frame, as on the packet link: moves the addresses up to the EtherType.
 #[inline]
-fn strip_vlan_tag(bytes: &mut [u8]) -> (&[u8], Option<VlanTag>) {
+fn strip_vlan_tag(bytes: &mut [u8]) -> (&mut [u8], Option<VlanTag>) {
     let tag = match *bytes {
         [_, _, _, _, _, _, _, _, _, _, _, _, a @ (0x81 | 0x88), b, c, d, ..] => {
             VlanTag { protocol: u16::from_be_bytes([a, b]), control: u16::from_be_bytes([c, d]) }
@@ -281,7 +304,7 @@ fn strip_vlan_tag(bytes: &mut [u8]) -> (&[u8], Option<VlanTag>) {
         return (bytes, None);
     }
     bytes.copy_within(..12, VLAN_TAG_BYTES);
-    (&bytes[VLAN_TAG_BYTES..], Some(tag))
+    (&mut bytes[VLAN_TAG_BYTES..], Some(tag))
 }
 
 fn prefer_busy_poll(socket: &OwnedFd, busy_poll: BusyPoll) -> io::Result<()> {
@@ -378,8 +401,8 @@ mod tests {
         let plain = [&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12][..], &[0x88, 0xb5], b"data"].concat();
         let tagged = [&plain[..12], &[0x81, 0x00, 0x60, 0x07], &plain[12..]].concat();
         let tag = VlanTag { protocol: 0x8100, control: 0x6007 };
-        assert_eq!(strip_vlan_tag(&mut tagged.clone()), (&plain[..], Some(tag)));
-        assert_eq!(strip_vlan_tag(&mut plain.clone()), (&plain[..], None));
-        assert_eq!(strip_vlan_tag(&mut [0x81; 13]), (&[0x81; 13][..], None), "too short for a tag");
+        assert_eq!(strip_vlan_tag(&mut tagged.clone()), (&mut plain.clone()[..], Some(tag)));
+        assert_eq!(strip_vlan_tag(&mut plain.clone()), (&mut plain.clone()[..], None));
+        assert_eq!(strip_vlan_tag(&mut [0x81; 13]), (&mut [0x81; 13][..], None), "too short for a tag");
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::rings::{Consumer, Producer};
 use super::umem::{FRAME_BYTES_MAX, SEND_CHUNKS, Umem, chunk_bytes};
 use super::{VLAN_TAG_BYTES, bind, xdp_system};
+use crate::address::Ends;
 use crate::interface::{owned, system};
 use crate::socket;
 use crate::{Counters, ETHERNET_HEADER_BYTES, Interface, LinkError, MINIMUM_FRAME_BYTES, Outgoing};
@@ -99,12 +100,14 @@ impl XdpSender {
         unsafe { self.umem.frame_mut(address, length) }
     }
 
-    /// Puts frames into the send ring for the next [`kick`](Self::kick); returns their number.
+    /// Puts frames into the send ring for the next [`kick`](Self::kick), with these addresses instead of their own;
+    /// returns their number.
     #[inline]
     pub(crate) fn put_all(
         &mut self,
         interface: &Interface,
         frames: &[Outgoing<'_>],
+        addresses: Option<&Ends>,
         counters: &mut Counters,
     ) -> Result<usize, LinkError> {
         let mut accepted = 0;
@@ -122,7 +125,7 @@ impl XdpSender {
                 counters.send_busy += 1;
                 break;
             };
-            self.put(chunk, frame);
+            self.put(chunk, frame, addresses);
             accepted += 1;
         }
         self.transmit.publish();
@@ -205,13 +208,16 @@ impl XdpSender {
 
     /// Puts a frame into the send ring.
     #[inline]
-    fn put(&mut self, chunk: u64, frame: &Outgoing<'_>) {
+    fn put(&mut self, chunk: u64, frame: &Outgoing<'_>, addresses: Option<&Ends>) {
         let (header, length) = (frame.header.len(), frame.len());
         // A zero-copy driver may not pad.
         let padded = length.max(MINIMUM_FRAME_BYTES);
         // SAFETY: the chunk was on the free list, so the kernel does not use it and no frame in it is lent.
         let bytes = unsafe { self.umem.frame_mut(chunk, padded) };
         bytes[..header].copy_from_slice(frame.header);
+        if let Some(addresses) = addresses {
+            bytes[..addresses.len()].copy_from_slice(addresses);
+        }
         barewire_copy::copy(frame.payload, &mut bytes[header..length]);
         bytes[length..].fill(0);
         self.transmit.put(libc::xdp_desc { addr: chunk, len: padded as u32, options: 0 });

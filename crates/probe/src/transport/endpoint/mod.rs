@@ -79,7 +79,7 @@ fn transport<L: Link + 'static>(
     let mtu = link.mtu().min(peer_mtu);
     let claim = claim(Address::new(link.address().0, config.sap), broker.as_deref()).map_err(usage_error)?;
     let mut endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(usage_error)?;
-    endpoint.hold_claim(claim);
+    endpoint.hold_claims(claim);
     let other = if role == Role::Active { Role::Passive } else { Role::Active };
     let peer = Address::new(peer.0, tag(session, other));
     Ok(match session.transport {

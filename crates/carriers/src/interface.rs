@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Interfaces of a station.
+
+use barewire_link::MacAddress;
+
+/// Most interfaces that a station sends frames by.
+pub const INTERFACES_MAX: usize = 4;
+
+/// An interface of a station, as its probes tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// Its MAC address.
+    pub mac: MacAddress,
+    /// Its speed in Mbit/s; 0 if unknown.
+    pub speed: u32,
+}
+
+/// Speed of a path between two interfaces in Mbit/s, where unknown ones are as fast as the other end; 1 if both are unknown.
+pub(crate) fn speed_between(own: u32, peer: u32) -> u32 {
+    let [own, peer] = [own, peer].map(|speed| if speed == 0 { u32::MAX } else { speed });
+    match own.min(peer) {
+        u32::MAX => 1,
+        speed => speed,
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The other interfaces of this host that frames may go by, besides the best one. Whom they reach, `barewire-carriers` finds
+//! out by asking.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use barewire_carriers::INTERFACES_MAX;
+use barewire_link::{Interface, MacAddress};
+
+/// An interface takes part if it is at least this fraction as fast as the best one, where both speeds are known: the same
+/// limit as in `barewire-carriers`.
+const SLOWEST_FRACTION: u32 = 4;
+
+/// The names of the interfaces that may share the frames of `best`, which has this MTU: those of its speed or nearly, with
+/// a carrier, that are neither wireless, nor built upon others, as bridges, bonds and VLANs are, nor part of a bridge or bond.
+pub(crate) fn companions(best: &str, mtu: usize) -> Vec<String> {
+    let all = Interface::all().unwrap_or_default();
+    let fast = speed(best);
+    let is_companion = |other: &Interface| {
+        let speed = speed(&other.name);
+        other.name != best
+            && other.address != MacAddress::default()
+            && other.mtu >= mtu
+            && (speed == 0 || fast == 0 || speed >= fast.div_ceil(SLOWEST_FRACTION))
+            && is_independent(&about(&other.name))
+    };
+    let names = all.into_iter().filter(is_companion).map(|other| other.name);
+    names.take(INTERFACES_MAX - 1).collect()
+}
+
+/// An interface's speed in Mbit/s; 0 if the system does not know it.
+pub(crate) fn speed(name: &str) -> u32 {
+    let text = fs::read_to_string(about(name).join("speed")).unwrap_or_default();
+    // Some drivers report −1.
+    text.trim().parse().unwrap_or(0)
+}
+
+fn about(name: &str) -> PathBuf {
+    Path::new("/sys/class/net").join(name)
+}
+
+fn is_independent(about: &Path) -> bool {
+    let has_carrier = fs::read(about.join("carrier")).is_ok_and(|carrier| carrier.starts_with(b"1"));
+    let is_excluded =
+        ["bridge", "bonding", "master", "wireless", "phy80211"].iter().any(|name| about.join(name).exists());
+    // Links to what it is built upon.
+    let is_stacked = fs::read_dir(about).is_ok_and(|mut entries| {
+        entries.any(|entry| entry.is_ok_and(|entry| entry.file_name().as_encoded_bytes().starts_with(b"lower_")))
+    });
+    has_carrier && !is_excluded && !is_stacked
+}
