@@ -2,7 +2,7 @@
 """The promises of MPI over Barewire, as ratios of launches interleaved in one run; prints a table and what is missed.
 
     bench_mpi.py [--launches N] [--preferred] [GROUP …]      groups: latency, rate, bulk, jumbo, shaped, local,
-                                                          loss, foreign, routed
+                                                          loss, foreign, routed, interfaces
 
 The experimental unit is a launch of mpirun, and its median (or its mean rate) is one value. A ratio is that of the
 medians over launches, with the bootstrap interval of `barewire.stats`.
@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
@@ -21,7 +22,9 @@ import polars as pl
 
 # Must precede imports from the package: it adds the package to the path.
 from promises import BAREWIRE, ROOT, Promise, command_line, judge, ratio
+from second_network import add_second_network, set_second_carrier
 
+from barewire.lab import Lab, LinkSpec
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.mpi import installed_libraries
 from barewire.mpi.suite import build
@@ -226,6 +229,48 @@ def routed(bench: Bench) -> Iterator[Promise]:
         )
 
 
+GIGABIT = 1_000_000_000
+# Allowed pause of a job when a cable is pulled out.
+PAUSE_US = 50_000
+
+
+def interfaces(bench: Bench) -> Iterator[Promise]:
+    """Two links of 1 Gb/s compared with one: long streams, short messages, and one that fails in mid-job."""
+    with Lab.up("pair", LinkSpec(rate_bit_s=GIGABIT)) as lab:
+        add_second_network(lab, rate_bit_s=GIGABIT)
+        for source, size, count, sign, bound in (
+            ("stream", 1 << 20, "4", "≥", 1.9),
+            ("pingpong", 8, "20000", "≤", 1.03),
+        ):
+            values = {}
+            for chosen in ("eth0", "eth0,eth1"):
+                place = ("--lab", lab.id, "--interface", chosen)
+                subjects = bench.subjects(OURS, source, count, str(size), lab=place)
+                values |= {f"{name} {chosen}": launch for name, launch in subjects.items()}
+            values = bench.interleave(values, size)
+            for name in (" ".join(subject) for subject in OURS):
+                measured = ratio(values[f"{name} eth0,eth1"], values[f"{name} eth0"])
+                yield Promise(f"{name}, {size} B {source} by two links of 1 Gb/s, against one", *measured, sign, bound)
+        for library, _ in OURS:
+            longest = [_longest_turn(bench, lab, library) for _ in range(bench.launches)]
+            what = f"{library} barewire, longest turn while a cable is out, against {PAUSE_US // 1000} ms"
+            yield Promise(what, *ratio(longest, [PAUSE_US] * 2), "≤", 1.0)
+
+
+def _longest_turn(bench: Bench, lab: Lab, library: str) -> float:
+    """Pull a second cable out in mid-job; return rank 0's longest turn of exchanges, in µs."""
+    command = [BAREWIRE, "run", "-n", "2", "--lab", lab.id, "--interface", "eth0,eth1", "--library", library, "--"]
+    command += [*bench.prefix, bench.program(library, "goes_on"), "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        job.stdout.readline()
+        time.sleep(0.5)
+        set_second_carrier(lab, lab.hosts[0].name, up=False)
+        record = json.loads(job.stdout.readlines()[-1])
+    set_second_carrier(lab, lab.hosts[0].name, up=True)
+    return float(record["longest_turn_us"])
+
+
 def local(bench: Bench) -> Iterator[Promise]:
     """Ranks on this host, each on its own core, compared with Open MPI's shared memory; nothing uses the interface."""
     for size, trips in ((8, "200000"), (1 << 20, "1000")):
@@ -263,6 +308,7 @@ GROUPS = {
     "local": local,
     "foreign": foreign,
     "routed": routed,
+    "interfaces": interfaces,
 }
 
 
