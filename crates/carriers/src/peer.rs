@@ -143,6 +143,16 @@ impl Peer {
         }
         self.interfaces = interfaces.to_vec();
         (self.question_due, self.question_interval) = (now, QUESTION_MIN);
+        // A new process at the same address may have fewer.
+        for path in 0..INTERFACES_MAX {
+            if usize::from(self.ends[path]) >= interfaces.len() {
+                (self.ends[path], self.works[path]) = (0, false);
+            }
+        }
+        if !self.current.is_some_and(|current| self.works[current]) {
+            self.choose_current();
+        }
+        self.spread_anew();
         true
     }
 
@@ -302,7 +312,7 @@ impl Peer {
         self.ask_anew(now, nonce);
     }
 
-    /// Takes the best path that works.
+    /// Takes the best path that works, if any does.
     fn choose_current(&mut self) {
         if let Some(best) = (0..PATHS).find(|path| self.works[*path]) {
             (self.current, self.unanswered_since) = (Some(best), 0);
@@ -460,6 +470,22 @@ mod tests {
             assert_eq!(peer.route(now, next), Route::One(UDP));
         }
         assert_eq!(peer.question_due(), None);
+    }
+
+    /// Proves that a path to an interface of the peer that is gone is asked anew, and that interfaces beyond its list are none.
+    #[test]
+    fn a_peer_may_have_fewer_interfaces_than_before() {
+        let interfaces = [1, 2, 3].map(|last| Interface { mac: MacAddress([2, 0, 0, 0, 0, last]), speed: 1000 });
+        let mut peer = peer();
+        peer.add(1, false);
+        assert!(peer.learn(&interfaces, 1) && !peer.learn(&interfaces, 1));
+        peer.probed(FRAMES, 0, 70, 1);
+        peer.probed(1, 2, 70, 1);
+        assert_eq!((peer.address(1), peer.route(2, next)), (interfaces[2].mac, Route::Spread));
+        assert!(peer.learn(&interfaces[..1], 3));
+        assert_eq!((peer.address(1), peer.route(4, next)), (interfaces[0].mac, Route::One(FRAMES)));
+        assert_eq!(peer.unknown().collect::<Vec<_>>(), [1, UDP]);
+        assert_eq!(peer.interface(interfaces[2].mac), 0);
     }
 
     #[test]
