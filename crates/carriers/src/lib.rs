@@ -356,7 +356,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     #[cold]
     fn check_paths(&mut self, index: usize) {
         let [check, next] = [0; 2].map(|_| nonce(&mut self.frames, &mut self.udp));
-        self.peers[index].begin_check(self.now, check, next);
+        let check = self.peers[index].next_check(self.now, check, next);
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
         for path in self.peers[index].working_frames() {
             let address = self.peers[index].address(path);

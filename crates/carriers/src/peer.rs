@@ -81,9 +81,10 @@ pub(crate) struct Peer {
     spread: Option<Spread>,
     /// The current question; changes when paths must be asked anew.
     nonce: u64,
-    /// The last check of all paths by frames that work, its time, and by path: whether it was passed, and how many were
-    /// failed in succession.
+    /// The current check of all paths by frames that work, the one before, when it was sent last, and by path: whether it
+    /// was passed, and how many were failed in succession.
     check: u64,
+    last_check: u64,
     checked_at: u64,
     passed: [bool; INTERFACES_MAX],
     failed: [u8; INTERFACES_MAX],
@@ -116,6 +117,7 @@ impl Peer {
             spread: None,
             nonce,
             check: 0,
+            last_check: 0,
             checked_at: 0,
             passed: [false; INTERFACES_MAX],
             failed: [0; INTERFACES_MAX],
@@ -283,25 +285,28 @@ impl Peer {
         self.has_several && now.saturating_sub(self.checked_at) >= CHECK_INTERVAL
     }
 
-    /// Ends the current check and begins another one, with `check`: drops paths that failed. If there are any, `nonce` is
-    /// the next question.
-    pub fn begin_check(&mut self, now: u64, check: u64, nonce: u64) {
-        // If none has passed it, the peer is busy, or gone.
-        if self.check != 0 && self.passed.contains(&true) {
-            let mut has_dropped = false;
-            for path in self.working_frames() {
-                self.failed[path] = if self.passed[path] { 0 } else { self.failed[path] + 1 };
-                if self.failed[path] > FAILED_CHECKS_MAX {
-                    self.works[path] = false;
-                    has_dropped = true;
-                }
-            }
-            if has_dropped {
-                self.choose_current();
-                self.ask_anew(now, nonce);
+    /// The check to send by all paths by frames that work: the current one again while no path has passed it, since the
+    /// peer is busy then, or gone; else a new one, `check`. Drops paths that have failed too many; if there are any, `nonce`
+    /// is the next question.
+    pub fn next_check(&mut self, now: u64, check: u64, nonce: u64) -> u64 {
+        self.checked_at = now;
+        if self.check != 0 && !self.passed.contains(&true) {
+            return self.check;
+        }
+        let mut has_dropped = false;
+        for path in self.working_frames().filter(|_| self.check != 0) {
+            self.failed[path] = if self.passed[path] { 0 } else { self.failed[path] + 1 };
+            if self.failed[path] > FAILED_CHECKS_MAX {
+                self.works[path] = false;
+                has_dropped = true;
             }
         }
-        (self.check, self.checked_at, self.passed) = (check, now, [false; INTERFACES_MAX]);
+        if has_dropped {
+            self.choose_current();
+            self.ask_anew(now, nonce);
+        }
+        (self.last_check, self.check, self.passed) = (self.check, check, [false; INTERFACES_MAX]);
+        check
     }
 
     /// Drops a path whose interface is down.
@@ -331,8 +336,10 @@ impl Peer {
     pub fn probed(&mut self, path: Path, interface: usize, nonce: u64, echo: u64) -> Probed {
         self.candidates[path] = true;
         let is_new = std::mem::replace(&mut self.answered[path][interface], nonce) != nonce;
-        if path != UDP && echo == self.check && echo != 0 {
-            self.passed[path] = true;
+        if path != UDP && echo != 0 && (echo == self.check || echo == self.last_check) {
+            self.passed[path] |= echo == self.check;
+            // Late is not dead.
+            self.failed[path] = 0;
             return Probed { must_answer: is_new, ..Probed::default() };
         }
         if echo != self.nonce {

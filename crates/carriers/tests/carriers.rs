@@ -447,6 +447,30 @@ fn an_interface_that_dies_costs_its_share_for_a_short_time() {
     }
 }
 
+/// Proves that a path that died is found out even if the peer takes longer to answer than a check lasts.
+#[test]
+fn a_dead_path_to_a_slow_peer_is_dropped() {
+    for delay in [5, 30, 300] {
+        let mut world = two_networks(false, true);
+        for _ in 0..20 {
+            world.exchange(0, 5 * MS);
+            world.stream(0, 16);
+        }
+        world.block(1, 0, true);
+        for _ in 0..8 {
+            // It polls once in so many milliseconds.
+            for _ in 0..delay {
+                world.send_frames(0, 2, 1400);
+                world.now += MS;
+                world.receive(0);
+            }
+            world.receive(1);
+            world.send(1);
+        }
+        assert_eq!(world.paths()[0], Some((Carrier::Frames, 1)), "polled each {delay} ms");
+    }
+}
+
 /// Proves that interfaces that lead elsewhere, and a peer with fewer of them, do no harm.
 #[test]
 fn interfaces_that_reach_nobody_are_not_used() {
