@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What is in force for a plain launcher of each library, by which line, and what overrides it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from barewire.enable import block
+from barewire.enable.changes import read
+from barewire.enable.files import (
+    ENV_LIST,
+    Form,
+    arguments_of,
+    assignments,
+    expand,
+    home_parameters,
+    hydra_file,
+    system_parameters,
+)
+from barewire.enable.settings import MCA, PROVIDER_PATH, missing
+from barewire.errors import BarewireError
+from barewire.mpi.fabrics import PROVIDER_FILE
+from barewire.mpi.libraries import Family, Library
+
+ENVIRONMENT = "environment"
+
+
+@dataclass(frozen=True)
+class Value:
+    """One variable as a source sets it: a file with its line, or the environment. `ours`: a line of our block."""
+
+    name: str
+    value: str
+    where: str
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class LibraryState:
+    """What a plain launcher of one library does. `by` are our blocks, or the environment, that make it so."""
+
+    library: Library
+    in_force: bool
+    by: tuple[str, ...] = ()
+    provider: str = ""
+    problems: tuple[str, ...] = ()
+    # What stands, and would be expected to matter, but does not.
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Sources:
+    """What a library reads, the strongest last."""
+
+    values: list[Value] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    blocks: list[str] = field(default_factory=list)
+
+    def add_environment(self, environment: Mapping[str, str], *, parameters: bool) -> None:
+        self.values += [
+            Value(name, value, ENVIRONMENT)
+            for name, value in environment.items()
+            if name.startswith(MCA) == parameters and name.startswith((MCA, "FI_", "MPIR_", "I_MPI_"))
+        ]
+
+    def add_file(self, file: Path, form: Form, scope: str) -> None:
+        try:
+            text = read(file)
+            if text is None:
+                return
+            found = block.find(text, str(file))
+        except BarewireError as error:
+            self.problems.append(str(error))
+            return
+        ours: range = range(0)
+        if found is not None:
+            ours = range(found.line, found.line + len(found.body) + 2)
+            self.blocks.append(f"{scope}: {file}, line {found.line}")
+        for name, value, line in assignments(text, form):
+            self.values.append(Value(name, value, f"{file}, line {line}", line in ours))
+
+
+def state_of(library: Library, environment: Mapping[str, str], home: Path, here: Path) -> LibraryState:
+    """Return what is in force for one library. `environment` is the shell's, `here` its folder."""
+    reading = {Family.OPEN_MPI: _open_mpi, Family.MPICH: _mpich, Family.INTEL: _intel}[library.family]
+    sources = reading(library, environment, home, here)
+    effective: dict[str, Value] = {value.name: value for value in sources.values}
+    if library.family is Family.OPEN_MPI:
+        effective = _with_list(library, effective)
+    plain = {name: value.value for name, value in effective.items()}
+    provider = _provider_of(plain.get(PROVIDER_PATH, ""))
+    wrong = missing(library, plain)
+    enabled = bool(sources.blocks) or any(value.ours for value in sources.values)
+    problems = list(sources.problems)
+    for name in wrong:
+        strongest = effective.get(name)
+        if enabled and strongest is not None:
+            problems.append(f"{strongest.where}: {name}={strongest.value}")
+        elif enabled:
+            problems.append(f"nothing sets {name}")
+    if not wrong and provider is None:
+        problems.append(f"{effective[PROVIDER_PATH].where}: no {PROVIDER_FILE} in {plain[PROVIDER_PATH]}")
+    in_force = not wrong and provider is not None and not sources.problems
+    by = sources.blocks or ([f"shell: {ENVIRONMENT}"] if in_force else [])
+    return LibraryState(
+        library,
+        in_force,
+        tuple(by),
+        provider or plain.get(PROVIDER_PATH, ""),
+        tuple(problems),
+        _notes(sources, effective),
+    )
+
+
+def _open_mpi(library: Library, environment: Mapping[str, str], home: Path, here: Path) -> _Sources:
+    sources = _Sources()
+    # A rank's other variables come from the files before they come from the shell.
+    sources.add_environment(environment, parameters=False)
+    sources.add_file(system_parameters(library), Form.MCA, "system")
+    sources.add_file(home_parameters(home), Form.MCA, "user")
+    sources.add_environment(environment, parameters=True)
+    listed = [value for value in sources.values if value.name == f"{MCA}{ENV_LIST}"]
+    if library.major < 5 and any(value.ours and value.name == PROVIDER_PATH for value in sources.values):
+        sources.problems += [f"{value.where}: {ENV_LIST} beside -x lines: Open MPI 4 ends jobs" for value in listed]
+    if library.major >= 5:
+        lines = [value for value in sources.values if value.where != ENVIRONMENT]
+        # It does not read -x lines.
+        sources.values = [v for v in sources.values if v not in lines or v.name.startswith(MCA)]
+    return sources
+
+
+def _mpich(library: Library, environment: Mapping[str, str], home: Path, here: Path) -> _Sources:
+    sources = _Sources()
+    sources.add_environment(environment, parameters=False)
+    files = {home / ".mpiexec.hydra.conf": "user"}
+    try:
+        files[hydra_file(library)] = "system"
+    except BarewireError as error:
+        sources.problems.append(str(error))
+    named = environment.get("HYDRA_CONFIG_FILE")
+    if named:
+        files = {Path(named): "HYDRA_CONFIG_FILE"} | files
+    # It reads the first that there is, and no other.
+    first = next((file for file in files if file.exists()), None)
+    if first is not None:
+        sources.add_file(first, Form.HYDRA, files[first])
+        hidden = [file for file in files if file != first and (text := read(file)) and block.find(text, str(file))]
+        sources.problems += [f"{first} is read instead of {file}" for file in hidden if not sources.blocks]
+        lines = [line for line in (read(first) or "").splitlines() if arguments_of(line)]
+        if sources.blocks and not all(line.endswith("\\") for line in lines[:-1]):
+            sources.problems.append(f"{first}: to MPICH 5 each further line is another program: repeat barewire enable")
+    return sources
+
+
+def _intel(library: Library, environment: Mapping[str, str], home: Path, here: Path) -> _Sources:
+    sources = _Sources()
+    sources.add_environment(environment, parameters=False)
+    system = library.prefix / "intel64" / "etc" / "mpiexec.conf"
+    before = len(sources.blocks)
+    if environment.get("I_MPI_ROOT"):
+        sources.add_file(Path(environment["I_MPI_ROOT"]) / "intel64" / "etc" / "mpiexec.conf", Form.ARGUMENTS, "system")
+    elif system.exists() and before == 0:
+        sources.problems.append(f"{system} is not read: I_MPI_ROOT is not set (source setvars.sh)")
+    sources.add_file(home / ".mpiexec.conf", Form.ARGUMENTS, "user")
+    if here != home:
+        sources.add_file(here / "mpiexec.conf", Form.ARGUMENTS, "folder")
+    return sources
+
+
+def _with_list(library: Library, effective: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the variables with those of Open MPI's list; the strongest list alone counts."""
+    result = dict(effective)
+    listed = effective.get(f"{MCA}{ENV_LIST}")
+    if listed is not None:
+        for name, value in expand({listed.name: listed.value}).items():
+            result[name] = Value(name, value, listed.where, listed.ours)
+    return result
+
+
+def _provider_of(folders: str) -> str | None:
+    """Return the folder in which libfabric finds our provider; None if in none of them."""
+    return next((folder for folder in folders.split(":") if folder and (Path(folder) / PROVIDER_FILE).is_file()), None)
+
+
+def _notes(sources: _Sources, effective: Mapping[str, Value]) -> tuple[str, ...]:
+    """Return lines and variables that our block overrides, which their author may not expect."""
+    return tuple(
+        f"{value.where}: {value.name}={value.value} is overridden by {winner.where}"
+        for value in sources.values
+        if not value.ours and (winner := effective[value.name]).ours and winner.value != value.value
+    )
+
+
+def folders_in_use(states: Sequence[LibraryState]) -> list[str]:
+    """Return the folders of the providers in force: more than one means different versions for different libraries."""
+    return list(dict.fromkeys(state.provider for state in states if state.in_force))
