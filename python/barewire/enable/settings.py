@@ -42,7 +42,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Variable:
-    """An environment variable of a modulefile. `joined`: the value is put before that of other modules."""
+    """An environment variable of a modulefile. `joined`: the value is put before that of other modules.
+
+    Any other value must have no colon: environment-modules 5.2 takes back only what follows it.
+    """
 
     name: str
     value: str
@@ -92,8 +95,8 @@ def shell_variables(wanted: Wanted) -> list[Variable]:
         *(Variable(f"{MCA}{name}", value) for name, value in open_mpi_parameters(wanted).items()),
         Variable(f"{MCA}mca_base_env_list_internal", forwarded),
         Variable("PMIX_MCA_pmdl_ompi_include_envars", "OMPI_*,OPAL_*,FI_*"),
+        # Intel MPI needs none: shm:ofi is its default.
         Variable("MPIR_CVAR_CH4_NETMOD", "ofi"),
-        Variable("I_MPI_FABRICS", "shm:ofi"),
     ]
 
 
@@ -108,7 +111,7 @@ def missing(library: Library, effective: Mapping[str, str]) -> list[str]:
         }
         if SELECTED in effective:
             demanded[SELECTED] = re.compile(rf"(.*,)?{PROVIDER}(,.*)?")
-    elif library.family is Family.INTEL:
+    elif library.family is Family.INTEL and "I_MPI_FABRICS" in effective:
         demanded["I_MPI_FABRICS"] = re.compile("shm:ofi|ofi")
     elif len(library.netmods) > 1:
         demanded["MPIR_CVAR_CH4_NETMOD"] = re.compile("ofi")
