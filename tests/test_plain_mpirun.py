@@ -22,11 +22,14 @@ from barewire.mpi import Job, start
 from barewire.mpi.explain import Evidence, read_evidence
 from barewire.mpi.fabrics import PROVIDER_FILE
 from barewire.mpi.libraries import Family
+from barewire.mpi.placement import LOCAL_HOST
 from barewire.mpi.prepare import BUILT_PROVIDER
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
-BOTH, ONE = (("h1", 1), ("h2", 1)), (("h1", 2),)
+BOTH, ONE = (("h1", 1), ("h2", 1)), ((LOCAL_HOST, 2),)
+# A host on which the provider is not installed.
+LACKING = ("sh", "-c", '[ $(hostname) = h1 ] || export FI_PROVIDER_PATH=/none; exec "$@"', "sh")
 WITNESS = Path(start.__file__).with_name("witness.py")
 
 
@@ -44,12 +47,19 @@ class Site:
         return done.stdout if code == 0 else done.stderr
 
     def witnesses(
-        self, name: str, shares: tuple[tuple[str, int], ...] = BOTH, more: dict[str, str] | None = None
+        self,
+        name: str,
+        shares: tuple[tuple[str, int], ...] = BOTH,
+        more: dict[str, str] | None = None,
+        by: tuple[str, ...] = (),
     ) -> tuple[int, Evidence, str]:
-        """Start witnesses by the library's plain launcher: its exit code, what they saw, and the whole output."""
+        """Start witnesses by the library's plain launcher: its exit code, what they saw, and the whole output.
+
+        `by` is a command that starts each.
+        """
         chosen = library(name)
         shell, hosts = self.lab.remote_shell()
-        program = (sys.executable, "-I", "-S", str(WITNESS), str(chosen.file))
+        program = (*by, sys.executable, "-I", "-S", str(WITNESS), str(chosen.file))
         job = Job(chosen, shares, (), program, remote_shell=shell, in_lab=True, as_root=True, python=sys.executable)
         environment = self._environment() | job.environment() | hosts | (more or {})
         if chosen.family is Family.INTEL:
@@ -108,6 +118,8 @@ def test_without_the_provider_a_job_falls_back_or_ends_as_chosen(name: str, site
         if fallback == "tcp":
             code, evidence, output = site.witnesses(name)
             assert code == 0 and over_barewire(evidence) == [True, True], output
+            code, evidence, output = site.witnesses(name, by=LACKING)
+            assert code != 0 and not evidence.ranks, f"a job of both kinds of ranks ends, and does not hang: {output}"
         (provider / PROVIDER_FILE).rename(provider / "hidden")
         code, evidence, output = site.witnesses(name)
         (state,) = json.loads(site.barewire("status", "--library", name, "--json"))["libraries"]
