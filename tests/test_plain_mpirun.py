@@ -99,6 +99,11 @@ def test_plain_mpirun_uses_barewire_from_enable_to_disable(name: str, site: Site
     code, evidence, output = site.witnesses(name, ONE)
     assert code == 0 and over_barewire(evidence) == [True, True], output
 
+    if library(name).family is not Family.OPEN_MPI:
+        # Hydra's file would override the variables of `barewire run`.
+        tcp = ("run", "-n", "2", "--lab", site.lab.id, "--fabric", "tcp", "--library", name, "--explain", "--", "true")
+        site.barewire(*tcp)
+
     assert "removed: " in site.barewire("disable", "--user", "--library", name)
     code, evidence, output = site.witnesses(name)
     assert code == 0 and over_barewire(evidence) == [False, False], output
