@@ -147,3 +147,23 @@ def test_a_shells_variables_serve_all_libraries_at_once(site: Site) -> None:
     for name in names:
         code, evidence, output = site.witnesses(name, more=variables)
         assert code == 0 and over_barewire(evidence) == [True, True], f"{name}: {output}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("enable", "--system", "--user"), 2, "exclude each other"),
+        (("enable", "--library", "lam"), 2, "unknown MPI library 'lam'"),
+        (("enable", "--fallback", "udp"), 2, "unknown --fallback 'udp'; there are: none, tcp"),
+        (("enable", "--user", "--provider", "/nowhere"), 3, "no libbarewire-fi.so in /nowhere"),
+        (("enable", "--user", "--library", "mpich"), 3, "no MPI library can be enabled: mpich: MPICH 4"),
+        (("modulefile", "csh"), 2, "unknown format 'csh'; there are: lua, tcl, slurm"),
+    ],
+)
+def test_bad_input_says_what_to_do(arguments: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:
+    if "mpich" in arguments:
+        library("mpich")
+        needs("barewire")
+    done = barewire(*arguments, env=dict(os.environ) | {"HOME": str(tmp_path)})
+    assert done.returncode == code and said in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not list(tmp_path.rglob("*.conf"))

@@ -442,10 +442,16 @@ def test_unloading_takes_everything_back(
 def test_slurms_prolog_prints_exports_and_leaves_the_jobs_own(wanted: Wanted, tmp_path: Path) -> None:
     prolog = tmp_path / "prolog"
     prolog.write_text(modulefile.slurm(wanted))
-    done = subprocess.run(["sh", str(prolog)], capture_output=True, text=True, check=True, env=_BEFORE)
-    printed = dict(line.removeprefix("export ").split("=", 1) for line in done.stdout.splitlines())
-    assert printed["FI_PROVIDER_PATH"] == f"{wanted.provider}:/theirs"
-    assert printed["OMPI_MCA_mtl"] == "ofi" and "FI_PROVIDER" not in printed
+
+    def printed(environment: dict[str, str]) -> dict[str, str]:
+        done = subprocess.run(["sh", str(prolog)], capture_output=True, text=True, check=True, env=environment)
+        return dict(line.removeprefix("export ").split("=", 1) for line in done.stdout.splitlines())
+
+    expected = {variable.name: variable.value for variable in shell_variables(wanted)}
+    assert printed({}) == expected
+    assert printed({"FI_PROVIDER_PATH": "/theirs"})["FI_PROVIDER_PATH"] == f"{wanted.provider}:/theirs"
+    left = expected.keys() - printed({"FI_PROVIDER": "verbs", "OMPI_MCA_mtl": "^ofi"}).keys()
+    assert left == {"FI_PROVIDER", "FI_PROVIDER_PATH", "OMPI_MCA_mtl"}
 
 
 def test_lines_are_read_as_launchers_read_them() -> None:

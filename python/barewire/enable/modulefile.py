@@ -2,7 +2,7 @@
 """Barewire for one shell or job: modulefiles for Lmod (Lua) and environment-modules (Tcl), a TaskProlog for Slurm."""
 
 from barewire import __version__
-from barewire.enable.settings import Variable, Wanted, shell_variables
+from barewire.enable.settings import SELECTED, Variable, Wanted, shell_variables
 
 _WHAT = "MPI over Ethernet frames, without TCP/IP: mpirun, mpiexec and srun use Barewire"
 
@@ -52,8 +52,10 @@ def slurm(wanted: Wanted) -> str:
 def _export(variable: Variable) -> str:
     name, value = variable.name, variable.value
     if variable.joined:
-        return f'echo "export {name}={value}${{{name}:+:${name}}}"'
-    return f"[ -n \"${{{name}+set}}\" ] || echo 'export {name}={value}'"
+        value += f"${{{name}:+:${name}}}"
+    # Who selects a provider has also said where it is.
+    decided_by = SELECTED if variable.joined else name
+    return f'[ -n "${{{decided_by}+set}}" ] || echo "export {name}={value}"'
 
 
 def _text(lines: list[str]) -> str:
