@@ -316,9 +316,13 @@ def test_what_overrides_the_files_is_named(
     assert problems(five, OMPI_MCA_btl="self") == ("nothing sets FI_PROVIDER_PATH",), "it does not read -x lines"
     nowhere = home / "hydra.conf"
     nowhere.touch()
-    assert f"{nowhere} is read instead of {home}/.mpiexec.hydra.conf" in problems(mpich, HYDRA_CONFIG_FILE=str(nowhere))
+    instead = problems(mpich, HYDRA_CONFIG_FILE=str(nowhere))
+    assert instead == (f"{nowhere} is read instead of user: {home}/.mpiexec.hydra.conf, line 1",)
+    assert not state(replace(mpich, netmods=("ucx",)), home).in_force
     (home / ".mpiexec.hydra.conf").open("a").write("-v\n")
     assert "another program: repeat barewire enable" in problems(mpich)[0]
+    with pytest.raises(MachineCannot, match=r"has lines of yours, and MPICH 4\.2 reads one: use the modulefile"):
+        enable([replace(mpich, version="4.2")], wanted, home)
     enable([mpich], wanted, home)
     assert problems(mpich) == ()
     (home / ".mpiexec.conf").open("a").write("-genv FI_PROVIDER tcp\n")
@@ -328,6 +332,14 @@ def test_what_overrides_the_files_is_named(
     assert (
         note.startswith("environment: FI_PROVIDER=tcp is overridden by ") and problems(mpich, FI_PROVIDER="tcp") == ()
     )
+
+
+def test_intel_mpis_file_for_all_users_needs_its_root(home: Path, wanted: Wanted, intel: Library) -> None:
+    enable([intel], wanted, home, Scope.SYSTEM)
+    assert state(intel, home, {"I_MPI_ROOT": str(intel.prefix)}).in_force
+    assert not state(intel, home).in_force and "I_MPI_ROOT is not set" in state(intel, home).problems[0]
+    enable([intel], wanted, home)
+    assert state(intel, home).in_force and state(intel, home).by[0].startswith("user: ")
 
 
 def test_a_users_lines_override_those_of_all_users(home: Path, wanted: Wanted, four: Library, mpich: Library) -> None:

@@ -8,15 +8,16 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from barewire.enable.block import find, insert, remove
-from barewire.enable.files import Form, Scope, Target, home_parameters, target
+from barewire.enable.files import Form, Scope, Target, home_parameters, system_parameters, target
 from barewire.enable.settings import Wanted
 from barewire.errors import BarewireError, MachineCannot, WrongUse
 from barewire.mpi.fabrics import PROVIDER_FILE
-from barewire.mpi.libraries import Library
+from barewire.mpi.libraries import Family, Library
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,11 @@ def possible_files(libraries: Iterable[Library], scope: Scope, home: Path) -> li
     fixed = [home_parameters(home), home / ".mpiexec.hydra.conf", home / ".mpiexec.conf"]
     files = dict.fromkeys(fixed if scope is Scope.USER else [system])
     for library in libraries:
-        # The file for all users may have a user's block: see target.
-        for each in (scope, Scope.SYSTEM):
-            try:
-                files[target(library, each, home, ()).file] = None
-            except BarewireError:  # this library reads no such file
-                continue
+        with suppress(BarewireError):  # it reads no file of this scope
+            files[target(library, scope, home, ()).file] = None
+        if library.family is Family.OPEN_MPI and library.major >= 5:
+            # It may have a user's block: see target.
+            files[system_parameters(library)] = None
     return list(files)
 
 

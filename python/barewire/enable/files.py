@@ -44,9 +44,11 @@ class Target:
         """Return the block's lines. `rest` is the remaining text of the file."""
         variables = rank_variables(self.library, wanted)
         if self.form is not Form.MCA:
-            arguments = [" ".join(f"-genv {name} {value}" for name, value in variables.items())]
+            arguments = " ".join(f"-genv {name} {value}" for name, value in variables.items())
             continued = self.form is Form.HYDRA and bool(arguments_of(rest))
-            return [f"{arguments[0]} \\"] if continued else arguments
+            if continued and self.library.major < 5:
+                raise MachineCannot(f"{self.file} has lines of yours, and {self.library} reads one: use the modulefile")
+            return [f"{arguments} \\"] if continued else [arguments]
         lines = [f"{name} = {value}" for name, value in open_mpi_parameters(wanted).items()]
         # The last such line counts, and version 4 ends jobs that have -x lines beside it.
         earlier = [value for name, value, _ in assignments(rest, Form.MCA) if name == f"{MCA}{ENV_LIST}"][-1:]
@@ -62,8 +64,8 @@ def target(library: Library, scope: Scope, home: Path, libraries: Sequence[Libra
         file = home / f".{_HYDRA_NAME}" if scope is Scope.USER else hydra_file(library)
         return Target(file, Form.HYDRA, library)
     if library.family is Family.INTEL:
-        system = library.prefix / "intel64" / "etc" / "mpiexec.conf"
-        return Target(home / ".mpiexec.conf" if scope is Scope.USER else system, Form.ARGUMENTS, library)
+        file = home / ".mpiexec.conf" if scope is Scope.USER else intel_file(library.prefix)
+        return Target(file, Form.ARGUMENTS, library)
     if library.major < 5:
         # -x lines: with mca_base_env_list it ends the jobs of users who give -x themselves.
         return Target(home_parameters(home) if scope is Scope.USER else system_parameters(library), Form.MCA, library)
@@ -100,6 +102,11 @@ def hydra_file(library: Library) -> Path:
             f"{launcher} reads no file for all users: use --user or the modulefile (barewire modulefile)"
         )
     return Path(os.fsdecode(found[0][:-1]))
+
+
+def intel_file(root: Path) -> Path:
+    """Return the file that Intel MPI's mpiexec reads for all users: below I_MPI_ROOT."""
+    return root / "intel64" / "etc" / "mpiexec.conf"
 
 
 def owner(file: Path) -> int:

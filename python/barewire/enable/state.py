@@ -2,6 +2,7 @@
 """What is in force for a plain launcher of each library, by which line, and what overrides it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from barewire.enable.files import (
     expand,
     home_parameters,
     hydra_file,
+    intel_file,
     system_parameters,
 )
 from barewire.enable.settings import MCA, PROVIDER_PATH, missing
@@ -82,92 +84,89 @@ class _Sources:
 
 def state_of(library: Library, environment: Mapping[str, str], home: Path, here: Path) -> LibraryState:
     """Return what is in force for one library. `environment` is the shell's, `here` its folder."""
-    reading = {Family.OPEN_MPI: _open_mpi, Family.MPICH: _mpich, Family.INTEL: _intel}[library.family]
-    sources = reading(library, environment, home, here)
-    effective: dict[str, Value] = {value.name: value for value in sources.values}
+    if library.family is Family.MPICH and "ofi" not in library.netmods:
+        return LibraryState(library, in_force=False, notes=(f"built for {', '.join(library.netmods)} only",))
+    sources = _Sources()
+    # A rank's variables come from the files rather than from the shell.
+    sources.add_environment(environment, parameters=False)
     if library.family is Family.OPEN_MPI:
-        effective = _with_list(library, effective)
+        _add_open_mpi(sources, library, environment, home)
+    elif library.family is Family.MPICH:
+        _add_mpich(sources, library, environment, home)
+    else:
+        _add_intel(sources, library, environment, home, here)
+    effective = {value.name: value for value in sources.values}
+    if library.family is Family.OPEN_MPI:
+        effective = _with_list(effective)
     plain = {name: value.value for name, value in effective.items()}
     provider = _provider_of(plain.get(PROVIDER_PATH, ""))
     wrong = missing(library, plain)
-    enabled = bool(sources.blocks) or any(value.ours for value in sources.values)
     problems = list(sources.problems)
-    for name in wrong:
-        strongest = effective.get(name)
-        if enabled and strongest is not None:
-            problems.append(f"{strongest.where}: {name}={strongest.value}")
-        elif enabled:
-            problems.append(f"nothing sets {name}")
+    if sources.blocks:
+        problems += [
+            f"{effective[name].where}: {name}={plain[name]}" if name in effective else f"nothing sets {name}"
+            for name in wrong
+        ]
     if not wrong and provider is None:
         problems.append(f"{effective[PROVIDER_PATH].where}: no {PROVIDER_FILE} in {plain[PROVIDER_PATH]}")
-    in_force = not wrong and provider is not None and not sources.problems
+    in_force = not wrong and not problems
     by = sources.blocks or ([f"shell: {ENVIRONMENT}"] if in_force else [])
-    return LibraryState(
-        library,
-        in_force,
-        tuple(by),
-        provider or plain.get(PROVIDER_PATH, ""),
-        tuple(problems),
-        _notes(sources, effective),
-    )
+    folder = provider or plain.get(PROVIDER_PATH, "")
+    return LibraryState(library, in_force, tuple(by), folder, tuple(problems), _notes(sources, effective))
 
 
-def _open_mpi(library: Library, environment: Mapping[str, str], home: Path, here: Path) -> _Sources:
-    sources = _Sources()
-    # A rank's other variables come from the files before they come from the shell.
-    sources.add_environment(environment, parameters=False)
+def _add_open_mpi(sources: _Sources, library: Library, environment: Mapping[str, str], home: Path) -> None:
     sources.add_file(system_parameters(library), Form.MCA, "system")
     sources.add_file(home_parameters(home), Form.MCA, "user")
-    sources.add_environment(environment, parameters=True)
-    listed = [value for value in sources.values if value.name == f"{MCA}{ENV_LIST}"]
-    if library.major < 5 and any(value.ours and value.name == PROVIDER_PATH for value in sources.values):
-        sources.problems += [f"{value.where}: {ENV_LIST} beside -x lines: Open MPI 4 ends jobs" for value in listed]
     if library.major >= 5:
-        lines = [value for value in sources.values if value.where != ENVIRONMENT]
         # It does not read -x lines.
-        sources.values = [v for v in sources.values if v not in lines or v.name.startswith(MCA)]
-    return sources
+        sources.values = [v for v in sources.values if v.where == ENVIRONMENT or v.name.startswith(MCA)]
+    sources.add_environment(environment, parameters=True)
+    if library.major < 5 and any(value.ours and value.name == PROVIDER_PATH for value in sources.values):
+        sources.problems += [
+            f"{value.where}: {ENV_LIST} beside -x lines: Open MPI 4 ends jobs"
+            for value in sources.values
+            if value.name == f"{MCA}{ENV_LIST}"
+        ]
 
 
-def _mpich(library: Library, environment: Mapping[str, str], home: Path, here: Path) -> _Sources:
-    sources = _Sources()
-    sources.add_environment(environment, parameters=False)
+def _add_mpich(sources: _Sources, library: Library, environment: Mapping[str, str], home: Path) -> None:
     files = {home / ".mpiexec.hydra.conf": "user"}
-    try:
+    with suppress(BarewireError):  # it reads no file for all users
         files[hydra_file(library)] = "system"
-    except BarewireError as error:
-        sources.problems.append(str(error))
-    named = environment.get("HYDRA_CONFIG_FILE")
-    if named:
+    if named := environment.get("HYDRA_CONFIG_FILE"):
         files = {Path(named): "HYDRA_CONFIG_FILE"} | files
     # It reads the first that there is, and no other.
-    first = next((file for file in files if file.exists()), None)
-    if first is not None:
-        sources.add_file(first, Form.HYDRA, files[first])
-        hidden = [file for file in files if file != first and (text := read(file)) and block.find(text, str(file))]
-        sources.problems += [f"{first} is read instead of {file}" for file in hidden if not sources.blocks]
+    existing = [file for file in files if file.exists()]
+    if not existing:
+        return
+    first, *hidden = existing
+    sources.add_file(first, Form.HYDRA, files[first])
+    if sources.blocks:
         lines = [line for line in (read(first) or "").splitlines() if arguments_of(line)]
-        if sources.blocks and not all(line.endswith("\\") for line in lines[:-1]):
+        if not all(line.endswith("\\") for line in lines[:-1]):
             sources.problems.append(f"{first}: to MPICH 5 each further line is another program: repeat barewire enable")
-    return sources
+        return
+    unread = _Sources()
+    for file in hidden:
+        unread.add_file(file, Form.HYDRA, files[file])
+    sources.problems += [f"{first} is read instead of {found}" for found in unread.blocks]
 
 
-def _intel(library: Library, environment: Mapping[str, str], home: Path, here: Path) -> _Sources:
-    sources = _Sources()
-    sources.add_environment(environment, parameters=False)
-    system = library.prefix / "intel64" / "etc" / "mpiexec.conf"
-    before = len(sources.blocks)
-    if environment.get("I_MPI_ROOT"):
-        sources.add_file(Path(environment["I_MPI_ROOT"]) / "intel64" / "etc" / "mpiexec.conf", Form.ARGUMENTS, "system")
-    elif system.exists() and before == 0:
-        sources.problems.append(f"{system} is not read: I_MPI_ROOT is not set (source setvars.sh)")
+def _add_intel(sources: _Sources, library: Library, environment: Mapping[str, str], home: Path, here: Path) -> None:
+    root = environment.get("I_MPI_ROOT")
+    if root:
+        sources.add_file(intel_file(Path(root)), Form.ARGUMENTS, "system")
     sources.add_file(home / ".mpiexec.conf", Form.ARGUMENTS, "user")
     if here != home:
         sources.add_file(here / "mpiexec.conf", Form.ARGUMENTS, "folder")
-    return sources
+    if not root and not sources.blocks:
+        unread = _Sources()
+        unread.add_file(intel_file(library.prefix), Form.ARGUMENTS, "system")
+        sources.problems += [f"not read, as I_MPI_ROOT is not set: {found}" for found in unread.blocks]
 
 
-def _with_list(library: Library, effective: Mapping[str, Value]) -> dict[str, Value]:
+def _with_list(effective: Mapping[str, Value]) -> dict[str, Value]:
     """Return the variables with those of Open MPI's list; the strongest list alone counts."""
     result = dict(effective)
     listed = effective.get(f"{MCA}{ENV_LIST}")
