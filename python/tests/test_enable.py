@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barewire.enable import block, changes, files, modulefile
-from barewire.enable.changes import apply, check_provider, plan_disable, plan_enable, possible_files
+from barewire.enable.changes import apply, check_provider, plan_disable, plan_enable, possible_files, side_effects
 from barewire.enable.files import Form, Scope, assignments, target
 from barewire.enable.settings import Wanted, open_mpi_parameters, rank_variables, shell_variables
 from barewire.enable.state import LibraryState, state_of
@@ -194,8 +194,23 @@ def test_open_mpi_4_and_5_share_a_users_file_where_each_gets_its_variables(
     disable([four, five], home)
     assert not files.system_parameters(five).exists()
     monkeypatch.setattr(files, "owner", lambda _file: os.geteuid() + 1)
-    planned, refused = plan_enable([four, five], wanted, Scope.USER, home)
+    planned, refused = plan_enable([four, five], replace(wanted, fallback="tcp"), Scope.USER, home)
     assert [change.libraries for change in planned] == [(four,)] and "--library openmpi-5 alone" in refused["openmpi-5"]
+    planned, refused = plan_enable([four, five], wanted, Scope.USER, home)
+    assert not planned and "openmpi-5 would read" in refused["openmpi"], "its jobs would end"
+
+
+def test_an_open_mpi_that_was_not_named_and_reads_the_same_file_is_noted(
+    home: Path, wanted: Wanted, four: Library, five: Library
+) -> None:
+    def notes(named: Library, fallback: str) -> list[str]:
+        each = replace(wanted, fallback=fallback)
+        planned = plan_enable([named], each, Scope.USER, home)[0]
+        return side_effects(planned, [four, five], each, home)
+
+    assert "finds no provider, so its jobs end: add --library openmpi-5" in notes(four, "none")[0]
+    assert notes(four, "tcp") == []
+    assert all("ends jobs that are started with -x" in notes(five, fallback)[0] for fallback in ("none", "tcp"))
 
 
 def test_variables_that_a_user_lists_for_open_mpi_are_kept(

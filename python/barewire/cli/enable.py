@@ -3,14 +3,23 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
 from barewire.enable import modulefile as modulefiles
-from barewire.enable.changes import Change, apply, check_provider, plan_disable, plan_enable, possible_files
+from barewire.enable.changes import (
+    Change,
+    apply,
+    check_provider,
+    plan_disable,
+    plan_enable,
+    possible_files,
+    side_effects,
+)
 from barewire.enable.files import Scope
 from barewire.enable.settings import FALLBACKS, Wanted
 from barewire.enable.state import LibraryState, folders_in_use, state_of
@@ -53,7 +62,8 @@ def enable(
         reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
         raise MachineCannot(f"no MPI library can be enabled: {reasons or 'none is installed (make setup)'}")
     apply(changes)
-    _print_changes(changes, scope, refused, as_json)
+    notes = side_effects(changes, installed_libraries(), wanted, Path.home()) if scope is Scope.USER else []
+    _print_changes(changes, scope, as_json, refused, notes)
 
 
 def disable(system: System = False, user: User = False, library: Libraries = None, as_json: Json = False) -> None:
@@ -61,7 +71,7 @@ def disable(system: System = False, user: User = False, library: Libraries = Non
     scope = _scope(system, user)
     changes = plan_disable(possible_files(_libraries(library), scope, Path.home()), scope)
     apply(changes)
-    _print_changes(changes, scope, {}, as_json)
+    _print_changes(changes, scope, as_json)
 
 
 def status(library: Libraries = None, as_json: Json = False) -> None:
@@ -108,19 +118,37 @@ def _wanted(provider: Path | None, fallback: str, interface: str | None) -> Want
     return Wanted((provider or BUILT_PROVIDER).absolute(), fallback, interface)
 
 
-def _print_changes(changes: Sequence[Change], scope: Scope, refused: dict[str, str], as_json: bool) -> None:
+def _print_changes(
+    changes: Sequence[Change],
+    scope: Scope,
+    as_json: bool,
+    refused: Mapping[str, str] = MappingProxyType({}),
+    notes: Sequence[str] = (),
+) -> None:
     if as_json:
         files = [
             {"file": str(change.file), "action": change.action, "libraries": _names(change.libraries)}
             for change in changes
         ]
-        typer.echo(json.dumps({"schema": "barewire-enable/1", "scope": scope, "files": files, "refused": refused}))
+        typer.echo(
+            json.dumps(
+                {
+                    "schema": "barewire-enable/1",
+                    "scope": scope,
+                    "files": files,
+                    "refused": dict(refused),
+                    "notes": notes,
+                }
+            )
+        )
         return
     for change in changes:
         libraries = f" ({', '.join(_names(change.libraries))})" if change.libraries else ""
         typer.echo(f"{change.action}: {change.file}{libraries}")
     for name, reason in refused.items():
         typer.echo(f"not enabled: {name}: {reason}")
+    for note in notes:
+        typer.echo(f"note: {note}")
     if not changes:
         typer.echo(f"nothing is enabled by --{scope}")
 

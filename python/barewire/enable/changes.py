@@ -66,7 +66,33 @@ def plan_enable(
             targets.setdefault(chosen.file, []).append(chosen)
         except MachineCannot as error:
             refused[library.name] = str(error)
+    shared = home_parameters(home)
+    without = [library.name for library in libraries if _is_open_mpi_5(library) and library.name in refused]
+    if without and wanted.fallback == "none" and shared in targets:
+        for each in targets.pop(shared):
+            refused[each.library.name] = (
+                f"{', '.join(without)} would read {shared} as well, without a provider: use --fallback tcp or --system"
+            )
     return [_enabled(file, sharing, wanted, scope) for file, sharing in targets.items()], refused
+
+
+def side_effects(changes: Iterable[Change], installed: Iterable[Library], wanted: Wanted, home: Path) -> list[str]:
+    """Return what the changes do to installed libraries that were not named: all versions of Open MPI read one file."""
+    changed = {change.file: change.libraries for change in changes}
+    named = {library.file for libraries in changed.values() for library in libraries}
+    notes = []
+    for library in installed:
+        if home_parameters(home) not in changed or library.family is not Family.OPEN_MPI or library.file in named:
+            continue
+        fives = [_is_open_mpi_5(sharing) for sharing in changed[home_parameters(home)]]
+        reads = f"{library.name} reads {home_parameters(home)} as well"
+        if all(fives) and not _is_open_mpi_5(library):
+            notes.append(f"{reads}, and ends jobs that are started with -x: add --library {library.name}")
+        elif not any(fives) and _is_open_mpi_5(library) and wanted.fallback == "none":
+            notes.append(
+                f"{reads}, and finds no provider, so its jobs end: add --library {library.name}, or --fallback tcp"
+            )
+    return notes
 
 
 def plan_disable(files: Iterable[Path], scope: Scope) -> list[Change]:
@@ -91,7 +117,7 @@ def possible_files(libraries: Iterable[Library], scope: Scope, home: Path) -> li
     for library in libraries:
         with suppress(BarewireError):  # it reads no file of this scope
             files[target(library, scope, home, ()).file] = None
-        if library.family is Family.OPEN_MPI and library.major >= 5:
+        if _is_open_mpi_5(library):
             # It may have a user's block: see target.
             files[system_parameters(library)] = None
     return list(files)
@@ -124,6 +150,10 @@ def read(file: Path) -> str | None:
         return None
     except OSError as error:
         raise MachineCannot(f"cannot read {file}: {error.strerror or error}") from error
+
+
+def _is_open_mpi_5(library: Library) -> bool:
+    return library.family is Family.OPEN_MPI and library.major >= 5
 
 
 def _enabled(file: Path, sharing: Sequence[Target], wanted: Wanted, scope: Scope) -> Change:
