@@ -42,7 +42,7 @@ class Site:
 
     def barewire(self, *arguments: str, code: int = 0) -> str:
         """Run the command as this user."""
-        done = barewire(*arguments, env=self._environment())
+        done = barewire(*arguments, env=self.environment())
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout if code == 0 else done.stderr
 
@@ -61,7 +61,7 @@ class Site:
         shell, hosts = self.lab.remote_shell()
         program = (*by, sys.executable, "-I", "-S", str(WITNESS), str(chosen.file))
         job = Job(chosen, shares, (), program, remote_shell=shell, in_lab=True, as_root=True, python=sys.executable)
-        environment = self._environment() | job.environment() | hosts | (more or {})
+        environment = self.environment() | job.environment() | hosts | (more or {})
         if chosen.family is Family.INTEL:
             environment["I_MPI_ROOT"] = str(chosen.prefix)
         command = self.lab.command("h1", job.command(environment))
@@ -69,7 +69,8 @@ class Site:
         output = done.stdout + done.stderr
         return done.returncode, read_evidence(output), output
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Nothing that concerns MPI."""
         kept = {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
         return kept | {"HOME": str(self.home), "TMPDIR": str(self.lab.directory / "tmp")}
 
@@ -99,6 +100,9 @@ def test_plain_mpirun_uses_barewire_from_enable_to_disable(name: str, site: Site
     code, evidence, output = site.witnesses(name, ONE)
     assert code == 0 and over_barewire(evidence) == [True, True], output
 
+    alone = site.lab.command("h1", [sys.executable, "-I", "-S", str(WITNESS), str(library(name).file)])
+    done = subprocess.run(alone, capture_output=True, text=True, timeout=60, check=False, env=site.environment())
+    assert done.returncode == 0, f"a program without a launcher runs as before: {done.stderr}"
     if library(name).family is not Family.OPEN_MPI:
         # Hydra's file would override the variables of `barewire run`.
         tcp = ("run", "-n", "2", "--lab", site.lab.id, "--fabric", "tcp", "--library", name, "--explain", "--", "true")
@@ -154,7 +158,7 @@ def test_a_shells_variables_serve_all_libraries_at_once(site: Site) -> None:
     [
         (("enable", "--system", "--user"), 2, "exclude each other"),
         (("enable", "--library", "lam"), 2, "unknown MPI library 'lam'"),
-        (("enable", "--fallback", "udp"), 2, "unknown --fallback 'udp'; there are: none, tcp"),
+        (("enable", "--fallback", "udp"), 2, "unknown --fallback 'udp'; there are: tcp, none"),
         (("enable", "--user", "--provider", "/nowhere"), 3, "no libbarewire-fi.so in /nowhere"),
         (("enable", "--user", "--library", "mpich"), 3, "no MPI library can be enabled: mpich: MPICH 4"),
         (("modulefile", "csh"), 2, "unknown format 'csh'; there are: lua, tcl, slurm"),

@@ -194,9 +194,9 @@ def test_open_mpi_4_and_5_share_a_users_file_where_each_gets_its_variables(
     disable([four, five], home)
     assert not files.system_parameters(five).exists()
     monkeypatch.setattr(files, "owner", lambda _file: os.geteuid() + 1)
-    planned, refused = plan_enable([four, five], replace(wanted, fallback="tcp"), Scope.USER, home)
-    assert [change.libraries for change in planned] == [(four,)] and "--library openmpi-5 alone" in refused["openmpi-5"]
     planned, refused = plan_enable([four, five], wanted, Scope.USER, home)
+    assert [change.libraries for change in planned] == [(four,)] and "--library openmpi-5 alone" in refused["openmpi-5"]
+    planned, refused = plan_enable([four, five], replace(wanted, fallback="none"), Scope.USER, home)
     assert not planned and "openmpi-5 would read" in refused["openmpi"], "its jobs would end"
 
 
@@ -250,7 +250,7 @@ def test_one_bad_file_stops_the_command_before_any_is_written(
 ) -> None:
     enable([mpich], wanted, home)
     hydra = home / ".mpiexec.hydra.conf"
-    hydra.write_text(hydra.read_text().replace("barewire -genv", "tcp -genv"))
+    hydra.write_text(hydra.read_text().replace("barewire,tcp", "tcp"))
     with pytest.raises(WrongUse, match=r"\.mpiexec\.hydra\.conf: barewire's block, lines 1 to 4, was changed by hand"):
         enable([four, mpich], wanted, home)
     with pytest.raises(WrongUse, match="restore or delete these lines"):
@@ -307,10 +307,10 @@ def test_a_provider_that_others_cannot_read_is_not_for_all_users(wanted: Wanted,
 
 
 def test_a_job_ends_or_falls_back_as_chosen(wanted: Wanted, mpich: Library, intel: Library) -> None:
-    falling = replace(wanted, fallback="tcp")
-    assert [open_mpi_parameters(each)["pml"] for each in (wanted, falling)] == ["cm", "^ucx"]
-    assert [rank_variables(mpich, each)["FI_PROVIDER"] for each in (wanted, falling)] == ["barewire", "barewire,tcp"]
-    assert rank_variables(intel, falling)["FI_PROVIDER"] == "barewire", "it reads one folder of providers"
+    ending = replace(wanted, fallback="none")
+    assert [open_mpi_parameters(each)["pml"] for each in (ending, wanted)] == ["cm", "^ucx"]
+    assert [rank_variables(mpich, each)["FI_PROVIDER"] for each in (ending, wanted)] == ["barewire", "barewire,tcp"]
+    assert rank_variables(intel, wanted)["FI_PROVIDER"] == "barewire", "it reads one folder of providers"
 
 
 def test_what_overrides_the_files_is_named(
@@ -372,7 +372,7 @@ def test_a_users_lines_override_those_of_all_users(home: Path, wanted: Wanted, f
 
 
 def test_a_shells_variables_are_those_of_the_files(wanted: Wanted, mpich: Library) -> None:
-    for each in (replace(wanted, interface="eth1"), replace(wanted, fallback="tcp")):
+    for each in (replace(wanted, interface="eth1"), replace(wanted, fallback="none")):
         shell = {variable.name: variable.value for variable in shell_variables(each)}
         parameters = {f"OMPI_MCA_{name}": value for name, value in open_mpi_parameters(each).items()}
         forwarding = {"OMPI_MCA_mca_base_env_list_internal", "PMIX_MCA_pmdl_ompi_include_envars"}

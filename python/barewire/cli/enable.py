@@ -31,9 +31,7 @@ FORMATS = {"lua": modulefiles.lua, "tcl": modulefiles.tcl, "slurm": modulefiles.
 
 System = Annotated[bool, typer.Option("--system", help="for all users of this machine; root's default")]
 User = Annotated[bool, typer.Option("--user", help="for yourself; the default of all others")]
-Fallback = Annotated[
-    str, typer.Option(help=f"what a rank without Barewire does: {', '.join(FALLBACKS)} (none: the job ends)")
-]
+Fallback = Annotated[str, typer.Option(help="what ranks without Barewire do: tcp (use TCP) or none (the job ends)")]
 Provider = Annotated[
     Path | None, typer.Option(metavar="FOLDER", help="folder of libbarewire-fi.so; default: this installation's")
 ]

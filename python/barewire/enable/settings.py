@@ -13,8 +13,9 @@ from barewire.errors import WrongUse
 from barewire.mpi.fabrics import INTERFACE, PROVIDER, FabricOptions, fabric_settings
 from barewire.mpi.libraries import Family, Library
 
-# What a rank without our provider does: it uses TCP, or the job ends with the library's error.
-FALLBACKS = ("none", "tcp")
+# What a rank without our provider does: it uses TCP, or the job ends with the library's error. TCP unless asked:
+# Open MPI's ranks that no launcher starts, as a serial program is, read its files, but nobody tells them the folder.
+FALLBACKS = ("tcp", "none")
 PROVIDER_PATH, SELECTED = "FI_PROVIDER_PATH", "FI_PROVIDER"
 # Open MPI reads its parameters from the environment under this prefix.
 MCA = "OMPI_MCA_"
