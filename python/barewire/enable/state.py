@@ -65,7 +65,7 @@ class _Sources:
             if name.startswith(MCA) == parameters and name.startswith((MCA, "FI_", "MPIR_", "I_MPI_"))
         ]
 
-    def add_file(self, file: Path, form: Form, scope: str) -> None:
+    def add_file(self, file: Path, form: Form) -> None:
         try:
             text = read(file)
             if text is None:
@@ -77,7 +77,7 @@ class _Sources:
         ours: range = range(0)
         if found is not None:
             ours = range(found.line, found.line + len(found.body) + 2)
-            self.blocks.append(f"{scope}: {file}, line {found.line}")
+            self.blocks.append(f"{found.scope}: {file}, line {found.line}")
         for name, value, line in assignments(text, form):
             self.values.append(Value(name, value, f"{file}, line {line}", line in ours))
 
@@ -116,8 +116,8 @@ def state_of(library: Library, environment: Mapping[str, str], home: Path, here:
 
 
 def _add_open_mpi(sources: _Sources, library: Library, environment: Mapping[str, str], home: Path) -> None:
-    sources.add_file(system_parameters(library), Form.MCA, "system")
-    sources.add_file(home_parameters(home), Form.MCA, "user")
+    sources.add_file(system_parameters(library), Form.MCA)
+    sources.add_file(home_parameters(home), Form.MCA)
     if library.major >= 5:
         # It does not read -x lines.
         sources.values = [v for v in sources.values if v.where == ENVIRONMENT or v.name.startswith(MCA)]
@@ -131,17 +131,17 @@ def _add_open_mpi(sources: _Sources, library: Library, environment: Mapping[str,
 
 
 def _add_mpich(sources: _Sources, library: Library, environment: Mapping[str, str], home: Path) -> None:
-    files = {home / ".mpiexec.hydra.conf": "user"}
-    with suppress(BarewireError):  # it reads no file for all users
-        files[hydra_file(library)] = "system"
+    files = [home / ".mpiexec.hydra.conf"]
     if named := environment.get("HYDRA_CONFIG_FILE"):
-        files = {Path(named): "HYDRA_CONFIG_FILE"} | files
+        files.insert(0, Path(named))
+    with suppress(BarewireError):  # it reads no file for all users
+        files.append(hydra_file(library))
     # It reads the first that there is, and no other.
     existing = [file for file in files if file.exists()]
     if not existing:
         return
     first, *hidden = existing
-    sources.add_file(first, Form.HYDRA, files[first])
+    sources.add_file(first, Form.HYDRA)
     if sources.blocks:
         lines = [line for line in (read(first) or "").splitlines() if arguments_of(line)]
         if not all(line.endswith("\\") for line in lines[:-1]):
@@ -149,20 +149,20 @@ def _add_mpich(sources: _Sources, library: Library, environment: Mapping[str, st
         return
     unread = _Sources()
     for file in hidden:
-        unread.add_file(file, Form.HYDRA, files[file])
+        unread.add_file(file, Form.HYDRA)
     sources.problems += [f"{first} is read instead of {found}" for found in unread.blocks]
 
 
 def _add_intel(sources: _Sources, library: Library, environment: Mapping[str, str], home: Path, here: Path) -> None:
     root = environment.get("I_MPI_ROOT")
     if root:
-        sources.add_file(intel_file(Path(root)), Form.ARGUMENTS, "system")
-    sources.add_file(home / ".mpiexec.conf", Form.ARGUMENTS, "user")
+        sources.add_file(intel_file(Path(root)), Form.ARGUMENTS)
+    sources.add_file(home / ".mpiexec.conf", Form.ARGUMENTS)
     if here != home:
-        sources.add_file(here / "mpiexec.conf", Form.ARGUMENTS, "folder")
+        sources.add_file(here / "mpiexec.conf", Form.ARGUMENTS)
     if not root and not sources.blocks:
         unread = _Sources()
-        unread.add_file(intel_file(library.prefix), Form.ARGUMENTS, "system")
+        unread.add_file(intel_file(library.prefix), Form.ARGUMENTS)
         sources.problems += [f"not read, as I_MPI_ROOT is not set: {found}" for found in unread.blocks]
 
 
