@@ -4,12 +4,17 @@
 import contextlib
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cluster_site import ADDRESSES, Cluster, standing_cluster
-from conftest import BAREWIRE, eventually
-from mpi_libraries import WITH_LIBFABRIC, needs, program
+from conftest import BAREWIRE, barewire, eventually
+from mpi_libraries import WITH_LIBFABRIC, library, needs, program
+
+from barewire.mpi import Family, Job, start
+from barewire.mpi.explain import read_evidence
 
 pytestmark = pytest.mark.usefixtures("lab_allowed")
 
@@ -51,6 +56,16 @@ def test_a_program_runs_over_frames_on_two_hosts_that_ssh_reaches(hosts: Cluster
     assert done.returncode == 0, done.stderr
     assert path_of(done)["ranks"]["taken"] == "1 on 10.77.0.1, 1 on 10.77.0.2"
     has_run_over_frames(done)
+
+
+@pytest.mark.parametrize("name", ["openmpi", "openmpi-5", "mpich-5"])
+def test_a_plain_launcher_in_a_shell_with_the_module_passes_its_variables_on_by_ssh(hosts: Cluster, name: str) -> None:
+    """Unlike the lab's replacement, sshd passes on nothing of the shell's, so the launcher must."""
+    job = Job(library(name), (("10.77.0.1", 1), ("10.77.0.2", 1)), (), witness_of(name), in_lab=True, as_root=True)
+    environment = {"PATH": hosts.environment()["PATH"], "HOME": str(hosts.folder)} | module_variables(hosts.folder)
+    options = {"capture_output": True, "text": True, "timeout": 60, "check": False}
+    done = hosts.lab.run("h1", job.command({}), env=environment, **options)
+    seen_by_ranks_over_frames(done)
 
 
 @pytest.mark.parametrize("name", WITH_LIBFABRIC)
@@ -108,6 +123,14 @@ def test_a_program_runs_over_frames_in_an_allocation_of_slurms(slurm: Cluster, n
     assert done.returncode == 0, done.stderr
     assert path_of(done)["ranks"]["taken"] == "2 in the allocation"
     has_run_over_frames(done)
+
+
+@pytest.mark.parametrize("name", ["openmpi", "mpich-5"])
+def test_srun_uses_barewire_by_its_task_prolog(slurm: Cluster, name: str) -> None:
+    module_variables(slurm.folder)
+    pmi = "--mpi=pmix" if library(name).family is Family.OPEN_MPI else "--mpi=pmi2"
+    prolog = f"--task-prolog={slurm.folder}/prolog"
+    seen_by_ranks_over_frames(slurm.run(["srun", "-N2", "-n2", pmi, prolog, *witness_of(name)]))
 
 
 def test_a_job_script_runs_and_its_exit_code_is_the_programs(slurm: Cluster) -> None:
@@ -204,3 +227,23 @@ def has_run_over_frames(done: "subprocess.CompletedProcess[str]") -> None:
     assert path["interface"]["taken"] == "eth0, MTU 1500"
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [result["bytes"] for result in results] == [0, *(2**power for power in range(11))]
+
+
+def module_variables(folder: Path) -> dict[str, str]:
+    """What a modulefile sets; the file `prolog`, a TaskProlog, prints the same."""
+    prolog = folder / "prolog"
+    prolog.write_text(barewire("modulefile", "slurm").stdout)
+    prolog.chmod(0o755)
+    printed = subprocess.run([str(prolog)], capture_output=True, text=True, check=True, env={}).stdout
+    return dict(line.removeprefix("export ").split("=", 1) for line in printed.splitlines())
+
+
+def witness_of(name: str) -> tuple[str, ...]:
+    """A rank that inspects itself."""
+    return (sys.executable, "-I", "-S", str(Path(start.__file__).with_name("witness.py")), str(library(name).file))
+
+
+def seen_by_ranks_over_frames(done: "subprocess.CompletedProcess[str]") -> None:
+    ranks = read_evidence(done.stdout).ranks
+    assert done.returncode == 0 and len(ranks) == 2, done.stdout + done.stderr
+    assert [list(rank["reached"].values()) for rank in ranks] == [["frames"], ["frames"]], ranks

@@ -377,6 +377,17 @@ def test_a_broker_exists_if_it_listens(tmp_path: Path) -> None:
     assert reason == f"FI_BAREWIRE_BROKER: no barewire-broker answers at {path} (Connection refused)"
 
 
+def test_a_launchers_file_does_not_override_the_jobs_own_path(tmp_path: Path) -> None:
+    def words(library: Library, fabric: str) -> str:
+        return job(replace(library, file=tmp_path / "lib" / "libmpi.so.12"), fabric).shell_line({})
+
+    (tmp_path / "bin").mkdir()
+    for name in ("mpirun", "mpiexec.hydra"):
+        (tmp_path / "bin" / name).touch(mode=0o755)
+    assert "-env FI_PROVIDER tcp -env MPIR_CVAR_CH4_NETMOD ofi" in words(MPICH, "tcp")
+    assert "-env FI_PROVIDER barewire -env I_MPI_FABRICS shm:ofi" in words(INTEL, "barewire")
+
+
 def test_the_token_is_in_no_command_line() -> None:
     for library in (OPEN_MPI_4, OPEN_MPI_5, MPICH, INTEL):
         made = replace(job(library), in_slurm=True)

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from barewire.mpi.fabrics import SECRET, TOKEN, Setting
+from barewire.mpi.fabrics import INTERFACE, SECRET, TOKEN, Setting
 from barewire.mpi.libraries import Family, Library
 from barewire.mpi.placement import LOCAL_HOST
 
 _PIN = Path(__file__).with_name("pin.py")
 # Path parameters that a user may have set. Open MPI forwards its own variables only.
 _FORWARDED = ("FI_", "UCX_", "BAREWIRE_", "LD_LIBRARY_PATH", "MPI4PY_")
+# `barewire enable` may have written these to Hydra's own file, which overrides the environment, but not -env.
+_IN_FILES = ("FI_PROVIDER", "FI_PROVIDER_PATH", "MPIR_CVAR_CH4_NETMOD", "I_MPI_FABRICS", "I_MPI_OFI_LIBRARY", INTERFACE)
 # Shell commands that generate a new token and secret each time, without printing them.
 _GENERATED = {name: f"$(od -An -N{size} -tx1 /dev/urandom | tr -d ' \\n')" for name, size in ((TOKEN, 8), (SECRET, 32))}
 
@@ -98,7 +100,8 @@ class Job:
             options += ["-genv", "I_MPI_PIN", "0"]
         elif self.pinned and self.library.family is Family.MPICH:
             options += ["-bind-to", "core"]
-        return options
+        settings = self.environment()
+        return options + [word for name in _IN_FILES if name in settings for word in ("-env", name, settings[name])]
 
     def _srun(self, inherited: Mapping[str, str]) -> list[str]:
         options = ["srun", "-n", str(self.ranks), "--export=ALL"]

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire enable`, `disable`, `status`, `modulefile`: plain mpirun over Barewire."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated
+
+import typer
+
+from barewire.enable import modulefile as modulefiles
+from barewire.enable.changes import (
+    Change,
+    apply,
+    check_provider,
+    plan_disable,
+    plan_enable,
+    possible_files,
+    side_effects,
+)
+from barewire.enable.files import Scope
+from barewire.enable.settings import FALLBACKS, Wanted
+from barewire.enable.state import LibraryState, folders_in_use, state_of
+from barewire.errors import MachineCannot, WrongUse
+from barewire.mpi.libraries import Library, find_library, installed_libraries
+from barewire.mpi.prepare import BUILT_PROVIDER
+
+FORMATS = {"lua": modulefiles.lua, "tcl": modulefiles.tcl, "slurm": modulefiles.slurm}
+
+System = Annotated[bool, typer.Option("--system", help="for all users of this machine; root's default")]
+User = Annotated[bool, typer.Option("--user", help="for yourself; the default of all others")]
+Fallback = Annotated[str, typer.Option(help="what ranks without Barewire do: tcp (use TCP) or none (the job ends)")]
+Provider = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="folder of libbarewire-fi.so; default: this installation's")
+]
+Interface = Annotated[str | None, typer.Option(help="Ethernet interface; default: the first one that is up")]
+Libraries = Annotated[
+    str | None, typer.Option(help="MPI libraries by name or folder, comma-separated; default: all installed")
+]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+
+
+def enable(
+    system: System = False,
+    user: User = False,
+    library: Libraries = None,
+    fallback: Fallback = FALLBACKS[0],
+    provider: Provider = None,
+    interface: Interface = None,
+    as_json: Json = False,
+) -> None:
+    """Let plain mpirun, mpiexec and srun use Barewire, by marked lines in files that each MPI library reads."""
+    scope = _scope(system, user)
+    wanted = _wanted(provider, fallback, interface)
+    check_provider(wanted, scope)
+    changes, refused = plan_enable(_libraries(library), wanted, scope, Path.home())
+    if not changes:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+        raise MachineCannot(f"no MPI library can be enabled: {reasons or 'none is installed (make setup)'}")
+    apply(changes)
+    notes = side_effects(changes, installed_libraries(), wanted, Path.home()) if scope is Scope.USER else []
+    _print_changes(changes, scope, as_json, refused, notes)
+
+
+def disable(system: System = False, user: User = False, library: Libraries = None, as_json: Json = False) -> None:
+    """Remove what `barewire enable` wrote, and nothing else."""
+    scope = _scope(system, user)
+    changes = plan_disable(possible_files(_libraries(library), scope, Path.home()), scope)
+    apply(changes)
+    _print_changes(changes, scope, as_json)
+
+
+def status(library: Libraries = None, as_json: Json = False) -> None:
+    """Report for each MPI library whether its plain launcher uses Barewire, by which line, and what overrides it."""
+    states = [state_of(found, os.environ, Path.home(), Path.cwd()) for found in _libraries(library)]
+    if as_json:
+        typer.echo(json.dumps({"schema": "barewire-status/1", "libraries": [_document(state) for state in states]}))
+        return
+    for state in states:
+        _print_state(state)
+    if len(folders := folders_in_use(states)) > 1:
+        typer.echo(f"different providers are in force: {', '.join(folders)}; the ranks of a job must use one version")
+
+
+def modulefile(
+    form: Annotated[
+        str, typer.Argument(metavar="lua|tcl|slurm", help="for Lmod, environment-modules, or a TaskProlog")
+    ],
+    fallback: Fallback = FALLBACKS[0],
+    provider: Provider = None,
+    interface: Interface = None,
+    as_json: Json = False,
+) -> None:
+    """Print a modulefile, for one shell, or a TaskProlog of Slurm; the settings are those of `barewire enable`."""
+    if form not in FORMATS:
+        raise WrongUse(f"unknown format '{form}'; there are: {', '.join(FORMATS)}")
+    text = FORMATS[form](_wanted(provider, fallback, interface))
+    typer.echo(
+        json.dumps({"schema": "barewire-modulefile/1", "format": form, "text": text}) if as_json else text, nl=as_json
+    )
+
+
+def _scope(system: bool, user: bool) -> Scope:
+    if system and user:
+        raise WrongUse("--system and --user exclude each other: run the command once for each")
+    return Scope.SYSTEM if system or (os.geteuid() == 0 and not user) else Scope.USER
+
+
+def _libraries(names: str | None) -> list[Library]:
+    return installed_libraries() if names is None else [find_library(name) for name in names.split(",")]
+
+
+def _wanted(provider: Path | None, fallback: str, interface: str | None) -> Wanted:
+    return Wanted((provider or BUILT_PROVIDER).absolute(), fallback, interface)
+
+
+def _print_changes(
+    changes: Sequence[Change],
+    scope: Scope,
+    as_json: bool,
+    refused: Mapping[str, str] = MappingProxyType({}),
+    notes: Sequence[str] = (),
+) -> None:
+    if as_json:
+        files = [
+            {"file": str(change.file), "action": change.action, "libraries": _names(change.libraries)}
+            for change in changes
+        ]
+        typer.echo(
+            json.dumps(
+                {
+                    "schema": "barewire-enable/1",
+                    "scope": scope,
+                    "files": files,
+                    "refused": dict(refused),
+                    "notes": notes,
+                }
+            )
+        )
+        return
+    for change in changes:
+        libraries = f" ({', '.join(_names(change.libraries))})" if change.libraries else ""
+        typer.echo(f"{change.action}: {change.file}{libraries}")
+    for name, reason in refused.items():
+        typer.echo(f"not enabled: {name}: {reason}")
+    for note in notes:
+        typer.echo(f"note: {note}")
+    if not changes:
+        typer.echo(f"nothing is enabled by --{scope}")
+
+
+def _print_state(state: LibraryState) -> None:
+    verdict = "over Barewire" if state.in_force else "NOT over Barewire" if state.by else "not enabled"
+    typer.echo(f"{state.library.name} ({state.library}): {verdict}")
+    if state.by:
+        typer.echo(f"  provider in {state.provider or 'no folder'}")
+    for what, lines in (("by", state.by), ("problem", state.problems), ("note", state.notes)):
+        for line in lines:
+            typer.echo(f"  {what}: {line}")
+
+
+def _names(libraries: Sequence[Library]) -> list[str]:
+    return [library.name for library in libraries]
+
+
+def _document(state: LibraryState) -> dict[str, object]:
+    return {
+        "library": state.library.name,
+        "version": str(state.library),
+        "in_force": state.in_force,
+        "by": state.by,
+        "provider": state.provider,
+        "problems": state.problems,
+        "notes": state.notes,
+    }

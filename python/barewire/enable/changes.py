@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What enabling and disabling change. All files are planned before any is written, so a bad one stops the command.
+
+Each file is replaced as a whole, by renaming: whoever interrupts the command finds every file old or new.
+"""
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from barewire.enable.block import find, insert, remove
+from barewire.enable.files import Form, Scope, Target, home_parameters, system_parameters, target
+from barewire.enable.settings import Wanted
+from barewire.errors import BarewireError, MachineCannot, WrongUse
+from barewire.mpi.fabrics import PROVIDER_FILE
+from barewire.mpi.libraries import Family, Library
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file's text before and after, None where there is no file. `folders` are those to create or to remove."""
+
+    file: Path
+    before: str | None
+    after: str | None
+    folders: int = 0
+    libraries: tuple[Library, ...] = ()
+
+    @property
+    def action(self) -> str:
+        """What happens to the file, in one word."""
+        if self.before == self.after:
+            return "unchanged"
+        if self.before is None:
+            return "created"
+        return "removed" if self.after is None else "changed"
+
+
+def check_provider(wanted: Wanted, scope: Scope) -> None:
+    """Reject a provider that is missing, or that other users of this machine cannot read."""
+    file = wanted.provider / PROVIDER_FILE
+    if not file.is_file():
+        raise MachineCannot(f"no {PROVIDER_FILE} in {wanted.provider}: run `make build`, or give --provider FOLDER")
+    closed = [folder for folder in file.resolve().parents if not folder.stat().st_mode & stat.S_IXOTH]
+    if scope is Scope.SYSTEM and (closed or not file.stat().st_mode & stat.S_IROTH):
+        raise MachineCannot(
+            f"other users cannot read {file}{f' below {closed[-1]}' if closed else ''}: copy its folder to where they "
+            "can, such as /opt/barewire, and give --provider"
+        )
+
+
+def plan_enable(
+    libraries: Sequence[Library], wanted: Wanted, scope: Scope, home: Path
+) -> tuple[list[Change], dict[str, str]]:
+    """Return the changes that enable these libraries, and why others cannot be, by name."""
+    targets: dict[Path, list[Target]] = {}
+    refused = {}
+    for library in libraries:
+        try:
+            chosen = target(library, scope, home, libraries)
+            chosen.lines(wanted, "")
+            targets.setdefault(chosen.file, []).append(chosen)
+        except MachineCannot as error:
+            refused[library.name] = str(error)
+    shared = home_parameters(home)
+    without = [library.name for library in libraries if _is_open_mpi_5(library) and library.name in refused]
+    if without and wanted.fallback == "none" and shared in targets:
+        for each in targets.pop(shared):
+            refused[each.library.name] = (
+                f"{', '.join(without)} would read {shared} as well, without a provider: use --fallback tcp or --system"
+            )
+    return [_enabled(file, sharing, wanted, scope) for file, sharing in targets.items()], refused
+
+
+def side_effects(changes: Iterable[Change], installed: Iterable[Library], wanted: Wanted, home: Path) -> list[str]:
+    """Return what the changes do to installed libraries that were not named: all versions of Open MPI read one file."""
+    changed = {change.file: change.libraries for change in changes}
+    named = {library.file for libraries in changed.values() for library in libraries}
+    notes = []
+    for library in installed:
+        if home_parameters(home) not in changed or library.family is not Family.OPEN_MPI or library.file in named:
+            continue
+        fives = [_is_open_mpi_5(sharing) for sharing in changed[home_parameters(home)]]
+        reads = f"{library.name} reads {home_parameters(home)} as well"
+        if all(fives) and not _is_open_mpi_5(library):
+            notes.append(f"{reads}, and ends jobs that are started with -x: add --library {library.name}")
+        elif not any(fives) and _is_open_mpi_5(library) and wanted.fallback == "none":
+            notes.append(
+                f"{reads}, and finds no provider, so its jobs end: add --library {library.name}, or --fallback tcp"
+            )
+    return notes
+
+
+def plan_disable(files: Iterable[Path], scope: Scope) -> list[Change]:
+    """Return the changes that remove this scope's blocks from those of the files that have one."""
+    changes = []
+    for file in files:
+        text = read(file)
+        block = None if text is None else find(text, str(file))
+        if text is None or block is None or block.scope != scope:
+            continue
+        rest = remove(text, block)
+        gone = block.folders is not None and not rest.strip()
+        changes.append(Change(file, text, None if gone else rest, folders=block.folders or 0))
+    return changes
+
+
+def possible_files(libraries: Iterable[Library], scope: Scope, home: Path) -> list[Path]:
+    """Return every file that enabling may have written for these libraries, or for others that are gone."""
+    system = Path("/etc/openmpi/openmpi-mca-params.conf")
+    fixed = [home_parameters(home), home / ".mpiexec.hydra.conf", home / ".mpiexec.conf"]
+    files = dict.fromkeys(fixed if scope is Scope.USER else [system])
+    for library in libraries:
+        with suppress(BarewireError):  # it reads no file of this scope
+            files[target(library, scope, home, ()).file] = None
+        if _is_open_mpi_5(library):
+            # It may have a user's block: see target.
+            files[system_parameters(library)] = None
+    return list(files)
+
+
+def apply(changes: Iterable[Change]) -> None:
+    """Write the changes. MachineCannot, with what to do, at the first file that cannot be written."""
+    for change in changes:
+        try:
+            if change.after is None:
+                change.file.unlink()
+                for folder in list(change.file.parents)[: change.folders]:
+                    folder.rmdir()
+            elif change.after != change.before:
+                _replace(change.file, change.after)
+        except OSError as error:
+            if change.after is None and not change.file.exists():
+                continue  # somebody else's files are in a folder that we created
+            raise MachineCannot(
+                f"cannot write {change.file}: {error.strerror or error}; --system needs root; use --user, "
+                "or the modulefile (barewire modulefile)"
+            ) from error
+
+
+def read(file: Path) -> str | None:
+    """Return a file's text, None if it does not exist. MachineCannot if it cannot be read."""
+    try:
+        return file.read_bytes().decode(errors="surrogateescape")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise MachineCannot(f"cannot read {file}: {error.strerror or error}") from error
+
+
+def _is_open_mpi_5(library: Library) -> bool:
+    return library.family is Family.OPEN_MPI and library.major >= 5
+
+
+def _enabled(file: Path, sharing: Sequence[Target], wanted: Wanted, scope: Scope) -> Change:
+    text = read(file)
+    block = None if text is None else find(text, str(file))
+    if block is not None and block.scope != scope:
+        raise WrongUse(
+            f"{file}, line {block.line}: already enabled by --{block.scope}: barewire disable --{block.scope}"
+        )
+    rest = "" if text is None else text if block is None else remove(text, block)
+    folders = None if block is None else block.folders
+    if text is None:
+        folders = sum(not folder.exists() for folder in file.parents)
+    bodies = {tuple(each.lines(wanted, rest)) for each in sharing}
+    if len(bodies) > 1:
+        names = ", ".join(each.library.name for each in sharing)
+        raise WrongUse(f"{names} all read {file} and need other settings there: choose one with --library")
+    at_top = sharing[0].form is not Form.MCA
+    after = insert(rest, bodies.pop(), scope, at_top=at_top, folders=folders)
+    return Change(file, text, after, libraries=tuple(each.library for each in sharing))
+
+
+def _replace(file: Path, text: str) -> None:
+    """Replace a file's content atomically. A link stays one, and mode and owner stay."""
+    file = file.resolve()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    old = file.stat() if file.exists() else None
+    if old is not None and not os.access(file, os.W_OK):
+        raise PermissionError(None, "it is read-only")
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with os.fdopen(handle, "wb") as temporary:
+            temporary.write(text.encode(errors="surrogateescape"))
+            os.fchmod(handle, 0o644 if old is None else stat.S_IMODE(old.st_mode))
+            if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(handle, old.st_uid, old.st_gid)
+            temporary.flush()
+            os.fsync(handle)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
