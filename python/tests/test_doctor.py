@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from barewire.cli.doctor import doctor, render
 from barewire.doctor import Finding, Status, exit_code, to_document, verdict
+from barewire.doctor.carriers import judge_frames, judge_udp, wired
 from barewire.doctor.features import judge_attempts
 from barewire.doctor.interfaces import Interface, judge, summarise_offloads
 from barewire.doctor.machine import decode_capabilities, decode_cpu_list, decode_release, machine_findings
@@ -49,6 +50,24 @@ def test_kernel_releases_are_parsed(release: str, version: tuple[int, int]) -> N
 def test_a_problem_without_a_fix_cannot_be_created() -> None:
     with pytest.raises(ValueError, match="without a fix"):
         Finding("cores", "SMT", Status.WARNING, "on")
+
+
+def test_carriers_of_mpi_are_reported_with_what_opens_them() -> None:
+    assert judge_frames(None, ["eth0", "eth1"]).detail.endswith("eth0, eth1")
+    refused = judge_frames("no right to raw Ethernet frames", ["eth0"])
+    assert refused.status is Status.WARNING and "UDP instead" in refused.detail and "setcap" in refused.fix
+    assert judge_frames(None, []).status is Status.WARNING
+    assert "192.0.2.2" in judge_udp(["192.0.2.2"]).detail and judge_udp([]).fix
+
+
+def test_interfaces_with_a_carrier_are_found_but_no_bridges(tmp_path: Path) -> None:
+    for name, kind, carrier in (("eth0", 1, 1), ("eth1", 1, 0), ("tun0", 65534, 1), ("br0", 1, 1)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "type").write_text(f"{kind}\n")
+        (tmp_path / name / "carrier").write_text(f"{carrier}\n")
+    (tmp_path / "br0" / "bridge").mkdir()
+    assert wired(tmp_path) == ["eth0"]
+    assert wired(tmp_path / "none") == []
 
 
 def test_modes_of_af_xdp_are_reported_with_why_the_others_fail() -> None:

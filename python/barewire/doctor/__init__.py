@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable
 
+from barewire.doctor.carriers import carrier_findings
 from barewire.doctor.features import feature_findings
 from barewire.doctor.finding import Finding, Status, exit_code, is_ready, to_document, verdict
 from barewire.doctor.interfaces import interface_findings
@@ -16,5 +17,5 @@ __all__ = ["Finding", "Status", "collect", "exit_code", "is_ready", "to_document
 
 def collect(try_xdp: Iterable[str] = ()) -> list[Finding]:
     """Examine this machine, and try AF_XDP on the named interfaces; takes some seconds."""
-    network = [*interface_findings(), *xdp_findings(try_xdp)]
+    network = [*interface_findings(), *carrier_findings(), *xdp_findings(try_xdp)]
     return [*machine_findings(), *feature_findings(), *network, *software_findings(), *mpi_findings()]
