@@ -34,6 +34,8 @@ rma_bw -o writedata -I 10
 rma_bw -o read -I 10
 rdm_atomic -o all -I 10
 rdm_rma_event
+multi_mr
+rdm_multi_domain
 unmap_mem
 dgram
 dgram_pingpong -I 10

@@ -202,10 +202,10 @@ const char *log_end(void) {
 }
 
 // The first groups need no other process; without an argument their cases are listed.
-#define SINGLE_PROCESS_GROUPS 7
+#define SINGLE_PROCESS_GROUPS 8
 
 int main(int count, char **arguments) {
-  const struct test *groups[] = {info_cases, message_cases,  waiting_cases, memory_cases,
+  const struct test *groups[] = {info_cases, message_cases,  waiting_cases, memory_cases, counter_cases,
                                  life_cases, datagram_cases, sibling_cases, peer_cases};
   setvbuf(stdout, NULL, _IOLBF, 0);
   for (size_t group = 0; group < sizeof groups / sizeof *groups; group++)

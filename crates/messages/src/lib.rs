@@ -60,4 +60,4 @@ pub use messenger::{AtomicParts, Claim, CompletionLevel, Messenger, ReceiveOptio
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
 pub use peers::PeerId;
-pub use regions::{Access, Refusal, RemoteAddress};
+pub use regions::{Access, AccessCounts, Refusal, RemoteAddress};

@@ -2,6 +2,8 @@
 //! Registered memory: looked up by key, with bounds and access rights checked before a byte is accessed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
@@ -72,6 +74,25 @@ impl Refusal {
     }
 }
 
+/// Counts peers' permitted accesses to memory. Several messengers may count the accesses to the same memory together.
+#[derive(Debug, Default)]
+pub struct AccessCounts {
+    written: AtomicU64,
+    read: AtomicU64,
+}
+
+impl AccessCounts {
+    /// Remote writes, and atomic operations that update.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Remote reads, and atomic operations that fetch.
+    pub fn read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
 /// A registered region.
 pub(crate) struct Region {
     access: Access,
@@ -80,6 +101,18 @@ pub(crate) struct Region {
     pub origin: Origin,
     /// For writes.
     pub target: Target,
+    counts: Option<Arc<AccessCounts>>,
+}
+
+impl Region {
+    /// Counts an access that was executed.
+    #[inline]
+    pub fn count(&self, access: Access) {
+        if let Some(counts) = &self.counts {
+            counts.written.fetch_add(u64::from(access.write), Ordering::Relaxed);
+            counts.read.fetch_add(u64::from(access.read), Ordering::Relaxed);
+        }
+    }
 }
 
 /// All registered regions.
@@ -112,9 +145,16 @@ impl Regions {
         }
         // SAFETY: the caller's promise. Both describe the same memory; one thread uses them one after the other.
         let (origin, target) = unsafe { (Origin::new(parts), Target::new(parts)) };
-        let entry = self.entries.add(Region { access, bytes: origin.bytes(), origin, target });
+        let entry = self.entries.add(Region { access, bytes: origin.bytes(), origin, target, counts: None });
         self.by_key.insert(key, entry);
         Some(key)
+    }
+
+    /// Counts accesses to a region from now on; `None` if there is no such key.
+    pub fn count_accesses(&mut self, key: u64, counts: Arc<AccessCounts>) -> Option<()> {
+        let region = self.entries.get(*self.by_key.get(&key)?)?;
+        region.counts = Some(counts);
+        Some(())
     }
 
     /// Removes a region; it is not accessed any more.

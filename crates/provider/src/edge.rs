@@ -27,6 +27,7 @@ impl Errno {
     /// An error entry is available.
     pub const AVAILABLE: Self = Self(FI_EAVAIL);
     pub const TOO_SMALL: Self = Self(FI_ETOOSMALL);
+    pub const BAD_FLAGS: Self = Self(FI_EBADFLAGS);
     pub const BAD_STATE: Self = Self(FI_EOPBADSTATE);
     pub const NO_QUEUE: Self = Self(FI_ENOCQ);
     pub const NO_VECTOR: Self = Self(FI_ENOAV);

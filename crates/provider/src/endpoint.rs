@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::Address;
-use barewire_messages::{Claim, Config, Counts, Datagrams, Messenger, PeerId, PostError};
+use barewire_messages::{Claim, Config, Counts, Datagrams, Messenger, PeerId};
 
 use crate::bindings::*;
 use crate::device::{self, Device};
@@ -333,10 +333,19 @@ impl Endpoint {
     pub unsafe fn register(&mut self, region: &Region) -> Result<()> {
         let Some(Wire::Reliable(messenger)) = &mut self.wire else { return Ok(()) };
         // SAFETY: the caller's promise.
-        match unsafe { messenger.register(&[region.part], region.access, Some(region.key)) } {
-            Ok(_) => Ok(()),
-            Err(PostError::KeyTaken(_)) => Err(Errno(FI_ENOKEY)),
-            Err(error) => Err(error.into()),
+        unsafe { messenger.register(&[region.part], region.access, Some(region.key)) }?;
+        self.count_accesses(region);
+        Ok(())
+    }
+
+    /// Counts peers' accesses to a registered region, if a counter is bound to it.
+    pub fn count_accesses(&mut self, region: &Region) {
+        let (Some(Wire::Reliable(messenger)), Some(counts)) = (&mut self.wire, &region.counts) else { return };
+        if region.is_reachable() {
+            // Fails only if the region is not registered here.
+            let _ = messenger.count_accesses(region.key, counts.clone());
+            // Accesses change these counts as well, which wakes the counter's waiters.
+            self.reported_counts.get_or_insert_default();
         }
     }
 

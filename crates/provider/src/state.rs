@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use barewire_endpoint::WaitPolicy;
 
 use crate::backoff::{self, Backoff, Pause};
-use crate::counter::Counter;
+use crate::counter::{Counted, Counter};
 use crate::device::Device;
 use crate::domains;
 use crate::edge::{Errno, Result};
@@ -244,10 +244,45 @@ impl State {
     /// A counter's values: successful and failed operations.
     pub fn counter_value(&self, number: usize) -> (u64, u64) {
         let counter = &self.counters[number];
-        counter.bound.iter().fold((counter.value, counter.errors), |(value, errors), (endpoint, flags)| {
-            let (succeeded, failed) = self.endpoints[*endpoint].completed(*flags);
+        counter.bound.iter().fold((counter.value, counter.errors), |(value, errors), (counted, flags)| {
+            let (succeeded, failed) = self.completed(*counted, *flags);
             (value.wrapping_add(succeeded), errors.wrapping_add(failed))
         })
+    }
+
+    fn completed(&self, counted: Counted, flags: u64) -> (u64, u64) {
+        match counted {
+            Counted::Endpoint(number) => self.endpoints[number].completed(flags),
+            Counted::Region(number) => self.regions[number].completed(flags),
+        }
+    }
+
+    /// Binds a counter, which counts operations of the kinds in `flags` from now on.
+    ///
+    /// # Errors
+    /// Some of these operations are counted by a counter already.
+    pub fn bind_counter(&mut self, number: usize, counted: Counted, flags: u64) -> Result<()> {
+        let is_bound =
+            |counter: &Counter| counter.bound.iter().any(|(known, kinds)| *known == counted && kinds & flags != 0);
+        if self.counters.iter().any(is_bound) {
+            return Err(Errno::INVALID);
+        }
+        let (succeeded, failed) = self.completed(counted, flags);
+        let counter = &mut self.counters[number];
+        counter.value = counter.value.wrapping_sub(succeeded);
+        counter.errors = counter.errors.wrapping_sub(failed);
+        counter.bound.push((counted, flags));
+        Ok(())
+    }
+
+    /// Counts peers' accesses to a region from now on.
+    pub fn count_accesses(&mut self, region: usize) {
+        let Self { regions, endpoints, .. } = self;
+        let region = &mut regions[region];
+        region.counts.get_or_insert_default();
+        for endpoint in endpoints.iter_mut() {
+            endpoint.count_accesses(region);
+        }
     }
 }
 

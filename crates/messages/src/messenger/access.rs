@@ -4,6 +4,8 @@
 //! Writes are sent without a request, long ones zero-copy; the target confirms when all of the data is placed. Reads
 //! and atomic operations are requests, and the returned data goes into the caller's buffer.
 
+use std::sync::Arc;
+
 use barewire_endpoint::{ChannelId, HEAD_MAX, Priority, Report};
 use barewire_link::Link;
 
@@ -13,7 +15,7 @@ use crate::completion::{Failure, Operation, Outcome, PostError};
 use crate::header::{Atomic, Header};
 use crate::memory::{Origin, Part, Target};
 use crate::peers::PeerId;
-use crate::regions::{Access, Refusal, RemoteAddress};
+use crate::regions::{Access, AccessCounts, Refusal, RemoteAddress};
 use crate::slab::Key;
 
 /// Limit of unanswered accesses of one peer to another's memory. Both sides enforce it, so the target has room for
@@ -77,6 +79,14 @@ impl<L: Link> Messenger<L> {
         // SAFETY: the caller's promise.
         let registered = unsafe { self.state.regions.register(parts, access, key) };
         registered.ok_or(PostError::KeyTaken(key.unwrap_or_default()))
+    }
+
+    /// Counts peers' accesses to registered memory from now on.
+    ///
+    /// # Errors
+    /// [`PostError::NoSuchKey`].
+    pub fn count_accesses(&mut self, key: u64, counts: Arc<AccessCounts>) -> Result<(), PostError> {
+        self.state.regions.count_accesses(key, counts).ok_or(PostError::NoSuchKey(key))
     }
 
     /// Deregisters memory: nothing accesses it after the return. Accesses in progress fail at their initiators with

@@ -139,8 +139,11 @@ impl State {
             return;
         };
         let PeerWrite { number, region, length, data, .. } = write;
-        if region.is_ok() {
+        if let Ok(entry) = region {
             self.counts.written_by_peers += 1;
+            if let Some(region) = self.regions.get(entry) {
+                region.count(Access { read: false, write: true });
+            }
             if let Some(data) = data {
                 let outcome = Outcome::Written(RemoteWrite { source: peer, data, length });
                 self.completions.push_back(Completion { context: 0, note: 0, outcome });
@@ -161,6 +164,9 @@ impl State {
         match self.find_region(peer, at, length, Access { read: true, write: false }) {
             Ok(region) => {
                 self.counts.read_by_peers += 1;
+                if let Some(region) = self.regions.get(region) {
+                    region.count(Access { read: true, write: false });
+                }
                 if length == 0 {
                     self.send_done(peer, number, Ok(()));
                     return Ok(());
@@ -221,6 +227,7 @@ impl State {
         let element = datatype.bytes();
         let word = if length == element as u64 { region.target.update(at.offset, element, change) } else { None };
         let before = word.map_or_else(|| apply_copy(region), |word| fetches.then(|| word[..element].into()));
+        region.count(access);
         if fetches {
             self.counts.read_by_peers += 1;
         } else {

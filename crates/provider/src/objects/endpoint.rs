@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::{counter, fid_ops, new_fid, queue, shared_of, vector};
 use crate::address;
 use crate::bindings::*;
+use crate::counter::{Counted, Counter};
 use crate::edge::{Errno, Result, guard, guard_status, unsupported};
 use crate::endpoint::{Bound, Endpoint};
 use crate::state::{Shared, State};
@@ -146,7 +147,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
                 state.vectors[vector].bound_endpoints -= 1;
             }
             for counter in state.counters.iter_mut() {
-                counter.unbind(ep.number, |flags| endpoint.completed(flags));
+                counter.unbind(Counted::Endpoint(ep.number), |flags| endpoint.completed(flags));
             }
             // A forked child must not close its parent's connections.
             if ep.shared.process == std::process::id() {
@@ -156,6 +157,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
                     let _ = state.progress();
                     state.endpoints.iter().all(Endpoint::has_nothing_to_send)
                 });
+                // Peers may have accessed memory meanwhile.
+                state.counters.iter_mut().for_each(Counter::wake);
             } else {
                 std::mem::forget(endpoint);
             }
@@ -166,6 +169,9 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     })
 }
 
+/// The kinds of operations that a counter can count.
+const COUNTED_OPERATIONS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     guard_status("fi_ep_bind", || {
         // SAFETY: libfabric's promise: both are open.
@@ -174,7 +180,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
         let mut state = shared.lock()?;
         let state = &mut *state;
         let endpoint = &mut state.endpoints[ep.number];
-        if endpoint.wire.is_some() {
+        if endpoint.wire.is_some() && class != FI_CLASS_CNTR as usize {
             return Err(Errno::BAD_STATE);
         }
         if class == FI_CLASS_CQ as usize {
@@ -201,8 +207,11 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
         } else if class == FI_CLASS_CNTR as usize {
             // SAFETY: as above.
             let counter = unsafe { counter::number_of(other, shared) }.ok_or(Errno::INVALID)?;
-            state.counters[counter].bound.push((ep.number, flags));
-            endpoint.reported_counts.get_or_insert_default();
+            if flags & !COUNTED_OPERATIONS != 0 {
+                return Err(Errno::BAD_FLAGS);
+            }
+            state.bind_counter(counter, Counted::Endpoint(ep.number), flags)?;
+            state.endpoints[ep.number].reported_counts.get_or_insert_default();
         } else if class != FI_CLASS_EQ as usize {
             return Err(Errno::INVALID);
         }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use barewire_messages::{Access, Part};
 
-use super::{fid_ops, new_fid, shared_of};
+use super::{counter, fid_ops, new_fid, shared_of};
 use crate::bindings::*;
+use crate::counter::Counted;
 use crate::edge::{Errno, guard_status};
 use crate::region::Region;
 use crate::state::Shared;
@@ -62,7 +63,12 @@ unsafe extern "C" fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u
     guard_status("fi_mr_reg", || {
         // SAFETY: libfabric's promise: valid attributes, and an open domain of ours.
         let (attributes, shared) = unsafe { (&*attr, shared_of(domain.cast())) };
-        if flags != 0 || attributes.offset != 0 || attributes.iov_count != 1 || attributes.iface != FI_HMEM_SYSTEM {
+        // A counter may be bound to any region, announced by FI_RMA_EVENT or not.
+        if flags & !FI_RMA_EVENT != 0
+            || attributes.offset != 0
+            || attributes.iov_count != 1
+            || attributes.iface != FI_HMEM_SYSTEM
+        {
             return Err(Errno::NOT_SUPPORTED);
         }
         // SAFETY: as above: one entry.
@@ -77,13 +83,14 @@ unsafe extern "C" fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u
         if is_remote && state.regions.iter_mut().any(|known| known.key == key && known.is_reachable()) {
             return Err(Errno(FI_ENOKEY));
         }
+        let region = Region { key, part, access, counts: None };
         if is_remote {
             for endpoint in state.endpoints.iter_mut() {
                 // SAFETY: the program's promise: the memory is valid until the region is closed.
-                unsafe { endpoint.register(&Region { key, part, access }) }?;
+                unsafe { endpoint.register(&region) }?;
             }
         }
-        let number = state.regions.add(Region { key, part, access });
+        let number = state.regions.add(region);
         drop(state);
         let fid = new_fid(FI_CLASS_MR, attributes.context, &FID_OPS);
         let fid = fid_mr { fid, mem_desc: std::ptr::null_mut(), key };
@@ -100,9 +107,13 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         let region = unsafe { &*fid.cast::<RegionFid>() };
         if let Ok(mut state) = region.shared.lock()
             && let Some(known) = state.regions.remove(region.number)
-            && known.is_reachable()
         {
-            state.endpoints.iter_mut().for_each(|endpoint| endpoint.deregister(known.key));
+            if known.is_reachable() {
+                state.endpoints.iter_mut().for_each(|endpoint| endpoint.deregister(known.key));
+            }
+            for counter in state.counters.iter_mut() {
+                counter.unbind(Counted::Region(region.number), |flags| known.completed(flags));
+            }
         }
         // SAFETY: allocated by `regattr`, and no longer used by the program.
         drop(unsafe { Box::from_raw(fid.cast::<RegionFid>()) });
@@ -110,9 +121,25 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     })
 }
 
-/// Unsupported: peers' accesses are counted by counters bound to endpoints.
-unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
-    Errno::NOT_SUPPORTED.negative() as c_int
+/// Binds a counter of peers' accesses through all endpoints. Regions belong to the domain, so to bind an endpoint is
+/// an error.
+unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
+    guard_status("fi_mr_bind", || {
+        // SAFETY: libfabric's promise: both are open, and `fid` is the first field of a memory region.
+        let (region, class) = unsafe { (&*fid.cast::<RegionFid>(), (*other).fclass) };
+        if class != FI_CLASS_CNTR as usize {
+            return Err(Errno::INVALID);
+        }
+        if flags == 0 || flags & !(FI_REMOTE_WRITE | FI_REMOTE_READ) != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        // SAFETY: the class determines the type.
+        let counter = unsafe { counter::number_of(other, &region.shared) }.ok_or(Errno::INVALID)?;
+        let mut state = region.shared.lock()?;
+        state.bind_counter(counter, Counted::Region(region.number), flags)?;
+        state.count_accesses(region.number);
+        Ok(())
+    })
 }
 
 /// Enabling and refreshing have no effect: a region is usable once registered.
