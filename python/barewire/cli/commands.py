@@ -21,6 +21,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "run": ("run", "run", _COMMAND_FOLLOWS),
     "try": ("trial", "trial", _COMMAND_FOLLOWS),
     "profile": ("profile", "profile", _COMMAND_FOLLOWS),
+    "cluster": ("cluster", "app"),
     "tune": ("tune", "tune"),
     "compare": ("compare", "compare"),
     "report": ("report", "report"),
