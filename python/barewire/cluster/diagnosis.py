@@ -8,6 +8,8 @@ fault hides smaller ones of the same port: a port that passes nothing is not als
 from collections.abc import Callable, Collection, Iterable, Mapping
 from statistics import median
 
+import numpy as np
+
 from barewire.cluster import words
 from barewire.cluster.attribution import attribute, both_ways
 from barewire.cluster.finding import Blame, Direction, Finding, Kind
@@ -34,6 +36,9 @@ WORK_RATIO = 1.4
 OVERLOAD_RATIO, OVERLOAD_LOSS = 0.6, 0.01
 # Hosts that are needed to say what is usual.
 USUAL_HOSTS = 3
+# From this number on, fewer than half of the paths touch any one host.
+MANY_HOSTS = 5
+BETTER_HIGH, BETTER_LOW = 0.75, 0.25
 
 
 def diagnose(measured: Measured) -> list[Finding]:
@@ -193,7 +198,7 @@ def _latency(measured: Measured, ill: Collection[str]) -> list[Finding]:
     times = {ends: path.round_trip_ns for ends, path in paths.items() if path.round_trip_ns is not None}
     if len({host for ends in times for host in ends}) < USUAL_HOSTS:
         return []
-    usual = _usual(measured, times)
+    usual = _usual(measured, times, BETTER_LOW)
     bad = {
         ends for ends, time in times.items() if time > max(LATENCY_RATIO * usual[ends], usual[ends] + LATENCY_MIN_NS)
     }
@@ -228,13 +233,17 @@ def _healthy(measured: Measured, ill: Collection[str]) -> dict[Pair, Path]:
     return {ends: path for ends, path in measured.paths.items() if not {*ends} & {*ill}}
 
 
-def _usual(measured: Measured, values: Mapping[Pair, float]) -> dict[Pair, float]:
-    """Return for each path the median of all; of a lab's paths, of those whose ends share a core as well, or do not."""
+def _usual(measured: Measured, values: Mapping[Pair, float], better: float = BETTER_HIGH) -> dict[Pair, float]:
+    """Return what is usual for each path; of a lab's paths, for those whose ends share a core as well, or do not.
+
+    It is the median, or the better quartile if there are few hosts: a faulty one then is an end of most paths.
+    """
+    quantile = 0.5 if len({host for ends in values for host in ends}) >= MANY_HOSTS else better
     kinds: dict[bool, list[float]] = {}
     for ends, value in values.items():
         kinds.setdefault(measured.share_core(ends), []).append(value)
-    medians = {kind: median(found) for kind, found in kinds.items()}
-    return {ends: medians[measured.share_core(ends)] for ends in values}
+    usual = {kind: float(np.quantile(found, quantile)) for kind, found in kinds.items()}
+    return {ends: usual[measured.share_core(ends)] for ends in values}
 
 
 def _pooled(

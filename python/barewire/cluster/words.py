@@ -77,7 +77,7 @@ def duplex(blame: Blame, lost: int, sent: int) -> Finding:
 
 def mtu_differs(name: str, mtu: int, usual: int) -> Finding:
     """A host's own MTU is not that of the others."""
-    text = f"{name}'s MTU is {mtu} bytes, {usual} is {'expected' if usual else 'usual'}"
+    text = f"{name}'s MTU is {mtu} bytes instead of {usual}"
     fix = f"set it: ip link set dev INTERFACE mtu {usual}, and permanently in the host's network configuration"
     return Finding(Kind.MTU, name, text, fix, numbers={"mtu": mtu, "usual": usual})
 

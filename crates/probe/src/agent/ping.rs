@@ -63,7 +63,7 @@ impl Ping {
         Step::Ask { sequence: self.next }
     }
 
-    /// The link has accepted the request.
+    /// The request was sent.
     pub fn asked(&mut self, now_ns: u64) {
         self.asked = Some((self.next, now_ns));
         self.next += 1;
