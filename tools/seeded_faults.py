@@ -38,7 +38,8 @@ def _in_switch(*commands: str) -> Callable[[Lab, str], "contextlib.AbstractConte
 
     @contextmanager
     def seed(lab: Lab, host: str) -> Iterator[None]:
-        ports = ", ".join(f'"to-{each.name}"' for each in lab.hosts)
+        prefix = "to" if lab.link.rate_bit_s is None else "port"
+        ports = ", ".join(f'"{prefix}-{each.name}"' for each in lab.hosts)
         for command in commands:
             text = command.replace("PORTS", ports).replace("PORT", f"to-{host}")
             done = subprocess.run(lab.switch_command(["sh", "-ec", text]), capture_output=True, text=True, check=False)
@@ -95,28 +96,35 @@ def _signal(processes: list[int], number: signal.Signals) -> None:
             os.kill(process, number)
 
 
-def _filter(hook: str, *rules: str) -> str:
-    chain = f'type filter hook {hook} device "PORT" priority 0'
-    return f"nft 'table netdev {hook} {{ chain c {{ {chain}; {' '.join(f'{rule};' for rule in rules)} }}; }}'"
+def _filter(hook: str, rule: str) -> str:
+    return _table(hook, f'chain c {{ type filter hook {hook} device "PORT" priority 0; {rule}; }}')
+
+
+def _table(name: str, *parts: str) -> str:
+    return f"nft 'table netdev {name} {{ {' '.join(f'{part};' for part in parts)} }}'"
 
 
 # Long frames towards the host are lost while it sends long frames to their sender.
-_DUPLEX = """nft 'table netdev duplex {
-  set busy { typeof ether daddr; flags dynamic,timeout; timeout 20ms; size 1000; }
-  chain i { type filter hook ingress device "PORT" priority 0; meta length > 500 update @busy { ether daddr }; }
-  chain e { type filter hook egress device "PORT" priority 0;
-            meta length > 500 ether saddr @busy numgen random mod 100 < 8 drop; } }'"""
-# Of what the host sends, a part goes by a slower path to the same switch.
+_DUPLEX = _table(
+    "duplex",
+    "set busy { typeof ether daddr; flags dynamic,timeout; timeout 20ms; size 1000; }",
+    'chain i { type filter hook ingress device "PORT" priority 0; meta length > 500 update @busy { ether daddr }; }',
+    'chain e { type filter hook egress device "PORT" priority 0; '
+    "meta length > 500 ether saddr @busy numgen random mod 100 < 8 drop; }",
+)
+# A part of what the host sends goes a longer way to the same switch, on which frames wait for the one before.
 _DETOUR = """
-ip link add slow0 type veth peer name slow1
-ip link set slow1 master switch
-for i in slow0 slow1; do ip link set $i up; done
-tc qdisc add dev slow0 root tbf rate 20mbit burst 4000 limit 400000
+ip link add detour0 type veth peer name detour1
+ip link set detour1 master switch
+for i in detour0 detour1; do ip link set $i up; done
+tc qdisc add dev detour0 root tbf rate 200mbit burst 1600 limit 4000000
 """
 # What all ports together receive above this is dropped, at whichever port it arrives.
-_BACKPLANE = """nft 'table netdev backplane {
-  chain c { type filter hook ingress devices = { PORTS } priority 0;
-            limit rate over 20 mbytes/second burst 64 kbytes drop; } }'"""
+_BACKPLANE = _table(
+    "backplane",
+    "chain c { type filter hook ingress devices = { PORTS } priority 0; "
+    "limit rate over 8 mbytes/second burst 64 kbytes drop; }",
+)
 
 FAULTS: dict[str, Fault] = {
     "slow_receive": Fault(
@@ -148,9 +156,12 @@ FAULTS: dict[str, Fault] = {
     "dead_receive": Fault(_in_switch(_filter("egress", "drop")), "dead port", "receive"),
     "starved": Fault(_starved, "shared cores", None),
     "reordering": Fault(
-        _in_switch(_DETOUR, _filter("ingress", 'meta length > 500 numgen random mod 100 < 5 fwd to "slow0"')),
+        _in_switch(_DETOUR, _filter("ingress", 'meta length > 500 numgen random mod 100 < 5 fwd to "detour0"')),
         "reordering",
         "transmit",
     ),
-    "backplane": Fault(_in_switch(_BACKPLANE), "switch overloaded", None, is_of_network=True),
+    # A pair at full load of both sides sends 5 MB/s, eight hosts 20 MB/s.
+    "backplane": Fault(
+        _in_switch(_BACKPLANE), "switch overloaded", None, LinkSpec(rate_bit_s=20_000_000), is_of_network=True
+    ),
 }

@@ -40,13 +40,19 @@ USUAL_HOSTS = 3
 MANY_HOSTS = 5
 BETTER_HIGH, BETTER_LOW = 0.75, 0.25
 
+# What makes a port or path look like something else as well.
+_CAUSES = {
+    Kind.SLOW: {Kind.NEGOTIATION, Kind.LOSS, Kind.DUPLEX, Kind.REORDERING},
+    Kind.LATENCY: {Kind.NEGOTIATION, Kind.SLOW},
+}
+
 
 def diagnose(measured: Measured) -> list[Finding]:
     """Return all findings, the gravest kinds first."""
     ill: set[str] = set()  # hosts whose paths say nothing more
     findings = [words.unreachable(host, reason) for host, reason in measured.unreachable.items()]
     findings += _negotiation(measured)
-    for step in (_dead, _cores, _losses, _duplex, _mtu, _slow, _reordering, _latency, _overload):
+    for step in (_dead, _cores, _losses, _duplex, _reordering, _mtu, _slow, _latency, _overload):
         found = step(measured, ill)
         findings += found
         if step in (_dead, _cores):
@@ -145,7 +151,7 @@ def _slow(measured: Measured, ill: Collection[str]) -> list[Finding]:
     findings = []
     for blame in attribute(bad, rates):
         here = median(paths[ends].bandwidth_bit_s or 0.0 for ends in blame.paths)
-        others = median(paths[ends].bandwidth_bit_s or 0.0 for ends in rates if ends not in blame.paths)
+        others = median((paths[ends].bandwidth_bit_s or 0.0) / rates[ends] * usual[ends] for ends in blame.paths)
         findings.append(words.slow(blame, here, others, _host_of(measured, blame)))
     return findings
 
@@ -276,15 +282,11 @@ def _host_of(measured: Measured, blame: Blame) -> HostState | None:
 
 
 def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:
-    """Leave out what follows from another finding of the same subject."""
+    """Leave out what follows from another finding of the same port, or of the port that all its paths go through."""
     kept: list[Finding] = []
-    causes = {
-        Kind.SLOW: {Kind.NEGOTIATION, Kind.LOSS, Kind.DUPLEX, Kind.REORDERING},
-        Kind.OVERLOAD: {Kind.DUPLEX},
-        Kind.LATENCY: {Kind.SLOW},
-    }
     for finding in findings:
-        subjects = {(each.kind, each.subject) for each in kept}
-        if not any((cause, finding.subject) in subjects for cause in causes.get(finding.kind, ())):
+        ends = set.intersection(*map(set, finding.paths)) if finding.paths else set[str]()
+        causes = _CAUSES.get(finding.kind, ())
+        if not any(each.kind in causes and each.subject in {finding.subject, *ends} for each in kept):
             kept.append(finding)
     return kept

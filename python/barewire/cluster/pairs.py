@@ -21,7 +21,7 @@ _PING_BYTES = 64
 # More than the scheduler delays an answer on a shared core.
 _PING_TIMEOUT_MS = 100
 # Of three long frames one must arrive, so that a port that drops some does not look as if it had a small MTU.
-_MTU_TRIES = 3
+_MTU_TRIES, _MTU_TIMEOUT_MS = 3, 60
 # Frames on the way: few enough for the queue of any switch, enough for 1 Gbit/s with a millisecond's delay.
 _WINDOW = 64
 # All at once, a kernel that emulates sixteen hosts queues what all of them send (net.core.netdev_max_backlog: 1000).
@@ -52,17 +52,9 @@ async def measure_pair(
     ends = {(first.host.name, second.host.name): (first, second), (second.host.name, first.host.name): (second, first)}
     addresses = {first.host.name: facts[0]["address"], second.host.name: facts[1]["address"]}
     mtu = min(facts[0]["mtu"], facts[1]["mtu"])
-    passed = {path: await _mtu_passed(sender, addresses[path[1]], mtu) for path, (sender, _) in ends.items()}
-    told = await first.order(
-        "ping",
-        peer=addresses[second.host.name],
-        bytes=_PING_BYTES,
-        reply_bytes=_PING_BYTES,
-        count=effort.pings,
-        enough=effort.pings,
-        timeout_ms=_PING_TIMEOUT_MS,
-    )
-    round_trip_ns = min(told["round_trips_ns"], default=None)
+    found = await asyncio.gather(*(_mtu_passed(ends[path][0], addresses[path[1]], mtu) for path in ends))
+    passed = dict(zip(ends, found, strict=True))
+    round_trip_ns = None if None in found else await _round_trip_ns(first, addresses[second.host.name], effort.pings)
 
     async def stream(path: Pair) -> dict[str, Any]:
         sender, receiver = ends[path]
@@ -104,30 +96,24 @@ async def measure_together(
     }
 
 
+async def _round_trip_ns(sender: Agent, peer: str, count: int) -> float | None:
+    order = {"bytes": _PING_BYTES, "reply_bytes": _PING_BYTES, "timeout_ms": _PING_TIMEOUT_MS}
+    told = await sender.order("ping", peer=peer, count=count, enough=count, **order)
+    return min(told["round_trips_ns"], default=None)
+
+
 async def _mtu_passed(sender: Agent, peer: str, mtu: int) -> int | None:
     """Return the largest of the common payloads that arrives; the answers are short, so this is one direction's."""
-    for payload_bytes in [mtu, *(step for step in _MTU_STEPS if step < mtu)]:
-        told = await sender.order(
-            "ping",
-            peer=peer,
-            bytes=payload_bytes,
-            reply_bytes=_PING_BYTES,
-            count=_MTU_TRIES,
-            enough=1,
-            timeout_ms=_PING_TIMEOUT_MS,
-        )
-        if told["round_trips_ns"]:
-            return payload_bytes
-        if payload_bytes == mtu and not await _answers(sender, peer):
-            return None
-    return None
 
+    async def arrives(payload_bytes: int) -> bool:
+        order = {"bytes": payload_bytes, "reply_bytes": _PING_BYTES, "timeout_ms": _MTU_TIMEOUT_MS}
+        told = await sender.order("ping", peer=peer, count=_MTU_TRIES, enough=1, **order)
+        return bool(told["round_trips_ns"])
 
-async def _answers(sender: Agent, peer: str) -> bool:
-    """Return whether short frames come through; otherwise it is not the MTU."""
-    order = {"bytes": _PING_BYTES, "reply_bytes": _PING_BYTES, "timeout_ms": _PING_TIMEOUT_MS}
-    told = await sender.order("ping", peer=peer, count=_MTU_TRIES, enough=1, **order)
-    return bool(told["round_trips_ns"])
+    # At once, because each that does not pass takes all its tries.
+    sizes = [mtu, *(step for step in (*_MTU_STEPS, _PING_BYTES) if step < mtu)]
+    passed = await asyncio.gather(*map(arrives, sizes))
+    return max((size for size, does_pass in zip(sizes, passed, strict=True) if does_pass), default=None)
 
 
 async def _stream(
