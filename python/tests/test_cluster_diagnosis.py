@@ -132,7 +132,7 @@ def test_hosts_of_a_lab_that_share_a_core_are_compared_with_such() -> None:
     """Streams within a core are slower by four than those across; half of all paths are."""
     measured = healthy(8)
     hosts = {name: replace(host, cores=(int(name[1:]) % 2,)) for name, host in measured.hosts.items()}
-    measured = replace(measured, hosts=hosts, shares_cores=True)
+    measured = replace(measured, hosts=hosts)
     within = [ends for ends in measured.paths if measured.share_core(ends)]
     measured = changed(measured, within, lambda path: replace(path, bandwidth_bit_s=RATE_BIT_S / 4))
     assert diagnose(measured) == []
@@ -145,7 +145,8 @@ def test_a_switch_that_drops_under_the_load_of_all_is_overloaded() -> None:
     slow = {ends: replace(path, bandwidth_bit_s=RATE_BIT_S / 4) for ends, path in measured.together.items()}
     assert named(diagnose(replace(measured, together=slow))) == [(Kind.OVERLOAD, "network", None)]
     # Where hosts share cores, the machine may be the reason for that.
-    assert diagnose(replace(measured, together=slow, shares_cores=True)) == []
+    hosts = {name: replace(host, cores=(0,)) for name, host in measured.hosts.items()}
+    assert diagnose(replace(measured, hosts=hosts, together=slow)) == []
 
 
 def test_a_host_that_cannot_be_reached_is_named() -> None:

@@ -22,6 +22,7 @@ __all__ = ["Checked", "Effort", "check"]
 # Confirming a host's port takes this many of its pairs; confirming the network this many of all.
 _PAIRS_REPEATED = 6
 _PAIRS_REPEATED_MAX = 40
+_PATH_ROUNDS = 3
 _WORK_ROUNDS = 3
 # Hosts that work beside a suspect, to know what a core gives at that moment.
 _WORK_COMPARED = 4
@@ -62,11 +63,11 @@ async def _check(
     async with agents(reach, hosts, carrier) as (working, facts, failed):
         reason = mixed_carriers(facts)
         if reason is None:
-            course = _Course(reach, working, facts, failed, doctor, effort, progress)
+            course = _Course(working, facts, failed, doctor, effort, progress)
             return await course.run([*remarks, *_carrier_remark(facts)])
     # Frames and UDP do not meet: all hosts use what all of them may use.
     async with agents(reach, hosts, "udp") as (working, facts, failed):
-        course = _Course(reach, working, facts, failed, doctor, effort, progress)
+        course = _Course(working, facts, failed, doctor, effort, progress)
         return await course.run([*remarks, f"measured over UDP, because not all hosts may send frames: {reason}"])
 
 
@@ -80,7 +81,6 @@ class _Course:
 
     def __init__(
         self,
-        reach: Reach,
         working: Mapping[str, Agent],
         facts: Mapping[str, Mapping[str, Any]],
         failed: Mapping[str, str],
@@ -89,26 +89,26 @@ class _Course:
         progress: Progress,
     ) -> None:
         self._agents, self._facts, self._effort, self._progress = working, facts, effort, progress
-        self._shares_cores = reach.shares_cores
         if len(working) < _HOSTS_MIN:
             reasons = "; ".join(f"{host}: {reason}" for host, reason in failed.items())
             raise MachineCannot(f"only {len(working)} of the hosts can be measured: {reasons}")
-        states = {
-            name: _state(agent.host, reach.cores(name), facts[name], doctor.get(name, {}))
-            for name, agent in working.items()
-        }
-        self._measured = Measured(states, {}, unreachable=failed, shares_cores=reach.shares_cores)
+        states = {name: _state(agent.host, facts[name], doctor.get(name, {})) for name, agent in working.items()}
+        self._measured = Measured(states, {}, unreachable=failed)
+        self._shares_cores = self._measured.shares_cores
 
     async def run(self, remarks: list[str]) -> Checked:
         await self._work(list(self._agents), self._effort.work_ms, 1)
         await self._all_pairs()
         await self._all_together(self._effort.together_ms)
         suspected = diagnose(self._measured)
-        if suspected:
-            await self._repeat(suspected)
+        repeated = await self._repeat(suspected)
         await self._read_errors()
         subjects = {finding.subject for finding in suspected}
-        findings = tuple(finding for finding in diagnose(self._measured) if finding.subject in subjects)
+        findings = tuple(
+            finding
+            for finding in diagnose(self._measured)
+            if finding.subject in subjects and (not finding.paths or repeated & {*finding.paths})
+        )
         still = {finding.subject for finding in findings}
         unconfirmed = tuple(finding for finding in suspected if finding.subject not in still)
         if self._shares_cores:
@@ -170,19 +170,27 @@ class _Course:
                     )
         self._measured = replace(self._measured, hosts=hosts)
 
-    async def _repeat(self, suspected: Sequence[Finding]) -> None:
-        """Measure again, longer and alone, what looks wrong."""
+    async def _repeat(self, suspected: Sequence[Finding]) -> set[Pair]:
+        """Measure again, longer and alone, what looks wrong; return the paths measured.
+
+        A single path, without others as witnesses, several times.
+        """
         longer = self._effort.longer()
-        pairs = _pairs_to_repeat(suspected)
-        for number, pair in enumerate(pairs):
-            await self._measure([pair], longer)
-            self._progress(number + 1, len(pairs), "confirming")
+        repeated: set[Pair] = set()
+        for number in range(_PATH_ROUNDS):
+            left = suspected if number == 0 else [finding for finding in diagnose(self._measured) if finding.is_of_path]
+            pairs = _pairs_to_repeat(left)
+            for done, pair in enumerate(pairs, start=1):
+                await self._measure([pair], longer)
+                self._progress(done, len(pairs), "confirming")
+            repeated |= {path for first, second in pairs for path in ((first, second), (second, first))}
         slow = [finding.subject for finding in suspected if finding.kind in (Kind.STARVED, Kind.CLOCKED_DOWN)]
         if slow:
             healthy = [name for name in self._agents if name not in slow][:_WORK_COMPARED]
             await self._work([*healthy, *slow], longer.work_ms, _WORK_ROUNDS)
         if any(finding.kind is Kind.OVERLOAD for finding in suspected):
             await self._all_together(longer.together_ms)
+        return repeated
 
     async def _read_errors(self) -> None:
         """Note the errors that the interfaces counted during the check."""
@@ -199,16 +207,16 @@ class _Course:
 
 
 def _pairs_to_repeat(suspected: Sequence[Finding]) -> list[Pair]:
-    """Choose some pairs of each suspect, each pair once."""
+    """Choose some pairs of each suspect, each pair once, ports before single paths."""
     chosen: dict[frozenset[str], Pair] = {}
-    for finding in suspected:
+    for finding in sorted(suspected, key=lambda finding: finding.is_of_path):
         pairs = {frozenset(path): path for path in finding.paths}
         for ends, pair in list(pairs.items())[:: max(1, len(pairs) // _PAIRS_REPEATED)][:_PAIRS_REPEATED]:
             chosen.setdefault(ends, pair)
     return list(chosen.values())[:_PAIRS_REPEATED_MAX]
 
 
-def _state(host: ClusterHost, cores: tuple[int, ...], fact: Mapping[str, Any], doctor: Mapping[str, str]) -> HostState:
+def _state(host: ClusterHost, fact: Mapping[str, Any], doctor: Mapping[str, str]) -> HostState:
     return HostState(
         interface=host.interface,
         mtu=fact["mtu"],
@@ -216,7 +224,8 @@ def _state(host: ClusterHost, cores: tuple[int, ...], fact: Mapping[str, Any], d
         speed_mbit_s=fact["interface"]["speed_mbit_s"],
         expected_speed_mbit_s=host.speed_mbit_s,
         expected_mtu=host.mtu,
-        cores=cores,
+        machine=fact["machine"],
+        cores=tuple(fact["cores"]),
         duplex=fact["interface"]["duplex"],
         doctor=doctor,
     )

@@ -72,6 +72,11 @@ class Finding:
     paths: tuple[Pair, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def is_of_path(self) -> bool:
+        """Whether it blames one pair's path, and no port."""
+        return len(self.paths) in (1, 2) and self.subject not in {end for path in self.paths for end in path}
+
     def to_json(self) -> dict[str, Any]:
         """Return it for --json."""
         return asdict(self)

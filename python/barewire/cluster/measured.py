@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 SCHEMA = 1
@@ -64,7 +65,8 @@ class HostState:
     expected_speed_mbit_s: int | None = None
     expected_mtu: int | None = None
     duplex: str | None = None
-    # In a lab, the cores that it may use.
+    # The same for hosts that share a kernel, such as those of a lab, and the cores that it may use.
+    machine: str = ""
     cores: tuple[int, ...] = ()
     # Share of the time for which the program had a core, and time of a fixed amount of work on it.
     core_share: float | None = None
@@ -85,12 +87,16 @@ class Measured:
     unreachable: Mapping[str, str] = field(default_factory=dict)
     # Paths measured while no other was: what a port gives when the switch is idle.
     alone: frozenset[tuple[str, str]] = frozenset()
-    shares_cores: bool = False
 
     def share_core(self, ends: tuple[str, str]) -> bool:
         """Return whether two hosts share a core, so that their processes take turns."""
-        first, second = (self.hosts[end].cores for end in ends)
-        return bool({*first} & {*second})
+        first, second = (self.hosts[end] for end in ends)
+        return first.machine == second.machine and bool({*first.cores} & {*second.cores})
+
+    @property
+    def shares_cores(self) -> bool:
+        """Return whether any two hosts share a core: then only one pair is measured at a time."""
+        return any(map(self.share_core, combinations(self.hosts, 2)))
 
     def to_json(self) -> dict[str, Any]:
         """Return it for --json."""

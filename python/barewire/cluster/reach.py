@@ -17,15 +17,8 @@ class Reach(Protocol):
     """Starts programs on hosts."""
 
     @property
-    def shares_cores(self) -> bool:
-        """Whether hosts share cores, so that only one pair is measured at a time."""
-
-    @property
     def is_one_machine(self) -> bool:
         """Whether all hosts are the same machine, which is examined once."""
-
-    def cores(self, host: str) -> tuple[int, ...]:
-        """Return the cores of this machine that a host may use; none for a machine of its own."""
 
     def command(self, host: str, command: Sequence[str]) -> list[str]:
         """Return the command line that runs `command` on a host."""
@@ -38,15 +31,6 @@ class LabReach:
     lab: Lab
     is_one_machine: bool = True
 
-    @property
-    def shares_cores(self) -> bool:
-        """Whether hosts share cores."""
-        return self.lab.oversubscribed
-
-    def cores(self, host: str) -> tuple[int, ...]:
-        """Return a host's cores."""
-        return self.lab.host(host).cpus
-
     def command(self, host: str, command: Sequence[str]) -> list[str]:
         """Return the command line that runs `command` in a host's namespaces."""
         return self.lab.command(host, command)
@@ -57,12 +41,7 @@ class ShellReach:
     """Real machines, which find native programs by name; `localhost` is this one."""
 
     remote_shell: tuple[str, ...] = SSH
-    shares_cores: bool = False
     is_one_machine: bool = False
-
-    def cores(self, host: str) -> tuple[int, ...]:
-        """Return none: the machines share no cores."""
-        return ()
 
     def command(self, host: str, command: Sequence[str]) -> list[str]:
         """Return the command line that runs `command` on a machine."""

@@ -31,6 +31,11 @@ pub fn interface(name: &str, address: Option<MacAddress>) -> Value {
     })
 }
 
+/// The same on all hosts that share a kernel, as those of a lab do; empty if unknown.
+pub fn machine() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
 /// Works for some time; tells how much of it this process had a core for, and how fast that core is.
 pub fn work(duration_ns: u64) -> Result<Value, LaunchError> {
     let (began_ns, began_cpu_ns) = (now_ns(), cpu_ns()?);

@@ -79,11 +79,11 @@ enum Order {
 }
 
 pub fn run(command: &AgentCommand) -> Result<(), LaunchError> {
-    let (link, carrier, reason) = open(command)?;
+    let carrier = open(command)?;
     // UDP's address is that of a socket.
     let hardware = Interface::by_name(&command.interface)?.address;
     let mut agent = Agent {
-        link,
+        link: carrier.link,
         interface: command.interface.clone(),
         hardware,
         pings: Vec::new(),
@@ -95,24 +95,31 @@ pub fn run(command: &AgentCommand) -> Result<(), LaunchError> {
         "record": "ready",
         "address": agent.link.address().to_string(),
         "mtu": agent.link.mtu(),
-        "carrier": carrier,
-        "reason": reason,
-        "cores": barewire_recorder::cpu::allowed().len(),
+        "carrier": carrier.name,
+        "reason": carrier.reason,
+        "machine": facts::machine(),
+        "cores": barewire_recorder::cpu::allowed(),
         "interface": facts::interface(&command.interface, Some(hardware)),
     });
     println!("{ready}");
     agent.serve()
 }
 
-/// The link, its name, and why it is not the preferred one.
-fn open(command: &AgentCommand) -> Result<(Box<dyn Link>, &'static str, Option<String>), LaunchError> {
+/// What carries the measurement, and why it is not frames if these were preferred.
+struct Carrier {
+    link: Box<dyn Link>,
+    name: &'static str,
+    reason: Option<String>,
+}
+
+fn open(command: &AgentCommand) -> Result<Carrier, LaunchError> {
     let name = command.interface.clone();
     let mut reason = None;
     if command.link != Over::Udp {
         let filter = Filter::all_of(&[Field::word(12, ETHER_TYPE)]);
         let config = PacketConfig { interface: name.clone(), protocol: ETHER_TYPE, filter, ring_bytes: RING_BYTES };
         match PacketLink::open(&config) {
-            Ok(link) => return Ok((Box::new(link), "packet", None)),
+            Ok(link) => return Ok(Carrier { link: Box::new(link), name: "packet", reason }),
             Err(error @ LinkError::NotPermitted) if command.link == Over::Auto => {
                 reason = Some(error.to_string());
             }
@@ -122,7 +129,7 @@ fn open(command: &AgentCommand) -> Result<(Box<dyn Link>, &'static str, Option<S
     // Fails early with a clear message if there is no address.
     IpInterface::by_name(&name)?;
     let link = UdpLink::open(&UdpConfig { interface: name, others: Vec::new(), ports: None })?;
-    Ok((Box::new(link), "udp", reason))
+    Ok(Carrier { link: Box::new(link), name: "udp", reason })
 }
 
 struct Agent {
