@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from barewire.cluster.agents import Agent, agents, mixed_carriers
+from barewire.cluster.attribution import both_ways
 from barewire.cluster.diagnosis import diagnose
 from barewire.cluster.doctors import examine
-from barewire.cluster.finding import Finding, Kind
+from barewire.cluster.finding import OF_CORES, Finding, Kind
 from barewire.cluster.hosts import ClusterHost
 from barewire.cluster.measured import HostState, Measured, confirmed
 from barewire.cluster.pairs import Effort, measure_pair, measure_together
@@ -22,7 +23,7 @@ __all__ = ["Checked", "Effort", "check"]
 # Confirming a host's port takes this many of its pairs; confirming the network this many of all.
 _PAIRS_REPEATED = 6
 _PAIRS_REPEATED_MAX = 40
-_PATH_ROUNDS = 3
+_CONFIRMATIONS = 4
 _WORK_ROUNDS = 3
 # Hosts that work beside a suspect, to know what a core gives at that moment.
 _WORK_COMPARED = 4
@@ -95,20 +96,18 @@ class _Course:
         states = {name: _state(agent.host, facts[name], doctor.get(name, {})) for name, agent in working.items()}
         self._measured = Measured(states, {}, unreachable=failed)
         self._shares_cores = self._measured.shares_cores
+        # What was measured again: paths, hosts' cores, all at once.
+        self._repeated: set[Pair] = set()
+        self._worked: set[str] = set()
+        self._is_together_repeated = False
 
     async def run(self, remarks: list[str]) -> Checked:
         await self._work(list(self._agents), self._effort.work_ms, 1)
         await self._all_pairs()
         await self._all_together(self._effort.together_ms)
-        suspected = diagnose(self._measured)
-        repeated = await self._repeat(suspected)
+        suspected = await self._confirm()
         await self._read_errors()
-        subjects = {finding.subject for finding in suspected}
-        findings = tuple(
-            finding
-            for finding in diagnose(self._measured)
-            if finding.subject in subjects and (not finding.paths or repeated & {*finding.paths})
-        )
+        findings = tuple(finding for finding in diagnose(self._measured) if self._is_repeated(finding))
         still = {finding.subject for finding in findings}
         unconfirmed = tuple(finding for finding in suspected if finding.subject not in still)
         if self._shares_cores:
@@ -170,27 +169,45 @@ class _Course:
                     )
         self._measured = replace(self._measured, hosts=hosts)
 
-    async def _repeat(self, suspected: Sequence[Finding]) -> set[Pair]:
-        """Measure again, longer and alone, what looks wrong; return the paths measured.
+    async def _confirm(self) -> list[Finding]:
+        """Measure again, longer and alone, what looks wrong; return all that looked so.
 
-        A single path, without others as witnesses, several times.
+        What turns out to be healthy may have hidden something else, which then is measured again as well. A single
+        path, without others as witnesses, is measured again as long as it looks wrong.
         """
+        suspected: dict[tuple[Kind, str], Finding] = {}
+        for _ in range(_CONFIRMATIONS):
+            now = diagnose(self._measured)
+            suspected |= {(finding.kind, finding.subject): finding for finding in now}
+            fresh = [finding for finding in now if finding.is_of_path or not self._is_repeated(finding)]
+            if not fresh:
+                break
+            await self._repeat(fresh)
+        return list(suspected.values())
+
+    async def _repeat(self, suspected: Sequence[Finding]) -> None:
         longer = self._effort.longer()
-        repeated: set[Pair] = set()
-        for number in range(_PATH_ROUNDS):
-            left = suspected if number == 0 else [finding for finding in diagnose(self._measured) if finding.is_of_path]
-            pairs = _pairs_to_repeat(left)
-            for done, pair in enumerate(pairs, start=1):
-                await self._measure([pair], longer)
-                self._progress(done, len(pairs), "confirming")
-            repeated |= {path for first, second in pairs for path in ((first, second), (second, first))}
-        slow = [finding.subject for finding in suspected if finding.kind in (Kind.STARVED, Kind.CLOCKED_DOWN)]
-        if slow:
-            healthy = [name for name in self._agents if name not in slow][:_WORK_COMPARED]
-            await self._work([*healthy, *slow], longer.work_ms, _WORK_ROUNDS)
+        pairs = _pairs_to_repeat(suspected)
+        for done, pair in enumerate(pairs, start=1):
+            await self._measure([pair], longer)
+            self._progress(done, len(pairs), "confirming")
+        self._repeated |= both_ways(pairs)
+        hosts = {finding.subject for finding in suspected if finding.kind in OF_CORES}
+        if hosts:
+            healthy = [name for name in self._agents if name not in hosts][:_WORK_COMPARED]
+            await self._work([*healthy, *sorted(hosts)], longer.work_ms, _WORK_ROUNDS)
+            self._worked |= hosts
         if any(finding.kind is Kind.OVERLOAD for finding in suspected):
             await self._all_together(longer.together_ms)
-        return repeated
+            self._is_together_repeated = True
+
+    def _is_repeated(self, finding: Finding) -> bool:
+        """Return whether a finding rests on a second measurement, or on what the system says."""
+        if finding.kind in OF_CORES:
+            return finding.subject in self._worked
+        if finding.kind is Kind.OVERLOAD:
+            return self._is_together_repeated
+        return not finding.paths or not self._repeated.isdisjoint(finding.paths)
 
     async def _read_errors(self) -> None:
         """Note the errors that the interfaces counted during the check."""

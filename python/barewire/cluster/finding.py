@@ -36,6 +36,10 @@ class Kind(StrEnum):
     NEGOTIATION = "link negotiation"
 
 
+# Found by computing, not by sending.
+OF_CORES = (Kind.STARVED, Kind.CLOCKED_DOWN)
+
+
 @dataclass(frozen=True)
 class Blame:
     """The smallest part of the network that explains bad paths: a host's port, all of them, or a pair's path."""
