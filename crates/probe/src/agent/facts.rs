@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// Counters of a cable's or a port's errors.
 const ERRORS: [&str; 5] = ["rx_crc_errors", "rx_errors", "tx_errors", "collisions", "rx_over_errors"];
-/// Steps of one unit of work: some 100 µs, a hundred times what reading the clock takes.
+/// Steps of one unit of work: some 100 µs, much longer than reading the clock takes.
 const UNIT_STEPS: u32 = 40_000;
 
 /// Speed, duplex and error counters of an interface; those that the system does not tell are null.
@@ -40,22 +40,21 @@ pub fn machine() -> String {
 /// Works for some time; tells how much of it this process had a core for, and how fast that core is.
 pub fn work(duration_ns: u64) -> Result<Value, LaunchError> {
     let (began_ns, began_cpu_ns) = (now_ns(), cpu_ns()?);
-    let (mut units, mut best_unit_ns, mut state) = (0_u64, u64::MAX, 1_u64);
-    let mut before_ns = began_cpu_ns;
-    while now_ns() - began_ns < duration_ns {
+    let (mut before_ns, mut best_unit_ns, mut state) = (began_ns, u64::MAX, 1_u64);
+    while before_ns - began_ns < duration_ns {
         for _ in 0..UNIT_STEPS {
             // Opaque, because a compiler knows how to take many of these steps at once.
             state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
         }
-        let after_ns = cpu_ns()?;
+        let after_ns = now_ns();
+        // The wall's time: a unit is shorter than a time slice, so some are undisturbed, and the clock of a thread is
+        // corrected now and then in a virtual machine.
         best_unit_ns = best_unit_ns.min(after_ns - before_ns);
         before_ns = after_ns;
-        units += 1;
     }
     Ok(json!({
-        "wall_ns": now_ns() - began_ns,
-        "cpu_ns": before_ns - began_cpu_ns,
-        "units": units,
+        "wall_ns": before_ns - began_ns,
+        "cpu_ns": cpu_ns()? - began_cpu_ns,
         "best_unit_ns": best_unit_ns,
     }))
 }
@@ -75,7 +74,7 @@ mod tests {
         let told = work(20_000_000).unwrap();
         let number = |name: &str| told[name].as_u64().unwrap();
         assert!(number("wall_ns") >= 20_000_000 && number("cpu_ns") <= number("wall_ns") + 1_000_000, "{told}");
-        assert!(number("best_unit_ns") * number("units") <= number("cpu_ns"), "{told}");
+        assert!((1..=number("wall_ns")).contains(&number("best_unit_ns")), "{told}");
     }
 
     #[test]
