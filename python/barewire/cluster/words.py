@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from barewire.cluster.finding import Blame, Direction, Finding, Kind
 from barewire.cluster.measured import HostState
+from barewire.measure.programs import PROBE
 
 _CABLE = "replace the cable, then try another port of the switch, then another network card"
 
@@ -24,7 +25,9 @@ def percent(share: float) -> str:
 
 def unreachable(host: str, reason: str) -> Finding:
     """No agent could be started."""
-    return Finding(Kind.UNREACHABLE, host, f"{host} could not be measured: {reason}", f"try: ssh {host} true")
+    return Finding(
+        Kind.UNREACHABLE, host, f"{host} could not be measured: {reason}", f"try: ssh {host} {PROBE} --version"
+    )
 
 
 def half_duplex(name: str, host: HostState) -> Finding:
@@ -47,12 +50,14 @@ def dead(blame: Blame) -> Finding:
     if blame.is_everywhere:
         text, fix = "no frame passes between the hosts", "are the interfaces on one segment, and one VLAN?"
         return _finding(Kind.DEAD, blame, text, fix)
-    text = {
-        None: f"no frame passes from {_arrow(blame)}",
-        Direction.TRANSMIT: f"nothing that {blame.host} sends arrives; it receives",
-        Direction.RECEIVE: f"nothing arrives at {blame.host}; what it sends arrives",
-        Direction.BOTH: f"no frame passes to or from {blame.host}",
-    }[blame.direction if blame.host else None]
+    if blame.host is None:
+        text = f"no frame passes from {_arrow(blame)}"
+    elif blame.direction is Direction.TRANSMIT:
+        text = f"nothing that {blame.host} sends arrives; it receives"
+    elif blame.direction is Direction.RECEIVE:
+        text = f"nothing arrives at {blame.host}; what it sends arrives"
+    else:
+        text = f"no frame passes to or from {blame.host}"
     fix = f"{_CABLE}; look for a filter or another VLAN on its port"
     return _finding(Kind.DEAD, blame, text, fix)
 
@@ -136,8 +141,8 @@ def clocked_down(name: str, work_ns: float, usual_ns: float) -> Finding:
 def overload(together_bit_s: float, alone_bit_s: float, lost_share: float) -> Finding:
     """The switch does not carry all ports."""
     text = (
-        f"the switch does not carry all ports at once: {rate(together_bit_s)} for each, {rate(alone_bit_s)} for a pair "
-        f"alone; {percent(lost_share)} of the frames are lost"
+        f"the switch does not carry all ports at once: {rate(together_bit_s)} for each, {rate(alone_bit_s)} for a "
+        f"single pair; {percent(lost_share)} of the frames are lost"
     )
     fix = "use a switch whose backplane carries all ports, or look for an uplink that many hosts share"
     numbers = {"together_bit_s": together_bit_s, "alone_bit_s": alone_bit_s, "lost_share": lost_share}
