@@ -101,6 +101,14 @@ def test_a_host_with_another_mtu_is_named_and_its_paths_are_not() -> None:
     assert named(diagnose(with_host(measured, HOST, mtu=1500))) == [(Kind.MTU, HOST, None)]
 
 
+@pytest.mark.parametrize("hosts", [3, 4, 16])
+def test_a_network_that_passes_nothing_is_one_finding(hosts: int) -> None:
+    """Such as hosts of different segments."""
+    measured = healthy(hosts)
+    measured = changed(measured, measured.paths, lambda path: replace(path, **DEAD))
+    assert named(diagnose(measured)) == [(Kind.DEAD, "network", None)]
+
+
 @pytest.mark.parametrize(
     ("kind", "state"),
     [

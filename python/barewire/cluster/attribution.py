@@ -14,7 +14,7 @@ from barewire.cluster.tournament import Pair
 PORT_SHARE = 0.6
 # Of all paths without the worst host's: then it is the network.
 EVERYWHERE_SHARE = 0.8
-# A fault of the network needs more hosts than one port could explain.
+# With fewer, the ports of one host could explain most paths: then all must be bad.
 EVERYWHERE_HOSTS = 4
 
 Port = tuple[str, Direction]
@@ -48,7 +48,7 @@ def both_ways(bad: Iterable[Pair]) -> set[Pair]:
 def _is_everywhere(bad: Collection[Pair], measured: Collection[Pair]) -> bool:
     hosts = {host for path in measured for host in path}
     if len(hosts) < EVERYWHERE_HOSTS:
-        return False
+        return len(hosts) > 2 and len(bad) == len(measured)
     worst = max(sorted(hosts), key=lambda host: sum(host in path for path in bad))
     others = [path for path in measured if worst not in path]
     return sum(path in bad for path in others) >= EVERYWHERE_SHARE * len(others) > 0

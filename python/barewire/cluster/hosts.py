@@ -19,13 +19,13 @@ _HEAD = """\
 
 @dataclass(frozen=True)
 class ClusterHost:
-    """A host, the interface that is measured, and the speed and MTU expected of it; None if unknown."""
+    """A host, the interface to measure, the speed and MTU expected of it (None if unknown), and all its interfaces."""
 
     name: str
     interface: str
     speed_mbit_s: int | None = None
     mtu: int | None = None
-    others: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
 
 
 def write_cluster_file(path: Path, hosts: Sequence[ClusterHost], *, force: bool) -> None:
@@ -61,7 +61,7 @@ def _table(host: ClusterHost) -> str:
     lines = ["", "[[hosts]]", f"name = {json.dumps(host.name)}", f"interface = {json.dumps(host.interface)}"]
     lines += [f"speed_mbit_s = {host.speed_mbit_s}"] * (host.speed_mbit_s is not None)
     lines += [f"mtu = {host.mtu}"] * (host.mtu is not None)
-    lines += [f"interfaces = {json.dumps(list(host.others))}"] * bool(host.others)
+    lines += [f"interfaces = {json.dumps(list(host.interfaces))}"] * bool(host.interfaces)
     return "\n".join(lines) + "\n"
 
 
@@ -74,10 +74,10 @@ def _host(path: Path, table: object) -> ClusterHost:
     speed_mbit_s, mtu = table.get("speed_mbit_s"), table.get("mtu")
     if not _all_are([number for number in (speed_mbit_s, mtu) if number is not None], int):
         raise WrongUse(f"{path}: speed_mbit_s and mtu of {name} must be whole numbers")
-    others = table.get("interfaces", [])
-    if not isinstance(others, list) or not _all_are(others, str):
+    interfaces = table.get("interfaces", [])
+    if not isinstance(interfaces, list) or not _all_are(interfaces, str):
         raise WrongUse(f"{path}: interfaces of {name} must be a list of texts")
-    return ClusterHost(str(name), table["interface"], speed_mbit_s, mtu, tuple(others))
+    return ClusterHost(str(name), table["interface"], speed_mbit_s, mtu, tuple(interfaces))
 
 
 def _all_are(values: Iterable[object], kind: type) -> bool:
