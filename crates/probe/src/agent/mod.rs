@@ -225,7 +225,9 @@ impl Agent {
             let Some((source, header)) = Header::parse(frame.bytes) else { continue };
             match header.kind {
                 Kind::Echo => {
-                    let bytes = (header.value as usize).clamp(PAYLOAD_BYTES_MIN, self.link.mtu());
+                    // No longer than the request, so that requests cannot be amplified.
+                    let request_bytes = frame.frame_bytes - ETHERNET_HEADER_BYTES;
+                    let bytes = (header.value as usize).min(request_bytes).max(PAYLOAD_BYTES_MIN);
                     self.send(source, Header { kind: Kind::Reply, value: 0, ..header }, bytes)?;
                 }
                 Kind::Reply => {
