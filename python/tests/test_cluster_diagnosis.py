@@ -83,6 +83,9 @@ def test_loss_under_load_of_both_sides_is_a_duplex_mismatch() -> None:
     ends = [*sent_by(measured, HOST), *received_by(measured, HOST)]
     both_lost = changed(measured, ends, lambda path: replace(path, both_lost=FRAMES // 12))
     assert named(diagnose(both_lost)) == [(Kind.DUPLEX, HOST, Direction.BOTH)]
+    # Acknowledgements collide as well.
+    some = changed(measured, ends, lambda path: replace(path, lost=FRAMES // 100, both_lost=FRAMES // 12))
+    assert named(diagnose(some)) == [(Kind.DUPLEX, HOST, Direction.BOTH)]
     # Only what the other side sends collides.
     one_way = changed(measured, received_by(measured, HOST), lambda path: replace(path, both_lost=FRAMES // 12))
     assert named(diagnose(one_way)) == [(Kind.DUPLEX, HOST, Direction.BOTH)]

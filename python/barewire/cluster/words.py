@@ -70,14 +70,15 @@ def loss(blame: Blame, lost: int, sent: int, errors: Mapping[str, int]) -> Findi
     return _finding(Kind.LOSS, blame, text, _CABLE, lost=lost, sent=sent)
 
 
-def duplex(blame: Blame, lost: int, sent: int) -> Finding:
-    """Frames get lost when both sides send."""
+def duplex(blame: Blame, both: tuple[int, int], alone: tuple[int, int]) -> Finding:
+    """Frames get lost when both sides send: frames lost and sent then, and when one side sends."""
+    share, share_alone = both[0] / both[1], alone[0] / max(1, alone[1])
     text = (
-        f"{_where(blame)} loses {percent(lost / sent)} of its frames when both sides send, and next to none when one "
+        f"{_where(blame)} loses {percent(share)} of its frames when both sides send, {percent(share_alone)} when one "
         "does: one end of the cable runs at half duplex"
     )
     fix = "turn on negotiation at both ends of the cable, or set the same speed and duplex at both"
-    return _finding(Kind.DUPLEX, blame, text, fix, lost=lost, sent=sent)
+    return _finding(Kind.DUPLEX, blame, text, fix, lost=both[0], sent=both[1])
 
 
 def mtu_differs(name: str, mtu: int, usual: int) -> Finding:
