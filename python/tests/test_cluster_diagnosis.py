@@ -147,6 +147,10 @@ def test_hosts_of_a_lab_that_share_a_core_are_compared_with_such() -> None:
     within = [ends for ends in measured.paths if measured.share_core(ends)]
     measured = changed(measured, within, lambda path: replace(path, bandwidth_bit_s=RATE_BIT_S / 4))
     assert diagnose(measured) == []
+    # Other programs slow down a path, and a fault all paths of a port.
+    assert diagnose(changed(measured, [("h1", "h2")], slower)) == []
+    slow = changed(measured, sent_by(measured, HOST), lambda path: replace(path, bandwidth_bit_s=RATE_BIT_S / 50))
+    assert named(diagnose(slow)) == [(Kind.SLOW, HOST, Direction.TRANSMIT)]
 
 
 def test_a_switch_that_drops_under_the_load_of_all_is_overloaded() -> None:

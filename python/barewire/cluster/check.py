@@ -25,8 +25,6 @@ _PAIRS_REPEATED = 6
 _PAIRS_REPEATED_MAX = 40
 _CONFIRMATIONS = 4
 _WORK_ROUNDS = 3
-# Hosts that work beside a suspect, to know what a core gives at that moment.
-_WORK_COMPARED = 4
 _HOSTS_MIN = 2
 
 Progress = Callable[[int, int, str], None]
@@ -102,7 +100,7 @@ class _Course:
         self._is_together_repeated = False
 
     async def run(self, remarks: list[str]) -> Checked:
-        await self._work(list(self._agents), self._effort.work_ms, 1)
+        await self._work(self._effort.work_ms, 1)
         await self._all_pairs()
         await self._all_together(self._effort.together_ms)
         suspected = await self._confirm()
@@ -153,11 +151,11 @@ class _Course:
             self._progress(number + 1, len(sets), "all at once")
         self._measured = replace(self._measured, together=together)
 
-    async def _work(self, names: Sequence[str], milliseconds: int, rounds: int) -> None:
-        """Let hosts compute: one after the other where they share cores. The best of all rounds counts."""
+    async def _work(self, milliseconds: int, rounds: int) -> None:
+        """Let all hosts compute: one after the other where they share cores. The best of all rounds counts."""
         hosts = dict(self._measured.hosts)
         for _ in range(rounds):
-            groups = [[name] for name in names] if self._shares_cores else [list(names)]
+            groups = [[name] for name in self._agents] if self._shares_cores else [[*self._agents]]
             for group in groups:
                 orders = (self._agents[name].order("work", milliseconds=milliseconds) for name in group)
                 for name, told in zip(group, await asyncio.gather(*orders), strict=True):
@@ -194,8 +192,8 @@ class _Course:
         self._repeated |= both_ways(pairs)
         hosts = {finding.subject for finding in suspected if finding.kind in OF_CORES}
         if hosts:
-            healthy = [name for name in self._agents if name not in hosts][:_WORK_COMPARED]
-            await self._work([*healthy, *sorted(hosts)], longer.work_ms, _WORK_ROUNDS)
+            # All, because the load of a machine that they share changes.
+            await self._work(self._effort.work_ms, _WORK_ROUNDS)
             self._worked |= hosts
         if any(finding.kind is Kind.OVERLOAD for finding in suspected):
             await self._all_together(longer.together_ms)

@@ -154,6 +154,8 @@ def _slow(measured: Measured, ill: Collection[str]) -> list[Finding]:
     bad = {ends for ends, rate in rates.items() if rate < SLOW_RATIO * usual[ends]}
     findings = []
     for blame in attribute(bad, rates):
+        if blame.host is None and measured.shares_cores:  # other programs slow down any single path
+            continue
         pairs = {frozenset(ends) for ends in blame.paths}
         if len(pairs) <= FEW_PATHS and median(rates[ends] / usual[ends] for ends in blame.paths) > FEW_SLOW_RATIO:
             continue
