@@ -72,7 +72,7 @@ async def _check(
 
 def _carrier_remark(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     reasons = sorted({str(fact["reason"]) for fact in facts.values() if fact["carrier"] == "udp"})
-    return [f"measured over UDP: {'; '.join(reasons)}"] if reasons != [] else []
+    return [f"measured over UDP: {'; '.join(reasons)}"] if reasons else []
 
 
 class _Course:

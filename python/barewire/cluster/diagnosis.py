@@ -132,7 +132,7 @@ def _mtu(measured: Measured, ill: Collection[str]) -> list[Finding]:
     mtus = [host.expected_mtu or host.mtu for host in measured.hosts.values()]
     usual = max(mtus, key=lambda mtu: (mtus.count(mtu), mtu))
     findings = [
-        words.mtu_differs(name, host.mtu, host.expected_mtu or usual)
+        words.mtu_differs(name, host, host.expected_mtu or usual)
         for name, host in measured.hosts.items()
         if host.mtu != (host.expected_mtu or usual)
     ]

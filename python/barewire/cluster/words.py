@@ -81,11 +81,11 @@ def duplex(blame: Blame, both: tuple[int, int], alone: tuple[int, int]) -> Findi
     return _finding(Kind.DUPLEX, blame, text, fix, lost=both[0], sent=both[1])
 
 
-def mtu_differs(name: str, mtu: int, usual: int) -> Finding:
+def mtu_differs(name: str, host: HostState, usual: int) -> Finding:
     """A host's own MTU is not that of the others."""
-    text = f"{name}'s MTU is {mtu} bytes instead of {usual}"
-    fix = f"set it: ip link set dev INTERFACE mtu {usual}, and permanently in the host's network configuration"
-    return Finding(Kind.MTU, name, text, fix, numbers={"mtu": mtu, "usual": usual})
+    text = f"{name}'s MTU is {host.mtu} bytes instead of {usual}"
+    fix = f"ip link set dev {host.interface} mtu {usual}, and permanently in the host's network configuration"
+    return Finding(Kind.MTU, name, text, fix, numbers={"mtu": host.mtu, "usual": usual})
 
 
 def path_mtu(blame: Blame, passed: int, expected: int) -> Finding:
