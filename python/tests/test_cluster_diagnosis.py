@@ -125,6 +125,15 @@ def test_a_host_without_its_cores_is_named_and_its_slow_paths_are_not(kind: Kind
     assert named(diagnose(with_host(measured, HOST, **state))) == [(kind, HOST, None)]
 
 
+def test_hosts_of_a_busier_core_are_not_starved_and_one_that_gets_less_of_it_is() -> None:
+    measured = healthy(8)
+    for name in measured.hosts:
+        core = int(name[1:]) % 2
+        measured = with_host(measured, name, cores=(core,), core_share=(0.9, 0.3)[core])
+    assert diagnose(measured) == []
+    assert named(diagnose(with_host(measured, HOST, core_share=0.1))) == [(Kind.STARVED, HOST, None)]
+
+
 def test_what_the_interface_says_is_the_cause_of_a_slow_port() -> None:
     measured = healthy()
     measured = changed(measured, [*sent_by(measured, HOST), *received_by(measured, HOST)], slower)

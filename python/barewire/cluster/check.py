@@ -24,7 +24,7 @@ __all__ = ["Checked", "Effort", "check"]
 _PAIRS_REPEATED = 6
 _PAIRS_REPEATED_MAX = 40
 _CONFIRMATIONS = 4
-_WORK_ROUNDS = 3
+_WORK_ROUNDS = 5
 _HOSTS_MIN = 2
 
 Progress = Callable[[int, int, str], None]

@@ -30,8 +30,8 @@ FEW_PATHS, FEW_SLOW_RATIO = 3, 0.25
 REORDERING_MIN, REORDERED_FRAMES_MIN = 2e-3, 5
 # The shortest of dozens of round trips is little disturbed; interrupt moderation differs by some tens of µs.
 LATENCY_RATIO, LATENCY_MIN_NS = 4.0, 100_000
-# One busy program on the same core takes half of it.
-CORE_SHARE_RATIO = 0.6
+# One busy program on the same core takes half of it. On a machine that hosts share, others' programs come and go.
+CORE_SHARE_RATIO, SHARED_CORE_SHARE_RATIO = 0.6, 0.45
 # Turbo and heat make 20 % between equal hosts.
 WORK_RATIO = 1.4
 # From idle to all ports: a switch without a bottleneck gives all of it.
@@ -90,10 +90,14 @@ def _cores(measured: Measured, ill: Collection[str]) -> list[Finding]:
     works = [host.work_ns for host in hosts.values() if host.work_ns is not None]
     if len(shares) < USUAL_HOSTS or len(works) < USUAL_HOSTS:
         return []
-    usual_share, usual_work_ns = median(shares), median(works)
+    ratio = SHARED_CORE_SHARE_RATIO if measured.shares_cores else CORE_SHARE_RATIO
+    usual_work_ns = median(works)
     findings = []
     for name, host in hosts.items():
-        if host.core_share is not None and host.core_share < CORE_SHARE_RATIO * usual_share:
+        # Hosts of a lab have one core or another, which differ in what else runs there.
+        alike = [each.core_share for each in hosts.values() if each.cores == host.cores and each.core_share is not None]
+        usual_share = median(alike if len(alike) >= USUAL_HOSTS else shares)
+        if host.core_share is not None and host.core_share < ratio * usual_share:
             findings.append(words.starved(name, host.core_share, usual_share))
         elif host.work_ns is not None and host.work_ns > WORK_RATIO * usual_work_ns:
             findings.append(words.clocked_down(name, host.work_ns, usual_work_ns))
