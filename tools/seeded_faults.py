@@ -18,7 +18,7 @@ from barewire.errors import MachineCannot
 from barewire.lab import Lab, LinkSpec
 
 # Of every tenth of a second a starved host gets the rest.
-_STARVED_S, _FED_S = 0.08, 0.02
+_STARVED_S, _FED_S = 0.088, 0.012
 _JUMBO = LinkSpec(mtu=9000)
 
 

@@ -24,7 +24,7 @@ __all__ = ["Checked", "Effort", "check"]
 _PAIRS_REPEATED = 6
 _PAIRS_REPEATED_MAX = 40
 _CONFIRMATIONS = 4
-_WORK_ROUNDS = 5
+_WORK_ROUNDS = 3
 _HOSTS_MIN = 2
 
 Progress = Callable[[int, int, str], None]
@@ -192,8 +192,10 @@ class _Course:
         self._repeated |= both_ways(pairs)
         hosts = {finding.subject for finding in suspected if finding.kind in OF_CORES}
         if hosts:
-            # All, because the load of a machine that they share changes.
-            await self._work(self._effort.work_ms, _WORK_ROUNDS)
+            # All, because the load of a machine that they share changes, and from new, because the longer time counts.
+            states = {name: replace(host, core_share=None) for name, host in self._measured.hosts.items()}
+            self._measured = replace(self._measured, hosts=states)
+            await self._work(longer.work_ms, _WORK_ROUNDS)
             self._worked |= hosts
         if any(finding.kind is Kind.OVERLOAD for finding in suspected):
             await self._all_together(longer.together_ms)

@@ -31,7 +31,7 @@ REORDERING_MIN, REORDERED_FRAMES_MIN = 2e-3, 5
 # The shortest of dozens of round trips is little disturbed; interrupt moderation differs by some tens of µs.
 LATENCY_RATIO, LATENCY_MIN_NS = 4.0, 100_000
 # One busy program on the same core takes half of it. On a machine that hosts share, others' programs come and go.
-CORE_SHARE_RATIO, SHARED_CORE_SHARE_RATIO = 0.6, 0.45
+CORE_SHARE_RATIO, SHARED_CORE_SHARE_RATIO = 0.6, 0.5
 # Turbo and heat make 20 % between equal hosts.
 WORK_RATIO = 1.4
 # From idle to all ports: a switch without a bottleneck gives all of it.

@@ -42,7 +42,7 @@ class Effort:
 
     def longer(self) -> "Effort":
         """Return the effort that confirms what looks wrong."""
-        return replace(self, stream_ms=4 * self.stream_ms, together_ms=3 * self.together_ms)
+        return replace(self, stream_ms=4 * self.stream_ms, work_ms=2 * self.work_ms, together_ms=3 * self.together_ms)
 
 
 async def measure_pair(
