@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak miri sanitize
-.PHONY: mutants huge fabtests starts ci lock
+.PHONY: mutants cluster huge fabtests starts ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
@@ -35,6 +35,8 @@ survive: build ## an interface down for 1 s in 100 jobs of each MPI library: all
 	@.venv/bin/python tools/survive.py $(FAULTS)
 starts: build ## jobs started 200 times where filters, routers, duplicate addresses or missing rights are in the way: all end right; OBSTACLES="routed …"
 	@.venv/bin/python tools/starts.py $(OBSTACLES)
+cluster: build ## check clusters of 16 emulated hosts with seeded faults, each of which must be named, and 20 without; half an hour; FAULTS="duplex …"
+	@.venv/bin/python tools/cluster.py $(FAULTS)
 soak: build ## MPI traffic of many kinds while all of that happens, ten minutes; make soak HOURS=4
 	@.venv/bin/python tools/soak.py $(if $(HOURS),--hours $(HOURS))
 miri: ## tests without system calls under Miri, which sees undefined behaviour; minutes

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `barewire-probe` measures one transport between two hosts: `serve` on one, a test on the other.
 
+mod agent;
 mod client;
 mod control;
 mod cpus;
@@ -57,6 +58,8 @@ enum Command {
     Stream(TestArguments),
     /// Messages in both directions at once
     Bidirectional(TestArguments),
+    /// Measure what `barewire cluster check` orders on standard input
+    Agent(agent::AgentCommand),
     /// List the hosts on the segment, with names
     Hosts(names::HostsCommand),
     /// Answer queries for this host's name until interrupted; serve and station echo do so too
@@ -218,6 +221,10 @@ fn run(command: Command) -> Result<(), LaunchError> {
             let sizes: Vec<String> = parse_sizes(&arguments)?.iter().map(ToString::to_string).collect();
             println!("{}", sizes.join(","));
             Ok(())
+        }
+        Command::Agent(command) => {
+            interrupt_on_signals()?;
+            agent::run(&command)
         }
         Command::Hosts(command) => {
             interrupt_on_signals()?;

@@ -25,6 +25,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "modulefile": ("enable", "modulefile"),
     "try": ("trial", "trial", _COMMAND_FOLLOWS),
     "profile": ("profile", "profile", _COMMAND_FOLLOWS),
+    "cluster": ("cluster", "app"),
     "tune": ("tune", "tune"),
     "compare": ("compare", "compare"),
     "report": ("report", "report"),

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Asks hosts for their interfaces; a host needs nothing but a shell for that."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from barewire.cluster.hosts import ClusterHost
+from barewire.cluster.reach import Reach
+from barewire.errors import MeasurementFailed, WrongUse
+
+TIMEOUT_S = 30.0
+_ETHERNET = "1"  # ARPHRD_ETHER
+# One line for each interface. An interface that is part of a bond or a bridge has a `master`.
+_SCRIPT = """
+cd /sys/class/net || exit 1
+for i in *; do
+  get() { cat "$i/$1" 2>/dev/null || echo -; }
+  [ -e "$i/device" ] && device=1 || device=0
+  [ -e "$i/master" ] && master=1 || master=0
+  [ -e "$i/wireless" ] && wireless=1 || wireless=0
+  echo "$i $(get type) $(get operstate) $(get mtu) $(get speed) $device $master $wireless"
+done
+"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """An interface of a host."""
+
+    name: str
+    is_ethernet: bool
+    is_up: bool
+    mtu: int
+    speed_mbit_s: int | None
+    is_device: bool
+
+    def __str__(self) -> str:
+        """Return it for cluster.toml."""
+        speed = "unknown speed" if self.speed_mbit_s is None else f"{self.speed_mbit_s} Mbit/s"
+        return f"{self.name}: {'up' if self.is_up else 'down'}, {speed}, MTU {self.mtu}"
+
+
+def survey(reach: Reach, names: Sequence[str], interface: str | None) -> list[ClusterHost]:
+    """Ask all hosts at once; `interface` is used on each of them instead of the fastest one that is up.
+
+    MeasurementFailed if a host does not answer, WrongUse if one has no such interface.
+    """
+
+    async def ask_all() -> list[ClusterHost]:
+        return list(await asyncio.gather(*(_ask(reach, name, interface) for name in names)))
+
+    return asyncio.run(ask_all())
+
+
+def choose(host: str, found: Sequence[Found], interface: str | None) -> ClusterHost:
+    """Choose a host's interface: the given one, or the fastest that is up, preferably a device; pure."""
+    ethernet = [each for each in found if each.is_ethernet]
+    if interface is not None:
+        chosen = next((each for each in ethernet if each.name == interface), None)
+    else:
+        up = [each for each in ethernet if each.is_up]
+        chosen = max(up, key=lambda each: (each.is_device, each.speed_mbit_s or 0), default=None)
+    if chosen is None:
+        there = "; ".join(map(str, ethernet)) or "none"
+        wanted = f"Ethernet interface {interface}" if interface else "Ethernet interface that is up"
+        raise WrongUse(f"{host} has no {wanted}; there are: {there}")
+    return ClusterHost(host, chosen.name, chosen.speed_mbit_s, chosen.mtu, tuple(map(str, ethernet)))
+
+
+def parse(text: str) -> list[Found]:
+    """Read the lines of the script."""
+    found = []
+    for line in text.splitlines():
+        name, kind, state, mtu, speed, device, master, wireless = line.split()
+        known = speed.isdigit() and int(speed) > 0
+        is_ethernet = kind == _ETHERNET and master == "0" and wireless == "0"
+        # Drivers without a carrier's state say "unknown".
+        is_up = state in ("up", "unknown")
+        found.append(Found(name, is_ethernet, is_up, int(mtu), int(speed) if known else None, device == "1"))
+    return found
+
+
+async def _ask(reach: Reach, host: str, interface: str | None) -> ClusterHost:
+    status, output, errors = await run(reach.command(host, ["sh", "-c", _SCRIPT]), TIMEOUT_S)
+    if status != 0:
+        reason = errors.strip().splitlines()[-1:] or [f"exit code {status}"]
+        raise MeasurementFailed(f"{host} cannot be asked: {reason[0]}; try: ssh {host} true")
+    return choose(host, parse(output), interface)
+
+
+async def run(command: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
+    """Run a command to its end; return its exit code and what it printed. Killed after the timeout, with code 124."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+    try:
+        output, errors = await asyncio.wait_for(process.communicate(), timeout_s)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return 124, "", f"no answer within {timeout_s:.0f} s"
+    return process.returncode or 0, output.decode(errors="replace"), errors.decode(errors="replace")
