@@ -27,9 +27,6 @@ pub struct Config {
     pub unexpected_messages: usize,
     /// Limit of known peers; connections from further addresses are closed.
     pub peers: usize,
-    /// Whether peers that connected, but that this process has not added ([`Messenger::peer`](crate::Messenger::peer)),
-    /// may access registered memory: safe where only the job's processes can connect.
-    pub serves_unknown_peers: bool,
     /// Bytes of a write in one endpoint message, whose limit is 4 GiB.
     pub write_chunk_bytes: u32,
     /// Frames of rendezvous data in one endpoint message, 1 to 4096. Other messages to the same peer, such as answers
@@ -86,7 +83,6 @@ impl Default for Config {
             unexpected_bytes: Self::UNEXPECTED_BYTES,
             unexpected_messages: Self::UNEXPECTED_MESSAGES,
             peers: Self::PEERS,
-            serves_unknown_peers: true,
             write_chunk_bytes: Self::WRITE_CHUNK_BYTES,
             rendezvous_chunk_frames: Self::RENDEZVOUS_CHUNK_FRAMES,
             inject_bytes: 0,

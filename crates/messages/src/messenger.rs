@@ -167,9 +167,8 @@ impl<L: Link> Messenger<L> {
     /// The peer at an address; added if it is not known. Nothing is sent before the first operation.
     pub fn peer(&mut self, address: Address) -> PeerId {
         let peer = self.state.peers.get_or_add(address);
-        let entry = self.state.peers.at(peer);
         // A new process may have the address now, with another cookie.
-        (entry.address, entry.is_added) = (address, true);
+        self.state.peers.at(peer).address = address;
         peer
     }
 

@@ -34,8 +34,6 @@ impl PeerId {
 pub(crate) struct Peer {
     pub address: Address,
     pub channel: Option<ChannelId>,
-    /// This process has added it; otherwise it only connected.
-    pub is_added: bool,
     /// It violated the protocol: its messages are ignored until the channel has ended.
     pub is_broken: bool,
     /// It has asked us to use rendezvous for all messages.
@@ -74,7 +72,6 @@ impl Peer {
         Self {
             address,
             channel: None,
-            is_added: false,
             is_broken: false,
             rendezvous_only: false,
             cannot_fetch: false,
@@ -96,8 +93,8 @@ impl Peer {
     /// Resets the state of the channel, which has ended; `lost` is set if completed messages were lost with it.
     pub fn disconnected(&mut self, lost: Option<Ending>) {
         let lost = self.lost.or(lost);
-        let Self { is_pending, is_removing, is_added, .. } = *self;
-        *self = Self { is_pending, is_removing, is_added, lost, ..Self::new(self.address) };
+        let Self { is_pending, is_removing, .. } = *self;
+        *self = Self { is_pending, is_removing, lost, ..Self::new(self.address) };
     }
 
     /// The peer has opened a channel.

@@ -55,14 +55,10 @@ pub enum Refusal {
     /// The memory was deregistered during the access, which may have taken effect in part.
     #[error("the peer deregistered the memory during the access, which may have taken effect in part")]
     Deregistered,
-    /// The peer has not added this process, and does not serve unknown peers.
-    #[error("the peer permits access only to peers in its address vector, or with the job's token")]
-    UnknownPeer,
 }
 
 impl Refusal {
-    const ALL: [Self; 6] =
-        [Self::Key, Self::Range, Self::Access, Self::Operation, Self::Deregistered, Self::UnknownPeer];
+    const ALL: [Self; 5] = [Self::Key, Self::Range, Self::Access, Self::Operation, Self::Deregistered];
 
     /// Its number in a header, from 1.
     pub(crate) fn number(self) -> u8 {

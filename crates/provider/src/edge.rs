@@ -62,7 +62,7 @@ pub(crate) fn failure_errno(failure: Failure) -> Errno {
         Failure::Cancelled => Errno(FI_ECANCELED),
         Failure::Refused { refusal, .. } => Errno(match refusal {
             Refusal::Key | Refusal::Deregistered => FI_EKEYREJECTED,
-            Refusal::Access | Refusal::UnknownPeer => FI_EACCES,
+            Refusal::Access => FI_EACCES,
             Refusal::Range => libc::ERANGE as u32,
             Refusal::Operation => FI_EOPNOTSUPP,
         }),

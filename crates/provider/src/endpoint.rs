@@ -37,8 +37,6 @@ pub(crate) struct Endpoint {
     pub receive_flags: u64,
     /// Whether receives match the source that they name (`FI_DIRECTED_RECV`).
     pub is_directed: bool,
-    /// Whether peers outside the address vector may access memory.
-    serves_unknown_peers: bool,
     /// Maximum bytes of an injected message.
     pub inject_size: usize,
     /// The messenger's peer numbers, by number in the address vector; [`NO_PEER`] before the first contact.
@@ -103,7 +101,6 @@ impl Endpoint {
             transmit_flags: 0,
             receive_flags: 0,
             is_directed: false,
-            serves_unknown_peers: true,
             inject_size: usize::MAX,
             peers: Vec::new(),
             sources: Vec::new(),
@@ -119,7 +116,7 @@ impl Endpoint {
     }
 
     /// Opens the endpoint on the network (`fi_enable`).
-    pub fn enable(&mut self, device: &Device, parameters: &Parameters, vectors: &Table<Vector>) -> Result<()> {
+    pub fn enable(&mut self, device: &Device, parameters: &Parameters) -> Result<()> {
         if self.wire.is_some() {
             return Err(Errno::BAD_STATE);
         }
@@ -131,13 +128,8 @@ impl Endpoint {
             warning!(FI_LOG_EP_CTRL, "{}: {error}", device.name);
             error.exhausted().unwrap_or(Errno::LINK_IS_DOWN)
         })?;
-        let config = Config {
-            inject_bytes: Config::INJECT_BYTES,
-            // With a token, all accepted frames come from the job.
-            serves_unknown_peers: parameters.token.is_some(),
-            ..Config::tuned(endpoint.tuning())
-        };
-        let address = self.start(endpoint, config, vectors);
+        let config = Config { inject_bytes: Config::INJECT_BYTES, ..Config::tuned(endpoint.tuning()) };
+        let address = self.start(endpoint, config);
         info!(FI_LOG_EP_CTRL, "{} on {}, token from {}", address, device.name, parameters.token_source);
         if parameters.protection != Protection::None {
             let (name, source) = (parameters.protection.name(), parameters.secret_source);
@@ -147,13 +139,7 @@ impl Endpoint {
     }
 
     /// Starts on an open endpoint of the network; returns its address.
-    pub fn start(
-        &mut self,
-        endpoint: barewire_endpoint::Endpoint<AnyLink>,
-        config: Config,
-        vectors: &Table<Vector>,
-    ) -> Address {
-        self.serves_unknown_peers = config.serves_unknown_peers;
+    pub fn start(&mut self, endpoint: barewire_endpoint::Endpoint<AnyLink>, config: Config) -> Address {
         let wire = if self.is_unreliable {
             Wire::Unreliable(Box::new(Datagrams::new(endpoint, config)))
         } else {
@@ -161,22 +147,7 @@ impl Endpoint {
         };
         let address = wire.address();
         self.wire = Some(wire);
-        let known = self.vector.map_or(0, |vector| vectors[vector].addresses.len());
-        (0..known).for_each(|number| self.admit(vectors, number));
         address
-    }
-
-    /// Admits a peer that was inserted into the address vector: without a token, only peers in it may access memory.
-    pub fn admit(&mut self, vectors: &Table<Vector>, number: usize) {
-        if self.serves_unknown_peers || self.wire.is_none() {
-            return;
-        }
-        let addresses = self.vector.map_or(&[][..], |vector| &vectors[vector].addresses);
-        // Only under its first number, whose removal then removes the peer.
-        if addresses.get(number).is_some_and(|address| !addresses[..number].contains(address)) {
-            // Fails only if the address was removed.
-            let _ = self.peer(vectors, number as fi_addr_t);
-        }
     }
 
     /// Completes all sends and closes the channels to all peers, within `patience`.

@@ -95,7 +95,7 @@ impl State {
             return Err(Violation::Operation);
         }
         self.admit_access(peer)?;
-        let region = self.find_region(peer, at, length, Access { read: false, write: true });
+        let region = self.regions.find(at, length, Access { read: false, write: true });
         let write = PeerWrite { number, region, offset: at.offset, length, received: 0, data };
         self.peers.at(peer).write = Some(write);
         Ok(())
@@ -161,7 +161,7 @@ impl State {
         length: u64,
     ) -> Result<(), Violation> {
         self.admit_access(peer)?;
-        match self.find_region(peer, at, length, Access { read: true, write: false }) {
+        match self.regions.find(at, length, Access { read: true, write: false }) {
             Ok(region) => {
                 self.counts.read_by_peers += 1;
                 if let Some(region) = self.regions.get(region) {
@@ -201,7 +201,7 @@ impl State {
         // The returned values must fit one frame. Operands prove that, as they arrived in one, but a plain read has none.
         let is_supported =
             datatype.supports(operation) && length % datatype.bytes() as u64 == 0 && length <= self.atomic_max;
-        let found = if is_supported { self.find_region(peer, at, length, access) } else { Err(Refusal::Operation) };
+        let found = if is_supported { self.regions.find(at, length, access) } else { Err(Refusal::Operation) };
         let region = match found.and_then(|entry| self.regions.get(entry).ok_or(Refusal::Key)) {
             Ok(region) => region,
             Err(refusal) => {
@@ -238,14 +238,6 @@ impl State {
             None => self.send_done(peer, number, Ok(())),
         }
         Ok(())
-    }
-
-    /// The region in which a peer may access `bytes` from `at` on.
-    fn find_region(&mut self, peer: PeerId, at: RemoteAddress, bytes: u64, access: Access) -> Result<Key, Refusal> {
-        if !self.config.serves_unknown_peers && !self.peers.at(peer).is_added {
-            return Err(Refusal::UnknownPeer);
-        }
-        self.regions.find(at, bytes, access)
     }
 
     /// Counts an access of a peer that must be answered.

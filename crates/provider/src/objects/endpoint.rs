@@ -224,12 +224,12 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
         // SAFETY: libfabric's promise.
         let ep = unsafe { endpoint_of(fid.cast()) };
         let mut state = ep.shared.lock()?;
-        let State { endpoints, vectors, regions, .. } = &mut *state;
+        let State { endpoints, regions, .. } = &mut *state;
         let endpoint = &mut endpoints[ep.number];
         let flags = argument.cast::<u64>();
         match command as u32 {
             FI_ENABLE => {
-                endpoint.enable(&ep.shared.device, &ep.shared.parameters, vectors)?;
+                endpoint.enable(&ep.shared.device, &ep.shared.parameters)?;
                 for region in regions.iter_mut().filter(|region| region.is_reachable()) {
                     // SAFETY: the program's promise: a region's memory is valid until it is closed.
                     unsafe { endpoint.register(region) }?;

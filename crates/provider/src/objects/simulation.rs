@@ -144,10 +144,7 @@ impl Objects {
         }
         let link = AnyLink::Simulated(SimulatedLink { link, descriptor: EventFd::new().expect("a descriptor") });
         let opened = barewire_endpoint::Endpoint::open(link, config, None).expect("the world's configuration is right");
-        let mut state = shared.lock().expect("not poisoned");
-        let State { endpoints, vectors, .. } = &mut *state;
-        endpoints[0].start(opened, messages, vectors);
-        drop(state);
+        shared.lock().expect("not poisoned").endpoints[0].start(opened, messages);
         Self { domain, cq, av, ep, cntr, shared, progress_request, has_worked: true, awaited: Vec::new() }
     }
 

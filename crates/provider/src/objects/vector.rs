@@ -135,7 +135,7 @@ unsafe extern "C" fn insert(
         let mut inserted = 0;
         let (protection, reach) = (vector.shared.parameters.protection, vector.shared.device.reach);
         let mut state = vector.shared.lock()?;
-        let State { vectors, endpoints, .. } = &mut *state;
+        let State { vectors, .. } = &mut *state;
         for index in 0..count {
             let mut bytes = [0; BYTES];
             // SAFETY: libfabric's promise: `count` addresses of our length.
@@ -145,9 +145,6 @@ unsafe extern "C" fn insert(
                     let known = &mut vectors[vector.number].addresses;
                     let number = known.len();
                     known.push(Some(address));
-                    for endpoint in endpoints.iter_mut().filter(|endpoint| endpoint.uses(vector.number)) {
-                        endpoint.admit(vectors, number);
-                    }
                     inserted += 1;
                     (number as u64, 0)
                 }

@@ -285,10 +285,6 @@ impl Scenario {
         Self { uses_libfabric: true, ..self }
     }
 
-    pub(crate) fn removes_peers(&self) -> bool {
-        self.programs.iter().flatten().any(|(_, action)| matches!(action, Action::Remove { .. }))
-    }
-
     /// Number of ranks, 2 to 8.
     #[must_use]
     pub fn ranks(&self) -> usize {

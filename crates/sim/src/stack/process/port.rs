@@ -39,10 +39,8 @@ macro_rules! either {
 
 impl Port {
     pub fn open(link: SimulatedLink, config: barewire_endpoint::Config, scenario: &Scenario) -> Self {
-        let mut messages = scenario.messages;
+        let messages = scenario.messages;
         if scenario.uses_libfabric {
-            // As the provider does, but not if peers are removed whose accesses would be refused then.
-            messages.serves_unknown_peers = config.framing.token.is_some() || scenario.removes_peers();
             return Self::Libfabric(Box::new(Libfabric::open(Box::new(link), config, messages, scenario)));
         }
         let endpoint = Endpoint::open(link, config, None).expect("the scenario's configuration is right");

@@ -1,48 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Access by peers that this process has not added, and flow control against floods.
+//! Flow control against floods of peers that this process has not added.
 
-use barewire_messages::{
-    Access, Config, Failure, Outcome, Part, ReceiveOptions, Refusal, RemoteAddress, Selector, SendOptions,
-};
+use barewire_messages::{Access, Config, Outcome, Part, ReceiveOptions, RemoteAddress, Selector, SendOptions};
 
 use crate::common::*;
-
-/// Proves that memory is open to added peers, and to others only if configured; messages are unaffected.
-#[test]
-fn memory_is_closed_to_unknown_peers() {
-    for serves_unknown_peers in [true, false] {
-        for (carrier, mut pair) in carriers(Config { serves_unknown_peers, ..Config::default() }) {
-            let address = pair[1].address();
-            let to = pair[0].peer(address);
-            let (message, mut open) = (bytes(100, 1), vec![0; 100]);
-            // SAFETY: the memory lives until the end.
-            unsafe { pair[1].register(&[Part::into(&mut open)], Access::ALL, Some(5)) }.unwrap();
-            let at = RemoteAddress { key: 5, offset: 0 };
-            for is_added in [false, true] {
-                if is_added {
-                    let address = pair[0].address();
-                    pair[1].peer(address);
-                }
-                let options = SendOptions { context: 7, ..SendOptions::default() };
-                drive(&mut pair, |pair| {
-                    // SAFETY: the message lives until the end.
-                    unsafe { pair[0].write(to, at, &[Part::of(&message)], None, options) }.is_ok()
-                });
-                let outcome = completion(&mut pair, 0).outcome;
-                if serves_unknown_peers || is_added {
-                    assert!(matches!(outcome, Outcome::Done(_)), "{carrier}: {outcome:?}");
-                    assert!(open == message);
-                } else {
-                    let refused = matches!(
-                        outcome,
-                        Outcome::Failed { failure: Failure::Refused { refusal: Refusal::UnknownPeer, .. }, .. }
-                    );
-                    assert!(refused && open == [0; 100], "{carrier}: {outcome:?}");
-                }
-            }
-        }
-    }
-}
 
 /// Proves that a peer's empty writes with data and empty messages wait while refused, that none is lost, and that their
 /// order is kept.
