@@ -57,9 +57,9 @@ class Variable:
 def open_mpi_parameters(wanted: Wanted) -> dict[str, str]:
     """Return the parameters of Open MPI. They suit versions 4 and 5, which read the same file of a user.
 
-    btl ofi is left out: it has no access to the memory of peers whose job has no token, and sleeps for a second at the
-    end of each program. With osc rdma last, version 4 sends one-sided operations as messages over Barewire; version 5
-    has no such component, and sends them between hosts by btl tcp.
+    btl ofi is left out, because it sleeps for a second at the end of each program. With osc rdma last, version 4 sends
+    one-sided operations as messages over Barewire; version 5 has no such component, and sends them between hosts by btl
+    tcp.
     """
     return {
         "pml": "cm" if wanted.fallback == "none" else "^ucx",
