@@ -18,6 +18,8 @@ mkdir -p "$home/bin" "$tree/usr/bin" "$(dirname "$providers")" "$doc" "$tree/DEB
 target/tools/packages/bin/pip install -q --no-index --no-deps --no-compile --find-links "$dist" --find-links target/packages/wheels \
     --target "$tree/$packages" "barewire==$1" $(sed -n 's/^\([a-z][^ ]*==[^ ]*\).*/\1/p' setup/requirements.lock)
 rm -r "$tree/$packages/bin"
+# A sixth of everything. Of these numpy.testing imports one.
+find "$tree/$packages" -type d -name tests ! -path '*/numpy/_core/tests' -prune -exec rm -r {} +
 (
     cd "$tree"
     # Modules compiled here: nobody may write them later. Their sources are not looked at again.
@@ -48,9 +50,11 @@ python3 "$here/changelog.py" "${version##*-}" "$maintainer" | gzip -9n >"$doc/ch
 gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
 PYTHONPATH=$tree/$packages TYPER_USE_RICH=0 PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$here/pages.py" "$1" "$tree"
 
+# In KiB as Debian's own tools count them, whatever the file system.
+size=$(find "$tree" -printf '%y %s\n' | awk '{ sum += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print sum }')
 echo /etc/barewire/broker.toml >"$tree/DEBIAN/conffiles"
 install -m 755 "$here"/debian/{postinst,prerm,postrm} "$tree/DEBIAN"
-sed -e "s/@VERSION@/$version/" -e "s/@MAINTAINER@/$maintainer/" -e "s/@INSTALLED_KIB@/$(du -sk "$tree" | cut -f 1)/" \
+sed -e "s/@VERSION@/$version/" -e "s/@MAINTAINER@/$maintainer/" -e "s/@INSTALLED_KIB@/$size/" \
     "$here/debian/control.in" >"$tree/DEBIAN/control"
 (cd "$tree" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 dpkg-deb --root-owner-group -Zxz -z3 --threads-max=2 --build "$tree" "$dist/barewire_${version}_amd64.deb" >/dev/null
