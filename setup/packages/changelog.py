@@ -3,6 +3,7 @@
 
 import re
 import sys
+import textwrap
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
@@ -16,7 +17,11 @@ def entries(revision: str, maintainer: str) -> str:
     _, *parts = _VERSION.split(CHANGELOG.read_text())
     printed = []
     for version, day, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        changes = [f"  * {line.removeprefix('- ')}" for line in text.strip().splitlines() if line]
+        lines = [line for line in text.strip().splitlines() if line]
+        changes = [
+            textwrap.fill(line.removeprefix("- "), 79, initial_indent="  * ", subsequent_indent="    ")
+            for line in lines
+        ]
         date = format_datetime(datetime.fromisoformat(day).replace(tzinfo=UTC))
         head = f"barewire ({version}-{revision}) bookworm; urgency=medium"
         printed.append("\n".join([head, "", *changes, "", f" -- {maintainer}  {date}", ""]))

@@ -5,7 +5,7 @@
 set -euo pipefail
 version=$1-1 dist=$(realpath "$2")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-here=setup/packages maintainer="Barewire developers <barewire@packages.debian.org>"
+here=setup/packages maintainer="The Barewire developers <developers@barewire.example>"
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 chmod 755 "$tree"
