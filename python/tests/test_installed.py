@@ -60,6 +60,8 @@ def test_all_parts_state_one_version() -> None:
     cargo = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     changes = re.findall(r"^## (\S+) \(\d{4}-\d\d-\d\d\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert barewire.__version__ == cargo == changes[0]
+    conda = re.search(r'^  version: "(.*)"', (ROOT / "setup/packages/conda/recipe.yaml").read_text(), re.MULTILINE)
+    assert conda is not None
+    assert barewire.__version__ == cargo == changes[0] == conda[1]
     assert "version" in project["project"]["dynamic"], "the wheel takes it from the module"
     assert project["tool"]["hatch"]["version"]["path"] == "python/barewire/__init__.py"
