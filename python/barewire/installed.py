@@ -33,7 +33,7 @@ MPI_FIX = (
     "apt install openmpi-bin libopenmpi-dev" if IS_PACKAGE else "make setup, or apt install openmpi-bin libopenmpi-dev"
 )
 MPICH_FIX = "`pip install mpich` into an environment" if IS_PACKAGE else "`make setup` installs it"
-NOT_WRITABLE = "; XDG_CACHE_HOME names another folder" if IS_PACKAGE else ""
+NOT_WRITABLE = "; set XDG_CACHE_HOME to a folder that you may write to" if IS_PACKAGE else ""
 SOURCE = "this installation" if IS_PACKAGE else "this checkout"
 
 

@@ -10,8 +10,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import barewire
 from barewire import installed
+from barewire.cli import version
 
 ROOT = Path(__file__).resolve().parents[2]
 _PRINT = """
@@ -54,6 +57,14 @@ def test_a_package_has_them_in_its_native_folder_and_builds_in_the_users_cache(t
         "commit": "0123456789ab",
         "libraries": sys.prefix,
     }
+
+
+def test_the_version_names_the_missing_provider_and_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "PROVIDER", tmp_path)
+    first, second, third = version.text().splitlines()
+    assert first == f"barewire {barewire.__version__}"
+    assert second.startswith("commit ")
+    assert third.startswith("provider cannot be loaded: ") and third.endswith("; run `make build`")
 
 
 def test_all_parts_state_one_version() -> None:

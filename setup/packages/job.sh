@@ -6,6 +6,14 @@ first_message() {
     barewire run -n 2 --lab pair --library openmpi --explain -- true
 }
 
+# The doctor also names what this machine lacks, and may end with 3; Open MPI must work.
+what_is_inside() {
+    barewire --version | tee /tmp/version
+    grep -q '^wire version [0-9]' /tmp/version
+    barewire doctor --json >/tmp/doctor || [ $? = 3 ]
+    grep -A 1 '"what": "openmpi over barewire"' /tmp/doctor | tee /dev/stderr | grep '"status": "ok"' >/dev/null
+}
+
 # A program of the user, over frames between two namespaces, each byte checked.
 plain_job() {
     mpicc.openmpi -O2 /sources/pingpong.c -o /tmp/pingpong

@@ -10,8 +10,7 @@ first_message
 awk -v a="$start_s" -v b="$installed_s" -v c="$EPOCHREALTIME" \
     'BEGIN { printf "packages: from apt install to the first MPI message %.0f s, %.0f of them apt install\n", c - a, b - a }'
 
-barewire --version
-barewire doctor || [ $? = 3 ] # It lists what this machine lacks.
+what_is_inside
 barewire-broker check --policy /etc/barewire/broker.toml
 getent group barewire
 apt-get install -y -qq --no-install-recommends libfabric-bin gcc libc6-dev libopenmpi-dev make man-db >/dev/null 2>&1
@@ -47,5 +46,5 @@ wait "$job" || { cat /tmp/out /tmp/err; exit 1; }
 [ "$(wc -l </tmp/out)" = 15 ] # of 0, 1, 2 … 8192 bytes
 dpkg --purge barewire >/dev/null
 # Of the user: a cache. Of the running system, until it is started anew: names of labs.
-left=$(find / -xdev -path '*barewire*' ! -path '/root/.cache/*' ! -path '/run/*' ! -path '/tmp/*' -print)
+left=$(find / -xdev -path '*barewire*' ! -path '/packages/*' ! -path '/root/.cache/*' ! -path '/run/*' ! -path '/tmp/*' -print)
 [ -z "$left" ] || { echo "left after the removal: $left" >&2; exit 1; }

@@ -11,8 +11,7 @@ first_message
 awk -v a="$start_s" -v b="$EPOCHREALTIME" \
     'BEGIN { printf "packages: from pip install to the first MPI message %.0f s\n", b - a }'
 ! command -v cc
-barewire --version
-barewire doctor || [ $? = 3 ]
+what_is_inside
 barewire lab up --topology pair
 barewire lab list
 barewire lab down --all
