@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak miri sanitize
-.PHONY: mutants cluster huge fabtests starts ci lock
+.PHONY: mutants cluster huge fabtests starts packages ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
@@ -54,6 +54,8 @@ matrix: build ## what `make test` leaves out: each MPI measurement under every l
 	@.venv/bin/pytest -m matrix
 fabtests: build ## libfabric's own tests against the provider: make fabtests DIR=where they are built
 	@tools/fabtests.sh "$(DIR)"
+packages: ## a wheel and a Debian package, each tried in a clean root; as root; REBUILD=1 compiles twice and compares
+	@setup/packages/build.sh
 ci: ## what continuous integration runs
 	@.ci/run
 lock: ## pin the Python packages anew

@@ -10,4 +10,5 @@ trap 'rm -rf "$scratch"' EXIT
 compile() { "$scratch/bin/uv" pip compile -q --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header "$@"; }
 compile requirements.in -o requirements.lock
 compile -c requirements.lock requirements-test.in -o requirements-test.lock
+compile requirements-packages.in -o requirements-packages.lock
 for library in mpi/*.in; do compile "$library" -o "${library%.in}.lock"; done

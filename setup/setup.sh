@@ -5,13 +5,14 @@
 #   setup.sh test   that, and what only tests and lints need
 #   setup.sh applications  what building and running need, and the programs of `make applications`
 #   setup.sh checks  what `make miri`, `make sanitize` and `make mutants` need: Rust's nightly toolchain, cargo-mutants
+#   setup.sh packages  what `make packages` needs: lints of packages, clean roots, hatchling, zig
 #   setup.sh intel  Intel MPI, which nothing else installs: 130 MB under Intel's own licence
 # A second call finds everything in place and returns at once.
 set -euo pipefail
 
 purpose=${1:-run}
-case $purpose in run | test | applications | checks | intel) ;; *)
-    echo "setup.sh: say run, test, applications, checks or intel, not '$purpose'" >&2
+case $purpose in run | test | applications | checks | packages | intel) ;; *)
+    echo "setup.sh: say run, test, applications, checks, packages or intel, not '$purpose'" >&2
     exit 2 ;;
 esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -33,6 +34,7 @@ install_debian_packages() {
     local lists=("$here/apt.txt") wanted missing=() sudo=()
     [ "$purpose" != test ] || lists+=("$here/apt-test.txt")
     [ "$purpose" != applications ] || lists+=("$here/apt-applications.txt")
+    [ "$purpose" != packages ] || lists+=("$here/apt-packages.txt")
     if ! cargo_is_new_enough; then
         lists+=("$here/apt-rust.txt")
         [ "$purpose" != test ] || lists+=("$here/apt-rust-test.txt")
@@ -65,6 +67,17 @@ install_python_packages() {
     echo "setup: installing Python packages into .venv"
     "$venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$lock"
     cp "$lock" "$stamp"
+}
+
+# Apart from .venv: none of it is needed to run or test a checkout.
+install_packaging_tools() {
+    local lock=$here/requirements-packages.lock folder=$root/target/tools/packages
+    cmp -s "$lock" "$folder/installed" && return 0
+    echo "setup: installing hatchling and zig into target/tools/packages"
+    rm -rf "$folder"
+    /usr/bin/python3 -m venv "$folder"
+    "$folder/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$lock"
+    cp "$lock" "$folder/installed"
 }
 
 # An MPI library from its wheels into a folder of its own, .mpi/NAME. Only runs and tests of that library need it.
@@ -151,6 +164,11 @@ if [ "$purpose" = checks ]; then
     export PATH=$PATH:$HOME/.cargo/bin
     install_nightly
     install_cargo_mutants
+    exit
+fi
+if [ "$purpose" = packages ]; then
+    install_debian_packages
+    install_packaging_tools
     exit
 fi
 if [ "$purpose" = applications ]; then

@@ -33,8 +33,10 @@ fn main() {
     if let Ok(told) = Command::new(&compiler).arg("-print-file-name=include").output() {
         bindings = bindings.clang_arg(format!("-isystem{}", String::from_utf8_lossy(&told.stdout).trim()));
     }
-    if let Ok(folder) = env::var("BAREWIRE_LIBFABRIC_INCLUDE") {
-        bindings = bindings.clang_arg(format!("-I{folder}"));
+    // One or several folders with colons between them.
+    let folders = env::var_os("BAREWIRE_LIBFABRIC_INCLUDE").unwrap_or_default();
+    for folder in env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty()) {
+        bindings = bindings.clang_arg(format!("-I{}", folder.display()));
     }
     let bindings = bindings.generate().unwrap_or_else(|error| {
         panic!(

@@ -23,7 +23,7 @@ use barewire_broker::DEFAULT_SOCKET;
 use barewire_link::{Interface, LinkError};
 use clap::{Args, Parser, Subcommand};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::User;
+use nix::unistd::{Group, User};
 use serde_json::json;
 use thiserror::Error;
 
@@ -149,8 +149,15 @@ fn serve(arguments: ServeArguments) -> Result<(), BrokerError> {
 /// Reads the policy; the error begins with FILE:LINE.
 fn read_policy(path: &Path) -> Result<Policy, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("the policy {}: {error}", path.display()))?;
-    let number = |name: &str| User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
-    Policy::parse(&text, number).map_err(|error| format!("{}:{error}", path.display()))
+    Policy::parse(&text, members).map_err(|error| format!("{}:{error}", path.display()))
+}
+
+/// The ID of a user, or those of the users that `/etc/group` lists for `@GROUP`; `None` if there is no such name.
+fn members(name: &str) -> Option<Vec<u32>> {
+    let id = |name: &str| User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
+    let Some(group) = name.strip_prefix('@') else { return Some(vec![id(name)?]) };
+    let group = Group::from_name(group).ok().flatten()?;
+    Some(group.mem.iter().filter_map(|name| id(name)).collect())
 }
 
 fn print_egress(path: &Path) -> Result<(), BrokerError> {

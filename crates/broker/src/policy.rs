@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The policy file. No I/O: the caller passes a function that resolves user names.
+//! The policy file. No I/O: the caller passes a function that resolves names of users and groups.
 
 use std::ops::RangeInclusive;
 
@@ -34,11 +34,11 @@ pub struct PolicyError {
 }
 
 impl Policy {
-    /// Parses the file's text; `user` resolves a user name to an ID.
+    /// Parses the file's text; `members` resolves a user's name, or a group's after an @, to IDs of users.
     ///
     /// # Errors
     /// The first error in the file.
-    pub fn parse(text: &str, user: impl Fn(&str) -> Option<u32>) -> Result<Self, PolicyError> {
+    pub fn parse(text: &str, members: impl Fn(&str) -> Option<Vec<u32>>) -> Result<Self, PolicyError> {
         let at = |offset: usize, reason: String| PolicyError {
             line: text.get(..offset).unwrap_or(text).matches('\n').count() + 1,
             reason,
@@ -56,10 +56,11 @@ impl Policy {
             let users = rule.users.into_iter().map(|text| {
                 let offset = text.span().start;
                 match text.into_inner() {
-                    User::Number(number) => Ok(number),
-                    User::Name(name) => {
-                        user(&name).ok_or_else(|| at(offset, format!("there is no user '{name}' on this machine")))
-                    }
+                    User::Number(number) => Ok(vec![number]),
+                    User::Name(name) => members(&name).ok_or_else(|| {
+                        let (kind, name) = name.strip_prefix('@').map_or(("user", &*name), |group| ("group", group));
+                        at(offset, format!("there is no {kind} '{name}' on this machine"))
+                    }),
                 }
             });
             let saps = rule.saps.into_iter().map(|text| {
@@ -67,7 +68,7 @@ impl Policy {
                 parse_saps(text.get_ref()).map_err(|reason| at(offset, reason))
             });
             rules.push(Rule {
-                users: users.collect::<Result<_, _>>()?,
+                users: users.collect::<Result<Vec<_>, _>>()?.concat(),
                 interfaces: rule.interfaces,
                 saps: saps.collect::<Result<_, _>>()?,
                 at_most: rule.at_most,
@@ -166,7 +167,11 @@ station = true
 "#;
 
     fn parse(text: &str) -> Result<Policy, PolicyError> {
-        Policy::parse(text, |name| (name == "alice").then_some(1001))
+        Policy::parse(text, |name| match name {
+            "alice" => Some(vec![1001]),
+            "@mpi" => Some(vec![1003, 1004]),
+            _ => None,
+        })
     }
 
     fn request(interface: &str, sap: u8, station: bool) -> Request {
@@ -195,8 +200,14 @@ station = true
     }
 
     #[test]
+    fn a_group_stands_for_its_members() {
+        let policy = parse(&GOOD.replacen("\"alice\"", "\"@mpi\"", 1)).unwrap();
+        assert!(policy.names(1003) && policy.names(1004) && !policy.names(1001));
+    }
+
+    #[test]
     fn example_file_is_valid() {
-        let policy = Policy::parse(include_str!("../broker.toml"), |name| (name == "root").then_some(0)).unwrap();
+        let policy = Policy::parse(include_str!("../broker.toml"), |name| (name == "root").then(|| vec![0])).unwrap();
         assert_eq!(policy.at_most(1000, &request("eth1", 0x10, false)), Some(8));
     }
 
@@ -204,6 +215,7 @@ station = true
     fn errors_name_line_and_reason() {
         for (from, to, line, reason) in [
             ("\"alice\"", "\"bob\"", 3, "no user 'bob'"),
+            ("\"alice\"", "\"@nobody\"", 3, "no group 'nobody'"),
             ("\"alice\"", "-1", 3, "a user is a name or a number"),
             ("0x20-0x3e", "0x00-0x3e", 5, "is not a service access point"),
             ("0x20-0x3e", "0x21", 5, "is not a service access point"),

@@ -47,6 +47,16 @@ use bindings::{fi_context, fi_provider};
 /// Version 0.1 in libfabric's encoding.
 const PROVIDER_VERSION: u32 = 1;
 
+/// For `barewire --version`: peers must have the same one.
+#[unsafe(no_mangle)]
+pub static BAREWIRE_WIRE_VERSION: u8 = barewire_llc::extension::VERSION;
+/// For `barewire --version`: peers must have the same one.
+#[unsafe(no_mangle)]
+pub static BAREWIRE_ADDRESS_VERSION: u8 = address::VERSION;
+/// For `barewire --version`: the major version in the upper half.
+#[unsafe(no_mangle)]
+pub static BAREWIRE_PROVIDER_VERSION: u32 = PROVIDER_VERSION;
+
 /// Only libfabric writes to it: to its `context`.
 struct Provider(std::cell::UnsafeCell<fi_provider>);
 

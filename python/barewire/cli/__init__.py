@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The command line: turns all errors into a message and an exit code."""
 
+import os
 import signal
 import sys
 
 from barewire.errors import BarewireError
+
+# Set by the shell's completion function, which packages install.
+_COMPLETE = "_BAREWIRE_COMPLETE"
 
 
 def main() -> None:
@@ -33,5 +37,9 @@ def _command(arguments: list[str]) -> int:
             return launch(request)
     from barewire.cli.commands import app
 
+    if _COMPLETE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     app(arguments, prog_name="barewire")
     return 0

@@ -2,7 +2,7 @@
 """The commands, one module each, and the group that loads them."""
 
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -69,5 +69,17 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from barewire.cli.version import text
+
+        typer.echo(text())
+        raise typer.Exit
+
+
 @app.callback()
-def _all() -> None: ...
+def _all(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print what is installed.")
+    ] = False,
+) -> None: ...

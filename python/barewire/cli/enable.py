@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from barewire import installed
 from barewire.enable import modulefile as modulefiles
 from barewire.enable.changes import (
     Change,
@@ -25,7 +26,6 @@ from barewire.enable.settings import FALLBACKS, Wanted
 from barewire.enable.state import LibraryState, folders_in_use, state_of
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi.libraries import Library, find_library, installed_libraries
-from barewire.mpi.prepare import BUILT_PROVIDER
 
 FORMATS = {"lua": modulefiles.lua, "tcl": modulefiles.tcl, "slurm": modulefiles.slurm}
 
@@ -58,7 +58,7 @@ def enable(
     changes, refused = plan_enable(_libraries(library), wanted, scope, Path.home())
     if not changes:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
-        raise MachineCannot(f"no MPI library can be enabled: {reasons or 'none is installed (make setup)'}")
+        raise MachineCannot(f"no MPI library can be enabled: {reasons or f'none is installed: {installed.MPI_FIX}'}")
     apply(changes)
     notes = side_effects(changes, installed_libraries(), wanted, Path.home()) if scope is Scope.USER else []
     _print_changes(changes, scope, as_json, refused, notes)
@@ -113,7 +113,7 @@ def _libraries(names: str | None) -> list[Library]:
 
 
 def _wanted(provider: Path | None, fallback: str, interface: str | None) -> Wanted:
-    return Wanted((provider or BUILT_PROVIDER).absolute(), fallback, interface)
+    return Wanted((provider or installed.PROVIDER).absolute(), fallback, interface)
 
 
 def _print_changes(

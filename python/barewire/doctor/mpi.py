@@ -3,19 +3,19 @@
 
 from barewire.doctor.finding import Finding, Status
 from barewire.errors import BarewireError
+from barewire.installed import MPI_FIX
 from barewire.lab import Lab, LinkSpec
 from barewire.mpi import FabricOptions, Library, explain, installed_libraries, start
 from barewire.mpi.prepare import prepare
 
 _AREA = "MPI"
-_INSTALL = "make setup, or apt install openmpi-bin libopenmpi-dev"
 
 
 def mpi_findings() -> list[Finding]:
     """Find libraries, and exchange messages between two ranks of each over barewire."""
     libraries = installed_libraries()
     if not libraries:
-        return [Finding(_AREA, "libraries", Status.WARNING, "none found; raw measuring works", _INSTALL)]
+        return [Finding(_AREA, "libraries", Status.WARNING, "none found; raw measuring works", MPI_FIX)]
     return [finding for library in libraries for finding in (_parts(library), _over_barewire(library))]
 
 

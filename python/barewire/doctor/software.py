@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from barewire.doctor.finding import Finding, Status
+from barewire.installed import IS_PACKAGE
 from barewire.lab import openvswitch
 
 _VERSION_TIMEOUT_S = 10
@@ -15,9 +16,11 @@ _LIBRARY_FOLDERS = ("/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/loca
 
 def software_findings() -> list[Finding]:
     """Find toolchains and libfabric."""
+    # Packages contain what a checkout builds.
+    cargo = _tool("cargo", "needed to build the probe", "apt install cargo, or https://rustup.rs")
     return [
-        _tool("cargo", "needed to build the probe", "apt install cargo, or https://rustup.rs"),
-        _tool("cc", "needed to build the floor and the MPI tests", "apt install gcc"),
+        *([] if IS_PACKAGE else [cargo]),
+        _tool("cc", "needed to build the MPI measurements", "apt install gcc"),
         _tool("tshark", "needed to check captures", "apt install tshark"),
         _tool("ovs-vswitchd", "needed for networks of switches in the lab", openvswitch.FIX),
         _libfabric(),

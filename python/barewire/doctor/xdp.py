@@ -9,6 +9,7 @@ import json
 import subprocess
 from collections.abc import Iterable, Mapping
 
+from barewire import installed
 from barewire.doctor.finding import Finding, Status
 from barewire.errors import BarewireError
 from barewire.lab import Lab, LinkSpec
@@ -25,7 +26,7 @@ def xdp_findings(interfaces: Iterable[str]) -> list[Finding]:
         with Lab.up("pair", LinkSpec()) as lab:
             findings = [_tried("lab's veth", lab.command("h1", [*command, "eth0"]))]
     except BarewireError as error:
-        return [Finding("network", "AF_XDP", Status.MISSING, str(error), "make build; see the lab's findings")]
+        return [Finding("network", "AF_XDP", Status.MISSING, str(error), f"{installed.FIX}; see the lab's findings")]
     return findings + [_tried(name, [*command, name]) for name in interfaces]
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from barewire import installed
 from barewire.enable.block import find, insert, remove
 from barewire.enable.files import Form, Scope, Target, home_parameters, system_parameters, target
 from barewire.enable.settings import Wanted
@@ -44,7 +45,7 @@ def check_provider(wanted: Wanted, scope: Scope) -> None:
     """Reject a provider that is missing, or that other users of this machine cannot read."""
     file = wanted.provider / PROVIDER_FILE
     if not file.is_file():
-        raise MachineCannot(f"no {PROVIDER_FILE} in {wanted.provider}: run `make build`, or give --provider FOLDER")
+        raise MachineCannot(f"no {PROVIDER_FILE} in {wanted.provider}: {installed.FIX}, or give --provider FOLDER")
     closed = [folder for folder in file.resolve().parents if not folder.stat().st_mode & stat.S_IXOTH]
     if scope is Scope.SYSTEM and (closed or not file.stat().st_mode & stat.S_IROTH):
         raise MachineCannot(

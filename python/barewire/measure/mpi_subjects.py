@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from barewire import installed
 from barewire.errors import MachineCannot, WrongUse
 from barewire.models.naming import MpiName, read_mpi_subject
 from barewire.mpi import FabricOptions, Library, find_library, installed_libraries
@@ -76,7 +77,7 @@ def subjects_of(choice: Choice, *, one_host: bool, lab: bool) -> tuple[tuple[Mpi
     """
     libraries = installed_libraries() if choice.libraries is None else choice.libraries
     if not libraries:
-        raise MachineCannot("no MPI library is installed: `make setup` installs some, or give --library a folder")
+        raise MachineCannot(f"no MPI library is installed: {installed.MPI_FIX}, or give --library a folder")
     named = choice.libraries is not None and choice.fabrics is not None
     subjects: list[MpiSubject] = []
     reasons: list[str] = []

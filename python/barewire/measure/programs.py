@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from barewire import installed
 from barewire.errors import MachineCannot, WrongUse
 from barewire.results.tuning import TUNING_VARIABLE
 
@@ -17,15 +18,14 @@ HOST = "barewire-host"
 
 
 def find_program(name: str) -> str:
-    """Return the path of a native program: in $BAREWIRE_BIN, this checkout or the PATH; MachineCannot if missing."""
-    checkout = Path(__file__).resolve().parents[3] / "target" / "release"
-    for directory in filter(None, (os.environ.get("BAREWIRE_BIN"), str(checkout))):
+    """Return the path of a native program: in $BAREWIRE_BIN, here or on the PATH; MachineCannot if missing."""
+    for directory in filter(None, (os.environ.get("BAREWIRE_BIN"), str(installed.PROGRAMS))):
         path = Path(directory) / name
         if os.access(path, os.X_OK):
             return str(path)
     on_path = shutil.which(name)
     if on_path is None:
-        raise MachineCannot(f"{name} is not built: run `make build`, or name its directory in BAREWIRE_BIN")
+        raise MachineCannot(f"{name} is missing: {installed.FIX}, or name its directory in BAREWIRE_BIN")
     return on_path
 
 

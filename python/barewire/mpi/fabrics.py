@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barewire.errors import MachineCannot, WrongUse
+from barewire.installed import FIX, MPICH_FIX, SOURCE
 from barewire.models.naming import MPI_FABRICS, OTHER_PROVIDER
 from barewire.mpi.eager import eager_settings
 from barewire.mpi.libraries import Family, Library
@@ -184,12 +185,12 @@ def _secret(environment: Mapping[str, str], drawn: str) -> Setting:
 
 
 def provider_folder(environment: Mapping[str, str], built: Path) -> Setting:
-    """Return the provider's folder from the environment or the checkout. MachineCannot if it contains no provider."""
+    """Return the provider's folder from the environment or here. MachineCannot if it contains no provider."""
     if "FI_PROVIDER_PATH" in environment:
         folder, source = Path(environment["FI_PROVIDER_PATH"]), "environment"
-        fix = "correct FI_PROVIDER_PATH, or unset it to use this checkout's"
+        fix = f"correct FI_PROVIDER_PATH, or unset it to use that of {SOURCE}"
     else:
-        folder, source, fix = built, "this checkout", "run `make build`"
+        folder, source, fix = built, SOURCE, FIX
     if not (folder / PROVIDER_FILE).is_file():
         raise MachineCannot(f"no {PROVIDER_FILE} in {folder}: {fix}")
     return Setting("FI_PROVIDER_PATH", str(folder), source)
@@ -305,7 +306,7 @@ def _mpich(library: Library, requested: FabricOptions) -> dict[str, str]:
     if "ofi" not in library.netmods:
         raise MachineCannot(
             f"{library} was built for {', '.join(library.netmods) or 'another device'} only, without libfabric: "
-            "build the program with mpich-5 (`make setup` installs it), or use --fabric ucx or tcp"
+            f"build the program with mpich-5 ({MPICH_FIX}), or use --fabric ucx or tcp"
         )
     provider = requested.provider or requested.fabric
     return {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": provider}

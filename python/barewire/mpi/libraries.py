@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from barewire import installed
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi.version_cache import cached_version, store_version
 
-_ROOT = Path(__file__).resolve().parents[3]
 _IDENTIFY = Path(__file__).with_name("identify.py")
 _TIMEOUT_S = 20
 # Where libraries are installed and their name for --library; {} is the name of the folder that the star matches.
 _LOCATIONS = (
-    (_ROOT / ".mpi", "*/lib", "{}"),
+    installed.MPI_LIBRARIES,
     (Path("/usr/lib"), "*-linux-gnu", ""),
     (Path("/usr/lib64"), "*/lib", "{}"),
     (Path("/opt/intel/oneapi/mpi"), "latest/lib", "oneapi"),
@@ -235,5 +235,5 @@ def _library_files(folder: Path) -> Iterator[Path]:
 
 def _choice(libraries: list[Library]) -> str:
     if not libraries:
-        return "no MPI library is installed: `make setup` installs some, or give --library a folder"
+        return f"no MPI library is installed: {installed.MPI_FIX}, or give --library a folder"
     return "choose with --library one of: " + ", ".join(f"{library.name} ({library})" for library in libraries)

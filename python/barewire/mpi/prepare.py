@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barewire import installed
 from barewire.errors import MachineCannot
 from barewire.mpi.fabrics import (
     PROVIDER,
@@ -30,7 +31,7 @@ from barewire.mpi.placement import LOCAL_HOST
 if TYPE_CHECKING:
     from barewire.lab import Lab
 
-BUILT_PROVIDER = Path(__file__).resolve().parents[3] / "target" / "release" / "libfabric"
+BUILT_PROVIDER = installed.PROVIDER
 _TOKEN_BYTES = 8
 _SECRET_BYTES = 32
 

@@ -9,14 +9,14 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+from barewire import installed
 from barewire.errors import MachineCannot, MeasurementFailed
 from barewire.mpi.fabrics import Setting
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import Library
 
-_ROOT = Path(__file__).resolve().parents[3]
-SOURCES = _ROOT / "mpi" / "profiler"
-BUILT = _ROOT / "target" / "mpi" / "profiler"
+SOURCES = installed.MPI_SOURCES / "profiler"
+BUILT = installed.built_mpi() / "profiler"
 PROFILER_FILE = "libbarewire-profile.so"
 # Environment of the ranks: the folder for each rank's file, and whether only milestones are recorded.
 FOLDER, MODE = "BAREWIRE_PROFILE", "BAREWIRE_PROFILE_MODE"
@@ -45,7 +45,9 @@ def build_profiler(library: Library) -> Path:
             command = [make, "-C", str(SOURCES), f"LIBRARY={file}", f"OUT={folder}"]
             completed = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise MeasurementFailed(f"cannot build in {error.filename or folder}: {error.strerror}") from error
+        raise MeasurementFailed(
+            f"cannot build in {error.filename or folder}: {error.strerror}{installed.NOT_WRITABLE}"
+        ) from error
     if completed.returncode != 0:
         errors = "\n".join(completed.stderr.strip().splitlines()[-_LINES_SHOWN:])
         raise MachineCannot(f"the profiler in {SOURCES} does not build:\n{errors}")

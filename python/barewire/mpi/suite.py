@@ -8,12 +8,12 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from barewire import installed
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.mpi.libraries import Library
 
-_ROOT = Path(__file__).resolve().parents[3]
-SOURCES = _ROOT / "mpi"
-BUILT = _ROOT / "target" / "mpi"
+SOURCES = installed.MPI_SOURCES
+BUILT = installed.built_mpi()
 # Identifies the library that a folder was built for; for another library of the same name it is rebuilt.
 _STAMP = "built-for"
 _LINES_SHOWN = 8
@@ -81,7 +81,9 @@ def build(library: Library, names: Sequence[str]) -> dict[str, str]:
             environment = dict(os.environ) | {"I_MPI_ROOT": str(library.prefix)}
             completed = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     except OSError as error:
-        raise MeasurementFailed(f"cannot build in {error.filename or folder}: {error.strerror}") from error
+        raise MeasurementFailed(
+            f"cannot build in {error.filename or folder}: {error.strerror}{installed.NOT_WRITABLE}"
+        ) from error
     if completed.returncode != 0:
         raise MachineCannot(_why_not_built(library, completed.stderr))
     return {name: str(path) for name, path in programs.items()}

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from barewire.installed import cache_folder
+
 _FILE = "mpi-libraries.json"
 
 
@@ -55,5 +57,4 @@ def _identity(library: Path) -> list[int]:
 
 
 def _cache_file() -> Path:
-    folder = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/nonexistent") / ".cache"
-    return Path(folder) / "barewire" / _FILE
+    return cache_folder() / _FILE

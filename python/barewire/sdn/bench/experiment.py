@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from barewire import installed
 from barewire.errors import MachineCannot, MeasurementFailed
 from barewire.lab import openvswitch
 from barewire.measure.environment import describe_machine
@@ -50,7 +51,7 @@ def _library() -> Library:
     """The first Open MPI, whose TCP ports can be configured; else any library."""
     found = installed_libraries()
     if not found:
-        raise MachineCannot("no MPI library is installed: `make setup` installs some, or give --library a folder")
+        raise MachineCannot(f"no MPI library is installed: {installed.MPI_FIX}, or give --library a folder")
     return next((library for library in found if library.family is Family.OPEN_MPI), found[0])
 
 

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Spack's recipe: the provider and the native programs, from a checkout. Not built by `make packages`, nor tried yet.
+
+Copy it to packages/barewire/package.py of a Spack repository, and set `git` to where the project is kept:
+    spack dev-build barewire@main
+The `barewire` command comes from the wheel: Spack has not all of its Python packages.
+"""
+
+from pathlib import Path
+
+from spack.package import *
+
+
+class Barewire(Package):
+    """MPI over plain Ethernet frames, without TCP/IP: a provider for libfabric."""
+
+    license("Apache-2.0 OR MIT")
+    version("main", branch="main")
+
+    depends_on("c", type="build")
+    depends_on("gmake", type="build")
+    depends_on("rust@1.88:", type="build")
+    # bindgen reads libfabric's headers with libclang.
+    depends_on("llvm+clang", type="build")
+    depends_on("libfabric@1.17:")
+
+    def setup_build_environment(self, env):
+        env.set("LIBCLANG_PATH", self.spec["llvm"].prefix.lib)
+        env.set("BAREWIRE_LIBFABRIC_INCLUDE", self.spec["libfabric"].prefix.include)
+
+    def setup_run_environment(self, env):
+        env.prepend_path("FI_PROVIDER_PATH", self.prefix.lib.libfabric)
+
+    def install(self, spec, prefix):
+        Executable(str(Path("tools", "build.sh")))()
+        release = Path("target", "release")
+        for program in ("barewire-probe", "barewire-host", "barewire-broker", "barewire-floor", "barewire-floor-xdp"):
+            mkdirp(prefix.bin)
+            install(str(release / program), prefix.bin)
+        install_tree(str(release / "libfabric"), prefix.lib.libfabric)
