@@ -64,7 +64,7 @@ def test_the_version_names_the_missing_provider_and_the_fix(tmp_path: Path, monk
     first, second, third = version.text().splitlines()
     assert first == f"barewire {barewire.__version__}"
     assert second.startswith("commit ")
-    assert third.startswith("provider cannot be loaded: ") and third.endswith("; run `make build`")
+    assert third.startswith("provider cannot be read: ") and third.endswith("; run `make build`")
 
 
 def test_all_parts_state_one_version() -> None:

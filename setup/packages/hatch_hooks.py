@@ -30,8 +30,10 @@ class NativeFiles(BuildHookInterface[Any]):
             raise SystemExit("the wheel's native files are missing: run `make packages`")
         build_data["pure_python"] = False
         build_data["tag"] = _TAG
-        build_data["force_include"] |= {
-            str(made / "native"): "barewire/native",
-            str(Path(self.root) / "mpi"): "barewire/native/mpi",
-        }
+        build_data["force_include"][str(made / "native")] = "barewire/native"
+        sources = Path(self.root) / "mpi"
+        # Without mpi/build, where `make -C mpi` puts its programs.
+        for source in sorted(sources.iterdir()):
+            if source.name != "build":
+                build_data["force_include"][str(source)] = f"barewire/native/mpi/{source.name}"
         build_data["sbom_files"] = [str(made / "barewire.cdx.json")]
