@@ -5,8 +5,8 @@ use std::array;
 
 use barewire_link::MacAddress;
 
-use crate::Name;
 use crate::interface::{INTERFACES_MAX, Interface, speed_between};
+use crate::name::Name;
 use crate::spread::Spread;
 
 /// Time without an answer to frames after which their path is suspected, in nanoseconds: longer than a busy peer takes

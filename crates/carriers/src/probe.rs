@@ -16,8 +16,8 @@ use std::hash::Hasher;
 use barewire_link::MacAddress;
 use siphasher::sip::SipHasher24;
 
-use crate::Name;
 use crate::interface::{INTERFACES_MAX, Interface};
+use crate::name::Name;
 
 const MAGIC: [u8; 4] = *b"BWPA";
 const VERSION: u8 = 2;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The links below.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use barewire_link::{IncomingMut, Link, LinkError, MacAddress, Outgoing, UdpLink};
+
+/// A link below this one, which sends and receives frames of stations with other addresses than its own.
+pub trait Lower: Link {
+    /// Sends frames to this address from the link's own, whatever their headers say; otherwise as [`Link::send`].
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    fn send_to(&mut self, to: MacAddress, frames: &[Outgoing<'_>]) -> Result<usize, LinkError>;
+
+    /// As [`Link::receive`].
+    fn receive_mut(&mut self) -> Option<IncomingMut<'_>>;
+
+    /// What to wait on for frames.
+    fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 2];
+}
+
+/// The link for datagrams: its addresses are made of ports and IP addresses.
+pub trait Datagrams: Lower {
+    /// The address of a socket; `None` if this link cannot reach it, because it has another version of IP.
+    fn address_of(&mut self, ip: IpAddr, port: u16) -> Option<MacAddress>;
+}
+
+impl Lower for UdpLink {
+    #[inline]
+    fn send_to(&mut self, to: MacAddress, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        UdpLink::send_to(self, to, frames)
+    }
+
+    #[inline]
+    fn receive_mut(&mut self) -> Option<IncomingMut<'_>> {
+        UdpLink::receive_mut(self)
+    }
+
+    fn descriptors(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        [Some(self.as_fd()), self.partner_descriptor()]
+    }
+}
+
+impl Datagrams for UdpLink {
+    fn address_of(&mut self, ip: IpAddr, port: u16) -> Option<MacAddress> {
+        UdpLink::address_of(self, ip, port)
+    }
+}

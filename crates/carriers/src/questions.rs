@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Questions to peers, by which paths, and what follows from the answers.
+
+use barewire_link::{MacAddress, Outgoing};
+
+use crate::interface::{INTERFACES_MAX, Interface};
+use crate::lower::{Datagrams, Lower};
+use crate::name::Name;
+use crate::peer::{Path, Peer, Probed, UDP};
+use crate::probe::Probe;
+use crate::{Carriers, nonce};
+
+/// Addresses of UDP sockets that are remembered for each peer, on average.
+const SOCKETS_PER_PEER_MAX: usize = 16;
+/// Peers that may be known only from their questions. Each knows the job's token or this endpoint's cookie.
+const ASKING_PEERS_MAX: usize = 65_536;
+
+impl<F: Lower, U: Datagrams> Carriers<F, U> {
+    /// Checks all paths by frames to a peer.
+    #[cold]
+    pub(crate) fn check_paths(&mut self, index: usize) {
+        let [check, next] = [0; 2].map(|_| nonce(&mut self.frames, &mut self.udp));
+        let check = self.peers[index].next_check(self.now, check, next);
+        self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
+        for path in self.peers[index].working_frames() {
+            let address = self.peers[index].address(path);
+            self.probe(index, path, address, Some(check));
+        }
+    }
+
+    /// Asks all questions that are due.
+    #[cold]
+    pub(crate) fn ask_due(&mut self) {
+        self.question_due = u64::MAX;
+        for index in 0..self.peers.len() {
+            let peer = &self.peers[index];
+            if peer.question_due().is_some_and(|due| due <= self.now) {
+                for path in peer.unknown() {
+                    self.ask(index, path);
+                }
+                self.peers[index].asked(self.now);
+            }
+            let due = self.peers[index].question_due().unwrap_or(u64::MAX);
+            self.question_due = self.question_due.min(due);
+        }
+    }
+
+    /// Asks a peer by a path, at all addresses that it may have there.
+    fn ask(&mut self, index: usize, path: Path) {
+        let peer = &self.peers[index];
+        let addresses: Vec<MacAddress> = if path == UDP {
+            let others = peer.sockets.iter().filter(|socket| peer.udp != Some(**socket));
+            peer.udp.iter().chain(others).copied().collect()
+        } else {
+            peer.interfaces.iter().map(|interface| interface.mac).collect()
+        };
+        for address in addresses {
+            self.probe(index, path, address, None);
+        }
+    }
+
+    /// Sends a probe to a peer, to this address of the path, with its current question or a check. One that is lost is
+    /// repeated.
+    fn probe(&mut self, index: usize, path: Path, to: MacAddress, check: Option<u64>) {
+        let peer = &self.peers[index];
+        let interface = if path == UDP { 0 } else { peer.interface(to) };
+        let (question, echo) = peer.question(path, interface);
+        let nonce = check.unwrap_or(question);
+        let probe = Probe { from: self.own, to: peer.name, nonce, echo, interfaces: self.interfaces };
+        // A peer that is known only from its questions has this station's key.
+        let frame = probe.to_frame(peer.key.unwrap_or(self.key));
+        let _ = self.send_by(path, to, &[Outgoing { header: &frame, payload: &[] }]);
+    }
+
+    /// Handles a frame with a probe that came by `path` from `from`, an address there.
+    #[cold]
+    pub(crate) fn handle_probe(&mut self, path: Path, from: MacAddress, frame: &[u8]) {
+        let Self { by_name, peers, key, .. } = &*self;
+        let keys = |name: Name| [Some(*key), by_name.get(&name).and_then(|index| peers[*index].key)];
+        let Some(probe) = Probe::of_frame(frame, keys) else { return };
+        if probe.to != self.own || probe.from == self.own {
+            return;
+        }
+        let index = match self.by_name.get(&probe.from) {
+            Some(index) if self.peers[*index].name == probe.from => *index,
+            _ if self.peers.len() < ASKING_PEERS_MAX => self.insert(probe.from, None),
+            _ => return,
+        };
+        self.learn(index, &probe.interfaces);
+        let interface = if path == UDP { 0 } else { self.peers[index].interface(from) };
+        let Probed { must_answer, is_found, is_first } =
+            self.peers[index].probed(path, interface, probe.nonce, probe.echo);
+        if path == UDP {
+            // A peer with several interfaces sends from several addresses.
+            if self.by_udp.len() < SOCKETS_PER_PEER_MAX * self.peers.len() {
+                self.by_udp.insert(from, index);
+            }
+            // The first that answers a question stays until the next question.
+            if is_found || self.peers[index].udp.is_none() {
+                self.peers[index].udp = Some(from);
+            }
+        }
+        if must_answer {
+            self.probe(index, path, from, None);
+        }
+        self.count_udp_peers();
+        self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
+        if is_first && let Some(held) = self.held.remove(&index) {
+            let name = self.peers[index].name;
+            for frame in held {
+                // Not accepted: lost, as on a wire.
+                let _ = self.send_to_one(name, &[Outgoing { header: &frame, payload: &[] }]);
+            }
+        }
+    }
+
+    /// Notes a peer's interfaces, from which its frames may come.
+    fn learn(&mut self, index: usize, interfaces: &[Interface; INTERFACES_MAX]) {
+        let count = interfaces.iter().take_while(|interface| interface.mac != MacAddress::default()).count();
+        let peer = &mut self.peers[index];
+        if !peer.learn(&interfaces[..count], self.now) {
+            return;
+        }
+        for path in 0..self.frames.len() {
+            peer.add(path, false);
+        }
+        let sap = peer.name.sap();
+        for interface in &interfaces[1..count.max(1)] {
+            self.by_name.entry(Name::new(interface.mac.0, sap)).or_insert(index);
+        }
+    }
+
+    pub(crate) fn insert(&mut self, name: Name, key: Option<u64>) -> usize {
+        let index = self.peers.len();
+        let peer = self.new_peer(name, key);
+        self.by_name.insert(name, index);
+        self.peers.push(peer);
+        self.last_named = (self.own, usize::MAX);
+        index
+    }
+
+    pub(crate) fn new_peer(&mut self, name: Name, key: Option<u64>) -> Peer {
+        let nonce = nonce(&mut self.frames, &mut self.udp);
+        Peer::new(name, key, self.interfaces.map(|interface| interface.speed), nonce, self.now)
+    }
+
+    pub(crate) fn count_udp_peers(&mut self) {
+        self.only_frames_until = 0;
+        let by_udp = |peer: &&Peer| peer.has(UDP) && peer.current.is_none_or(|path| path == UDP);
+        self.udp_peers = self.peers.iter().filter(by_udp).count();
+    }
+}
