@@ -15,11 +15,12 @@ pub struct Interface {
     pub speed: u32,
 }
 
-/// Speed of a path between two interfaces in Mbit/s, where unknown ones are as fast as the other end; 1 if both are unknown.
+/// Speed of a path between two interfaces in Mbit/s, where an unknown one is as fast as the other end; 0 if both are
+/// unknown.
 pub(crate) fn speed_between(own: u32, peer: u32) -> u32 {
     let [own, peer] = [own, peer].map(|speed| if speed == 0 { u32::MAX } else { speed });
     match own.min(peer) {
-        u32::MAX => 1,
+        u32::MAX => 0,
         speed => speed,
     }
 }

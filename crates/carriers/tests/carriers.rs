@@ -113,8 +113,13 @@ impl World {
         Self::on(frames.map(|has| if has { vec![FRAMES] } else { vec![] }), true, loss, seed)
     }
 
-    /// `networks`: those of frames to which the ends have interfaces, in their order.
+    /// `networks`: those of frames to which the ends have interfaces, in their order, of 1 Gb/s.
     fn on(networks: [Vec<u8>; 2], has_udp: bool, loss: f64, seed: u64) -> Self {
+        Self::with(networks, has_udp, 1000, loss, seed)
+    }
+
+    /// `speed`: of all interfaces, in Mbit/s.
+    fn with(networks: [Vec<u8>; 2], has_udp: bool, speed: u32, loss: f64, seed: u64) -> Self {
         let faults = Faults { loss, ..Faults::default() };
         let gates: [[Rc<Cell<bool>>; 2]; 5] =
             std::array::from_fn(|_| std::array::from_fn(|_| Rc::new(Cell::new(true))));
@@ -135,7 +140,7 @@ impl World {
             })
             .collect();
         let mut ends = [0, 1].map(|end| {
-            let frames = networks[end].iter().map(|network| (links[usize::from(*network)][end].take().unwrap(), 1000));
+            let frames = networks[end].iter().map(|network| (links[usize::from(*network)][end].take().unwrap(), speed));
             let frames = frames.collect();
             Carriers::new(frames, links[usize::from(UDP)][end].take().filter(|_| has_udp))
         });
@@ -485,6 +490,21 @@ fn interfaces_that_reach_nobody_are_not_used() {
             assert_eq!(world.paths(), [Some((Carrier::Frames, 1)); 2], "{networks:?}");
         }
     }
+}
+
+/// Proves that paths of unknown speed are not used at once, but replace each other.
+#[test]
+fn paths_of_unknown_speed_stand_in_for_each_other() {
+    let mut world = World::with([vec![0, 1], vec![0, 1]], true, 0, 0.0, 11);
+    world.connect(0);
+    for _ in 0..20 {
+        world.exchange(0, 5 * MS);
+        assert_eq!(world.stream(0, 16), 16);
+    }
+    assert_eq!(world.paths(), [Some((Carrier::Frames, 1)); 2]);
+    [0, 1].into_iter().for_each(|end| world.block(0, end, true));
+    assert!(world.exchange(0, 5 * MS) < 50 * MS);
+    assert_eq!(world.carriers(), [Some(Carrier::Frames); 2], "by the other interface, not by UDP");
 }
 
 #[test]

@@ -213,6 +213,8 @@ fn open_at_free_sap(
             claim => claim?,
         };
         let Some(link) = link_at(&device.name, sap, parameters, tuning)? else { continue };
+        // Interfaces that the user has selected are equals if their speeds are unknown.
+        let speed = |name: &str| speed(name).max(u32::from(!parameters.selected.is_empty()));
         let mut links = vec![(link, speed(&device.name))];
         let mut claims: Vec<Claim> = claim.into_iter().collect();
         for name in others(device, parameters) {
