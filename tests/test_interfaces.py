@@ -22,8 +22,8 @@ SPREAD = "long messages over up to 2 interfaces"
 
 
 def all_interfaces() -> dict[str, str]:
-    """Return an environment without a selection; the lab would select its own interface."""
-    return os.environ | {"FI_BAREWIRE_INTERFACE": ""}
+    """Return an environment that selects no interface, as the lab would, and no width of tables, as pytest does."""
+    return {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"FI_BAREWIRE_INTERFACE": ""}
 
 
 def run(lab: Lab, *arguments: str) -> "subprocess.CompletedProcess[str]":
