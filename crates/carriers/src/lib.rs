@@ -48,6 +48,8 @@ pub struct Carriers<F, U> {
     /// By path; `None`: the interface is gone.
     frames: Vec<Option<F>>,
     udp: Option<U>,
+    /// The MTU of frames, also after their interfaces are gone; `None` without frames.
+    mtu: Option<usize>,
     /// Whether there is only one path, so that there is nothing to find out.
     is_single: bool,
     own: Name,
@@ -92,6 +94,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let address = frames.first().map(|(link, _)| link.address()).or_else(|| udp.as_ref().map(Link::address));
         let own = Name::new(address.expect("there is a carrier").0, 0);
         Self {
+            mtu: frames.first().map(|(link, _)| link.mtu()),
             is_single: udp.is_none() && frames.len() == 1,
             frames: frames.into_iter().map(|(link, _)| Some(link)).collect(),
             udp,
@@ -122,11 +125,6 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     /// The links for frames that are left.
     fn frames(&self) -> impl Iterator<Item = &F> {
         self.frames.iter().flatten()
-    }
-
-    /// The link of the station's address, for frames.
-    fn first(&self) -> Option<&F> {
-        self.frames.first()?.as_ref()
     }
 
     /// What to wait on.

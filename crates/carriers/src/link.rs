@@ -21,11 +21,11 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
 
     /// That of frames, if there are any.
     fn mtu(&self) -> usize {
-        self.first().map_or_else(|| self.mtu_min(), |link| link.mtu().max(self.mtu_min()))
+        self.mtu.unwrap_or(0).max(self.mtu_min())
     }
 
     fn mtu_min(&self) -> usize {
-        let all = [self.first().map(Link::mtu), self.udp.as_ref().map(Link::mtu)];
+        let all = [self.mtu, self.udp.as_ref().map(Link::mtu)];
         all.into_iter().flatten().min().unwrap_or(0)
     }
 
