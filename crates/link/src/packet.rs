@@ -151,7 +151,12 @@ impl PacketLink {
     #[cold]
     fn send_unsent(&mut self) -> Result<(), LinkError> {
         let Some(xdp_sender) = &mut self.xdp_sender else { return Ok(()) };
-        xdp_sender.kick(&self.interface, &mut self.counters).map_err(|error| self.interface.refine_down(error))
+        let sent = xdp_sender.kick(&self.interface, &mut self.counters);
+        if xdp_sender.is_stuck() {
+            // With its socket its frames are gone, and batches leave as from interfaces without AF_XDP from now on.
+            self.closing = self.xdp_sender.take().map(Closing::of).unwrap_or_default();
+        }
+        sent.map_err(|error| self.interface.refine_down(error))
     }
 
     /// The interface as it was when the link was opened.

@@ -20,6 +20,9 @@ const FULL_PAUSE: Duration = Duration::from_micros(20);
 /// Number of queues tried, from the highest: programs that receive with AF_XDP start with the lowest.
 const QUEUES_TRIED: u32 = 32;
 
+/// Age of frames that must not be sent any more: at 25 Gbit/s a connection's sequence numbers come round after 8 ms.
+const STALE_AFTER: Duration = Duration::from_millis(5);
+
 /// An AF_XDP socket with its UMEM and the rings for sending.
 pub(crate) struct XdpSender {
     transmit: Producer<libc::xdp_desc>,
@@ -29,6 +32,8 @@ pub(crate) struct XdpSender {
     umem: Umem,
     /// Free send chunks, a stack: the most recently used one is on top.
     free: Vec<u64>,
+    /// Since when the kernel has accepted none of the frames in the ring.
+    stuck_since: Option<Instant>,
 }
 
 impl XdpSender {
@@ -54,7 +59,7 @@ impl XdpSender {
         let complete = Consumer::complete(&socket, SEND_CHUNKS).map_err(failed)?;
         let transmit = Producer::send(&socket, SEND_CHUNKS).map_err(failed)?;
         let free = umem.send_chunks().collect();
-        Ok(Self { transmit, complete, socket, umem, free })
+        Ok(Self { transmit, complete, socket, umem, free, stuck_since: None })
     }
 
     /// Opens a socket for sending only, in copy mode: needs no program at a hook, and only CAP_NET_RAW.
@@ -138,6 +143,12 @@ impl XdpSender {
         self.transmit.was_pending() && self.transmit.needs_wakeup()
     }
 
+    /// Whether the device has accepted nothing for so long that the frames in the ring are stale. Sent later, when others
+    /// have gone by another link, their sequence numbers could be taken for those of new ones.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck_since.is_some_and(|since| since.elapsed() > STALE_AFTER)
+    }
+
     /// Makes the kernel send the frames in the ring. Frames that it does not accept now stay for the next call.
     #[inline]
     pub(crate) fn kick(&mut self, interface: &Interface, counters: &mut Counters) -> Result<(), LinkError> {
@@ -148,16 +159,22 @@ impl XdpSender {
                     // A call takes a limited number of frames and returns EAGAIN if there are more. EBUSY: the device is full.
                     Some(libc::EAGAIN) => {}
                     Some(libc::EBUSY | libc::ENOBUFS | libc::EINTR) => counters.send_busy += 1,
-                    _ => return Err(system("sendto", &interface.name, error)),
+                    _ => {
+                        self.stuck_since.get_or_insert_with(Instant::now);
+                        return Err(system("sendto", &interface.name, error));
+                    }
                 }
             }
             let left = self.transmit.pending();
             // No progress: a zero-copy device sends asynchronously; in copy mode the device is full.
             if left == pending {
-                break;
+                self.stuck_since.get_or_insert_with(Instant::now);
+                self.reclaim();
+                return Ok(());
             }
-            pending = left;
+            (pending, self.stuck_since) = (left, None);
         }
+        self.stuck_since = None;
         self.reclaim();
         Ok(())
     }
