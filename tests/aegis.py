@@ -122,7 +122,8 @@ def open_frame(frame: bytes, secret: bytes, *, encrypts: bool) -> Opened:
     information = frame[at + 24 + front : end] if has_information else b""
     numbered = frame[16] & 3 != 3
     who = frame[6:12] + bytes([frame[15] & 0xFE, frame[14]])
-    key = hkdf(b"Barewire", secret, b"frame" + bytes([encrypts, numbered]) + who + rest[:8])
+    mark = rest[:5] + bytes(3) if numbered else rest[:8]
+    key = hkdf(b"Barewire", secret, b"frame" + bytes([encrypts, numbered]) + who + mark)
     nonce, data = counter + bytes(8), frame[:12] + frame[14:at] + rest[:front]
     if encrypts and has_information:
         text, expected = decrypt(key, nonce, information, data)

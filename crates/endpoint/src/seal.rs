@@ -6,7 +6,8 @@
 //! frame has its own counter, from which its nonce is made; a retransmitted frame gets a new one.
 //!
 //! ```text
-//! key    HKDF-Expand(secret, "frame" | mode 1 | numbered 1 | sender's MAC 6 | sender's SAP 1 | DSAP 1 | mark 8), 16 bytes
+//! key    HKDF-Expand(secret, "frame" | mode 1 | numbered 1 | sender's MAC 6 | sender's SAP 1 | DSAP 1 | mark 8), 16 bytes;
+//!        of I and S PDUs without the mark's bits that depend on their numbers
 //! nonce  | counter 8 | 0 8 |
 //! tag    AEGIS-128L, 16 bytes; message: the information, if it is encrypted;
 //!        associated data: addresses 12 | DSAP to control field | extension without seal | information, if it is not
@@ -22,7 +23,7 @@
 
 use aegis::aegis128l::Aegis128L;
 use barewire_llc::Mac;
-use barewire_llc::extension::{Guard, Sealed, TAG, is_numbered, saps, sealed};
+use barewire_llc::extension::{Guard, Sealed, TAG, is_numbered, saps, sealed, unnumbered_mark};
 use hkdf::Hkdf;
 use sha2::Sha256;
 
@@ -170,7 +171,8 @@ impl Seal {
     ) -> Result<&'a [u8], SealError> {
         let sealed = sealed(frame.llc, frame.behind).ok_or(SealError::Unauthentic)?;
         let Sealed { is_numbered, saps, mark, counter, .. } = sealed;
-        let direction = Direction { is_numbered, sender: frame.source, saps, mark };
+        let direction = Direction::new(is_numbered, frame.source, saps, mark);
+        let mark = direction.mark;
         let connection = if is_numbered { connection_with(frame.source, saps, mark) } else { None };
         let Some(connection) = connection else {
             let key = self.recent_key(&direction);
@@ -229,7 +231,8 @@ impl Seal {
     fn next_of(&mut self, frame: &Unsealed<'_>, random: impl FnOnce() -> u64) -> (Key, u64) {
         let Unsealed { llc, mark, connection, .. } = *frame;
         let is_numbered = is_numbered(llc);
-        let direction = Direction { is_numbered, sender: self.own, saps: saps(llc), mark };
+        let direction = Direction::new(is_numbered, self.own, saps(llc), mark);
+        let mark = direction.mark;
         if let (true, Some(connection)) = (is_numbered, connection) {
             if self.senders[connection].as_ref().is_none_or(|sender| sender.mark != mark) {
                 let key = self.derive(&direction);
@@ -269,6 +272,12 @@ impl Seal {
 }
 
 impl Direction {
+    /// Of a PDU with this mark.
+    #[inline]
+    fn new(is_numbered: bool, sender: Mac, saps: [u8; 2], mark: u64) -> Self {
+        Self { is_numbered, sender, saps, mark: if is_numbered { unnumbered_mark(mark) } else { mark } }
+    }
+
     fn cache_index(&self) -> usize {
         let [.., a] = self.mark.to_be_bytes();
         let [.., b] = self.sender;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Barewire's extension of LLC PDUs: wire version 3.
+//! Barewire's extension of LLC PDUs: wire version 4.
 //!
 //! ```text
 //! I                   | LLC 4 | guard | mark 8 | round of N(S) 1 | round of N(R) 1 | information … |
@@ -22,6 +22,8 @@
 //! - The **mark** identifies the connection of a PDU; a PDU with a wrong mark is ignored. Within a connection it is a hash
 //!   of both ends' nonces, which are drawn anew for each connection, so that PDUs of earlier connections have other marks. In a
 //!   SABME or a datagram it is a hash of the destination's key, in a UA or DM the nonce or mark of the PDU that it answers.
+//!   In I and S PDUs its low 24 bits are combined by exclusive or with what N(S) and N(R) exceed 14 bits by, 12 bits each, so
+//!   that a PDU that was delayed until its numbers came round has a wrong mark.
 //! - A **round** counts the wraps of a sequence number. Its highest bit is a flag: with N(S), the PDU is a retransmission; with
 //!   N(R) of an I PDU, the check covers only the first [`covered`] bytes of the information; with N(R) of an S PDU, every PDU
 //!   that is not kept is missing.
@@ -35,7 +37,7 @@ use crate::message;
 use crate::pdu::{Body, Pdu, SequenceNumber};
 
 /// Version of this wire format; peers with another version are refused.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Integrity protection at the start of an extension; must be equal at all communicating stations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +98,32 @@ const FLAG: u8 = 0x80;
 
 /// Modulus of extended sequence numbers: 7 bits of LLC and 7 bits of round.
 pub(crate) const NUMBERS: u16 = 128 * SequenceNumber::MODULUS as u16;
+
+/// Low bits of a mark that depend on the numbers of an I or S PDU: 12 for each, which come round after 67 million PDUs, in
+/// no less than half a minute on any link of today. The others identify the connection.
+const NUMBERED_MARK_BITS: u32 = 24;
+
+/// The mark of an I or S PDU, of its connection's mark and the whole numbers of the PDU; an S PDU has no N(S), which counts as
+/// 0. A PDU that was delayed until its 14 bits came round has another mark. Applied twice, it gives the connection's mark.
+#[inline]
+pub(crate) fn numbered_mark(mark: u64, ns: u32, nr: u32) -> u64 {
+    const EACH: u32 = NUMBERED_MARK_BITS / 2;
+    let beyond = |number: u32| u64::from(number / u32::from(NUMBERS) % (1 << EACH));
+    mark ^ (beyond(ns) << EACH | beyond(nr))
+}
+
+/// What the mark of an I or S PDU has in common with those of all others of its connection.
+#[inline]
+#[must_use]
+pub const fn unnumbered_mark(mark: u64) -> u64 {
+    mark >> NUMBERED_MARK_BITS << NUMBERED_MARK_BITS
+}
+
+/// Whether a mark is a connection's, whatever the numbers of its PDU.
+#[inline]
+pub(crate) const fn is_mark_of(mark: u64, connection: u64) -> bool {
+    connection != 0 && unnumbered_mark(mark) == unnumbered_mark(connection)
+}
 
 /// Decoded extension of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -163,17 +191,17 @@ impl Extra {
     }
 
     #[inline]
-    pub(crate) fn information(mark: u64, ns: u16, nr: u16, is_retransmission: bool) -> Self {
-        let mut extra = Self::datagram(mark);
-        extra.bytes[DATAGRAM_FRONT] = round_of(ns) | if is_retransmission { FLAG } else { 0 };
-        extra.bytes[DATAGRAM_FRONT + 1] = round_of(nr);
+    pub(crate) fn information(mark: u64, ns: u32, nr: u32, is_retransmission: bool) -> Self {
+        let mut extra = Self::datagram(numbered_mark(mark, ns, nr));
+        extra.bytes[DATAGRAM_FRONT] = round_of(ns as u16) | if is_retransmission { FLAG } else { 0 };
+        extra.bytes[DATAGRAM_FRONT + 1] = round_of(nr as u16);
         extra.length = INFORMATION_FRONT as u8;
         extra
     }
 
-    pub(crate) fn supervisory(mark: u64, nr: u16, kept: u128, lacks_the_rest: bool) -> Self {
-        let mut extra = Self::datagram(mark);
-        extra.bytes[DATAGRAM_FRONT] = round_of(nr) | if lacks_the_rest { FLAG } else { 0 };
+    pub(crate) fn supervisory(mark: u64, nr: u32, kept: u128, lacks_the_rest: bool) -> Self {
+        let mut extra = Self::datagram(numbered_mark(mark, 0, nr));
+        extra.bytes[DATAGRAM_FRONT] = round_of(nr as u16) | if lacks_the_rest { FLAG } else { 0 };
         extra.bytes[DATAGRAM_FRONT + 1..].copy_from_slice(&kept.to_be_bytes());
         extra.length = MAX as u8;
         extra

@@ -28,10 +28,16 @@ impl Identity {
         Self { nonce, peer_key, ..Self::default() }
     }
 
-    /// Whether an I or S PDU with this mark belongs to this connection.
+    /// Whether a PDU with this mark, without what its numbers change in it, belongs to this connection.
     #[inline]
     pub fn is_of_connection(&self, mark: u64) -> bool {
         mark == self.receive_mark && self.receive_mark != 0
+    }
+
+    /// Whether an I or S PDU with this mark may belong to this connection: its numbers, which change the mark, are unknown.
+    #[inline]
+    pub fn may_be_of_connection(&self, mark: u64) -> bool {
+        extension::is_mark_of(mark, self.receive_mark)
     }
 
     /// Whether a PDU between the connection's two service access points belongs to this connection or answers this end.
@@ -44,7 +50,8 @@ impl Identity {
             Body::Ua { .. } => is_one_of(&[self.nonce, self.send_mark]),
             // Answers a PDU, or is unsolicited; the peer may not know both nonces yet.
             Body::Dm { .. } | Body::Disc { .. } => {
-                is_one_of(&[self.receive_mark, self.nonce, self.send_mark, self.peer_nonce, self.held_nonce])
+                is_one_of(&[self.receive_mark, self.nonce, self.peer_nonce, self.held_nonce])
+                    || extension::is_mark_of(mark, self.send_mark)
             }
             _ => self.is_of_connection(mark),
         }

@@ -346,7 +346,12 @@ impl Machine {
     fn is_authentic(&self, pdu: &Pdu<'_>, extension: &Extension) -> bool {
         !self.parameters.is_extended
             || match pdu.body {
-                Body::I { .. } | Body::S { .. } => self.identity.is_of_connection(extension.mark),
+                Body::I { .. } | Body::S { .. } => {
+                    let is_i = matches!(pdu.body, Body::I { .. });
+                    let ns = if is_i { self.whole(extension.ns, self.received) } else { 0 };
+                    let nr = self.whole(extension.nr, self.acknowledged.wrapping_sub(self.base));
+                    self.identity.is_of_connection(extension::numbered_mark(extension.mark, ns, nr))
+                }
                 _ => self.identity.is_authentic(pdu, extension.mark),
             }
     }
@@ -355,6 +360,13 @@ impl Machine {
     #[inline]
     fn ahead_of(&self, number: u16, count: u32) -> u16 {
         number.wrapping_sub(count as u16) & self.number_mask()
+    }
+
+    /// The whole number of which 14 bits were received: the one nearest to `count`.
+    #[inline]
+    fn whole(&self, number: u16, count: u32) -> u32 {
+        const HALF: u32 = extension::NUMBERS as u32 / 2;
+        count.wrapping_add(u32::from(self.ahead_of(number, count.wrapping_sub(HALF)))).wrapping_sub(HALF)
     }
 
     #[inline]

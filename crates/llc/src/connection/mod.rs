@@ -369,10 +369,10 @@ impl<T> Connection<T> {
         })
     }
 
-    /// Whether I and S PDUs with this mark belong to this connection.
+    /// Whether I and S PDUs with this mark may belong to this connection.
     #[inline]
     pub(crate) fn receives(&self, mark: u64) -> bool {
-        self.machine.identity.is_of_connection(mark)
+        self.machine.identity.may_be_of_connection(mark)
     }
 
     pub(crate) fn peer_key(&self) -> u64 {

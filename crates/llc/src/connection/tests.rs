@@ -791,6 +791,57 @@ fn late_acknowledgement_with_a_wrapped_number_is_stale() {
     }
 }
 
+/// Proves that what was delayed until all transmitted bits of its numbers came round, in a queue of a path that was down, is
+/// neither delivered nor believed nor rejected.
+#[test]
+fn pdus_that_are_older_than_their_numbers_are_ignored() {
+    for count in [8193, 12_000, 16_384, 16_385, 16_400, 3 * 16_384 + 1] {
+        let (mut pair, delivered) = late_by(count, true);
+        assert_eq!(delivered, std::vec![], "{count}");
+        pair.transmit(1, 99);
+        assert!(pair.wires[1].iter().all(|frame| frame[2] & 3 == 1), "no FRMR");
+        pair.send(0, [count]);
+        pair.exchange();
+        assert_eq!(pair.received[1].last(), Some(&count), "the connection continues");
+    }
+    for count in [8193, 12_000, 16_384 - 30, 16_384, 2 * 16_384 + 30] {
+        let mut pair = extended();
+        pair.send(0, [0]);
+        pair.exchange();
+        pair.sleep();
+        pair.transmit(1, 99);
+        let late = pair.wires[1].back().expect("an RR").clone();
+        pair.exchange();
+        pair.send_one_by_one(1..count);
+        pair.sleep();
+        pair.exchange();
+        pair.send(0, count..count + 60);
+        pair.transmit(0, 99);
+        let in_flight = pair.ends[0].outstanding();
+        pair.wires[1].push_back(late);
+        pair.receive(0);
+        assert_eq!(pair.ends[0].outstanding(), in_flight, "{count}");
+        pair.exchange();
+        assert_eq!(pair.states(), [State::Normal; 2]);
+        assert_eq!(pair.ends[0].counters().frmr_causes, [0; 5], "{count}");
+    }
+}
+
+/// Proves that a station that lost the connection is heard, whatever the numbers of the PDU that it answers.
+#[test]
+fn dm_ends_a_connection_after_its_numbers_have_come_round() {
+    let mut pair = extended();
+    pair.send_one_by_one(0..20_000);
+    pair.send(0, [20_000]);
+    pair.transmit(0, 99);
+    let frame = pair.wires[0].pop_back().expect("an I PDU");
+    let mark = &frame[4 + extension::CHECK..][..extension::MARK];
+    let dm = [&[frame[0], frame[1] | 1, 0x0f], &[0; extension::CHECK][..], mark].concat();
+    pair.wires[1].push_back(dm);
+    pair.receive(0);
+    assert_eq!(pair.states()[0], State::Adm);
+}
+
 #[test]
 fn pdus_of_an_earlier_connection_are_ignored() {
     let mut pair = extended();

@@ -95,7 +95,10 @@ impl Parts {
         info.extend([u8::from(encrypts), u8::from(is_numbered)]);
         info.extend(self.from);
         info.extend([self.llc[1] & 0xfe, self.llc[0]]);
-        info.extend(&self.extension[..8]);
+        // Without what the numbers of an I or S PDU change.
+        let (identity, numbers) = self.extension[..8].split_at(5);
+        info.extend(identity);
+        info.extend(if is_numbered { &[0; 3] } else { numbers });
         let mut key = [0; 16];
         keys.expand(&info, &mut key).unwrap();
         key

@@ -146,7 +146,7 @@ impl Machine {
         let control = pdu::supervisory_control(function, self.vr(), kind != Pending::PLAIN);
         let extra = if self.parameters.is_extended {
             let lacks_the_rest = rejects && core::mem::take(&mut self.lacks_the_rest);
-            Extra::supervisory(self.identity.send_mark(), self.received as u16, self.kept, lacks_the_rest)
+            Extra::supervisory(self.identity.send_mark(), self.received, self.kept, lacks_the_rest)
         } else {
             Extra::NONE
         };
@@ -180,8 +180,8 @@ impl Machine {
         let extra = if self.parameters.is_extended {
             let slot = self.order_slot(index);
             self.order[slot] = self.counters.information_sent as u32;
-            let ns = index.wrapping_sub(self.base) as u16;
-            Extra::information(self.identity.send_mark(), ns, self.received as u16, is_retransmission)
+            let ns = index.wrapping_sub(self.base);
+            Extra::information(self.identity.send_mark(), ns, self.received, is_retransmission)
         } else {
             Extra::NONE
         };
