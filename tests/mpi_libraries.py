@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from conftest import ROOT, barewire
 
+from barewire import installed
 from barewire.errors import MachineCannot
 from barewire.mpi import Library, installed_libraries
 from barewire.mpi.fabrics import PROVIDER_FILE
-from barewire.mpi.prepare import BUILT_PROVIDER
 
 SOURCES = ROOT / "tests" / "mpi"
 # All that the lists under setup/ install; how to get the one that nothing installs unasked.
@@ -41,7 +41,7 @@ def library(name: str) -> Library:
 
 def needs(fabric: str) -> None:
     """A loud skip where a fabric is not there."""
-    if fabric == "barewire" and not (BUILT_PROVIDER / PROVIDER_FILE).is_file():
+    if fabric == "barewire" and not (installed.PROVIDER / PROVIDER_FILE).is_file():
         pytest.skip(f"no {PROVIDER_FILE}: make build")
 
 

@@ -18,9 +18,10 @@ from conftest import barewire, stand_up
 from mpi_libraries import library, needs, program
 from test_endpoint import CAPTURE
 
+from barewire import installed
 from barewire.mpi import FabricOptions
 from barewire.mpi.fabrics import SECRET
-from barewire.mpi.prepare import BUILT_PROVIDER, prepare
+from barewire.mpi.prepare import prepare
 from barewire.mpi.start import run as run_job
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
@@ -125,7 +126,7 @@ def test_ranks_that_are_not_authenticated_alike_say_so_and_do_not_hang(tmp_path:
 def plainly_started(name: str, *options: str, **more: str) -> "subprocess.CompletedProcess[str]":
     """A job of two ranks on this host by the library's own launcher: to be authenticated, and told no secret."""
     settings = {
-        "FI_PROVIDER_PATH": str(BUILT_PROVIDER),
+        "FI_PROVIDER_PATH": str(installed.PROVIDER),
         "FI_PROVIDER": "barewire",
         "FI_BAREWIRE_AUTH": "job",
         "FI_BAREWIRE_INTERFACE": "lo",

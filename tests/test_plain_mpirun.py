@@ -17,13 +17,13 @@ import pytest
 from conftest import barewire, stand_up
 from mpi_libraries import WITH_LIBFABRIC, library, needs
 
+from barewire import installed
 from barewire.lab import Lab
 from barewire.mpi import Job, start
 from barewire.mpi.explain import Evidence, read_evidence
 from barewire.mpi.fabrics import PROVIDER_FILE
 from barewire.mpi.libraries import Family
 from barewire.mpi.placement import LOCAL_HOST
-from barewire.mpi.prepare import BUILT_PROVIDER
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
@@ -120,7 +120,7 @@ def test_without_the_provider_a_job_falls_back_or_ends_as_chosen(name: str, site
     library(name)
     provider = tmp_path / "provider"
     provider.mkdir()
-    shutil.copy(BUILT_PROVIDER / PROVIDER_FILE, provider)
+    shutil.copy(installed.PROVIDER / PROVIDER_FILE, provider)
     for fallback in ("tcp", "none"):
         arguments = ("--user", "--library", name, "--provider", str(provider), "--fallback", fallback)
         site.barewire("enable", *arguments)

@@ -20,8 +20,8 @@ from broker_site import ALICE, BOB, Site
 from conftest import ROOT, names_taken, stand_up
 from mpi_libraries import needs
 
+from barewire import installed
 from barewire.lab import Lab
-from barewire.mpi.prepare import BUILT_PROVIDER
 
 SOURCES = ROOT / "tests" / "fi"
 # A case has `{"name", name},` in its group's table; peers.c has those that other processes take part in.
@@ -43,7 +43,7 @@ UDP = {
 # Where tools/sanitize.sh has built the provider and the cases with a sanitizer, if it runs them.
 SANITIZED = os.environ.get("BAREWIRE_TEST_SANITIZED")
 ENVIRONMENT = {
-    "FI_PROVIDER_PATH": SANITIZED or str(BUILT_PROVIDER),
+    "FI_PROVIDER_PATH": SANITIZED or str(installed.PROVIDER),
     "FI_PROVIDER": "barewire",
     "FI_LOG_LEVEL": "info",
 }
@@ -354,7 +354,7 @@ def test_an_ordinary_user_exchanges_messages_through_the_broker(program: str, no
     provider.mkdir()
     control.mkdir()
     control.chmod(0o777)
-    shutil.copy(BUILT_PROVIDER / "libbarewire-fi.so", provider)
+    shutil.copy(installed.PROVIDER / "libbarewire-fi.so", provider)
     case = shutil.copy(program, site.directory)
 
     def started(host: str, user: int, role: str) -> "subprocess.Popen[str]":
@@ -396,7 +396,7 @@ def test_users_of_one_host_never_have_the_same_service_access_point(
     provider.mkdir()
     control.mkdir()
     control.chmod(0o777)
-    shutil.copy(BUILT_PROVIDER / "libbarewire-fi.so", provider)
+    shutil.copy(installed.PROVIDER / "libbarewire-fi.so", provider)
     case = shutil.copy(program, site.directory)
     has_right = ["setpriv", f"--reuid={BOB}", f"--regid={BOB}", "--clear-groups"]
     has_right += ["--inh-caps=+net_raw", "--ambient-caps=+net_raw"]

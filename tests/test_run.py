@@ -17,7 +17,7 @@ import pytest
 from conftest import BAREWIRE, barewire, eventually, processes_with
 from mpi_libraries import FIXES, WITH_LIBFABRIC, launched, library, needs, program
 
-from barewire.mpi.prepare import BUILT_PROVIDER
+from barewire import installed
 from barewire.mpi.rights import BROKER_SOCKET
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
@@ -195,7 +195,7 @@ def ordinary() -> Iterator[Ordinary]:
         pytest.skip("setpriv(1) is missing: apt install util-linux")
     if Path(BROKER_SOCKET).exists():
         pytest.skip(f"this host has a broker at {BROKER_SOCKET}, which these tests must do without")
-    readable = ["test", "-x", BAREWIRE, "-a", "-r", str(BUILT_PROVIDER / "libbarewire-fi.so")]
+    readable = ["test", "-x", BAREWIRE, "-a", "-r", str(installed.PROVIDER / "libbarewire-fi.so")]
     if subprocess.run([*_as_nobody(), *readable], cwd="/", check=False).returncode != 0:
         pytest.skip("nobody cannot read this checkout: clone it below a directory that all users may enter")
     folder = Path(tempfile.mkdtemp(prefix="barewire-ordinary-"))

@@ -185,6 +185,12 @@ def test_barewires_eager_limit_has_a_bound():
         eager_settings(OPEN_MPI, "barewire", 1 << 21)
 
 
+def test_within_one_host_mpich_opens_a_provider_whose_addresses_have_one_length():
+    """With shm, MPI_Init ended the job if one rank had process ID 9999 and the other 10000."""
+    settings = fabric_settings(MPICH_5, FabricOptions("shm"), one_host=True, lab=True)
+    assert {setting.name: setting.value for setting in settings}["FI_PROVIDER"] == "tcp"
+
+
 @pytest.mark.parametrize(
     ("library", "fabric", "name"),
     [

@@ -181,9 +181,13 @@ def test_frames_are_lost_both_ways_with_one_under_way_each(ours: Ours) -> None:
 
 
 def test_frames_are_lost_both_ways_and_our_megabyte_comes_back(ours: Ours) -> None:
-    done = assert_echoed(ours.connect(HOLDING, "--loss", "0.01"))
-    assert done["frames_lost_on_purpose"] > 0
-    assert done["counters"]["information_repeated"] > 0 and done["counters"]["received_ahead"] > 0
+    """While the kernel's window is down to one frame, as after its timer has run out, none arrives ahead of another."""
+    for _ in range(3):
+        done = assert_echoed(ours.connect(HOLDING, "--loss", "0.01"))
+        assert done["frames_lost_on_purpose"] > 0 and done["counters"]["information_repeated"] > 0
+        if done["counters"]["received_ahead"] > 0:
+            return
+    raise AssertionError(f"no frame arrived ahead of a lost one: {done['counters']}")
 
 
 def test_frames_are_lost_both_ways_and_the_kernel_gets_its_megabyte_back(ours: Ours, guest: Guest) -> None:

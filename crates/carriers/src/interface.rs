@@ -15,6 +15,14 @@ pub struct Interface {
     pub speed: u32,
 }
 
+/// Whether an interface or path may share the frames of the fastest one: a slow one delays what goes by the others, because
+/// messages are delivered in order.
+#[must_use]
+pub const fn is_fast_enough(speed: u32, fastest: u32) -> bool {
+    const SLOWEST_FRACTION: u32 = 4;
+    speed >= fastest.div_ceil(SLOWEST_FRACTION)
+}
+
 /// Speed of a path between two interfaces in Mbit/s, where an unknown one is as fast as the other end; 0 if both are
 /// unknown.
 pub(crate) fn speed_between(own: u32, peer: u32) -> u32 {

@@ -28,7 +28,7 @@ use std::os::fd::BorrowedFd;
 
 use barewire_link::{Incoming, IncomingMut, Link, LinkError, MacAddress, Outgoing};
 
-pub use interface::{INTERFACES_MAX, Interface};
+pub use interface::{INTERFACES_MAX, Interface, is_fast_enough};
 pub use lower::{Datagrams, Lower};
 use name::Name;
 pub use peer::Carrier;

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Long frames to one peer, spread over several paths in turns. No I/O and no clock.
 
-use crate::interface::INTERFACES_MAX;
+use crate::interface::{INTERFACES_MAX, is_fast_enough};
 
 /// Bytes of a turn on the fastest path: few enough to spread a message of 64 KiB, and enough for one system call to send
 /// several frames.
 const TURN_BYTES: u32 = 12_000;
-/// A path takes part if it is at least this fraction as fast as the fastest: a slow one delays what goes by the others,
-/// because messages are delivered in order.
-const SLOWEST_FRACTION: u32 = 4;
 
 /// Whose turn it is among paths by frames.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +23,11 @@ impl Spread {
     pub fn over(speeds: [u32; INTERFACES_MAX]) -> Option<Self> {
         let fastest = speeds.into_iter().max().unwrap_or(0);
         let share = |speed: u32| {
-            let is_fast = speed > 0 && speed >= fastest.div_ceil(SLOWEST_FRACTION);
-            if is_fast { (u64::from(TURN_BYTES) * u64::from(speed) / u64::from(fastest)) as u32 } else { 0 }
+            if speed > 0 && is_fast_enough(speed, fastest) {
+                (u64::from(TURN_BYTES) * u64::from(speed) / u64::from(fastest)) as u32
+            } else {
+                0
+            }
         };
         let shares = speeds.map(share);
         let count = shares.iter().filter(|share| **share > 0).count();

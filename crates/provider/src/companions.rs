@@ -5,12 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use barewire_carriers::INTERFACES_MAX;
+use barewire_carriers::{INTERFACES_MAX, is_fast_enough};
 use barewire_link::{Interface, MacAddress};
-
-/// An interface takes part if it is at least this fraction as fast as the best one, where both speeds are known: the same
-/// limit as in `barewire-carriers`.
-const SLOWEST_FRACTION: u32 = 4;
 
 /// The names of the interfaces that may share the frames of `best`, which has this MTU: those of its speed or nearly, with
 /// a carrier, that are neither wireless, nor built upon others, as bridges, bonds and VLANs are, nor part of a bridge or bond.
@@ -22,7 +18,7 @@ pub(crate) fn companions(best: &str, mtu: usize) -> Vec<String> {
         other.name != best
             && other.address != MacAddress::default()
             && other.mtu >= mtu
-            && (speed == 0 || fast == 0 || speed >= fast.div_ceil(SLOWEST_FRACTION))
+            && (speed == 0 || fast == 0 || is_fast_enough(speed, fast))
             && is_independent(&about(&other.name))
     };
     let names = all.into_iter().filter(is_companion).map(|other| other.name);

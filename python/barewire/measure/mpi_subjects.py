@@ -11,7 +11,6 @@ from barewire.errors import MachineCannot, WrongUse
 from barewire.models.naming import MpiName, read_mpi_subject
 from barewire.mpi import FabricOptions, Library, find_library, installed_libraries
 from barewire.mpi.fabrics import PROGRESSES, PROVIDER, THREAD, fabric_settings, provider_folder
-from barewire.mpi.prepare import BUILT_PROVIDER
 
 FABRICS_UNLESS_NAMED = ("barewire", "tcp")
 
@@ -146,7 +145,7 @@ def _without(values: tuple[str | None, ...], excluded: tuple[str, ...]) -> tuple
 def _check(subject: MpiSubject, *, one_host: bool, lab: bool) -> None:
     """Raise MachineCannot if the library lacks the fabric, its launcher or its compiler, or if there is no provider."""
     if subject.requested.fabric == PROVIDER:
-        provider_folder(os.environ, BUILT_PROVIDER)
+        provider_folder(os.environ, installed.PROVIDER)
     for program in ("mpirun", "mpicc"):
         subject.library.program(program)
     fabric_settings(subject.library, subject.requested, one_host=one_host, lab=lab)

@@ -308,7 +308,9 @@ def _mpich(library: Library, requested: FabricOptions) -> dict[str, str]:
             f"{library} was built for {', '.join(library.netmods) or 'another device'} only, without libfabric: "
             f"build the program with mpich-5 ({MPICH_FIX}), or use --fabric ucx or tcp"
         )
-    provider = requested.provider or requested.fabric
+    # Within a host MPICH's own shared memory carries all messages, and a provider is only opened. Not libfabric's shm:
+    # its addresses contain process IDs, and MPICH aborts when their numbers of digits differ.
+    provider = requested.provider or ("tcp" if requested.fabric == "shm" else requested.fabric)
     return {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": provider}
 
 

@@ -31,7 +31,6 @@ from barewire.mpi.placement import LOCAL_HOST
 if TYPE_CHECKING:
     from barewire.lab import Lab
 
-BUILT_PROVIDER = installed.PROVIDER
 _TOKEN_BYTES = 8
 _SECRET_BYTES = 32
 
@@ -62,14 +61,14 @@ def prepare(
     with_interface = replace(requested, interface=requested.interface or interface)
     settings = fabric_settings(library, with_interface, one_host=len(shares) == 1, lab=lab is not None)
     if requested.fabric == PROVIDER:
-        settings.append(provider_folder(os.environ, BUILT_PROVIDER))
+        settings.append(provider_folder(os.environ, installed.PROVIDER))
         token, secret = secrets.token_hex(_TOKEN_BYTES), secrets.token_hex(_SECRET_BYTES)
         settings += provider_settings(
             requested, os.environ, interface=interface, crowded=crowded, token=token, secret=secret
         )
-        settings += start_settings(library, os.environ, BUILT_PROVIDER)
+        settings += start_settings(library, os.environ, installed.PROVIDER)
     if not crowded:
-        settings += own_core_settings(library, os.environ, BUILT_PROVIDER)
+        settings += own_core_settings(library, os.environ, installed.PROVIDER)
     elif requested.fabric != PROVIDER:
         settings += yield_settings(library)
     if lab is not None and lab.management_interface is not None:

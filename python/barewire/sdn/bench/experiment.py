@@ -15,7 +15,6 @@ from barewire.measure.environment import describe_machine
 from barewire.measure.session import Progress, new_run, run_campaign
 from barewire.mpi import FabricOptions, Family, Library, find_library, installed_libraries, suite
 from barewire.mpi.fabrics import PROVIDER, fabric_settings, provider_folder
-from barewire.mpi.prepare import BUILT_PROVIDER
 from barewire.results import Run
 from barewire.sdn.bench.campaign import BenchCampaign
 from barewire.sdn.bench.plan import BenchPlan
@@ -27,7 +26,7 @@ def prepared(plan: BenchPlan, library: str | None) -> BenchCampaign:
     """Find and build what the plan needs. MachineCannot says what is missing and how to get it."""
     openvswitch.require()
     if plan.fabric == PROVIDER:
-        provider_folder(os.environ, BUILT_PROVIDER)
+        provider_folder(os.environ, installed.PROVIDER)
     chosen = _library() if library is None else find_library(library)
     chosen.program("mpirun")
     fabric_settings(chosen, FabricOptions(plan.fabric), one_host=False, lab=True)
