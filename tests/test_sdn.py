@@ -312,6 +312,7 @@ def test_a_switch_that_restarts_carries_its_flows_again(site: Site) -> None:
         site.lab.set_switch(middle, up=False)
         time.sleep(1)
         site.lab.set_switch(middle, up=True)
+        time.sleep(2)
         seen = end()
     assert seen["came"] > 0.5 * seen["sent"] and seen["twice"] == 0, seen
     assert site.stands()

@@ -43,6 +43,14 @@ const UDP_POLL_INTERVAL: u64 = 100_000;
 /// Length in bytes of frames that go by the best path only: a message of one such frame arrives soonest there.
 const SHORT_MAX: usize = 1024;
 
+/// Frames to a peer that no carrier is known to reach.
+#[derive(Default)]
+struct Held {
+    frames: Vec<Vec<u8>>,
+    /// How many of them have followed a question by the first path.
+    sent: usize,
+}
+
 /// A link that reaches each peer by frames or by UDP.
 pub struct Carriers<F, U> {
     /// By path; `None`: the interface is gone.
@@ -61,7 +69,7 @@ pub struct Carriers<F, U> {
     by_name: HashMap<Name, usize>,
     by_udp: HashMap<MacAddress, usize>,
     /// Frames to peers without a carrier.
-    held: HashMap<usize, Vec<Vec<u8>>>,
+    held: HashMap<usize, Held>,
     /// The last peer looked up, by name and by its UDP socket: mostly the next one.
     last_named: (Name, usize),
     last_udp: (MacAddress, usize),
@@ -209,10 +217,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 self.send_by(current, self.peers[index].address(current), frames)
             }
             Route::Hold => {
-                let held = self.held.entry(index).or_default();
-                for frame in frames.iter().take(HELD_MAX - held.len().min(HELD_MAX)) {
-                    held.push([frame.header, frame.payload].concat());
-                }
+                let held = &mut self.held.entry(index).or_default().frames;
+                let room = HELD_MAX - held.len();
+                held.extend(frames.iter().take(room).map(|frame| [frame.header, frame.payload].concat()));
                 self.ask_due();
                 Ok(frames.len())
             }

@@ -197,13 +197,17 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         let entry = &mut self.peers[index];
         entry.key = Some(peer.key);
         if has_frames {
-            // A peer without UDP need not answer by the first.
-            (0..self.frames.len()).for_each(|path| entry.add(path, path == 0 && sockets.is_empty()));
+            (0..self.frames.len()).for_each(|path| entry.add(path));
+            // A station with one interface and without UDP answers no questions.
+            if sockets.is_empty() {
+                entry.assume(0);
+            }
         }
         if !sockets.is_empty() {
-            entry.add(UDP, is_named_by_socket);
+            entry.add(UDP);
         }
         if is_named_by_socket {
+            entry.assume(UDP);
             entry.udp = Some(peer.mac);
             self.by_udp.insert(peer.mac, index);
         }

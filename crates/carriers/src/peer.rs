@@ -129,13 +129,15 @@ impl Peer {
         }
     }
 
-    /// Adds a path that both ends may have. `is_certain`: it needs no question, because there is no other.
-    pub fn add(&mut self, path: Path, is_certain: bool) {
+    /// Adds a path that both ends may have.
+    pub fn add(&mut self, path: Path) {
         self.candidates[path] = true;
-        if is_certain {
-            self.works[path] = true;
-            self.current = Some(path);
-        }
+    }
+
+    /// Uses a path, although the peer may not answer questions. If it is the only one, it is not asked at all.
+    pub fn assume(&mut self, path: Path) {
+        self.works[path] = self.candidates().count() == 1;
+        self.current = Some(path);
     }
 
     /// Notes the peer's interfaces, as a probe tells. Returns whether there are new ones.
@@ -395,7 +397,7 @@ mod tests {
 
     fn peer() -> Peer {
         let mut peer = Peer::new(NAME, None, SPEEDS, 1, 1);
-        [FRAMES, UDP].into_iter().for_each(|path| peer.add(path, false));
+        [FRAMES, UDP].into_iter().for_each(|path| peer.add(path));
         peer
     }
 
@@ -472,7 +474,8 @@ mod tests {
     #[test]
     fn the_only_carrier_is_used_unasked_and_never_suspected() {
         let mut peer = Peer::new(NAME, None, SPEEDS, 1, 1);
-        peer.add(UDP, true);
+        peer.add(UDP);
+        peer.assume(UDP);
         for now in [1, 100 * MS, 10_000 * MS] {
             assert_eq!(peer.route(now, next), Route::One(UDP));
         }
@@ -484,7 +487,7 @@ mod tests {
     fn a_peer_may_have_fewer_interfaces_than_before() {
         let interfaces = [1, 2, 3].map(|last| Interface { mac: MacAddress([2, 0, 0, 0, 0, last]), speed: 1000 });
         let mut peer = peer();
-        peer.add(1, false);
+        peer.add(1);
         assert!(peer.learn(&interfaces, 1) && !peer.learn(&interfaces, 1));
         peer.probed(FRAMES, 0, 70, 1);
         peer.probed(1, 2, 70, 1);

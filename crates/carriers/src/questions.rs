@@ -8,7 +8,7 @@ use crate::lower::{Datagrams, Lower};
 use crate::name::Name;
 use crate::peer::{Path, Peer, Probed, UDP};
 use crate::probe::Probe;
-use crate::{Carriers, nonce};
+use crate::{Carriers, Held, nonce};
 
 /// Addresses of UDP sockets that are remembered for each peer, on average.
 const SOCKETS_PER_PEER_MAX: usize = 16;
@@ -37,12 +37,25 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             if peer.question_due().is_some_and(|due| due <= self.now) {
                 for path in peer.unknown() {
                     self.ask(index, path);
+                    if path == 0 {
+                        self.send_held(index);
+                    }
                 }
                 self.peers[index].asked(self.now);
             }
             let due = self.peers[index].question_due().unwrap_or(u64::MAX);
             self.question_due = self.question_due.min(due);
         }
+    }
+
+    /// Sends what is held for a peer behind a question by the first path, which mostly reaches it: a connection need not
+    /// wait for the answer.
+    fn send_held(&mut self, index: usize) {
+        let Some(held) = self.held.remove(&index) else { return };
+        let frames: Vec<_> = held.frames.iter().map(|frame| Outgoing { header: frame, payload: &[] }).collect();
+        // Not accepted: sent once the question is answered.
+        let sent = self.send_by(0, MacAddress(self.peers[index].name.mac()), &frames).unwrap_or(0);
+        self.held.insert(index, Held { sent, ..held });
     }
 
     /// Asks a peer by a path, at all addresses that it may have there.
@@ -107,9 +120,11 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
         if is_first && let Some(held) = self.held.remove(&index) {
             let name = self.peers[index].name;
-            for frame in held {
+            // What the peer's first interface has answered was followed by these frames.
+            let arrived = if path == 0 && interface == 0 { held.sent } else { 0 };
+            for frame in &held.frames[arrived..] {
                 // Not accepted: lost, as on a wire.
-                let _ = self.send_to_one(name, &[Outgoing { header: &frame, payload: &[] }]);
+                let _ = self.send_to_one(name, &[Outgoing { header: frame, payload: &[] }]);
             }
         }
     }
@@ -122,7 +137,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             return;
         }
         for path in 0..self.frames.len() {
-            peer.add(path, false);
+            peer.add(path);
         }
         let sap = peer.name.sap();
         for interface in &interfaces[1..count.max(1)] {
