@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Installs each package in a clean Debian 12 of its own and runs MPI there, as root: try.sh FOLDER [deb|wheel]
+# Installs each package in a clean Debian 12 of its own, and in containers, and runs MPI there, as root: try.sh FOLDER [deb|wheel|containers]
 # Mounts and processes belong to namespaces that end with the trial; the root's folder is removed in any case.
 set -euo pipefail
-dist=$(realpath "$1") kinds=${2:-deb wheel}
+dist=$(realpath "$1") kinds=${2:-deb wheel containers}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 made=$PWD/target/packages mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 [ "$(id -u)" = 0 ] || { echo "packages: clean roots need root: sudo $0 $dist" >&2; exit 3; }
@@ -40,4 +40,6 @@ try() {
     rm -rf --one-file-system "$root"
     echo "packages: $kind: passed"
 }
-for kind in $kinds; do try "$kind"; done
+for kind in $kinds; do
+    if [ "$kind" = containers ]; then setup/packages/try_containers.sh "$dist" "$made/base.tar"; else try "$kind"; fi
+done
