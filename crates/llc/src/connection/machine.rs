@@ -90,6 +90,8 @@ pub(crate) struct Machine {
     /// Lower bound of the earliest timer. Timers are often postponed; they are checked only when this time has passed.
     wake: Instant,
     last_heard: Instant,
+    /// Since when the PDU that is expected next has been missing.
+    rejecting_since: Instant,
     /// Time of the last poll because of inactivity.
     last_polled: Instant,
     /// Since when every N(R) was outside the window; `NEVER` if the last one was valid.
@@ -205,6 +207,7 @@ impl Machine {
             timers: [Instant::NEVER; Timer::COUNT],
             wake: Instant::NEVER,
             last_heard: now,
+            rejecting_since: now,
             last_polled: now,
             nr_invalid_since: Instant::NEVER,
             frmr: FrmrInformation([0; 5]),
@@ -837,6 +840,13 @@ impl Machine {
     fn is_peer_lost(&self, now: Instant) -> bool {
         let is_within_patience = self.state.is_connected() && now < self.last_heard.after(self.parameters.patience_ns);
         self.retry_count >= self.parameters.retries && !is_within_patience
+    }
+
+    /// Whether N2 rejections have not brought a missing PDU, for at least the patience.
+    #[inline]
+    fn is_gap_lasting(&self, now: Instant) -> bool {
+        let is_within_patience = now < self.rejecting_since.after(self.parameters.patience_ns);
+        self.reject_count >= self.parameters.retries && !is_within_patience
     }
 
     fn inactivity_deadline(&self) -> Instant {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 extern crate std;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 use std::vec::Vec;
 
 use super::*;
@@ -340,6 +341,32 @@ fn lost_rej_is_repeated() {
     }
     assert_eq!(pair.received[1], [0, 1, 2, 3]);
     assert_eq!(pair.states(), [State::Normal, State::Normal]);
+}
+
+/// Proves that the patience is for a station that waits for a missing PDU, too.
+#[test]
+fn an_outage_that_begins_with_a_gap_is_survived_for_the_patience() {
+    for (outage_s, is_survived) in [(20, true), (40, false)] {
+        let patience = Duration::from_secs(28);
+        let mut pair = Pair::connected(&ConnectionConfig { patience, retries: 20, ..Default::default() });
+        pair.send(0, 0..4);
+        pair.transmit(0, 99);
+        pair.wires[0].remove(1);
+        while pair.receive(1) {}
+        assert_eq!(pair.ends[1].state(), State::Reject);
+        let is_over = |pair: &Pair| pair.now.as_nanos() >= outage_s * 1_000_000_000;
+        while !is_over(&pair) && pair.states() != [State::ResetWait; 2] {
+            [0, 1].into_iter().for_each(|end| pair.transmit(end, 99));
+            pair.wires = Default::default();
+            pair.sleep();
+        }
+        assert_eq!(pair.states().map(|state| state == State::ResetWait), [!is_survived; 2], "{outage_s} s");
+        for _ in 0..9 {
+            pair.sleep();
+            pair.exchange();
+        }
+        assert_eq!(pair.received[1].len(), if is_survived { 4 } else { 1 });
+    }
 }
 
 #[test]

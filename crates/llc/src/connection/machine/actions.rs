@@ -14,7 +14,7 @@ impl Machine {
             Qualifier::FinalMatches => self.p_flag == context.poll_final,
             Qualifier::RetryBelow => !self.is_peer_lost(context.now),
             Qualifier::RetryReached => self.is_peer_lost(context.now),
-            Qualifier::RejectsReached => self.reject_count >= self.parameters.retries,
+            Qualifier::RejectsReached => self.is_gap_lasting(context.now),
             Qualifier::SabmeSeen => self.s_flag,
             Qualifier::DataFlag1 => self.data_flag == 1,
             Qualifier::DataFlag2 => self.data_flag == 2,
@@ -131,6 +131,9 @@ impl Machine {
             Action::StopAckTimer => self.stop(Timer::Ack),
             Action::StartPollTimer => self.start_poll_timer(now),
             Action::StartRejectTimer => {
+                if self.reject_count == 0 {
+                    self.rejecting_since = now;
+                }
                 let t1 = self.round_trip.timeout_ns(&self.parameters, self.reject_count);
                 self.set_timer(Timer::Reject, now.after(t1));
             }
