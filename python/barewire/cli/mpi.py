@@ -93,7 +93,7 @@ def mpi(
         typer.Option(help="barewire: auto, manual; any library: thread; several with commas", rich_help_panel=_WHAT),
     ] = None,
     wait: Annotated[str | None, typer.Option(help="barewire: spin, adaptive, block", rich_help_panel=_WHAT)] = None,
-    link: Annotated[str | None, typer.Option(help="barewire: packet, xdp", rich_help_panel=_WHAT)] = None,
+    link: Annotated[str | None, typer.Option(help="barewire: auto, packet, xdp, udp", rich_help_panel=_WHAT)] = None,
     interface: Annotated[
         str | None, typer.Option(help="Ethernet interface of all hosts", rich_help_panel=_HOSTS)
     ] = None,

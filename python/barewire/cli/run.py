@@ -30,7 +30,7 @@ def run(
     interface: Annotated[
         str | None, typer.Option(help="Ethernet interface; default: the first one that is up", rich_help_panel=_PATH)
     ] = None,
-    link: Annotated[str | None, typer.Option(help="barewire: packet, xdp", rich_help_panel=_PATH)] = None,
+    link: Annotated[str | None, typer.Option(help="barewire: auto, packet, xdp, udp", rich_help_panel=_PATH)] = None,
     wait: Annotated[str | None, typer.Option(help="barewire: spin, adaptive, block", rich_help_panel=_PATH)] = None,
     progress: Annotated[
         str | None,
