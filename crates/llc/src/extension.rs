@@ -437,10 +437,18 @@ pub(crate) fn next_nonce(seed: u64, count: u64) -> u64 {
     hash(seed, NONCES, count)
 }
 
+/// By which stations with the same key recognise each other before they send anything: 16 bits of a hash, and not 0. The same for
+/// all of a job's stations, so however many are seen, they narrow a random key down to 48 bits.
+#[must_use]
+pub fn key_check(key: u64) -> u16 {
+    (hash(key, CHECKS, 0) as u16).max(1)
+}
+
 const DATAGRAMS: u64 = 1;
 const SET_UPS: u64 = 2;
 const CONNECTIONS: u64 = 3;
 const NONCES: u64 = 4;
+const CHECKS: u64 = 5;
 
 fn hash(key: u64, a: u64, b: u64) -> u64 {
     let mut hasher = SipHasher24::new_with_keys(key, u64::from_be_bytes(*b"Barewire"));

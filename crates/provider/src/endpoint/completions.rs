@@ -2,13 +2,17 @@
 //! Conversion of completions to libfabric's form.
 
 use std::ffi::c_void;
+use std::io::ErrorKind;
+use std::net::{IpAddr, UdpSocket};
 use std::ptr;
 
-use barewire_endpoint::Ending;
+use barewire_endpoint::{Address, Ending};
+use barewire_link::Locator;
 use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, PeerId, Received, ReceivedNext};
 
 use super::{Endpoint, Wire};
 use crate::bindings::*;
+use crate::diagnostics;
 use crate::edge::failure_errno;
 use crate::log::warning;
 use crate::queue::{Entry, Queue};
@@ -94,7 +98,7 @@ impl Endpoint {
             Outcome::Failed { operation, failure, message } => {
                 entry.error = failure_errno(failure).0;
                 if let Failure::Peer { peer, ending } = failure {
-                    self.warn_lost_peer(peer, ending);
+                    self.warn_lost_peer(peer, ending, vectors);
                 }
                 if let Some(message) = message {
                     self.set_envelope(&mut entry, &message.envelope, vectors);
@@ -119,12 +123,20 @@ impl Endpoint {
         }
     }
 
-    /// Logs the reason, since MPI libraries show only the number of an error.
-    fn warn_lost_peer(&mut self, peer: PeerId, ending: Ending) {
-        if self.last_lost.replace(peer) != Some(peer)
-            && let Some(address) = self.wire.as_ref().and_then(|wire| wire.address_of(peer))
-        {
-            warning!(FI_LOG_EP_DATA, "{address}: {ending}");
+    /// Reports the reason, since MPI libraries show only the number of an error.
+    #[cold]
+    fn warn_lost_peer(&mut self, peer: PeerId, ending: Ending, vectors: &Table<Vector>) {
+        if self.last_lost.replace(peer) == Some(peer) {
+            return;
+        }
+        let number = self.source_of(peer, vectors) as usize;
+        // A peer that has connected to this endpoint told only the MAC address and the SAP.
+        let inserted = self.vector.and_then(|vector| *vectors[vector].addresses.get(number)?);
+        let Some(wire) = &self.wire else { return };
+        let Some(address) = inserted.or_else(|| wire.address_of(peer)) else { return };
+        warning!(FI_LOG_EP_DATA, "{address}: {ending}");
+        if matches!(ending, Ending::NeverAnswered | Ending::NoAnswer) {
+            diagnostics::report_silence(&silence_of(address, wire.address(), ending));
         }
     }
 
@@ -168,4 +180,32 @@ impl Endpoint {
             entry.flags &= !FI_MULTI_RECV;
         }
     }
+}
+
+/// Why a peer may not answer, of what a user can check.
+fn silence_of(peer: Address, own: Address, ending: Ending) -> String {
+    if let Some(ip) = own.locator.ips().find(is_gone) {
+        return format!(
+            "{ip} is no longer an address of this host, so datagrams from {peer} do not arrive: connections by UDP end when \
+             an address changes, those by Ethernet frames go on"
+        );
+    }
+    let Locator { has_frames, port, .. } = peer.locator;
+    let ip = peer.locator.ips().next().filter(|_| port != 0);
+    let by_udp = ip.map(|ip| format!("UDP to port {port} of {ip}"));
+    let asked = [has_frames.then(|| "Ethernet frames".to_owned()), by_udp];
+    let by = asked.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+    let by = if by.is_empty() { by } else { format!(" ({by})") };
+    if ending == Ending::NoAnswer {
+        return format!("{peer} no longer answers{by}: its process, host, link or IP address is gone");
+    }
+    format!(
+        "{peer} does not answer{by}: its process or host is gone, or a firewall, a switch or address translation between \
+         the hosts keeps messages back"
+    )
+}
+
+/// Whether this host had an address, and has it no longer.
+fn is_gone(ip: &IpAddr) -> bool {
+    UdpSocket::bind((*ip, 0)).is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
 }
