@@ -80,7 +80,19 @@ def test_explain_shows_the_carrier() -> None:
 
 
 # Of tools/starts.py.
-OBSTACLES = ["duplicates", "duplicates_no_frames", "no_frames", "one_way", "no_udp", "mixed", "routed", "unprivileged"]
+OBSTACLES = (
+    *(
+        "duplicates",
+        "duplicates_no_frames",
+        "no_frames",
+        "one_way",
+        "no_udp",
+        "six_interfaces",
+        "mixed",
+        "mixed_routed",
+    ),
+    *("routed", "unprivileged"),
+)
 
 
 def filter_frames(lab: Lab, *ports: str, passes: str = "ip") -> None:
