@@ -487,10 +487,10 @@ fn a_receive_fails_when_its_source_dies() {
     assert_eq!(pair[0].poll(), None);
     let [alive, _silent] = pair;
     let mut alive = [alive];
-    let gone = receive_failed(3, Failure::Peer { peer: to, ending: Ending::NeverAnswered }, None);
-    assert_eq!(completion(&mut alive, 0), gone);
+    let failed = |ending| receive_failed(3, Failure::Peer { peer: to, ending }, None);
+    assert_eq!(completion(&mut alive, 0), failed(Ending::NoAnswer));
     receive(&mut alive[0], exactly(to, 1), third, 3);
-    assert_eq!(completion(&mut alive, 0), gone);
+    assert_eq!(completion(&mut alive, 0), failed(Ending::NeverAnswered));
 }
 
 /// Proves that a zero-copy eager send whose message never left is not reported as sent.
