@@ -2,12 +2,9 @@
 //! Conversion of completions to libfabric's form.
 
 use std::ffi::c_void;
-use std::io::ErrorKind;
-use std::net::{IpAddr, UdpSocket};
 use std::ptr;
 
-use barewire_endpoint::{Address, Ending};
-use barewire_link::Locator;
+use barewire_endpoint::Ending;
 use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, PeerId, Received, ReceivedNext};
 
 use super::{Endpoint, Wire};
@@ -16,6 +13,7 @@ use crate::diagnostics;
 use crate::edge::failure_errno;
 use crate::log::warning;
 use crate::queue::{Entry, Queue};
+use crate::silence::silence_of;
 use crate::table::Table;
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
 
@@ -180,32 +178,4 @@ impl Endpoint {
             entry.flags &= !FI_MULTI_RECV;
         }
     }
-}
-
-/// Why a peer may not answer, of what a user can check.
-fn silence_of(peer: Address, own: Address, ending: Ending) -> String {
-    if let Some(ip) = own.locator.ips().find(is_gone) {
-        return format!(
-            "{ip} is no longer an address of this host, so datagrams from {peer} do not arrive: connections by UDP end when \
-             an address changes, those by Ethernet frames go on"
-        );
-    }
-    let Locator { has_frames, port, .. } = peer.locator;
-    let ip = peer.locator.ips().next().filter(|_| port != 0);
-    let by_udp = ip.map(|ip| format!("UDP to port {port} of {ip}"));
-    let asked = [has_frames.then(|| "Ethernet frames".to_owned()), by_udp];
-    let by = asked.into_iter().flatten().collect::<Vec<_>>().join(" and ");
-    let by = if by.is_empty() { by } else { format!(" ({by})") };
-    if ending == Ending::NoAnswer {
-        return format!("{peer} no longer answers{by}: its process, host, link or IP address is gone");
-    }
-    format!(
-        "{peer} does not answer{by}: its process or host is gone, or a firewall, a switch or address translation between \
-         the hosts keeps messages back"
-    )
-}
-
-/// Whether this host had an address, and has it no longer.
-fn is_gone(ip: &IpAddr) -> bool {
-    UdpSocket::bind((*ip, 0)).is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
 }
