@@ -125,8 +125,8 @@ static void peers_with_other_protection_are_refused(char **arguments) {
   unsetenv("FI_BAREWIRE_SECRET");
 }
 
-// Nodes with different job tokens, of which one has none, refuse each other's addresses, with a reason; so do those with
-// different secrets, with a token and without.
+// Nodes with different job tokens, of which one has none, refuse each other's addresses, with a reason; so do those
+// with different secrets, with a token and without.
 static void peers_with_other_tokens_are_refused(char **arguments) {
   (void)arguments;
   static const struct {
@@ -140,7 +140,9 @@ static void peers_with_other_tokens_are_refused(char **arguments) {
       {"1234", "job", "00112233445566778899aabbccddeeff"},
       {"1234", "job", "ff112233445566778899aabbccddeeff"},
   };
-  enum { JOBS = sizeof jobs / sizeof *jobs };
+  enum {
+    JOBS = sizeof jobs / sizeof *jobs
+  };
   // Two of each job.
   struct node nodes[2 * JOBS];
   for (int own = 0; own < 2 * JOBS; own++) {
