@@ -44,14 +44,14 @@ done
 ip link add w0 type veth peer name w1
 for number in 0 1; do ip address add 192.168.$number.1/24 dev w$number; ip link set w$number up; done
 """
-# To nobody, on both sides of the cable.
-NOWHERE = """
+# Cables whose other ends are in no network.
+CABLES = """
 for number in 0 1 2 3; do
   ip link add {host}-$number type veth peer name nowhere$number netns {pid}
   ip link set {host}-$number up
 done
 """
-NOWHERE_HERE = """
+CABLES_AT_HOST = """
 for number in 0 1 2 3; do
   ip address add 172.2$number.{number}.1/24 dev nowhere$number
   ip link set nowhere$number up
@@ -144,9 +144,9 @@ def _build(lab: Lab, obstacle: str) -> None:
             lab.run(host.name, ["sh", "-ec", MORE_INTERFACES], check=True)
     if obstacle == "six_interfaces":
         for number, host in enumerate(lab.hosts, start=1):
-            nowhere = NOWHERE.format(host=host.name, pid=host.inner_pid)
-            subprocess.run(lab.switch_command(["sh", "-ec", nowhere]), check=True)
-            lab.run(host.name, ["sh", "-ec", NOWHERE_HERE.format(number=number)], check=True)
+            cables = CABLES.format(host=host.name, pid=host.inner_pid)
+            subprocess.run(lab.switch_command(["sh", "-ec", cables]), check=True)
+            lab.run(host.name, ["sh", "-ec", CABLES_AT_HOST.format(number=number)], check=True)
         add_second_network(lab)
     if obstacle == "mixed_routed":
         subprocess.run(lab.switch_command(["sh", "-ec", SEGMENT]), check=True)
