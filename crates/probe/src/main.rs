@@ -353,10 +353,7 @@ fn choose_link(arguments: &TestArguments) -> Result<LinkKind, LaunchError> {
             return refuse("transport xdp is raw over AF_XDP: choose transport raw for another --link");
         }
         (Kind::Tcp | Kind::Udp, Some(_)) => {
-            return refuse(
-                "tcp and udp have no --link: they are the kernel's; our frames in datagrams are raw, llc1 and the others over \
-             --link udp",
-            );
+            return refuse("tcp and udp have no --link: they are the kernel's. Transport raw over --link udp is ours");
         }
         (Kind::Libfabric, Some(_)) => {
             return refuse("libfabric has no --link: its own provider takes FI_BAREWIRE_LINK");
