@@ -46,6 +46,18 @@ def test_the_main_job_prints_one_document_with_every_field(tmp_path):
     assert len({launch["start"].get("session") for launch in document["launches"]}) > 6
 
 
+def test_frames_of_every_transport_cross_a_router_in_datagrams(tmp_path: Path) -> None:
+    """Every payload is checked. The wire is the limit, since the floor's frames do not get there."""
+    transports = ("raw", "llc1", "llc2", "llc3", "endpoint", "messages")
+    document = bench_json(
+        "pingpong", "--transport", ",".join(transports), "--link", "udp", "--lab", "routed:2", "--rate", "1gbit",
+        "--sizes", "8,20000", "--launches", "1", "--samples", "50", "--warmup", "5", "-o", str(tmp_path / "run"),
+    )  # fmt: skip
+    series = {(one["subject"], one["message_bytes"]): one for one in document["series"]}
+    assert set(series) == {(f"{name}+udp", size) for name in transports for size in (8, 20000)}
+    assert all(one["samples"] and one["limit_kind"] == "wire" for one in series.values())
+
+
 @pytest.mark.parametrize("test", ["stream", "bidirectional"])
 def test_rates_are_in_mbit_s_and_every_sample_is_on_disk(test, tmp_path):
     document = bench_json(test, "--sizes", "1400", *SHORT, "-o", str(tmp_path / "run"))

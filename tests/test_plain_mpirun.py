@@ -7,15 +7,17 @@ environment has no variable of any MPI library or of libfabric; only the lab's r
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import barewire, stand_up
-from mpi_libraries import WITH_LIBFABRIC, library, needs
+from mpi_libraries import SOURCES, WITH_LIBFABRIC, library, needs
 
 from barewire import installed
 from barewire.lab import Lab
@@ -139,6 +141,60 @@ def test_without_the_provider_a_job_falls_back_or_ends_as_chosen(name: str, site
             assert all(rank["tcp_peers"] for rank in evidence.ranks), output
         else:
             assert code != 0 and not evidence.ranks, output
+
+
+# Open MPI 4.1 gives each daemon's ranks two seconds to end when one has failed.
+AT_ONCE = {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
+# On one host only. Open MPI 4's launcher draws a token for the job, the others none.
+TOKEN = ("sh", "-c", '[ $(hostname) = h2 ] || export FI_BAREWIRE_TOKEN=1f; exec "$@"', "sh")
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_LIBFABRIC if name != "intel"])
+def test_ranks_with_different_tokens_say_so_and_end_at_once(name: str, site: Site) -> None:
+    library(name)
+    site.barewire("enable", "--user", "--library", name)
+    started = time.monotonic()
+    code, evidence, output = site.witnesses(name, more=AT_ONCE, by=TOKEN)
+    assert code != 0 and not evidence.ranks and time.monotonic() - started < 12, output
+    said = (
+        "another job token than"
+        if name == "openmpi"
+        else "(no job token, this process has one|a job token, this process none)"
+    )
+    lines = [line for line in output.splitlines() if "barewire: " in line]
+    # One from each host, of which the library may end one before it speaks.
+    assert 1 <= len(lines) <= 2 and all(
+        re.search(f"barewire: the peer has {said}.*: set the same", line) for line in lines
+    ), output
+
+
+def _other_version(folder: Path) -> Path:
+    """A folder with a provider of another version."""
+    provider = installed.PROVIDER / PROVIDER_FILE
+    flags = ["-std=gnu17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f'-DPROVIDER="{provider}"']
+    command = ["gcc", *flags, str(SOURCES / "other_version.c"), "-o", str(folder / PROVIDER_FILE), "-ldl"]
+    if shutil.which("gcc") is None or not Path("/usr/include/rdma/providers/fi_prov.h").is_file():
+        pytest.skip("no libfabric headers or compiler: make setup")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_LIBFABRIC if name != "intel"])
+def test_ranks_of_two_versions_say_so_and_end_at_once(name: str, site: Site, tmp_path: Path) -> None:
+    """With one version they communicate, whichever it is."""
+    library(name)
+    site.barewire("enable", "--user", "--library", name)
+    other = f"export FI_PROVIDER_PATH={_other_version(tmp_path)}"
+    if name == "openmpi":
+        code, evidence, output = site.witnesses(name, by=("sh", "-c", f'{other}; exec "$@"', "sh"))
+        assert code == 0 and [list(rank["reached"].values()) for rank in evidence.ranks] == [["frames"]] * 2, output
+    by = ("sh", "-c", f'[ $(hostname) = h1 ] || {other}; exec "$@"', "sh")
+    started = time.monotonic()
+    code, evidence, output = site.witnesses(name, more=AT_ONCE, by=by)
+    assert code != 0 and not evidence.ranks and time.monotonic() - started < 12, output
+    said = [line for line in output.splitlines() if "barewire: " in line]
+    assert said and len(said) <= 2 and all("install the same Barewire on all hosts" in line for line in said), output
 
 
 def test_a_shells_variables_serve_all_libraries_at_once(site: Site) -> None:

@@ -50,6 +50,29 @@ def test_the_exit_code_is_the_programs(name: str) -> None:
     assert done.returncode == 7, done.stderr
 
 
+def test_a_home_that_nobody_may_write_to_is_enough(tmp_path: Path) -> None:
+    """For a job; and `enable`, which would write there, says in one line what else there is."""
+    needs("barewire")
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    if subprocess.run(["unshare", "--mount", *user, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no mount namespaces on this machine: see `barewire doctor`")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_C")}
+
+    def at_home(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        script = 'mount -t tmpfs -o ro tmpfs "$HOME"; exec "$@"'
+        command = ["unshare", "--mount", *user, "sh", "-ec", script, "sh", BAREWIRE, *arguments]
+        settings = environment | {"HOME": str(tmp_path)}
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=settings)
+
+    done = at_home("run", "-n", "2", "--library", "openmpi", "--", program("openmpi", "messages"), "1")
+    assert done.returncode == 0 and '"test": "messages"' in done.stdout, done.stderr
+    done = at_home("enable", "--user", "--library", "openmpi")
+    assert done.returncode == 3 and "Read-only file system; " in done.stderr and "modulefile" in done.stderr, (
+        done.stderr
+    )
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_ranks_go_to_the_hosts_named() -> None:
     library("mpich")
     where = ("--lab", "star:3", "--hosts", "h3:2,h1")

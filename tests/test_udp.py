@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 from conftest import BAREWIRE, ROOT, barewire, stand_up
 from mpi_libraries import library, needs, program
+from second_network import add_second_network
 
 from barewire.lab import Lab, LinkSpec
 
@@ -22,19 +23,20 @@ pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 BY_UDP = ("--link", "udp")
 LIBRARIES = ["openmpi", "mpich-5", pytest.param("openmpi-5", marks=pytest.mark.matrix)]
 
-# Random datagrams with another host's source address, which only a raw socket can send.
+# Random datagrams with any source address, which only a raw socket can send; or fragments whose rest never comes.
 FORGE = """
 import os, socket, struct, sys, time
-source, target, port, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+source, target, port, seconds, kind = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5]
+fragment = 0x2000 if kind == "fragments" else 0
 raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 addresses = socket.inet_aton(source) + socket.inet_aton(target)
 sent, end = 0, time.monotonic() + seconds
 while time.monotonic() < end:
     # Half of them start like an I PDU between the first two service access points.
-    random = os.urandom(sent % 1200 + 1)
-    content = (bytes.fromhex("88700808") + random) if sent % 2 else random
+    random = os.urandom(sent % 1200 // 8 * 8 + 4 if fragment else sent % 1200 + 1)
+    content = bytes.fromhex("88700808") + random if sent % 2 or fragment else random
     udp = struct.pack("!HHHH", port, port, 8 + len(content), 0) + content
-    raw.sendto(struct.pack("!BBHHHBBH", 69, 0, 20 + len(udp), 0, 0, 64, 17, 0) + addresses + udp, (target, 0))
+    raw.sendto(struct.pack("!BBHHHBBH", 69, 0, 20 + len(udp), 0, fragment, 64, 17, 0) + addresses + udp, (target, 0))
     sent += 1
 print(sent)
 """
@@ -78,12 +80,24 @@ def test_explain_shows_the_carrier() -> None:
 
 
 # Of tools/starts.py.
-OBSTACLES = ["duplicates", "duplicates_no_frames", "no_frames", "one_way", "no_udp", "mixed", "routed", "unprivileged"]
+OBSTACLES = (
+    *(
+        "duplicates",
+        "duplicates_no_frames",
+        "no_frames",
+        "one_way",
+        "no_udp",
+        "six_interfaces",
+        "mixed",
+        "mixed_routed",
+    ),
+    *("routed", "unprivileged"),
+)
 
 
-def filter_frames(lab: Lab, *ports: str) -> None:
+def filter_frames(lab: Lab, *ports: str, passes: str = "ip") -> None:
     """Let pass only IP of what the switch receives at these ports."""
-    chain = f"type filter hook ingress devices = {{ {', '.join(ports)} }} priority 0; ether type ip accept; drop;"
+    chain = f"type filter hook ingress devices = {{ {', '.join(ports)} }} priority 0; ether type {passes} accept; drop;"
     done = subprocess.run(lab.switch_command(["nft", f"table netdev t {{ chain c {{ {chain} }}; }}"]), check=False)
     if done.returncode != 0:
         pytest.skip("no packet filters on this kernel's interfaces (CONFIG_NF_TABLES_NETDEV)")
@@ -157,8 +171,10 @@ def test_a_smaller_mtu_on_the_way_costs_time_only(offloads: bool) -> None:
 
 
 @contextmanager
-def job_under_way(lab: Lab, name: str, seconds: int, link: str = "udp") -> "Iterator[subprocess.Popen[str]]":
-    """Two ranks on two hosts that exchange messages; each is checked."""
+def job_under_way(
+    lab: Lab, name: str, seconds: int, link: str = "udp", **more: str
+) -> "Iterator[subprocess.Popen[str]]":
+    """Two ranks on two hosts that exchange messages; each is checked, and the end, unless it has ended by then."""
     command = [
         BAREWIRE,
         "run",
@@ -172,7 +188,7 @@ def job_under_way(lab: Lab, name: str, seconds: int, link: str = "udp") -> "Iter
         program(name, "goes_on"),
         str(seconds),
     ]
-    environment = os.environ | {"FI_BAREWIRE_PORTS": "49152-49152"}
+    environment = os.environ | {"FI_BAREWIRE_PORTS": "49152-49152"} | more
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
@@ -183,8 +199,9 @@ def job_under_way(lab: Lab, name: str, seconds: int, link: str = "udp") -> "Iter
             line = process.stdout.readline()
             assert "under way" in line, line + process.stderr.read()
             yield process
-            output, error = process.communicate()
-            assert process.returncode == 0 and '"right": true' in output, output[-1000:] + error[-2000:]
+            if process.returncode is None:
+                output, error = process.communicate()
+                assert process.returncode == 0 and '"right": true' in output, output[-1000:] + error[-2000:]
         finally:
             timer.cancel()
 
@@ -210,17 +227,79 @@ def test_a_job_goes_on_when_the_mtu_on_the_way_shrinks() -> None:
             subprocess.run(lab.switch_command(narrow.split()), check=True)
 
 
-def test_forged_datagrams_change_nothing() -> None:
-    """A third host floods both ranks in the other's name, from the other's port."""
+def change_address(lab: Lab, *commands: str) -> None:
+    """What a DHCP client does to h2's address, where the launcher uses another network."""
+    for command in commands:
+        lab.run("h2", ["ip", "address", *command.split(), "dev", "eth0"], check=True)
+
+
+def test_frames_go_on_when_the_ip_address_changes() -> None:
     needs("barewire")
-    with stand_up("routed:3") as lab, job_under_way(lab, "openmpi", 4):
-        first, second = (lab.host(name).address for name in ("h1", "h2"))
-        forgers = [
-            lab.popen("h3", ["python3", "-c", FORGE, *ends, "49152", "2"], stdout=subprocess.PIPE, text=True)
-            for ends in ((first, second), (second, first))
+    with stand_up("star:2") as lab:
+        add_second_network(lab)
+        with job_under_way(lab, "openmpi", 3, "auto", OMPI_MCA_oob_tcp_if_include="eth1"):
+            time.sleep(0.5)
+            change_address(lab, "del 10.77.0.2/24", "add 10.77.0.99/24")
+
+
+def test_datagrams_go_on_when_the_address_returns_and_end_with_a_reason_when_it_is_another() -> None:
+    needs("barewire")
+    with stand_up("star:2") as lab:
+        add_second_network(lab)
+        more = {"OMPI_MCA_oob_tcp_if_include": "eth1", "FI_BAREWIRE_PATIENCE": "2"}
+        with job_under_way(lab, "openmpi", 60, **more) as process:
+            change_address(lab, "del 10.77.0.2/24")
+            time.sleep(0.5)
+            change_address(lab, "add 10.77.0.2/24")
+            time.sleep(2.5)
+            assert process.poll() is None
+            change_address(lab, "del 10.77.0.2/24", "add 10.77.0.99/24")
+            _, error = process.communicate(timeout=20)
+            said = "10.77.0.2 is no longer an address of this host|no longer answers .*UDP to port 49152 of 10.77.0.2"
+            assert process.returncode != 0 and re.search(f"barewire: .*({said})", error), error[-2000:]
+
+
+# Who sends, in whose name, to whom, what. The third host has nothing to do with the job.
+FLOODS = {
+    "by a third host": [("h3", "h2", "h1", "datagrams"), ("h3", "h1", "h2", "datagrams")],
+    "by all": [("h3", "h3", "h1", "datagrams"), ("h2", "h2", "h1", "datagrams"), ("h3", "h2", "h1", "fragments")],
+}
+
+
+@pytest.mark.parametrize("floods", FLOODS.values(), ids=FLOODS)
+def test_floods_of_datagrams_change_nothing(floods: list[tuple[str, ...]]) -> None:
+    """From the port of the peer's process, also on the peer's own host."""
+    needs("barewire")
+    with stand_up("routed:3") as lab, job_under_way(lab, "openmpi", 3):
+        flooders = [
+            lab.popen(
+                sender,
+                ["python3", "-c", FORGE, lab.host(source).address, lab.host(target).address, "49152", "1.5", kind],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for sender, source, target, kind in floods
         ]
-        sent = [int(forger.communicate(timeout=60)[0]) for forger in forgers]
-        assert min(sent) > 1000
+        assert min(int(flooder.communicate(timeout=60)[0]) for flooder in flooders) > 1000
+
+
+def test_a_network_with_ipv6_only_suffices() -> None:
+    """The launcher has another network."""
+    needs("barewire")
+    with stand_up("star:2") as lab:
+        add_second_network(lab)
+        for number, host in enumerate(lab.hosts, start=1):
+            replace = (
+                "echo 0 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6",
+                "ip address flush dev eth0",
+                f"ip address add fd77::{number}/64 dev eth0 nodad",
+            )
+            lab.run(host.name, ["sh", "-ec", "; ".join(replace)], check=True)
+        filter_frames(lab, "to-h1", "to-h2", passes="ip6")
+        command = ("-n", "2", "--link", "auto", "--explain", "--", program("openmpi", "messages"), "1")
+        done = run(lab, *command, OMPI_MCA_oob_tcp_if_include="eth1")
+        is_right(done, "messages")
+        assert re.search(r"│ by UDP +│ h1–h2", done.stderr), done.stderr
 
 
 def test_translated_addresses_end_the_job_in_time() -> None:
@@ -234,6 +313,11 @@ def test_translated_addresses_end_the_job_in_time() -> None:
         started = time.monotonic()
         done = run(lab, "-n", "2", "--", program("openmpi", "messages"), "1", FI_BAREWIRE_PATIENCE="2")
         assert done.returncode != 0 and time.monotonic() - started < 60
+        lines = [line for line in done.stderr.splitlines() if line.startswith("barewire: ")]
+        assert lines and all(
+            re.search(r" does not answer \(UDP to port \d+ of 10\..* address translation", line) for line in lines
+        )
+        assert len(lines) <= 2, done.stderr
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -8,7 +8,9 @@ duplicates_no_frames   the same, and a packet filter passes only IP
 no_frames          a packet filter passes only IP
 one_way            it does so for what one host sends
 no_udp             it passes no UDP
+six_interfaces     six interfaces on each host: the first passes only TCP, four lead nowhere, the last is right
 mixed              two hosts on a segment, a third beyond a filter that passes only IP
+mixed_routed       two hosts on a segment, a third behind a router, and each in a subnet of its own
 routed             each host in a subnet of its own
 unprivileged       the ranks of one host have no right to frames
 
@@ -26,6 +28,7 @@ from pathlib import Path
 from statistics import median
 
 from promises import BAREWIRE
+from second_network import add_second_network
 from survival import built, libraries_over_barewire
 
 from barewire.errors import MachineCannot
@@ -41,8 +44,32 @@ done
 ip link add w0 type veth peer name w1
 for number in 0 1; do ip address add 192.168.$number.1/24 dev w$number; ip link set w$number up; done
 """
+# Cables whose other ends are in no network.
+CABLES = """
+for number in 0 1 2 3; do
+  ip link add {host}-$number type veth peer name nowhere$number netns {pid}
+  ip link set {host}-$number up
+done
+"""
+CABLES_AT_HOST = """
+for number in 0 1 2 3; do
+  ip address add 172.2$number.{number}.1/24 dev nowhere$number
+  ip link set nowhere$number up
+done
+"""
+# The router becomes the segment's switch as well.
+SEGMENT = """
+ip link add segment type bridge
+ip link set segment up
+for number in 1 2; do
+  ip address delete 10.77.$number.254/24 dev to-h$number
+  ip link set to-h$number master segment
+  ip address add 10.77.$number.254/24 dev segment
+done
+"""
 ONLY_IP = "ether type { ip, arp } accept; drop;"
 NO_UDP = "ip protocol udp drop;"
+ONLY_TCP = "ether type arp accept; ip protocol tcp accept; drop;"
 BARE = 'case $(hostname) in h2) exec setpriv --bounding-set=-all --inh-caps=-all "$@";; esac; exec "$@"'
 # Topology, ranks, and the ports at which the switch filters what it receives, with the rule.
 OBSTACLES = {
@@ -51,7 +78,9 @@ OBSTACLES = {
     "no_frames": ("star:2", 3, ("to-h1", "to-h2"), ONLY_IP),
     "one_way": ("star:2", 3, ("to-h2",), ONLY_IP),
     "no_udp": ("star:2", 3, ("to-h1", "to-h2"), NO_UDP),
+    "six_interfaces": ("star:2", 3, ("to-h1", "to-h2"), ONLY_TCP),
     "mixed": ("star:3", 4, ("to-h3",), ONLY_IP),
+    "mixed_routed": ("routed:3", 4, (), ""),
     "routed": ("routed:3", 4, (), ""),
     "unprivileged": ("star:2", 3, (), ""),
 }
@@ -80,9 +109,7 @@ def _series(obstacle: str, library: Library, runs: int, folder: Path) -> int:
     topology, ranks, ports, rule = OBSTACLES[obstacle]
     durations, succeeded = [], 0
     with Lab.up(topology) as lab:
-        if obstacle.startswith("duplicates"):
-            for host in lab.hosts:
-                lab.run(host.name, ["sh", "-ec", MORE_INTERFACES], check=True)
+        _build(lab, obstacle)
         if ports:
             chain = f"type filter hook ingress devices = {{ {', '.join(ports)} }} priority 0; {rule}"
             rules = lab.switch_command(["nft", f"table netdev t {{ chain c {{ {chain} }}; }}"])
@@ -108,6 +135,21 @@ def _series(obstacle: str, library: Library, runs: int, folder: Path) -> int:
     spent = f"median {median(durations):.2f} s, longest {max(durations):.2f} s"
     print(f"{obstacle:20} {library.name:10} {succeeded} of {runs} jobs succeeded, {spent}", flush=True)
     return runs - succeeded
+
+
+def _build(lab: Lab, obstacle: str) -> None:
+    """Change the lab's interfaces."""
+    if obstacle.startswith("duplicates"):
+        for host in lab.hosts:
+            lab.run(host.name, ["sh", "-ec", MORE_INTERFACES], check=True)
+    if obstacle == "six_interfaces":
+        for number, host in enumerate(lab.hosts, start=1):
+            cables = CABLES.format(host=host.name, pid=host.inner_pid)
+            subprocess.run(lab.switch_command(["sh", "-ec", cables]), check=True)
+            lab.run(host.name, ["sh", "-ec", CABLES_AT_HOST.format(number=number)], check=True)
+        add_second_network(lab)
+    if obstacle == "mixed_routed":
+        subprocess.run(lab.switch_command(["sh", "-ec", SEGMENT]), check=True)
 
 
 def _run(command: list[str], environment: dict[str, str]) -> "subprocess.CompletedProcess[str] | None":

@@ -104,7 +104,7 @@ static void datagrams_to_unreachable_endpoints(char **arguments) {
   setenv("FI_BAREWIRE_TOKEN", "4321", 1);
   struct node intruder;
   node_open(&intruder, (struct options){.type = FI_EP_DGRAM});
-  fi_addr_t victim = node_add_peer(&intruder, &b);
+  fi_addr_t victim = node_add_victim(&intruder, &b);
   uint64_t in;
   OK(fi_recv(b.ep, &in, sizeof in, NULL, FI_ADDR_UNSPEC, &in));
   for (int round = 0; round < 10; round++) {

@@ -125,6 +125,49 @@ static void peers_with_other_protection_are_refused(char **arguments) {
   unsetenv("FI_BAREWIRE_SECRET");
 }
 
+// Nodes with different job tokens, of which one has none, refuse each other's addresses, with a reason; so do those
+// with different secrets, with a token and without.
+static void peers_with_other_tokens_are_refused(char **arguments) {
+  (void)arguments;
+  static const struct {
+    const char *token, *auth, *secret;
+  } jobs[] = {
+      {"", "none", ""},
+      {"1234", "none", ""},
+      {"4321", "none", ""},
+      {"", "job", "00112233445566778899aabbccddeeff"},
+      {"", "job", "ff112233445566778899aabbccddeeff"},
+      {"1234", "job", "00112233445566778899aabbccddeeff"},
+      {"1234", "job", "ff112233445566778899aabbccddeeff"},
+  };
+  enum {
+    JOBS = sizeof jobs / sizeof *jobs
+  };
+  // Two of each job.
+  struct node nodes[2 * JOBS];
+  for (int own = 0; own < 2 * JOBS; own++) {
+    setenv("FI_BAREWIRE_TOKEN", jobs[own / 2].token, 1);
+    setenv("FI_BAREWIRE_AUTH", jobs[own / 2].auth, 1);
+    setenv("FI_BAREWIRE_SECRET", jobs[own / 2].secret, 1);
+    node_open(&nodes[own], (struct options){0});
+  }
+  for (int own = 0; own < 2 * JOBS; own++) {
+    for (int peer = 0; peer < 2 * JOBS; peer++) {
+      fi_addr_t number;
+      int is_of_job = own / 2 == peer / 2;
+      log_begin();
+      EXPECT(is_of_job, fi_av_insert(nodes[own].av, nodes[peer].name, 1, &number, 0, NULL));
+      const char *log = log_end();
+      CHECK((strstr(log, "so they cannot communicate: set the same") == NULL) == is_of_job, "%d %d %s", own, peer, log);
+      CHECK(!strstr(log, "1234") && !strstr(log, "4321") && !strstr(log, "112233"), "%s", log);
+    }
+  }
+  for (int own = 0; own < 2 * JOBS; own++) node_close(&nodes[own]);
+  unsetenv("FI_BAREWIRE_TOKEN");
+  unsetenv("FI_BAREWIRE_AUTH");
+  unsetenv("FI_BAREWIRE_SECRET");
+}
+
 static void buffers_that_are_too_small(char **arguments) {
   (void)arguments;
   struct node node;
@@ -291,6 +334,7 @@ const struct test info_cases[] = {
     {"hints_that_cannot_be_met", hints_that_cannot_be_met},
     {"foreign_addresses_are_refused", foreign_addresses_are_refused},
     {"peers_with_other_protection_are_refused", peers_with_other_protection_are_refused},
+    {"peers_with_other_tokens_are_refused", peers_with_other_tokens_are_refused},
     {"buffers_that_are_too_small", buffers_that_are_too_small},
     {"no_utility_provider_layers_over_ours", no_utility_provider_layers_over_ours},
     {"closing_order_is_enforced", closing_order_is_enforced},

@@ -331,7 +331,7 @@ static void frames_with_another_token_are_dropped(char **arguments) {
   setenv("FI_BAREWIRE_TOKEN", "4321", 1);
   struct node intruder;
   node_open(&intruder, (struct options){.transmit_flags = FI_DELIVERY_COMPLETE});
-  fi_addr_t victim = node_add_peer(&intruder, &b);
+  fi_addr_t victim = node_add_victim(&intruder, &b);
   char in[8];
   OK(fi_recv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
   OK(fi_send(intruder.ep, "intruder", 8, NULL, victim, NULL));

@@ -89,6 +89,13 @@ fi_addr_t node_add_peer(struct node *node, const struct node *peer) {
   return number;
 }
 
+fi_addr_t node_add_victim(struct node *node, const struct node *peer) {
+  struct node same = *peer;
+  // The end of an address is a hash of the token.
+  memcpy(same.name + same.name_bytes - 2, node->name + node->name_bytes - 2, 2);
+  return node_add_peer(node, &same);
+}
+
 static void remember(struct node *node, struct completion completion) {
   if (node->count == node->room) {
     size_t room = node->room ? 2 * node->room : 64;

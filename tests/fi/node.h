@@ -85,6 +85,8 @@ struct fi_info *hints_of(const struct options *options);
 void node_open(struct node *node, struct options options);
 void node_close(struct node *node);
 fi_addr_t node_add_peer(struct node *node, const struct node *peer);
+// As if the peer had the node's job token.
+fi_addr_t node_add_victim(struct node *node, const struct node *peer);
 // Makes progress on all open nodes and reads their completions.
 void make_progress(void);
 // The next completion of a node, which must be a success.

@@ -87,6 +87,8 @@ pub enum Ending {
     Refused,
     /// The peer does not answer.
     NoAnswer,
+    /// The peer did not answer the connection request.
+    NeverAnswered,
     /// The peer answers, but stopped receiving.
     Stalled,
     /// The peer was restarted.
@@ -104,6 +106,9 @@ impl fmt::Display for Ending {
             Self::PeerClosed => "the peer closed the channel, or its process ended",
             Self::Refused => "the peer refused the channel",
             Self::NoAnswer => "the peer does not answer: is its process running, its host up, and the link?",
+            Self::NeverAnswered => {
+                "the peer does not answer a connection request: is its process running, and its host up?"
+            }
             Self::Stalled => "the peer has stopped receiving",
             Self::Restarted => "the peer does not know the channel; was it restarted?",
             Self::Violation => "the peer violated the protocol",

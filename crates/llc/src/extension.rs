@@ -437,10 +437,18 @@ pub(crate) fn next_nonce(seed: u64, count: u64) -> u64 {
     hash(seed, NONCES, count)
 }
 
+/// By which stations with the same key recognise each other before they send anything: 16 bits of a hash, and not 0.
+/// It is the same for all stations of a job, so that whoever sees many of them learns no more than 16 bits of the key.
+#[must_use]
+pub fn key_check(key: u64) -> u16 {
+    (hash(key, CHECKS, 0) as u16).max(1)
+}
+
 const DATAGRAMS: u64 = 1;
 const SET_UPS: u64 = 2;
 const CONNECTIONS: u64 = 3;
 const NONCES: u64 = 4;
+const CHECKS: u64 = 5;
 
 fn hash(key: u64, a: u64, b: u64) -> u64 {
     let mut hasher = SipHasher24::new_with_keys(key, u64::from_be_bytes(*b"Barewire"));
@@ -455,6 +463,13 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+
+    #[test]
+    fn checks_of_keys_are_spread_over_all_values_but_zero() {
+        let checks: std::collections::BTreeSet<u16> = (0..1 << 17).map(key_check).collect();
+        // A random function takes 56,000 of them.
+        assert!(!checks.contains(&0) && checks.len() > 55_000, "{}", checks.len());
+    }
 
     /// PDUs of each kind: the PDU's bytes, its trailer, whether the extension precedes an information field, and the extension.
     fn frames(guard: usize) -> [(Vec<u8>, Vec<u8>, bool, Extra); 8] {

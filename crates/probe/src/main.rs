@@ -285,7 +285,7 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
     let needs_frames = !matches!(arguments.transport, Kind::Tcp | Kind::Udp) && !has_provider;
     let link = choose_link(&arguments)?;
     reject_inapplicable_options(&arguments)?;
-    if needs_frames && link == LinkKind::Packet && arguments.wait == Wait::Busypoll {
+    if needs_frames && !link.is_xdp() && arguments.wait == Wait::Busypoll {
         return Err(LaunchError::WrongUse(
             "only tcp, udp and AF_XDP have busypoll: choose --wait spin or block, or --link xdp".to_owned(),
         ));
@@ -349,14 +349,18 @@ fn choose_link(arguments: &TestArguments) -> Result<LinkKind, LaunchError> {
     let refuse = |text: &str| Err(LaunchError::WrongUse(text.to_owned()));
     let link = match (arguments.transport, arguments.link) {
         (Kind::Xdp, None) => LinkKind::Xdp,
-        (Kind::Xdp, Some(LinkKind::Packet)) => return refuse("transport xdp over --link packet is transport raw"),
-        (Kind::Tcp | Kind::Udp, Some(_)) => return refuse("tcp and udp have no --link: they go through the kernel"),
+        (Kind::Xdp, Some(link)) if !link.is_xdp() => {
+            return refuse("transport xdp is raw over AF_XDP: choose transport raw for another --link");
+        }
+        (Kind::Tcp | Kind::Udp, Some(_)) => {
+            return refuse("tcp and udp have no --link: they are the kernel's. Transport raw over --link udp is ours");
+        }
         (Kind::Libfabric, Some(_)) => {
             return refuse("libfabric has no --link: its own provider takes FI_BAREWIRE_LINK");
         }
         (_, link) => link.unwrap_or_default(),
     };
-    if link != LinkKind::Packet && arguments.processes.unwrap_or(arguments.pairs) > 1 {
+    if link.is_xdp() && arguments.processes.unwrap_or(arguments.pairs) > 1 {
         let option = if arguments.processes.is_some() { "--processes 1" } else { "--pairs 1" };
         return refuse(&format!("AF_XDP takes an interface's queue for one pair: use {option}, or --link packet"));
     }

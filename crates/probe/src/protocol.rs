@@ -8,7 +8,7 @@ use barewire_recorder::clock::now_ns;
 use serde::{Deserialize, Serialize};
 
 /// Protocol version; both sides must have the same.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// From the active side.
 #[derive(Debug, Serialize, Deserialize)]
@@ -103,6 +103,15 @@ pub enum LinkKind {
     XdpNative,
     /// AF_XDP with a native hook, zero-copy.
     XdpZerocopy,
+    /// Each frame's content in a UDP datagram: needs no privilege, and crosses routers.
+    Udp,
+}
+
+impl LinkKind {
+    /// Whether one pair takes an interface's queue.
+    pub fn is_xdp(self) -> bool {
+        !matches!(self, Self::Packet | Self::Udp)
+    }
 }
 
 /// How a side waits for a message.
@@ -223,15 +232,21 @@ impl Counters {
     }
 }
 
+/// An end of a link for frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Station {
+    pub address: [u8; 6],
+    pub mtu: usize,
+    /// Where datagrams reach it, for UDP.
+    pub socket: Option<SocketAddr>,
+}
+
 /// Address of one end of a transport.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Endpoint {
     Socket(SocketAddr),
-    Station {
-        address: [u8; 6],
-        mtu: usize,
-    },
+    Station(Station),
     /// A libfabric endpoint's address in the provider's format.
     Fabric {
         name: Vec<u8>,

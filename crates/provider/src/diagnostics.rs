@@ -15,21 +15,48 @@ const LOCAL_RANK_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCA
 /// The longest time between the first and the last rank of a host to arrive here.
 const RANK_SKEW_MAX: Duration = Duration::from_secs(1);
 
-/// Reports the reason once, if this provider was selected, and only from the first rank of a host.
+/// Reports why `fi_getinfo` finds nothing, if this provider was selected, and only from the first rank of a host.
 pub(crate) fn report(reason: &str) {
-    /// MPI libraries call `fi_getinfo` a dozen times.
-    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     let variable = |name: &str| env::var(name).ok();
-    if !is_selected(variable) || IS_REPORTED.swap(true, Ordering::Relaxed) {
+    if !is_selected(variable) || !is_first_report() {
         return;
     }
     if is_first_local_rank(variable) {
-        // In one write, since launchers interleave the output of several hosts. Fails if standard error is closed.
-        let _ = io::stderr().write_all(format!("barewire: {reason}\n").as_bytes());
+        write(reason);
     } else {
         // The MPI library aborts the job next, and with it the first rank, which may not have reported yet.
         thread::sleep(RANK_SKEW_MAX);
     }
+}
+
+/// Reports why a peer's address is refused. The first rank of a host does so at once; the others, which may be the only ones
+/// that have the address, if they still run a second later.
+pub(crate) fn report_refusal(reason: &str) {
+    if is_first_report() {
+        if !is_first_local_rank(|name| env::var(name).ok()) {
+            thread::sleep(RANK_SKEW_MAX);
+        }
+        write(reason);
+    }
+}
+
+/// Reports that a peer is not or no longer reached.
+pub(crate) fn report_silence(reason: &str) {
+    if is_first_report() {
+        write(reason);
+    }
+}
+
+/// Whether the process has reported nothing before: MPI libraries call `fi_getinfo` a dozen times, and meet many peers.
+fn is_first_report() -> bool {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    !IS_REPORTED.swap(true, Ordering::Relaxed)
+}
+
+/// In one write, since launchers interleave the output of several hosts.
+fn write(reason: &str) {
+    // Fails if standard error is closed.
+    let _ = io::stderr().write_all(format!("barewire: {reason}\n").as_bytes());
 }
 
 fn is_selected(variable: impl Fn(&str) -> Option<String>) -> bool {

@@ -74,7 +74,7 @@ pub(crate) fn failure_errno(failure: Failure) -> Errno {
 fn ending_errno(ending: Ending) -> Errno {
     Errno(match ending {
         Ending::Refused => FI_ECONNREFUSED,
-        Ending::NoAnswer => libc::EHOSTUNREACH as u32,
+        Ending::NoAnswer | Ending::NeverAnswered => libc::EHOSTUNREACH as u32,
         Ending::Stalled => FI_ETIMEDOUT,
         Ending::Closed => FI_ESHUTDOWN,
         Ending::PeerClosed | Ending::Restarted => FI_ECONNRESET,

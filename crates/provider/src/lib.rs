@@ -31,6 +31,7 @@ mod progress_request;
 mod queue;
 mod reached;
 mod region;
+mod silence;
 mod state;
 mod sync;
 mod table;

@@ -11,6 +11,7 @@ use barewire_carriers::INTERFACES_MAX;
 use barewire_endpoint::{Authentication, JobToken, Secret, Waiting};
 use barewire_llc::extension::{CHECK as CHECK_BYTES, Guard};
 
+use crate::address::Credentials;
 use crate::backoff::CoreSharing;
 use crate::bindings::FI_PARAM_STRING;
 use crate::job;
@@ -276,6 +277,12 @@ impl Parameters {
     /// The MTU at which unauthenticated frames carry as many bytes as frames under these parameters do at `mtu`.
     pub fn mtu_without_seal(&self, mtu: usize) -> usize {
         mtu.saturating_sub(self.guard().bytes() - CHECK_BYTES)
+    }
+
+    /// What peers must have in common with endpoints under these parameters.
+    pub fn credentials(&self) -> Credentials {
+        let token = self.token.or_else(|| self.secret.as_ref().map(|secret| secret.token(JobToken::new(0))));
+        Credentials { protection: self.protection, check: token.map_or(0, JobToken::check) }
     }
 
     /// How endpoints authenticate their frames.

@@ -59,7 +59,8 @@ def bench(
     link: Annotated[
         str,
         typer.Option(
-            help="for raw, llc, endpoint and messages: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy; or several"
+            help="for raw, llc, endpoint and messages: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy, or udp, "
+            "which puts each frame into a datagram; or several"
         ),
     ] = PACKET,
     wait: Annotated[str, typer.Option(help="spin, adaptive, block, busypoll; several with commas")] = "spin",

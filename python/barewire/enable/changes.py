@@ -138,8 +138,8 @@ def apply(changes: Iterable[Change]) -> None:
             if change.after is None and not change.file.exists():
                 continue  # somebody else's files are in a folder that we created
             raise MachineCannot(
-                f"cannot write {change.file}: {error.strerror or error}; --system needs root; use --user, "
-                "or the modulefile (barewire modulefile)"
+                f"cannot write {change.file}: {error.strerror or error}; --system needs root, --user a home "
+                "that you may write to; or use the modulefile (barewire modulefile)"
             ) from error
 
 

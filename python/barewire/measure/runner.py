@@ -16,7 +16,7 @@ from barewire.measure.records import LaunchRecords, read_records
 from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
 from barewire.measure.sites import Site
 from barewire.measure.subjects import TUNED, Subject, floors_of
-from barewire.models.naming import PACKET
+from barewire.models.naming import XDP_LINKS
 from barewire.results import Run, Series, series_from_samples, shared_from_samples
 
 
@@ -52,7 +52,7 @@ class Plan:
             raise WrongUse(
                 "--processes supports pingpong and stream only, where one side determines the end of a block"
             )
-        if max(processes) > 1 and any(subject.link != PACKET for subject in self.subjects):
+        if max(processes) > 1 and any(subject.link in XDP_LINKS for subject in self.subjects):
             raise WrongUse("AF_XDP takes an interface's queue for one process: use --link packet, or --processes 1")
 
 

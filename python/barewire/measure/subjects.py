@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from barewire.errors import WrongUse
-from barewire.models.naming import FLOOR, LIBFABRIC, LINKS, OWN_PROVIDER, PACKET, SubjectName, provider_of
+from barewire.models.naming import (
+    FLOOR,
+    LIBFABRIC,
+    LINKS,
+    OWN_PROVIDER,
+    PACKET,
+    XDP_LINKS,
+    SubjectName,
+    floor_link,
+    provider_of,
+)
 
 TESTS = ("pingpong", "stream", "bidirectional")
 TRANSPORTS = (
@@ -55,8 +65,8 @@ class Subject:
 
 
 def floors_of(subjects: Iterable[Subject]) -> tuple[Subject, ...]:
-    """Return the floors that limit these subjects: one for each link."""
-    return _unique(Subject(FLOOR, link=subject.link) for subject in subjects)
+    """Return the floors that limit these subjects: one for each link; frames in datagrams have that of frames."""
+    return _unique(Subject(FLOOR, link=floor_link(subject.link)) for subject in subjects)
 
 
 def parse_tests(text: str) -> tuple[str, ...]:
@@ -102,7 +112,7 @@ def _links_of(transport: str, chosen: tuple[str, ...]) -> tuple[str, ...]:
     if not Subject(transport).has_link:
         return (PACKET,)
     if transport == "xdp":
-        return tuple(link for link in chosen if link != PACKET) or ("xdp",)
+        return tuple(link for link in chosen if link in XDP_LINKS) or ("xdp",)
     return chosen
 
 
@@ -117,7 +127,7 @@ def _known_transport(name: str) -> str:
 
 
 def _has_busypoll(subject: Subject) -> bool:
-    return subject.transport in SOCKETS or subject.link != PACKET
+    return subject.transport in SOCKETS or subject.link in XDP_LINKS
 
 
 def _known(name: str, names: tuple[str, ...], kind: str) -> str:

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 PACKET = "packet"
 XDP_LINKS = ("xdp", "xdp-generic", "xdp-native", "xdp-zerocopy")
-LINKS = (PACKET, *XDP_LINKS)
+# Our frames in datagrams; the transport of this name is the kernel's own.
+UDP = "udp"
+LINKS = (PACKET, *XDP_LINKS, UDP)
 FLOOR = "floor"
 # Subjects over libfabric: with our own provider, or with another one, which is in the name.
 LIBFABRIC = "libfabric"
@@ -37,7 +39,8 @@ class SubjectName(NamedTuple):
         if self.link == PACKET:
             base = self.transport
         else:
-            base = self.link if self.transport == "raw" else f"{self.transport}+{self.link}"
+            is_named_after_link = self.transport == "raw" and self.link in XDP_LINKS
+            base = self.link if is_named_after_link else f"{self.transport}+{self.link}"
         return base if self.wait == "spin" else f"{base}/{self.wait}"
 
 
@@ -48,6 +51,11 @@ def read_subject(name: str) -> SubjectName:
     if transport in XDP_LINKS:
         transport, link = "raw", transport
     return SubjectName(transport, link or PACKET, wait or "spin")
+
+
+def floor_link(link: str) -> str:
+    """Return the link of the floor beside which subjects over `link` are shown."""
+    return PACKET if link == UDP else link
 
 
 def provider_of(transport: str) -> str | None:

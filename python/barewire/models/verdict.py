@@ -3,7 +3,7 @@
 
 from typing import Literal
 
-from barewire.models.naming import read_mpi_subject, read_subject
+from barewire.models.naming import UDP, read_mpi_subject, read_subject
 from barewire.models.wire import Protocol
 
 Verdict = Literal["ok", "impossible", "faster than floor", "no limit known", "no loss-free sample"]
@@ -34,7 +34,8 @@ def protocol_of(subject: str) -> Protocol | None:
     mpi = read_mpi_subject(subject)
     if mpi is not None:
         return _MPI_PROTOCOLS.get(mpi.fabric)
-    return _PROTOCOLS.get(read_subject(subject).transport)
+    transport, link, _ = read_subject(subject)
+    return "udp" if link == UDP else _PROTOCOLS.get(transport)
 
 
 def fraction_of_limit(median: float, limit: float, *, lower_is_better: bool) -> float:

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable
 
-from barewire.models.naming import PACKET, read_mpi_subject, read_subject
+from barewire.models.naming import PACKET, UDP, read_mpi_subject, read_subject
 from barewire.results import Place, Row, Series
 from barewire.stats.comparison import Outcome
 
@@ -141,6 +141,7 @@ _LINKS = {
     "xdp-generic": "generic AF_XDP",
     "xdp-native": "native AF_XDP",
     "xdp-zerocopy": "zero-copy AF_XDP",
+    UDP: "UDP",
 }
 _WAITING = {"spin": "", "adaptive": "adaptive", "block": "blocking", "busypoll": "busy-polled"}
 _KIB = 1024
@@ -190,7 +191,7 @@ def subject_name(subject: str) -> str:
     transport, link, wait = read_subject(subject)
     readable, link = _NAMES.get(transport, transport), _LINKS.get(link, link if link != PACKET else "")
     if link:
-        readable = link if transport == "raw" else f"{readable} over {link}"
+        readable = link if transport == "raw" and link != _LINKS[UDP] else f"{readable} over {link}"
     waiting = _WAITING.get(wait, wait)
     return f"{readable}, {waiting}" if waiting else readable
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from barewire.models.derived import DERIVED_TESTS
-from barewire.models.naming import FLOOR, PACKET, is_floor, read_subject
+from barewire.models.naming import FLOOR, XDP_LINKS, floor_link, is_floor, read_subject
 from barewire.models.verdict import floor_verdict, fraction_of_limit, protocol_of, wire_verdict
 from barewire.models.wire import Link, Test, wire_limit
 from barewire.results.derived import derived_samples
@@ -79,7 +79,7 @@ def series_key(series: Series) -> Key:
 
 def _floor_key(series: Series) -> tuple[Place, Row, str]:
     """Return the coordinates that a series shares with the floor that limits it."""
-    return series.place, series.row, read_subject(series.subject).link
+    return series.place, series.row, floor_link(read_subject(series.subject).link)
 
 
 def _bounding(series: Series, link: Link | None, hosts: int | None) -> Link | None:
@@ -189,5 +189,5 @@ def subject_order(subject: str) -> tuple[int, str]:
     transport, link, _ = read_subject(subject)
     if transport == FLOOR:
         return len(SUBJECT_ORDER) + 1, subject
-    name = "xdp" if transport == "raw" and link != PACKET else transport
+    name = "xdp" if transport == "raw" and link in XDP_LINKS else transport
     return SUBJECT_ORDER.index(name) if name in SUBJECT_ORDER else len(SUBJECT_ORDER), subject

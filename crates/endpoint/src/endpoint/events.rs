@@ -37,9 +37,13 @@ impl<L: Link> Endpoint<L> {
                         self.repeated += connection.counters().information_repeated;
                         self.duplicate += connection.counters().received_again;
                     }
-                    if let Some(index) = self.channels.find_connection(handle) {
-                        self.retire(index, cause.into(), sink);
-                    }
+                    let Some(index) = self.channels.find_connection(handle) else { continue };
+                    let carrier = self.channels.at(index).map(|channel| &channel.carrier);
+                    let ending = match (Ending::from(cause), carrier) {
+                        (Ending::NoAnswer, Some(Carrier::Wire { is_open: false, .. })) => Ending::NeverAnswered,
+                        (ending, _) => ending,
+                    };
+                    self.retire(index, ending, sink);
                 }
                 StationEvent::Datagram(_, slot, outcome) => {
                     self.port.slots.free(slot);

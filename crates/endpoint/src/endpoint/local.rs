@@ -191,7 +191,7 @@ impl<L: Link> Endpoint<L> {
             match &channel.carrier {
                 Carrier::Connecting { .. } | Carrier::Local { .. } if is_done => self.end(index, Ending::Closed, sink),
                 Carrier::Connecting { until, is_exhausted } if now >= *until => {
-                    let ending = if *is_exhausted { Ending::Exhausted } else { Ending::NoAnswer };
+                    let ending = if *is_exhausted { Ending::Exhausted } else { Ending::NeverAnswered };
                     self.end(index, ending, sink);
                 }
                 _ => {}

@@ -369,7 +369,7 @@ fn endpoints_with_different_secrets_or_modes_ignore_each_other() {
             let _ = a.endpoint.send(to_b, &[], b"message", 1);
             let _ = a.endpoint.send_datagram(b.address(), Class::Unreliable, b"datagram", 2).unwrap();
             until(&mut [&mut a, &mut b], "it ends", |sides| !sides[0].ended.is_empty());
-            assert_eq!(a.ended[0].2, Ending::NoAnswer);
+            assert_eq!(a.ended[0].2, Ending::NeverAnswered);
             assert!(b.opened.is_empty() && b.received.is_empty());
             let counters = b.endpoint.counters().unwrap();
             assert!(counters.unauthenticated + counters.damaged > 1, "{counters:?}");

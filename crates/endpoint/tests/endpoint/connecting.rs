@@ -115,11 +115,11 @@ fn the_channel_to_a_peer_that_never_starts_ends_in_bounded_time() {
     until(&mut [&mut a], "both end", |sides| sides[0].ended.len() == 2);
     assert!(began.elapsed() >= CONNECT_TIMEOUT);
     for (channel, peer) in channels {
-        assert!(a.ended.contains(&(channel, peer, Ending::NoAnswer)), "{:?}", a.ended);
+        assert!(a.ended.contains(&(channel, peer, Ending::NeverAnswered)), "{:?}", a.ended);
         assert_eq!(a.endpoint.send(channel, &[], &[], 9), Err(SendError::Ended));
         assert_eq!(a.endpoint.peer(channel), None);
     }
-    assert!((0..4).all(|context| a.outcomes[&context] == Some(Ending::NoAnswer)));
+    assert!((0..4).all(|context| a.outcomes[&context] == Some(Ending::NeverAnswered)));
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_peer_without_the_cookie_gets_no_channel_and_delivers_no_datagram() {
             b.connect(guessed);
             until(&mut [&mut a, &mut b], "it ends", |sides| !sides[1].ended.is_empty());
             let (_, _, ending) = b.ended.pop().unwrap();
-            assert!(matches!(ending, Ending::NoAnswer | Ending::PeerClosed), "{ending:?}");
+            assert!(matches!(ending, Ending::NeverAnswered | Ending::PeerClosed), "{ending:?}");
             assert!(a.opened.is_empty() && a.received.is_empty(), "local {is_local}");
         }
         assert!(a.endpoint.counters().unwrap().unauthenticated > 0);

@@ -151,7 +151,7 @@ fn a_sleeping_endpoint_wakes_for_every_end_of_a_channel() {
     sleep_until(&mut a, |side| side.ended.len() == 1);
     a.connect(Address { mac, ..missing });
     sleep_until(&mut a, |side| side.ended.len() == 2);
-    assert!(a.ended.iter().all(|(_, _, ending)| *ending == Ending::NoAnswer));
+    assert!(a.ended.iter().all(|(_, _, ending)| *ending == Ending::NeverAnswered));
     // A channel that is closed before the peer has answered.
     for peer in [missing, Address { mac, ..missing }] {
         let channel = a.connect(peer);

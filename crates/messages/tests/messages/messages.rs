@@ -466,7 +466,7 @@ fn a_receive_from_an_absent_peer_fails_in_time() {
     assert!(alive.wait(std::time::Duration::from_secs(5)).unwrap());
     // Some milliseconds, as configured; the machine may be busy.
     assert!(began.elapsed().as_secs() < 2, "a sleeper is woken at the deadline");
-    let failure = Failure::Peer { peer: to, ending: Ending::NoAnswer };
+    let failure = Failure::Peer { peer: to, ending: Ending::NeverAnswered };
     assert_eq!(alive.poll(), Some(receive_failed(3, failure, None)));
 }
 
@@ -487,10 +487,10 @@ fn a_receive_fails_when_its_source_dies() {
     assert_eq!(pair[0].poll(), None);
     let [alive, _silent] = pair;
     let mut alive = [alive];
-    let gone = receive_failed(3, Failure::Peer { peer: to, ending: Ending::NoAnswer }, None);
-    assert_eq!(completion(&mut alive, 0), gone);
+    let failed = |ending| receive_failed(3, Failure::Peer { peer: to, ending }, None);
+    assert_eq!(completion(&mut alive, 0), failed(Ending::NoAnswer));
     receive(&mut alive[0], exactly(to, 1), third, 3);
-    assert_eq!(completion(&mut alive, 0), gone);
+    assert_eq!(completion(&mut alive, 0), failed(Ending::NeverAnswered));
 }
 
 /// Proves that a zero-copy eager send whose message never left is not reported as sent.
@@ -503,7 +503,7 @@ fn a_zero_copy_send_to_a_dead_peer_fails() {
     let mut alive = [alive];
     // SAFETY: the message outlives the messengers.
     unsafe { alive[0].send(to, tagged(1), &[Part::of(&message)], options(1, CompletionLevel::Inject)) }.unwrap();
-    let failure = Failure::Peer { peer: to, ending: Ending::NoAnswer };
+    let failure = Failure::Peer { peer: to, ending: Ending::NeverAnswered };
     let outcome = Outcome::Failed { operation: Operation::Send, failure, message: None };
     assert_eq!(completion(&mut alive, 0), Completion { context: 1, note: 0, outcome });
 }

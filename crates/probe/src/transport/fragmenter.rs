@@ -23,15 +23,17 @@ pub struct Fragmenter<H, const N: usize> {
     headers: Box<[[u8; N]; BATCH_FRAMES]>,
     session: u32,
     fragment_bytes: usize,
+    /// Bytes of a frame that the link adds.
+    hidden_bytes: usize,
     pacer: Pacer,
     frame_header: PhantomData<H>,
 }
 
 impl<H: FrameHeader<N>, const N: usize> Fragmenter<H, N> {
-    /// For fragments of up to `fragment_bytes`, each behind a copy of `header`.
-    pub fn new(header: [u8; N], session: u32, fragment_bytes: usize) -> Self {
+    /// For fragments of up to `fragment_bytes`, each behind a copy of `header`, to which the link adds `hidden_bytes`.
+    pub fn new(header: [u8; N], session: u32, fragment_bytes: usize, hidden_bytes: usize) -> Self {
         let headers = Box::new([header; BATCH_FRAMES]);
-        Self { headers, session, fragment_bytes, pacer: Pacer::default(), frame_header: PhantomData }
+        Self { headers, session, fragment_bytes, hidden_bytes, pacer: Pacer::default(), frame_header: PhantomData }
     }
 
     /// Continues sending a message of which `done` bytes are sent; true once all are.
@@ -54,7 +56,7 @@ impl<H: FrameHeader<N>, const N: usize> Fragmenter<H, N> {
         if link.send(&[Outgoing { header, payload: message }])? == 0 {
             return Ok(false);
         }
-        self.pacer.sent(frame_wire_bytes::<N>(message.len()));
+        self.pacer.sent(self.frame_wire_bytes(message.len()));
         Ok(true)
     }
 
@@ -68,7 +70,7 @@ impl<H: FrameHeader<N>, const N: usize> Fragmenter<H, N> {
         message: &[u8],
         done: &mut usize,
     ) -> Result<bool, LinkError> {
-        let fragment_bytes = self.fragment_bytes;
+        let Self { fragment_bytes, hidden_bytes, .. } = *self;
         while *done < message.len() {
             if !self.pacer.allows() {
                 return Ok(false);
@@ -89,7 +91,7 @@ impl<H: FrameHeader<N>, const N: usize> Fragmenter<H, N> {
             let sent = link.send(&frames[..count])?;
             for frame in &frames[..sent] {
                 *done += frame.payload.len();
-                self.pacer.sent(frame_wire_bytes::<N>(frame.payload.len()));
+                self.pacer.sent(frame_wire_bytes(N + hidden_bytes + frame.payload.len()));
             }
             if sent < count {
                 return Ok(false);
@@ -111,11 +113,15 @@ impl<H: FrameHeader<N>, const N: usize> Fragmenter<H, N> {
     /// Bytes of a message on the wire, with headers, FCS, preamble and gaps.
     pub fn wire_bytes(&self, message_bytes: usize) -> usize {
         let (whole, rest) = (message_bytes / self.fragment_bytes, message_bytes % self.fragment_bytes);
-        let last = if rest > 0 { frame_wire_bytes::<N>(rest) } else { 0 };
-        whole * frame_wire_bytes::<N>(self.fragment_bytes) + last
+        let last = if rest > 0 { self.frame_wire_bytes(rest) } else { 0 };
+        whole * self.frame_wire_bytes(self.fragment_bytes) + last
+    }
+
+    fn frame_wire_bytes(&self, part_bytes: usize) -> usize {
+        frame_wire_bytes(N + self.hidden_bytes + part_bytes)
     }
 }
 
-fn frame_wire_bytes<const N: usize>(part_bytes: usize) -> usize {
-    (N + part_bytes).max(MINIMUM_FRAME_BYTES) + WIRE_OVERHEAD_BYTES
+fn frame_wire_bytes(frame_bytes: usize) -> usize {
+    frame_bytes.max(MINIMUM_FRAME_BYTES) + WIRE_OVERHEAD_BYTES
 }

@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Opens links for frames.
 
+use std::net::SocketAddr;
+
 use barewire_broker::{RequestError, Status};
 use barewire_endpoint::OpenError;
-use barewire_link::{BusyPoll, Filter, Link, PacketConfig, PacketLink, XdpConfig, XdpLink, XdpMode};
+use barewire_link::{
+    BusyPoll, Filter, Link, PacketConfig, PacketLink, UdpConfig, UdpLink, XdpConfig, XdpLink, XdpMode,
+};
 
 use super::{Endpoint, LocalConfig};
-use crate::protocol::{LinkKind, Session, Wait};
+use crate::protocol::{LinkKind, Session, Station, Wait};
 use barewire_recorder::LaunchError;
 
-/// An open link of either kind.
+/// An open link of any kind.
 pub enum OpenLink {
     Packet(PacketLink),
     Xdp(Box<XdpLink>),
+    Udp(Box<UdpLink>),
 }
 
-/// Opens the session's kind of link for frames that match `filter`; only the packet link uses `protocol`.
+/// Opens the session's kind of link for frames that match `filter`; only the packet link uses `protocol`, and only UDP, whose
+/// socket has a port of its own, no filter.
 pub fn open(
     session: &Session,
     local: &LocalConfig,
@@ -31,6 +37,11 @@ pub fn open(
         LinkKind::XdpGeneric => XdpMode::Generic,
         LinkKind::XdpNative => XdpMode::Native,
         LinkKind::XdpZerocopy => XdpMode::ZeroCopy,
+        LinkKind::Udp => {
+            let link = UdpLink::open(&UdpConfig { interface: interface.to_owned(), others: Vec::new(), ports: None })?;
+            let endpoint = endpoint(&link);
+            return Ok((OpenLink::Udp(Box::new(link)), endpoint));
+        }
     };
     let busy_poll = (session.wait == Wait::Busypoll).then(BusyPoll::default);
     let config = XdpConfig { interface: interface.to_owned(), filter, queue: local.queue, mode, busy_poll };
@@ -52,7 +63,27 @@ pub fn open_packet(interface: &str, protocol: u16, filter: Filter) -> Result<Pac
 }
 
 fn endpoint(link: &impl Link) -> Endpoint {
-    Endpoint::Station { address: link.address().0, mtu: link.mtu() }
+    let locator = link.locator();
+    let socket = locator.ips().next().map(|ip| SocketAddr::new(ip, locator.port));
+    Endpoint::Station(Station { address: link.address().0, mtu: link.mtu(), socket })
+}
+
+/// Tells UDP where a peer is: an IPv6 address does not follow from that of the station.
+pub fn add_peer(link: &mut UdpLink, peer: Station) -> Result<(), LaunchError> {
+    let known = peer.socket.and_then(|socket| link.address_of(socket.ip(), socket.port()));
+    if known.is_none() {
+        return Err(LaunchError::Failed("the peer has no address of this side's IP version".to_owned()));
+    }
+    Ok(())
+}
+
+/// Bytes of a frame on the wire of which the link's users know nothing: between Ethernet header and type.
+pub fn hidden_bytes(peer: Station) -> usize {
+    match peer.socket {
+        None => 0,
+        Some(SocketAddr::V4(_)) => 2 + 20 + 8,
+        Some(SocketAddr::V6(_)) => 2 + 40 + 8,
+    }
 }
 
 /// Maps an open error to an exit code.

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use barewire_link::{MINIMUM_FRAME_BYTES, MacAddress};
+use barewire_link::MINIMUM_FRAME_BYTES;
 use barewire_llc::message::{FIRST_HEADER, OTHER_HEADER};
 
 use self::endpoint::Role;
@@ -151,9 +151,9 @@ pub struct LocalConfig {
 
 impl LocalConfig {
     fn interface(&self) -> Result<&str, LaunchError> {
-        self.interface.as_deref().ok_or_else(|| {
-            LaunchError::WrongUse("raw frames need an interface on both sides: give --interface".to_owned())
-        })
+        self.interface
+            .as_deref()
+            .ok_or_else(|| LaunchError::WrongUse("frames need an interface on both sides: give --interface".to_owned()))
     }
 }
 
@@ -201,15 +201,9 @@ impl Listening {
         Ok(match (self, peer) {
             (Self::Tcp(listening), Endpoint::Socket(peer)) => Box::new(listening.accept(session, peer)?),
             (Self::Udp(listening), Endpoint::Socket(peer)) => Box::new(listening.accept(session, peer)?),
-            (Self::Raw(listening), Endpoint::Station { address, mtu }) => {
-                listening.accept(session, MacAddress(address), mtu)
-            }
-            (Self::Llc(listening), Endpoint::Station { address, mtu }) => {
-                listening.accept(session, MacAddress(address), mtu)?
-            }
-            (Self::Endpoint(listening), Endpoint::Station { address, mtu }) => {
-                listening.accept(session, MacAddress(address), mtu)?
-            }
+            (Self::Raw(listening), Endpoint::Station(peer)) => listening.accept(session, peer)?,
+            (Self::Llc(listening), Endpoint::Station(peer)) => listening.accept(session, peer)?,
+            (Self::Endpoint(listening), Endpoint::Station(peer)) => listening.accept(session, peer)?,
             (Self::Libfabric(listening), Endpoint::Fabric { name }) => Box::new(listening.accept(&name, false)?),
             _ => return Err(endpoint_mismatch()),
         })
@@ -231,17 +225,17 @@ pub fn connect(
             let (transport, endpoint) = udp::connect(session, local, peer)?;
             (Box::new(transport), endpoint)
         }
-        (Kind::Raw | Kind::Xdp, Endpoint::Station { address, mtu }) => {
+        (Kind::Raw | Kind::Xdp, Endpoint::Station(peer)) => {
             let (listening, endpoint) = raw::Listening::new(session, local)?;
-            (listening.accept(session, MacAddress(address), mtu), endpoint)
+            (listening.accept(session, peer)?, endpoint)
         }
-        (Kind::Llc1 | Kind::Llc2 | Kind::Llc3, Endpoint::Station { address, mtu }) => {
+        (Kind::Llc1 | Kind::Llc2 | Kind::Llc3, Endpoint::Station(peer)) => {
             let (listening, endpoint) = llc::Listening::new(session, local)?;
-            (listening.connect(session, MacAddress(address), mtu)?, endpoint)
+            (listening.connect(session, peer)?, endpoint)
         }
-        (Kind::Endpoint | Kind::Messages, Endpoint::Station { address, mtu }) => {
+        (Kind::Endpoint | Kind::Messages, Endpoint::Station(peer)) => {
             let (listening, endpoint) = endpoint::Listening::new(session, local, Role::Active)?;
-            (listening.accept(session, MacAddress(address), mtu)?, endpoint)
+            (listening.accept(session, peer)?, endpoint)
         }
         (Kind::Libfabric, Endpoint::Fabric { name }) => {
             let (listening, endpoint) = libfabric::Listening::new(session, local)?;

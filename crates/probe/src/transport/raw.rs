@@ -9,7 +9,7 @@ use super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
 use super::fragmenter::{Fragmenter, FrameHeader};
 use super::links::{self, OpenLink};
 use super::{Counters, Endpoint, LocalConfig, Transport};
-use crate::protocol::Session;
+use crate::protocol::{Session, Station};
 use barewire_recorder::LaunchError;
 
 /// IEEE 802 local experimental EtherType 1.
@@ -37,11 +37,15 @@ impl Listening {
         Ok((Self { link }, endpoint))
     }
 
-    pub fn accept(self, session: &Session, peer: MacAddress, peer_mtu: usize) -> Box<dyn Transport> {
-        match self.link {
-            OpenLink::Packet(link) => Box::new(Raw::new(link, session.session, peer, peer_mtu)),
-            OpenLink::Xdp(link) => Box::new(Raw::new(*link, session.session, peer, peer_mtu)),
-        }
+    pub fn accept(self, session: &Session, peer: Station) -> Result<Box<dyn Transport>, LaunchError> {
+        Ok(match self.link {
+            OpenLink::Packet(link) => Box::new(Raw::new(link, session.session, peer)),
+            OpenLink::Xdp(link) => Box::new(Raw::new(*link, session.session, peer)),
+            OpenLink::Udp(mut link) => {
+                links::add_peer(&mut link, peer)?;
+                Box::new(Raw::new(*link, session.session, peer))
+            }
+        })
     }
 }
 
@@ -58,7 +62,7 @@ pub struct Raw<L> {
 }
 
 impl<L: Link> Raw<L> {
-    fn new(link: L, session: u32, peer: MacAddress, peer_mtu: usize) -> Self {
+    fn new(link: L, session: u32, peer: Station) -> Self {
         let ethernet_header = |to: MacAddress, from: MacAddress| {
             let mut header = [0; ETHERNET_HEADER_BYTES];
             header[..6].copy_from_slice(&to.0);
@@ -66,13 +70,14 @@ impl<L: Link> Raw<L> {
             header[12..].copy_from_slice(&ETHER_TYPE.to_be_bytes());
             header
         };
+        let address = MacAddress(peer.address);
         let mut header = [0; FRAME_HEADER_BYTES];
-        header[..ETHERNET_HEADER_BYTES].copy_from_slice(&ethernet_header(peer, link.address()));
-        let mtu = link.mtu().min(peer_mtu);
+        header[..ETHERNET_HEADER_BYTES].copy_from_slice(&ethernet_header(address, link.address()));
+        let mtu = link.mtu().min(peer.mtu);
         Self {
             session,
-            incoming: ethernet_header(link.address(), peer),
-            fragmenter: Fragmenter::new(header, session, mtu - HEADER_BYTES),
+            incoming: ethernet_header(link.address(), address),
+            fragmenter: Fragmenter::new(header, session, mtu - HEADER_BYTES, links::hidden_bytes(peer)),
             reassembly: Reassembly::new(mtu - HEADER_BYTES),
             counters: Counters::default(),
             mtu,
@@ -171,8 +176,9 @@ mod tests {
 
     fn pair(faults: Faults, seed: u64) -> (Raw<MemoryLink>, Raw<MemoryLink>) {
         let (a, b) = MemoryLink::pair(200, faults, seed);
-        let (at_a, at_b) = (a.address(), b.address());
-        (Raw::new(a, 7, at_b, 200), Raw::new(b, 7, at_a, 200))
+        let station = |link: &MemoryLink| Station { address: link.address().0, mtu: 200, socket: None };
+        let (at_a, at_b) = (station(&a), station(&b));
+        (Raw::new(a, 7, at_b), Raw::new(b, 7, at_a))
     }
 
     fn send(transport: &mut Raw<MemoryLink>, sequence: u32, message: &[u8]) {

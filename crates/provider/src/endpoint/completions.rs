@@ -9,9 +9,11 @@ use barewire_messages::{Completion, Envelope, Failure, Operation, Outcome, PeerI
 
 use super::{Endpoint, Wire};
 use crate::bindings::*;
+use crate::diagnostics;
 use crate::edge::failure_errno;
 use crate::log::warning;
 use crate::queue::{Entry, Queue};
+use crate::silence::silence_of;
 use crate::table::Table;
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
 
@@ -94,7 +96,7 @@ impl Endpoint {
             Outcome::Failed { operation, failure, message } => {
                 entry.error = failure_errno(failure).0;
                 if let Failure::Peer { peer, ending } = failure {
-                    self.warn_lost_peer(peer, ending);
+                    self.warn_lost_peer(peer, ending, vectors);
                 }
                 if let Some(message) = message {
                     self.set_envelope(&mut entry, &message.envelope, vectors);
@@ -119,12 +121,20 @@ impl Endpoint {
         }
     }
 
-    /// Logs the reason, since MPI libraries show only the number of an error.
-    fn warn_lost_peer(&mut self, peer: PeerId, ending: Ending) {
-        if self.last_lost.replace(peer) != Some(peer)
-            && let Some(address) = self.wire.as_ref().and_then(|wire| wire.address_of(peer))
-        {
-            warning!(FI_LOG_EP_DATA, "{address}: {ending}");
+    /// Reports the reason, since MPI libraries show only the number of an error.
+    #[cold]
+    fn warn_lost_peer(&mut self, peer: PeerId, ending: Ending, vectors: &Table<Vector>) {
+        if self.last_lost.replace(peer) == Some(peer) {
+            return;
+        }
+        let number = self.source_of(peer, vectors) as usize;
+        // A peer that has connected to this endpoint told only the MAC address and the SAP.
+        let inserted = self.vector.and_then(|vector| *vectors[vector].addresses.get(number)?);
+        let Some(wire) = &self.wire else { return };
+        let Some(address) = inserted.or_else(|| wire.address_of(peer)) else { return };
+        warning!(FI_LOG_EP_DATA, "{address}: {ending}");
+        if matches!(ending, Ending::NeverAnswered | Ending::NoAnswer) {
+            diagnostics::report_silence(&silence_of(address, wire.address(), ending));
         }
     }
 

@@ -266,7 +266,7 @@ unsafe extern "C" fn getname(fid: fid_t, to: *mut c_void, length: *mut usize) ->
         // SAFETY: libfabric's promise: room for `*length` bytes.
         let room = unsafe { *length };
         // SAFETY: as above.
-        unsafe { vector::write(&address::to_bytes(wire.address(), ep.shared.parameters.protection), to, length) };
+        unsafe { vector::write(&address::to_bytes(wire.address(), ep.shared.parameters.credentials()), to, length) };
         if room < address::BYTES { Err(Errno::TOO_SMALL) } else { Ok(()) }
     })
 }

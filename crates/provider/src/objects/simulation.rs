@@ -18,7 +18,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
 use super::{counter, domain, endpoint, queue, vector};
-use crate::address::Reach;
+use crate::address::{Credentials, Reach};
 use crate::backoff::CoreSharing;
 use crate::bindings::*;
 use crate::device::Device;
@@ -26,7 +26,7 @@ use crate::edge::Errno;
 use crate::endpoint::{Reliable, Wire};
 use crate::link::AnyLink;
 use crate::lock::Lock;
-use crate::parameters::{Parameters, Protection};
+use crate::parameters::Parameters;
 use crate::poison::Poison;
 use crate::progress;
 use crate::progress_request::ProgressRequest;
@@ -151,7 +151,7 @@ impl Objects {
     /// An address as `fi_av_insert` takes it.
     #[must_use]
     pub fn encode(address: Address) -> [u8; crate::address::BYTES] {
-        crate::address::to_bytes(address, Protection::None)
+        crate::address::to_bytes(address, Credentials::default())
     }
 
     fn messenger<R>(&self, of: impl FnOnce(&mut Reliable) -> R) -> R {

@@ -133,14 +133,14 @@ unsafe extern "C" fn insert(
             return Err(Errno(FI_ENOEQ));
         }
         let mut inserted = 0;
-        let (protection, reach) = (vector.shared.parameters.protection, vector.shared.device.reach);
+        let (credentials, reach) = (vector.shared.parameters.credentials(), vector.shared.device.reach);
         let mut state = vector.shared.lock()?;
         let State { vectors, .. } = &mut *state;
         for index in 0..count {
             let mut bytes = [0; BYTES];
             // SAFETY: libfabric's promise: `count` addresses of our length.
             unsafe { ptr::copy_nonoverlapping(addresses.cast::<u8>().add(index * BYTES), bytes.as_mut_ptr(), BYTES) };
-            let (number, status) = match address::of_peer(bytes, protection, reach) {
+            let (number, status) = match address::of_peer(bytes, credentials, reach) {
                 Ok(address) => {
                     let known = &mut vectors[vector.number].addresses;
                     let number = known.len();
@@ -151,9 +151,9 @@ unsafe extern "C" fn insert(
                 Err(error) => {
                     warning!(FI_LOG_AV, "address {index}: {error}");
                     // The user can remove these causes.
-                    use BadAddress::{Protection, Reach, Version};
-                    if matches!(error, Protection { .. } | Reach { .. } | Version(_)) {
-                        diagnostics::report(&error.to_string());
+                    use BadAddress::{Protection, Reach, Token, Version};
+                    if matches!(error, Protection { .. } | Token { .. } | Reach { .. } | Version(_)) {
+                        diagnostics::report_refusal(&error.to_string());
                     }
                     (FI_ADDR_NOTAVAIL, FI_EINVAL as c_int)
                 }
@@ -210,7 +210,7 @@ unsafe extern "C" fn lookup(av: *mut fid_av, number: fi_addr_t, to: *mut c_void,
         let known = &state.vectors[vector.number].addresses;
         let address = usize::try_from(number).ok().and_then(|number| *known.get(number)?).ok_or(Errno::INVALID)?;
         // SAFETY: libfabric's promise: `*length` bytes of room at `to`.
-        unsafe { write(&address::to_bytes(address, vector.shared.parameters.protection), to, length) };
+        unsafe { write(&address::to_bytes(address, vector.shared.parameters.credentials()), to, length) };
         Ok(())
     })
 }

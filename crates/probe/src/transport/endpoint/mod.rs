@@ -9,16 +9,16 @@ mod window;
 use std::path::PathBuf;
 
 use barewire_endpoint::{Address, Config, Encapsulation, EndpointError, Framing, JobToken, Tuning, claim};
-use barewire_link::{ETHERNET_HEADER_BYTES, Link, MacAddress};
+use barewire_link::{ETHERNET_HEADER_BYTES, Link};
 use barewire_llc::extension::{CHECK, INFORMATION_FRONT};
 use barewire_messages::Messenger;
 
 use self::messages::Messages;
 use self::window::Window;
-use super::links::{OpenLink, usage_error};
+use super::links::{self, OpenLink, usage_error};
 use super::llc::{SAP_COUNT, open, sap_of};
 use super::{Counters, Endpoint, LocalConfig, Transport};
-use crate::protocol::{Kind, Session};
+use crate::protocol::{Kind, Session, Station};
 use barewire_recorder::LaunchError;
 
 /// How long to wait for a channel to open.
@@ -50,15 +50,14 @@ impl Listening {
         Ok((Self { link, role, tuning, broker: local.broker.clone() }, endpoint))
     }
 
-    pub fn accept(
-        self,
-        session: &Session,
-        peer: MacAddress,
-        peer_mtu: usize,
-    ) -> Result<Box<dyn Transport>, LaunchError> {
+    pub fn accept(self, session: &Session, peer: Station) -> Result<Box<dyn Transport>, LaunchError> {
         match self.link {
-            OpenLink::Packet(link) => transport(link, self.broker, session, self.role, self.tuning, peer, peer_mtu),
-            OpenLink::Xdp(link) => transport(*link, self.broker, session, self.role, self.tuning, peer, peer_mtu),
+            OpenLink::Packet(link) => transport(link, self.broker, session, self.role, self.tuning, peer),
+            OpenLink::Xdp(link) => transport(*link, self.broker, session, self.role, self.tuning, peer),
+            OpenLink::Udp(mut link) => {
+                links::add_peer(&mut link, peer)?;
+                transport(*link, self.broker, session, self.role, self.tuning, peer)
+            }
         }
     }
 }
@@ -69,19 +68,18 @@ fn transport<L: Link + 'static>(
     session: &Session,
     role: Role,
     tuning: Tuning,
-    peer: MacAddress,
-    peer_mtu: usize,
+    peer: Station,
 ) -> Result<Box<dyn Transport>, LaunchError> {
     let framing = Framing { encapsulation: Encapsulation::EtherType, token: Some(JobToken::new(session.token)) };
     let mut config = Config { channels: 4, ..Config::new(tag(session, role), framing) };
     let messages = barewire_messages::Config::tuned(&tuning);
     config.set_tuning(tuning);
-    let mtu = link.mtu().min(peer_mtu);
+    let mtu = link.mtu().min(peer.mtu);
     let claim = claim(Address::new(link.address().0, config.sap), broker.as_deref()).map_err(usage_error)?;
     let mut endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(usage_error)?;
     endpoint.hold_claims(claim);
     let other = if role == Role::Active { Role::Passive } else { Role::Active };
-    let peer = Address::new(peer.0, tag(session, other));
+    let peer = Address::new(peer.address, tag(session, other));
     Ok(match session.transport {
         Kind::Messages => Box::new(Messages::new(Messenger::new(endpoint, messages), peer, role, mtu)),
         _ => Box::new(Window::new(endpoint, peer, role, mtu)),

@@ -29,7 +29,7 @@ pub struct Datagrams<L> {
 }
 
 impl<L: Link> Datagrams<L> {
-    pub fn new(link: L, session: u32, peer: Peer, mtu: usize) -> Result<Self, LaunchError> {
+    pub fn new(link: L, session: u32, peer: Peer, mtu: usize, hidden_bytes: usize) -> Result<Self, LaunchError> {
         let own = link.address().0;
         // Type 1 keeps no frames in flight, so it needs no slots.
         let config = StationConfig { connections: 1, backlog: 1, ..StationConfig::default() };
@@ -44,7 +44,7 @@ impl<L: Link> Datagrams<L> {
             port,
             session,
             peer,
-            fragmenter: Fragmenter::new(header, session, mtu - LLC_BYTES - HEADER_BYTES),
+            fragmenter: Fragmenter::new(header, session, mtu - LLC_BYTES - HEADER_BYTES, hidden_bytes),
             reassembly: Reassembly::new(mtu - LLC_BYTES - HEADER_BYTES),
             counters: Counters::default(),
             mtu,

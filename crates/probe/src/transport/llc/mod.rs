@@ -5,14 +5,14 @@ mod datagram;
 pub mod reliable;
 
 use barewire_broker::sap_filter;
-use barewire_link::{Link, MacAddress, PacketConfig};
+use barewire_link::{Link, PacketConfig};
 use barewire_llc::{Lsap, Peer};
 
 use self::datagram::Datagrams;
 use self::reliable::Reliable;
 use super::links::{self, OpenLink, launch_error};
 use super::{Endpoint, LocalConfig, Transport};
-use crate::protocol::{Kind, LinkKind, Session};
+use crate::protocol::{Kind, LinkKind, Session, Station};
 use barewire_endpoint::{Encapsulation, LinkScope, PROTOCOL, open_link};
 use barewire_recorder::LaunchError;
 
@@ -68,35 +68,23 @@ impl Listening {
     }
 
     /// Opens the passive side's end; type 2 waits for the peer's connection.
-    pub fn accept(
-        self,
-        session: &Session,
-        peer: MacAddress,
-        peer_mtu: usize,
-    ) -> Result<Box<dyn Transport>, LaunchError> {
-        self.open(session, peer, peer_mtu, false)
+    pub fn accept(self, session: &Session, peer: Station) -> Result<Box<dyn Transport>, LaunchError> {
+        self.open(session, peer, false)
     }
 
     /// Opens the active side's end; type 2 connects to the peer.
-    pub fn connect(
-        self,
-        session: &Session,
-        peer: MacAddress,
-        peer_mtu: usize,
-    ) -> Result<Box<dyn Transport>, LaunchError> {
-        self.open(session, peer, peer_mtu, true)
+    pub fn connect(self, session: &Session, peer: Station) -> Result<Box<dyn Transport>, LaunchError> {
+        self.open(session, peer, true)
     }
 
-    fn open(
-        self,
-        session: &Session,
-        peer: MacAddress,
-        peer_mtu: usize,
-        connects: bool,
-    ) -> Result<Box<dyn Transport>, LaunchError> {
+    fn open(self, session: &Session, peer: Station, connects: bool) -> Result<Box<dyn Transport>, LaunchError> {
         match self.link {
-            OpenLink::Packet(link) => transport(link, session, peer, peer_mtu, connects),
-            OpenLink::Xdp(link) => transport(*link, session, peer, peer_mtu, connects),
+            OpenLink::Packet(link) => transport(link, session, peer, connects),
+            OpenLink::Xdp(link) => transport(*link, session, peer, connects),
+            OpenLink::Udp(mut link) => {
+                links::add_peer(&mut link, peer)?;
+                transport(*link, session, peer, connects)
+            }
         }
     }
 }
@@ -104,15 +92,14 @@ impl Listening {
 fn transport<L: Link + 'static>(
     link: L,
     session: &Session,
-    peer: MacAddress,
-    peer_mtu: usize,
+    station: Station,
     connects: bool,
 ) -> Result<Box<dyn Transport>, LaunchError> {
     let sap = sap_of(session.pair);
-    let peer = Peer { local: sap, mac: peer.0, remote: sap };
-    let mtu = link.mtu().min(peer_mtu);
+    let peer = Peer { local: sap, mac: station.address, remote: sap };
+    let mtu = link.mtu().min(station.mtu);
     Ok(match session.transport {
-        Kind::Llc1 => Box::new(Datagrams::new(link, session.session, peer, mtu)?),
+        Kind::Llc1 => Box::new(Datagrams::new(link, session.session, peer, mtu, links::hidden_bytes(station))?),
         Kind::Llc2 => Box::new(Reliable::connection(link, peer, mtu, connects)?),
         _ => Box::new(Reliable::acknowledged(link, peer, mtu)?),
     })
