@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""An arm64 board on a cable to a host of a lab: a guest in qemu, with sshd, so that launchers find a machine like others.
+"""An arm64 board on a cable to a host of a lab: a guest in qemu, which launchers reach by ssh like any machine.
 
     host of the lab ── eth1 10.78.0.1 ══ descriptor ══ qemu-system-aarch64 ── eth1 10.78.0.2 of the board ── sshd
 
@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,8 +31,18 @@ READY_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 10.0
 KERNEL_ARGUMENTS = "console=ttyAMA0 loglevel=4 panic=-1 ipv6.disable=1 mitigations=off random.trust_cpu=on rdinit=/init"
 _USERS = "root:x:0:0::/root:/bin/sh\nsshd:x:100:65534::/run/sshd:/bin/false\n"
-_SSHD = "HostKey /etc/ssh/host\nAuthorizedKeysFile /etc/ssh/user.pub\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
-_SSH = "IdentityFile {0}/user\nIdentitiesOnly yes\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n"
+_SSHD = """HostKey /etc/ssh/host
+AuthorizedKeysFile /etc/ssh/user.pub
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+"""
+_SSH = """IdentityFile {0}/user
+IdentitiesOnly yes
+StrictHostKeyChecking no
+UserKnownHostsFile /dev/null
+LogLevel ERROR
+"""
 
 
 class BoardFailed(Exception):
@@ -41,11 +50,11 @@ class BoardFailed(Exception):
 
 
 class Board:
-    """A running board, whose files are the image's and `files`: content by absolute path on the board."""
+    """A running board."""
 
-    def __init__(self, image: Image, lab: Lab, files: Mapping[str, Path]) -> None:
+    def __init__(self, image: Image, lab: Lab) -> None:
         """Describe a board beside the lab's first host, run on the cores of the second."""
-        self._image, self._lab, self._files = image, lab, files
+        self._image, self._lab = image, lab
         self._folder = lab.directory / "board"
         self._log = self._folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,6 +108,19 @@ class Board:
         ssh = [str(self._folder / "bin" / "ssh"), BOARD_ADDRESS, command]
         return self._lab.run("h1", ssh, check=False, **options)
 
+    def put(self, file: Path, place: Path) -> None:
+        """Copy a program or a library to an absolute path on the board."""
+        with file.open("rb") as content:
+            command = f"mkdir -p {place.parent} && cat >{place} && chmod 755 {place}"
+            done = self.run(command, stdin=content, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise BoardFailed(f"{place} cannot be written on the board: {done.stderr}")
+
+    def kill(self) -> None:
+        """End the board at once, as if its power had failed."""
+        assert self._process is not None
+        self._process.kill()
+
     def log(self) -> str:
         """Return what the board's kernel, its process 1 and its sshd have said."""
         return self._log.read_text(errors="replace")
@@ -111,9 +133,6 @@ class Board:
         archive.add_file("etc/ssh/host", (self._folder / "host").read_bytes(), 0o600)
         archive.add_file("etc/ssh/user.pub", (self._folder / "user.pub").read_bytes())
         archive.add_directory("root")
-        for place, file in self._files.items():
-            archive.add_directories_to(place.lstrip("/"))
-            archive.add_file(place.lstrip("/"), file.read_bytes(), 0o755)
         return archive.packed()
 
     def _start(self, tap: int, initramfs: Path) -> "subprocess.Popen[bytes]":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Makes the board: Debian's arm64 kernel, Open MPI, libfabric and sshd, unpacked into a file system in memory.
 
-The result lies in target/boards/DIGEST/, DIGEST being that of everything here that goes into it. `tree` is the same file
-system as files, with the headers of Open MPI: what programs for the board are compiled against.
+The result lies in target/boards/DIGEST/, DIGEST being that of everything here that goes into it. `tree` is the same
+file system as files, with the headers of Open MPI: what programs for the board are compiled against.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from guests.initramfs import Archive
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / "target" / "boards"
 META_PACKAGE = "linux-image-arm64"
-PACKAGES = ("busybox-static", "openmpi-bin", "openssh-server")
+PACKAGES = ("busybox-static", "openmpi-bin", "openssh-server", "python3")
 HEADERS = "libopenmpi-dev"
 MODULES = ("virtio_pci", "virtio_net")
 # Half of all files, which neither a program nor a launcher reads.

@@ -22,11 +22,6 @@ class Archive:
         """Add a directory; what lies in it must follow."""
         self._add(name, stat.S_IFDIR | 0o755)
 
-    def add_directories_to(self, name: str) -> None:
-        """Add all directories above a file."""
-        for parent in reversed(Path(name).parents[:-1]):
-            self.add_directory(str(parent))
-
     def add_file(self, name: str, content: bytes, mode: int = 0o644) -> None:
         """Add a file."""
         self._add(name, stat.S_IFREG | mode, content)
