@@ -22,7 +22,7 @@ from boards.image import Image
 
 QEMU = "qemu-system-aarch64"
 # A Cortex-A72 is what a Raspberry Pi 4 has, but with instructions for AES, which that one lacks.
-MACHINE = ("-machine", "virt", "-accel", "tcg", "-cpu", "cortex-a72", "-smp", "1", "-m", "1024")
+MACHINE = ("-machine", "virt", "-accel", "tcg", "-cpu", "cortex-a72", "-smp", "1", "-m", "2048")
 INTERFACE = "eth1"
 HOST_ADDRESS, BOARD_ADDRESS = "10.78.0.1", "10.78.0.2"
 MAC = "02:00:00:77:00:02"
