@@ -21,7 +21,7 @@ passed=0 failed=0 skipped=0
 build() {
     local target=$1 compiler=$2 out=target/cross/$1/release
     cargo build --release --locked --quiet --target "$target" \
-        -p barewire-probe -p barewire-host -p barewire-broker -p barewire-provider
+        -p barewire-probe -p barewire-host -p barewire-broker -p barewire-provider -p barewire-sim
     mkdir -p "$out/libfabric"
     ln -f "$out/libbarewire_fi.so" "$out/libfabric/libbarewire-fi.so"
     CC=$compiler tools/build_c.sh "$out"
@@ -53,6 +53,25 @@ rust_tests() {
     passed=$((passed + $(count passed "$log") - silent)) failed=$((failed + bad)) skipped=$((skipped + silent + left_out))
 }
 
+# Simulated worlds are the same on every architecture, to the last frame.
+worlds() {
+    local architecture=$1 target=$2 kind here there
+    for kind in "" --stack "--stack --libfabric"; do
+        # shellcheck disable=SC2086
+        here=$(target/release/barewire-sim --jobs "$(nproc)" $kind --seeds 0..200 | sed 's/, [0-9.]* s$//') || true
+        # shellcheck disable=SC2086
+        there=$(tools/emulated.sh "$architecture" "target/cross/$target/release/barewire-sim" --jobs "$(nproc)" $kind --seeds 0..200 |
+            sed 's/, [0-9.]* s$//') || true
+        if [ "$here" = "$there" ] && [[ $there == *", 0 violations" ]]; then
+            echo "cross: worlds $kind: passed"
+            passed=$((passed + 1))
+        else
+            printf 'cross: worlds %s: FAILED\nhere:\n%s\nthere:\n%s\n' "$kind" "$here" "$there"
+            failed=$((failed + 1))
+        fi
+    done
+}
+
 # Writes the programs of the Rust tests that make system calls of their own, for tests/boards.
 list_tests() {
     local target=$1
@@ -66,6 +85,7 @@ print(*(one["executable"] for one in built if one.get("executable") and one["pro
 }
 
 board_tests() {
+    local tests bad skips
     .venv/bin/pytest tests/boards -m boards --junit-xml="$scratch/board.xml" || true
     read -r tests bad skips < <(.venv/bin/python - "$scratch/board.xml" <<'P'
 import sys
@@ -87,6 +107,7 @@ for architecture; do
     build $target $compiler
     echo "cross: $architecture: Rust tests in qemu-user"
     rust_tests "$architecture" $target
+    worlds "$architecture" $target
     [ "$architecture" = arm64 ] || continue
     echo "cross: $architecture: on an emulated board"
     list_tests $target

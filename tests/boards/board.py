@@ -21,8 +21,10 @@ from barewire.lab import Lab
 from boards.image import Image
 
 QEMU = "qemu-system-aarch64"
-# A Cortex-A72 is what a Raspberry Pi 4 has, but with instructions for AES, which that one lacks.
-MACHINE = ("-machine", "virt", "-accel", "tcg", "-cpu", "cortex-a72", "-smp", "1", "-m", "2048")
+MACHINE = ("-machine", "virt", "-accel", "tcg", "-smp", "1", "-m", "2048")
+# By the size of a page in KiB. A Cortex-A72 is what a Raspberry Pi 4 has, but with instructions for AES, which that one
+# lacks; it has no pages of 16 KiB. Signing of pointers takes much time to emulate.
+PROCESSORS = {4: "cortex-a72", 16: "max,pauth=off"}
 INTERFACE = "eth1"
 HOST_ADDRESS, BOARD_ADDRESS = "10.78.0.1", "10.78.0.2"
 MAC = "02:00:00:77:00:02"
@@ -52,9 +54,10 @@ class BoardFailed(Exception):
 class Board:
     """A running board."""
 
-    def __init__(self, image: Image, lab: Lab) -> None:
+    def __init__(self, image: Image, lab: Lab, page_kib: int = 4) -> None:
         """Describe a board beside the lab's first host, run on the cores of the second."""
-        self._image, self._lab = image, lab
+        self.lab = lab
+        self._image, self._page_kib = image, page_kib
         self._folder = lab.directory / "board"
         self._log = self._folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,11 +81,12 @@ class Board:
         ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {self._folder}/ssh_config "$@"\n')
         ssh.chmod(0o755)
         initramfs = self._folder / "initramfs.cpio"
-        initramfs.write_bytes(self._image.initramfs.read_bytes() + self._own_files())
-        tap = attached(self._lab, "h1", "tap", INTERFACE)
+        parts = (self._image.initramfs, self._image.modules(self._page_kib))
+        initramfs.write_bytes(b"".join(part.read_bytes() for part in parts) + self._own_files())
+        tap = attached(self.lab, "h1", "tap", INTERFACE)
         try:
             address = ["ip", "address", "add", f"{HOST_ADDRESS}/24", "dev", INTERFACE]
-            self._lab.run("h1", address, check=True)
+            self.lab.run("h1", address, check=True)
             self._process = self._start(tap, initramfs)
         finally:
             os.close(tap)
@@ -106,7 +110,7 @@ class Board:
     def run(self, command: str, **options: Any) -> "subprocess.CompletedProcess[Any]":
         """Run a shell's command on the board to its end."""
         ssh = [str(self._folder / "bin" / "ssh"), BOARD_ADDRESS, command]
-        return self._lab.run("h1", ssh, check=False, **options)
+        return self.lab.run("h1", ssh, check=False, **options)
 
     def put(self, file: Path, place: Path) -> None:
         """Copy a program or a library to an absolute path on the board."""
@@ -136,14 +140,24 @@ class Board:
         return archive.packed()
 
     def _start(self, tap: int, initramfs: Path) -> "subprocess.Popen[bytes]":
-        command = [QEMU, *MACHINE, "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
-        command += ["-kernel", str(self._image.kernel), "-initrd", str(initramfs)]
+        command = [
+            QEMU,
+            *MACHINE,
+            "-cpu",
+            PROCESSORS[self._page_kib],
+            "-nodefaults",
+            "-no-user-config",
+            "-no-reboot",
+            "-display",
+            "none",
+        ]
+        command += ["-kernel", str(self._image.kernel(self._page_kib)), "-initrd", str(initramfs)]
         command += ["-append", f"{KERNEL_ARGUMENTS} INTERFACE={INTERFACE} ADDRESS={BOARD_ADDRESS}/24"]
         command += ["-netdev", f"tap,id=wire,fd={tap}"]
         command += ["-device", f"virtio-net-pci,netdev=wire,mac={MAC},romfile="]
         command += ["-chardev", f"file,id=log,path={self._log}", "-serial", "chardev:log"]
         with (self._folder / "qemu").open("wb") as complaints:
-            return self._lab.popen("h2", command, stdin=subprocess.DEVNULL, stderr=complaints, pass_fds=[tap])
+            return self.lab.popen("h2", command, stdin=subprocess.DEVNULL, stderr=complaints, pass_fds=[tap])
 
     def _wait_until_ready(self) -> None:
         assert self._process is not None

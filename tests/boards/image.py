@@ -17,7 +17,8 @@ from guests.initramfs import Archive
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / "target" / "boards"
-META_PACKAGE = "linux-image-arm64"
+# By the size of a page in KiB. A Raspberry Pi 5 has 16; Debian's kernel for that is in its backports.
+KERNELS = {4: "linux-image-arm64", 16: "linux-image-arm64-16k"}
 PACKAGES = ("busybox-static", "openmpi-bin", "openssh-server", "python3")
 HEADERS = "libopenmpi-dev"
 MODULES = ("virtio_pci", "virtio_net")
@@ -30,9 +31,25 @@ FIX = "setup/setup.sh cross, on a Debian whose mirror has arm64"
 class Image:
     """What qemu boots, and what programs are compiled against."""
 
-    kernel: Path
-    initramfs: Path
-    tree: Path
+    directory: Path
+
+    @property
+    def tree(self) -> Path:
+        """The file system as files."""
+        return self.directory / "tree"
+
+    @property
+    def initramfs(self) -> Path:
+        """The file system packed."""
+        return self.directory / "initramfs.cpio"
+
+    def kernel(self, page_kib: int) -> Path:
+        """Return the kernel with pages of this size."""
+        return self.directory / f"kernel-{page_kib}"
+
+    def modules(self, page_kib: int) -> Path:
+        """Return that kernel's modules, packed."""
+        return self.directory / f"modules-{page_kib}.cpio"
 
 
 def build() -> Image:
@@ -46,36 +63,39 @@ def build() -> Image:
         with tempfile.TemporaryDirectory(dir=CACHE, prefix="making-") as name:
             made = Path(name) / "image"
             made.mkdir()
-            _make(made, Path(name))
+            _make(Image(made), Path(name))
             try:
                 made.rename(directory)
             except OSError:
                 if not directory.is_dir():  # somebody else was faster; theirs is the same
                     raise
-    return Image(directory / "kernel", directory / "initramfs.cpio", directory / "tree")
+    return Image(directory)
 
 
 def _digest() -> str:
-    state = hashlib.sha256(repr((META_PACKAGE, PACKAGES, HEADERS, MODULES, LEFT_OUT)).encode())
+    state = hashlib.sha256(repr((KERNELS, PACKAGES, HEADERS, MODULES, LEFT_OUT)).encode())
     for path in (Path(__file__), Path(debian.__file__), Path(initramfs.__file__)):
         state.update(path.read_bytes())
     return state.hexdigest()[:12]
 
 
-def _make(image: Path, scratch: Path) -> None:
+def _make(image: Image, scratch: Path) -> None:
     packages = Debian.foreign("arm64", scratch / "apt", FIX)
-    name, version = packages.concrete(META_PACKAGE)
-    kernel_tree = scratch / "kernel"
-    packages.unpack(f"{name}={version}", kernel_tree)
-    shutil.copy(next((kernel_tree / "boot").glob("vmlinuz-*")), image / "kernel")
-    packages.unpack_with_dependencies(PACKAGES, image / "tree")
-    archive = Archive()
-    archive.add_directory("dev")
-    archive.add_console()
-    archive.add_modules(modules_in_order(kernel_tree, MODULES))
-    archive.add_tree(image / "tree", LEFT_OUT)
-    packages.unpack(HEADERS, image / "tree")
-    (image / "initramfs.cpio").write_bytes(archive.packed())
+    for page_kib, meta_package in KERNELS.items():
+        name, version = packages.concrete(meta_package)
+        tree = scratch / name
+        packages.unpack(f"{name}={version}", tree)
+        shutil.copy(next((tree / "boot").glob("vmlinuz-*")), image.kernel(page_kib))
+        modules = Archive()
+        modules.add_modules(modules_in_order(tree, MODULES))
+        image.modules(page_kib).write_bytes(modules.packed())
+    packages.unpack_with_dependencies(PACKAGES, image.tree)
+    packages.unpack(HEADERS, image.tree)
+    files = Archive()
+    files.add_directory("dev")
+    files.add_console()
+    files.add_tree(image.tree, LEFT_OUT)
+    image.initramfs.write_bytes(files.packed())
 
 
 if __name__ == "__main__":

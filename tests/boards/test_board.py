@@ -21,7 +21,7 @@ from barewire import installed
 from barewire.lab import Lab
 from barewire.mpi import start
 from boards.board import BOARD_ADDRESS, HOST_ADDRESS, INTERFACE, Board, BoardFailed
-from boards.image import Image, build
+from boards.image import KERNELS, Image, build
 
 pytestmark = pytest.mark.boards
 
@@ -45,18 +45,12 @@ def image() -> Image:
         pytest.skip(f"no board to test on: {reason}")
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    with stand_up("pair") as lab:
-        yield lab
-
-
-@pytest.fixture(scope="module")
-def board(image: Image, lab: Lab) -> Iterator[Board]:
+@pytest.fixture(scope="module", params=KERNELS, ids=lambda page_kib: f"{page_kib}KiB")
+def board(request: pytest.FixtureRequest, image: Image) -> Iterator[Board]:
     """A board that has the provider where this checkout has its own, as a cluster's hosts do."""
     needs("barewire")
     assert library("openmpi").version.startswith("4.1"), "the board has the same version"
-    with Board(image, lab) as board:
+    with stand_up("pair") as lab, Board(image, lab, request.param) as board:
         for file in (BUILT / "release" / "libfabric").glob("*.so"):
             board.put(file, installed.PROVIDER / file.name)
         witness = Path(start.__file__).with_name("witness.py")
@@ -75,19 +69,19 @@ def built_for_both(source: str, board: Board, image: Image, folder: Path) -> str
     return here
 
 
-def run_on_both(lab: Lab, board: Board, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def run_on_both(board: Board, *arguments: str) -> "subprocess.CompletedProcess[str]":
     options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": SECONDS, "check": False}
-    done = lab.run("h1", [BAREWIRE, *ON_BOTH, *arguments], env=board.environment(), **options)
+    done = board.lab.run("h1", [BAREWIRE, *ON_BOTH, *arguments], env=board.environment(), **options)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}{board.log()}"
     return done
 
 
 def test_ranks_of_both_architectures_exchange_messages_of_all_sizes_over_frames(
-    lab: Lab, board: Board, image: Image, tmp_path: Path
+    board: Board, image: Image, tmp_path: Path
 ) -> None:
     """Every byte of every size is checked by its receiver; both ranks testify that frames carried them."""
     pingpong = built_for_both("pingpong", board, image, tmp_path)
-    done = run_on_both(lab, board, "--explain", "--json", "--", pingpong, "20", "4194304")
+    done = run_on_both(board, "--explain", "--json", "--", pingpong, "20", "4194304")
     path = path_of(done)
     assert path["ranks"]["taken"] == f"1 on {HOST_ADDRESS}, 1 on {BOARD_ADDRESS}"
     assert "2 of 2" in path["library"]["seen"] and "2 of 2" in path["provider"]["seen"]
@@ -98,18 +92,18 @@ def test_ranks_of_both_architectures_exchange_messages_of_all_sizes_over_frames(
 
 @pytest.mark.parametrize("authentication", ["job", "encrypt"])
 def test_frames_sealed_by_one_architectures_aes_are_opened_by_the_others(
-    lab: Lab, board: Board, image: Image, tmp_path: Path, authentication: str
+    board: Board, image: Image, tmp_path: Path, authentication: str
 ) -> None:
     pingpong = built_for_both("pingpong", board, image, tmp_path)
-    done = run_on_both(lab, board, "--auth", authentication, "--", pingpong, "10", "65536")
+    done = run_on_both(board, "--auth", authentication, "--", pingpong, "10", "65536")
     assert json.loads(done.stdout.splitlines()[-1])["bytes"] == 65536
 
 
 @pytest.mark.parametrize("source", ["messages", "collectives", "onesided"])
 def test_everything_that_mpi_has_works_between_architectures(
-    lab: Lab, board: Board, image: Image, tmp_path: Path, source: str
+    board: Board, image: Image, tmp_path: Path, source: str
 ) -> None:
-    run_on_both(lab, board, "--", built_for_both(source, board, image, tmp_path))
+    run_on_both(board, "--", built_for_both(source, board, image, tmp_path))
 
 
 @pytest.mark.parametrize("file", [Path(name) for name in RUST_TESTS], ids=lambda file: file.name.rpartition("-")[0])

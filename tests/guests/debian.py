@@ -3,6 +3,7 @@
 
 import lzma
 import os
+import platform
 import re
 import subprocess
 import tempfile
@@ -15,10 +16,12 @@ _CONFIGURATION = """
 APT::Architecture "{architecture}";
 APT::Architectures {{ "{architecture}"; }};
 APT::Install-Recommends "false";
+Dir::Etc::SourceParts "{folder}/sources";
 Dir::State "{folder}/state";
 Dir::State::status "{folder}/status";
 Dir::Cache "{folder}/cache";
 """
+_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 class CannotBuild(Exception):
@@ -34,15 +37,27 @@ class Debian:
 
     @staticmethod
     def foreign(architecture: str, folder: Path, fix: str) -> "Debian":
-        """Set up apt for another architecture in a folder, with fresh lists."""
-        for name in ("state/lists/partial", "cache/archives/partial"):
+        """Set up apt for another architecture in a folder, with fresh lists, also of the backports to this release."""
+        for name in ("sources", "state/lists/partial", "cache/archives/partial"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
+        for source in Path("/etc/apt/sources.list.d").glob("*"):
+            (folder / "sources" / source.name).symlink_to(source)
+        (folder / "sources" / "backports.list").write_text(Debian(fix).backports())
         configuration = folder / "apt.conf"
         configuration.write_text(_CONFIGURATION.format(architecture=architecture, folder=folder))
         debian = Debian(fix, configuration)
         debian.output(["apt-get", "update", "-qq"])
         return debian
+
+    def backports(self) -> str:
+        """Return the source of the backports beside this machine's release, in the form of sources.list."""
+        release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+        wanted = ["Created-By: Packages", "Component: main", "Origin: Debian", f"Release: {release}"]
+        mirrors = self.output(["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]).split()
+        if not mirrors:
+            raise CannotBuild(f"apt knows no release {release!r} of Debian's. Fix: {self.fix}")
+        return f"deb [signed-by={_KEYS}] {mirrors[0]} {release}-backports main\n"
 
     def concrete(self, meta_package: str) -> tuple[str, str]:
         """Return name and version of the package that a meta package such as linux-image-amd64 stands for."""
@@ -87,7 +102,9 @@ def modules_in_order(tree: Path, wanted: Iterable[str]) -> list[tuple[str, bytes
     """Return (name, content) of an unpacked kernel's modules and all that they depend on, dependencies first."""
     files = {_module_name(path): path for path in tree.glob("**/modules/**/*.ko*")}
     order: list[tuple[str, bytes]] = []
-    done: set[str] = set()
+    # A newer kernel may have built in what was a module.
+    built_in = [line for listed in tree.glob("**/modules.builtin") for line in listed.read_text().splitlines()]
+    done = {_module_name(Path(line)) for line in built_in}
 
     def visit(name: str) -> None:
         if name in done:
