@@ -28,7 +28,7 @@ PROCESSORS = {4: "cortex-a72", 16: "max,pauth=off"}
 INTERFACE = "eth1"
 HOST_ADDRESS, BOARD_ADDRESS = "10.78.0.1", "10.78.0.2"
 MAC = "02:00:00:77:00:02"
-# It takes 12 s on an idle core; a machine that does much else besides must still get there.
+# It takes 4 s on an idle core; a machine that does much else besides must still get there.
 READY_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 10.0
 KERNEL_ARGUMENTS = "console=ttyAMA0 loglevel=4 panic=-1 ipv6.disable=1 mitigations=off random.trust_cpu=on rdinit=/init"
