@@ -52,7 +52,7 @@ huge: build ## a message beyond 4 GiB through the provider: a minute, 9 GB of me
 	@BAREWIRE_TEST_HUGE=1 .venv/bin/pytest -q tests/test_provider.py -k beyond
 matrix: build ## what `make test` leaves out: each MPI measurement under every library over every fabric
 	@.venv/bin/pytest -m matrix
-cross: build ## build for arm64 and riscv64, test under qemu-user, and run jobs with an emulated arm64 board; half an hour; ARCHITECTURES="arm64 …"
+cross: build ## build for arm64 and riscv64, test under qemu-user, and run jobs with an emulated arm64 board; an hour; ARCHITECTURES="arm64 …"
 	@tools/cross.sh $(ARCHITECTURES)
 fabtests: build ## libfabric's own tests against the provider: make fabtests DIR=where they are built
 	@tools/fabtests.sh "$(DIR)"

@@ -21,7 +21,7 @@ from barewire.lab import Lab
 from boards.image import Image
 
 QEMU = "qemu-system-aarch64"
-MACHINE = ("-machine", "virt", "-accel", "tcg", "-smp", "1", "-m", "2048")
+MACHINE = ("-machine", "virt", "-accel", "tcg", "-smp", "1", "-m", "3072")
 # By the size of a page in KiB. A Cortex-A72 is what a Raspberry Pi 4 has, but with instructions for AES, which that one
 # lacks; it has no pages of 16 KiB. Signing of pointers takes much time to emulate.
 PROCESSORS = {4: "cortex-a72", 16: "max,pauth=off"}

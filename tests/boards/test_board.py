@@ -106,6 +106,17 @@ def test_everything_that_mpi_has_works_between_architectures(
     run_on_both(board, "--", built_for_both(source, board, image, tmp_path))
 
 
+@pytest.mark.parametrize("kind", [["--stack"], ["--stack", "--libfabric"]], ids=" ".join)
+def test_simulated_worlds_of_the_whole_stack_are_those_of_this_machine(board: Board, kind: list[str]) -> None:
+    """To the last frame: nothing depends on the architecture, or on the size of a page."""
+    board.put(BUILT / "release" / "barewire-sim", Path("/tmp/barewire-sim"))
+    options = [*kind, "--seeds", "0..100"]
+    here = subprocess.run([ROOT / "target" / "release" / "barewire-sim", *options], capture_output=True, text=True)
+    there = board.run(" ".join(["/tmp/barewire-sim", *options]), capture_output=True, text=True, timeout=SECONDS)
+    counts = [re.search(r"100 worlds, \d+ frames, 0 violations", done.stdout) for done in (here, there)]
+    assert counts[0] and counts[1] and counts[0][0] == counts[1][0], f"{here.stdout}{there.stdout}{there.stderr}"
+
+
 @pytest.mark.parametrize("file", [Path(name) for name in RUST_TESTS], ids=lambda file: file.name.rpartition("-")[0])
 def test_rust_tests_that_need_a_kernel_pass_under_an_arm64_kernel(board: Board, file: Path) -> None:
     """Under qemu-user another kernel obeys their system calls, those of them that it translates."""
@@ -115,7 +126,7 @@ def test_rust_tests_that_need_a_kernel_pass_under_an_arm64_kernel(board: Board, 
     done = board.run(f"cd /tmp && {limits} && /tmp/tests/{file.name} --test-threads 1", **options)
     board.run(f"rm /tmp/tests/{file.name}")
     found = re.search(r"^test result: ok\. (\d+) passed", done.stdout, re.MULTILINE)
-    assert done.returncode == 0 and found and int(found[1]) > 0, f"{done.stdout}{done.stderr}"
+    assert done.returncode == 0 and found and int(found[1]) > 0, f"{done.stdout}{done.stderr}{board.log()}"
     print(found[0])
 
 
