@@ -57,7 +57,8 @@ class Board:
     def __init__(self, image: Image, lab: Lab, page_kib: int = 4) -> None:
         """Describe a board beside the lab's first host, run on the cores of the second."""
         self.lab = lab
-        self._image, self._page_kib = image, page_kib
+        self.page_kib = page_kib
+        self._image = image
         self._folder = lab.directory / "board"
         self._log = self._folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,7 +82,7 @@ class Board:
         ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {self._folder}/ssh_config "$@"\n')
         ssh.chmod(0o755)
         initramfs = self._folder / "initramfs.cpio"
-        parts = (self._image.initramfs, self._image.modules(self._page_kib))
+        parts = (self._image.initramfs, self._image.modules(self.page_kib))
         initramfs.write_bytes(b"".join(part.read_bytes() for part in parts) + self._own_files())
         tap = attached(self.lab, "h1", "tap", INTERFACE)
         try:
@@ -144,14 +145,14 @@ class Board:
             QEMU,
             *MACHINE,
             "-cpu",
-            PROCESSORS[self._page_kib],
+            PROCESSORS[self.page_kib],
             "-nodefaults",
             "-no-user-config",
             "-no-reboot",
             "-display",
             "none",
         ]
-        command += ["-kernel", str(self._image.kernel(self._page_kib)), "-initrd", str(initramfs)]
+        command += ["-kernel", str(self._image.kernel(self.page_kib)), "-initrd", str(initramfs)]
         command += ["-append", f"{KERNEL_ARGUMENTS} INTERFACE={INTERFACE} ADDRESS={BOARD_ADDRESS}/24"]
         command += ["-netdev", f"tap,id=wire,fd={tap}"]
         command += ["-device", f"virtio-net-pci,netdev=wire,mac={MAC},romfile="]
