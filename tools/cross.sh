@@ -75,12 +75,13 @@ worlds() {
 # Writes the programs of the Rust tests that make system calls of their own, for tests/boards.
 list_tests() {
     local target=$1
-    cargo test --profile checks --locked --offline --target "$target" --no-run --message-format json 2>/dev/null \
-        -p barewire-{broker,carriers,endpoint,link,messages,names,probe,provider,shm} |
+    cargo test --profile checks --locked --offline --workspace --exclude barewire-benches --target "$target" --no-run --message-format json 2>/dev/null |
         .venv/bin/python -c '
-import json, sys
+import json, re, sys
+wanted = re.compile(r"/crates/(broker|carriers|endpoint|link|messages|names|probe|provider|shm)#")
 built = [json.loads(line) for line in sys.stdin]
-print(*(one["executable"] for one in built if one.get("executable") and one["profile"]["test"]), sep="\n")
+tests = [one for one in built if one.get("executable") and one["profile"]["test"]]
+print(*(one["executable"] for one in tests if wanted.search(one["package_id"])), sep="\n")
 ' >"target/cross/$target/tests"
 }
 
