@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak miri sanitize
-.PHONY: mutants cluster huge fabtests starts packages ci lock
+.PHONY: mutants cluster huge cross fabtests starts packages ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
@@ -52,6 +52,8 @@ huge: build ## a message beyond 4 GiB through the provider: a minute, 9 GB of me
 	@BAREWIRE_TEST_HUGE=1 .venv/bin/pytest -q tests/test_provider.py -k beyond
 matrix: build ## what `make test` leaves out: each MPI measurement under every library over every fabric
 	@.venv/bin/pytest -m matrix
+cross: build ## build for arm64 and riscv64, test under qemu-user, and run jobs with an emulated arm64 board; an hour; ARCHITECTURES="arm64 …"
+	@tools/cross.sh $(ARCHITECTURES)
 fabtests: build ## libfabric's own tests against the provider: make fabtests DIR=where they are built
 	@tools/fabtests.sh "$(DIR)"
 packages: ## a wheel and a Debian package, each tried in a clean root; as root; REBUILD=1 compiles twice and compares

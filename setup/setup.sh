@@ -5,14 +5,15 @@
 #   setup.sh test   that, and what only tests and lints need
 #   setup.sh applications  what building and running need, and the programs of `make applications`
 #   setup.sh checks  what `make miri`, `make sanitize` and `make mutants` need: Rust's nightly toolchain, cargo-mutants
+#   setup.sh cross  what `make cross` needs: compilers and Rust's libraries for arm64 and riscv64, emulators
 #   setup.sh packages  what `make packages` needs: lints of packages, clean roots, hatchling, zig
 #   setup.sh intel  Intel MPI, which nothing else installs: 130 MB under Intel's own licence
 # A second call finds everything in place and returns at once.
 set -euo pipefail
 
 purpose=${1:-run}
-case $purpose in run | test | applications | checks | packages | intel) ;; *)
-    echo "setup.sh: say run, test, applications, checks, packages or intel, not '$purpose'" >&2
+case $purpose in run | test | applications | checks | cross | packages | intel) ;; *)
+    echo "setup.sh: say run, test, applications, checks, cross, packages or intel, not '$purpose'" >&2
     exit 2 ;;
 esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -34,6 +35,7 @@ install_debian_packages() {
     local lists=("$here/apt.txt") wanted missing=() sudo=()
     [ "$purpose" != test ] || lists+=("$here/apt-test.txt")
     [ "$purpose" != applications ] || lists+=("$here/apt-applications.txt")
+    [ "$purpose" != cross ] || lists+=("$here/apt-cross.txt")
     [ "$purpose" != packages ] || lists+=("$here/apt-packages.txt")
     if ! cargo_is_new_enough; then
         lists+=("$here/apt-rust.txt")
@@ -103,13 +105,29 @@ install_mpi_libraries() {
     fi
 }
 
+# Rust's libraries for another target; fails where rustup has none, or where there is no rustup.
+install_target() {
+    [ -d "$(rustc --print target-libdir --target "$1")" ] && return 0
+    command -v rustup >/dev/null || return 1
+    echo "setup: installing Rust's libraries for $1"
+    rustup --quiet target add "$1"
+}
+
 # A target without std, for which the protocol engine is built. Debian's own compiler has none: that test is skipped.
 install_bare_target() {
     local target=x86_64-unknown-none
     command -v rustup >/dev/null || return 0
-    [ -d "$(rustc --print target-libdir --target "$target")" ] && return 0
-    echo "setup: installing Rust's libraries for $target"
-    rustup --quiet target add "$target" || echo "setup: rustup cannot install $target; one test will be skipped" >&2
+    install_target $target || echo "setup: rustup cannot install $target; one test will be skipped" >&2
+}
+
+install_cross_targets() {
+    local target
+    for target in aarch64-unknown-linux-gnu riscv64gc-unknown-linux-gnu; do
+        install_target $target || {
+            echo "setup: no libraries of Rust for $target. Fix: rustup target add $target, with https://rustup.rs" >&2
+            exit 3
+        }
+    done
 }
 
 # Miri and the sanitizers are only of the nightly toolchain, and build the standard library themselves.
@@ -164,6 +182,13 @@ if [ "$purpose" = checks ]; then
     export PATH=$PATH:$HOME/.cargo/bin
     install_nightly
     install_cargo_mutants
+    exit
+fi
+if [ "$purpose" = cross ]; then
+    "$here/setup.sh" test
+    export PATH=$PATH:$HOME/.cargo/bin
+    install_debian_packages
+    install_cross_targets
     exit
 fi
 if [ "$purpose" = packages ]; then

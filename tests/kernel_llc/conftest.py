@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from conftest import stand_up
+from guests.debian import CannotBuild
 
 from barewire.lab import Lab
 from kernel_llc.guest import Guest, GuestFailed, Order
-from kernel_llc.image import CannotBuild, Image, build
+from kernel_llc.image import Image, build
 
 Boot = Callable[..., Guest]
 

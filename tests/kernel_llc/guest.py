@@ -14,17 +14,16 @@ import select
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
+
+from guests.wire import attached
 
 from barewire.lab import Lab
 from kernel_llc.image import Image
 
-ATTACH = Path(__file__).with_name("attach.py")
 QEMU = "qemu-system-x86_64"
 GUEST_MAC = "02:00:00:77:00:01"
 MEMORY_MIB = 192
@@ -89,7 +88,7 @@ class Guest:
     def __enter__(self) -> "Guest":
         """Boot, and return when the guest's interface is up and its first orders are obeyed."""
         begun = time.monotonic()
-        tap = self._attach("tap")
+        tap = attached(self._lab, self._host, "tap", self.interface)
         try:
             self._process = self._start(tap)
         finally:
@@ -112,7 +111,7 @@ class Guest:
 
     def socket(self) -> socket.socket:
         """Return a packet socket on the test's side of the wire that receives frames with a length field."""
-        return socket.socket(fileno=self._attach("socket"))
+        return socket.socket(fileno=attached(self._lab, self._host, "socket", self.interface))
 
     def order(self, name: str, **fields: object) -> int:
         """Give an order and return its number."""
@@ -147,18 +146,6 @@ class Guest:
         """Return what the guest's kernel and qemu have complained about."""
         paths = [path for path in (self._log, self._complaints) if path.exists()]
         return "".join(path.read_text(errors="replace") for path in paths)
-
-    def _attach(self, kind: str) -> int:
-        """Have attach.py make something in the host, and return its descriptor."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours, theirs:
-            command = [sys.executable, "-I", "-S", str(ATTACH), kind, self.interface]
-            done = self._lab.run(self._host, command, stdin=theirs, stderr=subprocess.PIPE, text=True, check=False)
-            theirs.close()
-            _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
-            if done.returncode != 0 or not descriptors:
-                raise GuestFailed(f"no {kind} on {self.interface} in {self._host}: {done.stderr.strip()}")
-            return descriptors[0]
 
     def _start(self, tap: int) -> "subprocess.Popen[bytes]":
         self.check()

@@ -21,7 +21,8 @@ const BLOCK: usize = 1024;
 /// As for [`ptr::copy_nonoverlapping`].
 #[inline(always)]
 pub unsafe fn copy_nonoverlapping(from: *const u8, to: *mut u8, bytes: usize) {
-    if bytes <= BLOCK || !SLOW_DISTANCES.contains(&((to as usize).wrapping_sub(from as usize) % PAGE)) {
+    let is_x86 = cfg!(target_arch = "x86_64");
+    if !is_x86 || bytes <= BLOCK || !SLOW_DISTANCES.contains(&((to as usize).wrapping_sub(from as usize) % PAGE)) {
         // SAFETY: as promised by the caller.
         unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
     } else {

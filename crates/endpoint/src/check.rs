@@ -25,6 +25,11 @@ pub(crate) fn check<const N: usize>(addresses: &[u8; ADDRESSES], head: &[u8], pi
         // SAFETY: the processor supports SSE4.2.
         return !unsafe { x86::extend(first, addresses, pieces) };
     }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("crc") {
+        // SAFETY: the processor supports the CRC32 instructions.
+        return !unsafe { arm::extend(first, addresses, pieces) };
+    }
     !pieces.into_iter().fold(extend(first, addresses), extend)
 }
 
@@ -35,15 +40,17 @@ fn extend(state: u32, bytes: &[u8]) -> u32 {
     !(digest.finalize() as u32)
 }
 
+/// Size in bytes up to which the processor's CRC32 instruction is faster than the library, which has a set-up cost.
+/// Measured on x86-64.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const SHORT: usize = 256;
+
 /// The same with the processor's CRC32 instruction, without a function call for each piece.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
 
-    use super::ADDRESSES;
-
-    /// Size in bytes up to which the instruction is faster than the library, which has a set-up cost.
-    const SHORT: usize = 256;
+    use super::{ADDRESSES, SHORT};
 
     #[target_feature(enable = "sse4.2")]
     pub(super) fn extend<const N: usize>(mut state: u32, addresses: &[u8; ADDRESSES], pieces: [&[u8]; N]) -> u32 {
@@ -70,6 +77,39 @@ mod x86 {
             rest = others;
         }
         rest.iter().fold(state, |state, byte| _mm_crc32_u8(state, *byte))
+    }
+}
+
+/// As [`x86`]. The instructions are part of every processor from ARMv8.1 on, and of the Cortex-A53 and A72.
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use std::arch::aarch64::{__crc32cb, __crc32cd, __crc32ch, __crc32cw};
+
+    use super::{ADDRESSES, SHORT};
+
+    #[target_feature(enable = "crc")]
+    pub(super) fn extend<const N: usize>(mut state: u32, addresses: &[u8; ADDRESSES], pieces: [&[u8]; N]) -> u32 {
+        for address in addresses.as_chunks::<6>().0 {
+            let [a, b, c, d, e, f] = *address;
+            state = __crc32cw(state, u32::from_le_bytes([a, b, c, d]));
+            state = __crc32ch(state, u16::from_le_bytes([e, f]));
+        }
+        for piece in pieces {
+            state = if piece.len() <= SHORT { short(state, piece) } else { super::extend(state, piece) };
+        }
+        state
+    }
+
+    #[inline]
+    #[target_feature(enable = "crc")]
+    fn short(state: u32, bytes: &[u8]) -> u32 {
+        let (words, mut rest) = bytes.as_chunks::<8>();
+        let mut state = words.iter().fold(state, |state, word| __crc32cd(state, u64::from_le_bytes(*word)));
+        if let Some((half, others)) = rest.split_first_chunk::<4>() {
+            state = __crc32cw(state, u32::from_le_bytes(*half));
+            rest = others;
+        }
+        rest.iter().fold(state, |state, byte| __crc32cb(state, *byte))
     }
 }
 

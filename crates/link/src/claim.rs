@@ -72,7 +72,7 @@ impl Claim {
         bind_to(&socket, candidate)?;
         let (own, until) = (inode(&socket)?, Instant::now() + TIMEOUT);
         while Instant::now() < until {
-            let all = fs::read_to_string("/proc/thread-self/net/raw")?;
+            let Some(all) = raw_sockets(until)? else { break };
             // The candidate with the lowest inode wins once the others have withdrawn.
             let first = claims(&all, candidate).filter(|inode| *inode != own).min();
             match first {
@@ -106,18 +106,38 @@ fn address(first: u8, interface: MacAddress, sap: u8) -> u32 {
     u32::from(first) << 24 | u32::from(sap >> 1) << HASH_BITS | hash
 }
 
-/// Inodes of the sockets bound to an address, from the text of `/proc/net/raw`.
-fn claims(text: &str, address: u32) -> impl Iterator<Item = u64> + '_ {
-    // The kernel prints the address as the native-endian number that its four octets form in memory.
-    let local = format!("{:08X}:{:04X}", address.to_be(), PROTOCOL);
-    text.lines().filter_map(move |line| {
-        let mut fields = line.split_ascii_whitespace();
-        if fields.nth(1)? != local {
-            return None;
+/// Local address and inode of each raw socket, as of some moment during the call; `None` if they kept changing.
+///
+/// The kernel hands lines out by their number, over several reads, and skips one if an earlier socket closes in between.
+/// Two passes that agree have skipped nothing: the first saw the socket that closed, the second cannot have.
+fn raw_sockets(until: Instant) -> io::Result<Option<Vec<(String, u64)>>> {
+    let mut before = None;
+    while Instant::now() < until {
+        let now = Some(parse(&fs::read_to_string("/proc/thread-self/net/raw")?));
+        if now == before {
+            return Ok(now);
         }
+        before = now;
+    }
+    Ok(None)
+}
+
+/// Local address and inode of each socket in the text of `/proc/net/raw`.
+fn parse(text: &str) -> Vec<(String, u64)> {
+    let of_line = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let local = fields.nth(1)?.to_owned();
         // remote, state, queues, timer, retransmissions, user, timeout
-        fields.nth(7)?.parse().ok()
-    })
+        Some((local, fields.nth(7)?.parse().ok()?))
+    };
+    text.lines().filter_map(of_line).collect()
+}
+
+/// Inodes of the sockets bound to an address.
+fn claims(all: &[(String, u64)], address: u32) -> impl Iterator<Item = u64> + '_ {
+    // The kernel prints the address as the native-endian number that its four octets form in memory.
+    let wanted = format!("{:08X}:{:04X}", address.to_be(), PROTOCOL);
+    all.iter().filter(move |(local, _)| *local == wanted).map(|(_, inode)| *inode)
 }
 
 fn inode(socket: &OwnedFd) -> io::Result<u64> {
@@ -127,6 +147,8 @@ fn inode(socket: &OwnedFd) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -138,7 +160,7 @@ mod tests {
   253: 040201EF:00FD 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 14 2 0000000000000000 0
 ";
         let address = u32::from_be_bytes([239, 1, 2, 4]);
-        let found: Vec<u64> = claims(text, address).collect();
+        let found: Vec<u64> = claims(&parse(text), address).collect();
         assert_eq!(found, if cfg!(target_endian = "little") { vec![12, 14] } else { vec![] });
     }
 
@@ -166,5 +188,29 @@ mod tests {
             assert!(matches!(Claim::take(mac, 0x22).unwrap(), Claimed::Acquired(_)));
         }
         assert!(matches!(Claim::take(mac, 0x20).unwrap(), Claimed::Acquired(_)));
+    }
+
+    /// Others open and close sockets meanwhile, which the kernel lists before the holder's.
+    #[test]
+    fn a_holder_is_seen_while_other_sockets_come_and_go() {
+        let mac = MacAddress([2, 0x78, 0, 0, (std::process::id() >> 8) as u8, std::process::id() as u8]);
+        let Ok(Claimed::Acquired(_held)) = Claim::take(mac, 0x20) else {
+            println!("skipped: claims need CAP_NET_RAW");
+            return;
+        };
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for sap in [0x30, 0x32] {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        drop(Claim::take(mac, sap));
+                    }
+                });
+            }
+            let seen = (0..2000).all(|_| matches!(Claim::take(mac, 0x20), Ok(Claimed::Taken)));
+            is_over.store(true, Ordering::Relaxed);
+            assert!(seen, "a second holder");
+        });
     }
 }

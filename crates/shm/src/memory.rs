@@ -333,7 +333,7 @@ fn mapping_bytes(ring_bytes: usize) -> usize {
 }
 
 /// Size of a page; rings and mappings consist of whole pages.
-fn page_bytes() -> usize {
+pub(crate) fn page_bytes() -> usize {
     let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().expect("every system has a page size");
     usize::try_from(bytes).expect("a size is positive")
 }
@@ -344,7 +344,7 @@ mod tests {
     use crate::error::Fault;
     use crate::ring::Sender;
 
-    const RING_BYTES: usize = 64 << 10;
+    const RING_BYTES: usize = 1 << 20;
 
     fn file() -> OwnedFd {
         let file = memfd_create(c"test", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).unwrap();
@@ -354,10 +354,10 @@ mod tests {
 
     #[test]
     fn first_pages_are_allocated_at_once_and_all_without_overcommit() {
-        for (is_strict, bytes) in [(false, 3 * 4096), (true, 2 * RING_BYTES as i64 + 4096)] {
+        for (is_strict, bytes) in [(false, 3 * page_bytes()), (true, 2 * RING_BYTES + page_bytes())] {
             let file = file();
             reserve(&file, RING_BYTES, is_strict).unwrap();
-            assert_eq!(fstat(&file).unwrap().st_blocks * 512, bytes, "{is_strict}");
+            assert_eq!(fstat(&file).unwrap().st_blocks * 512, bytes as i64, "{is_strict}");
         }
     }
 
@@ -370,7 +370,8 @@ mod tests {
         let mut sender = Sender::new(memory.ring(1));
         // The sender reads the controls first. They lie behind the rings, so only ring 1 can be truncated with them.
         assert!(sender.send([&[1; 64]], 64).unwrap());
-        ftruncate(&file, RING_BYTES as i64 + 4096).unwrap();
-        assert_eq!(sender.send([&[1; 8192]], 8192), Err(Fault::NoMemory));
+        let page = page_bytes();
+        ftruncate(&file, (RING_BYTES + page) as i64).unwrap();
+        assert_eq!(sender.send([&vec![1; 2 * page]], 2 * page), Err(Fault::NoMemory));
     }
 }

@@ -291,6 +291,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32};
 
     use super::*;
+    use crate::memory::page_bytes;
     use crate::{Listener, connect};
 
     fn pair(test: &str, config: &PipeConfig) -> [Pipe; 2] {
@@ -308,7 +309,7 @@ mod tests {
         for seed in 0..300 {
             println!("seed {seed}");
             let mut random = fastrand::Rng::with_seed(seed);
-            let mut ends = pair("garbage", &PipeConfig { ring_bytes: 4096 });
+            let mut ends = pair("garbage", &PipeConfig { ring_bytes: page_bytes() });
             for _ in 0..500 {
                 let end = random.usize(..2);
                 if random.u8(..) < 16 {
@@ -343,7 +344,7 @@ mod tests {
         for seed in 0..200 {
             println!("seed {seed}");
             let mut random = fastrand::Rng::with_seed(seed);
-            let [hostile, mut good] = pair("concurrent", &PipeConfig { ring_bytes: 4096 });
+            let [hostile, mut good] = pair("concurrent", &PipeConfig { ring_bytes: page_bytes() });
             // Counted, not timed: on a busy machine the other thread may not have run for a while.
             let (is_done, written) = (AtomicBool::new(false), AtomicU32::new(0));
             std::thread::scope(|scope| {

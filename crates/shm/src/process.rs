@@ -100,6 +100,7 @@ impl AsFd for Process {
     }
 }
 
+/// `ESRCH` if the process has ended.
 fn pidfd_of_peer(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
     let mut descriptor: libc::c_int = -1;
     let mut length = size_of_val(&descriptor) as libc::socklen_t;
@@ -113,7 +114,8 @@ fn pidfd_of_peer(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
             &raw mut length,
         )
     };
-    Errno::result(result)?;
+    // Until Linux 6.15, a process that has ended and been waited for is reported so.
+    Errno::result(result).map_err(|error| if error == Errno::EINVAL { Errno::ESRCH } else { error })?;
     // SAFETY: the kernel has just created this descriptor for us; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -261,9 +261,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::memory::Memory;
-
-    const RING_BYTES: usize = 4096;
+    use crate::memory::{Memory, page_bytes};
 
     struct Ends {
         sender: Sender,
@@ -272,7 +270,7 @@ mod tests {
     }
 
     fn ends() -> Ends {
-        ends_of(RING_BYTES)
+        ends_of(page_bytes())
     }
 
     fn ends_of(ring_bytes: usize) -> Ends {
@@ -299,30 +297,33 @@ mod tests {
     fn a_message_that_wraps_around_the_end_of_the_ring_is_contiguous() {
         let mut ends = ends();
         let message: Vec<u8> = (0..1000).map(|index| index as u8).collect();
-        // 8 to 13 lines each, in a ring of 64: messages start on many different lines.
-        for round in 0..64 * 5 {
-            assert!(ends.send(&message[..500 + round]));
-            assert_eq!(ends.receive().unwrap(), message[..500 + round]);
+        // 8 to 13 lines each, in a ring of 64 or more: messages start on many different lines.
+        for round in 0..page_bytes() / LINE_BYTES * 5 {
+            let message = &message[..500 + round % 320];
+            assert!(ends.send(message));
+            assert_eq!(ends.receive().unwrap(), message);
         }
     }
 
-    /// 4096 bytes are 64 lines, one of which holds the zero behind the last message.
+    /// A page of 4096 bytes is 64 lines, one of which holds the zero behind the last message.
     #[test]
     fn a_ring_holds_all_its_lines_but_one() {
         let mut ends = ends();
-        for _ in 0..63 {
+        let eighth = page_bytes() / LINE_BYTES / 8;
+        for _ in 0..8 * eighth - 1 {
             assert!(ends.send(&[1; LINE_BYTES - WORD_BYTES]));
         }
         assert!(!ends.send(&[]));
-        // Acknowledged in eighths: eight lines must be returned before the sender sees any.
-        for taken in 0..=8 {
+        // Acknowledged in eighths: so many lines must be returned before the sender sees any.
+        for taken in 0..=eighth {
             assert!(!ends.sender.has_room(0).unwrap(), "after {taken} messages");
             assert!(ends.receive().is_some());
         }
-        assert!(ends.send(&[2; 8 * LINE_BYTES - WORD_BYTES]));
+        let long = vec![2; eighth * LINE_BYTES - WORD_BYTES];
+        assert!(ends.send(&long));
         assert!(!ends.send(&[]));
         while let Some(message) = ends.receive() {
-            assert!(matches!((message[0], message.len()), (1, 56) | (2, 504)));
+            assert!(message == [1; LINE_BYTES - WORD_BYTES] || message == long);
         }
         let max = ends.sender.message_max();
         assert!(ends.send(&vec![3; max]) && ends.send(&[]), "the longest message fits beside unacknowledged ones");
@@ -334,7 +335,8 @@ mod tests {
     #[cfg_attr(miri, ignore = "Miri has no pages")]
     fn releasing_memory_changes_no_message() {
         for pending in [0, 1, 5, 30] {
-            let mut ends = ends_of(64 << 10);
+            let page = page_bytes();
+            let mut ends = ends_of(16 * page);
             for round in 0..40_usize {
                 let message = |number: usize| vec![(round * 31 + number) as u8; 97 * number % 1500];
                 for number in 0..35 {
@@ -347,7 +349,7 @@ mod tests {
                 ends.receiver.acknowledge();
                 ends.sender.release().unwrap();
                 if pending == 0 {
-                    assert!(ends._memory.resident_bytes() <= 3 * 4096, "{}", ends._memory.resident_bytes());
+                    assert!(ends._memory.resident_bytes() <= 3 * page, "{}", ends._memory.resident_bytes());
                 }
                 for number in 35 - pending..35 {
                     assert_eq!(ends.receive(), Some(message(number)));
@@ -361,23 +363,24 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no pages")]
     fn memory_is_allocated_ahead_of_the_messages() {
-        let mut ends = ends_of(64 << 10);
+        let page = page_bytes();
+        let mut ends = ends_of(16 * page);
         let resident = |ends: &Ends| ends._memory.resident_bytes();
-        for (messages, min, max) in
-            [(1, 4096, 4096), (8, 8192, 16 << 10), (24, 32 << 10, 64 << 10), (60, 64 << 10, 64 << 10)]
-        {
-            while ends.sender.sent < messages * 1024 {
-                assert!(ends.send(&[7; 1024 - WORD_BYTES]));
+        // Four messages to a page.
+        for (messages, min, max) in [(1, 1, 1), (8, 2, 4), (24, 8, 16), (60, 16, 16)] {
+            while ends.sender.sent < (messages * page / 4) as u64 {
+                assert!(ends.send(&vec![7; page / 4 - WORD_BYTES]));
                 ends.receive().unwrap();
             }
-            assert!((min..=max).contains(&resident(&ends)), "{messages}: {}", resident(&ends));
+            let pages = min * page..=max * page;
+            assert!(pages.contains(&resident(&ends)), "{messages}: {}", resident(&ends));
         }
         ends.receiver.give_back();
         ends.receiver.acknowledge();
         ends.sender.release().unwrap();
-        assert!(resident(&ends) <= 3 * 4096);
-        assert!(ends.send(&[7; 8192]) && ends.receive().is_some());
-        assert!(resident(&ends) <= 6 * 4096, "{}", resident(&ends));
+        assert!(resident(&ends) <= 3 * page);
+        assert!(ends.send(&vec![7; 2 * page]) && ends.receive().is_some());
+        assert!(resident(&ends) <= 6 * page, "{}", resident(&ends));
     }
 
     #[test]
@@ -394,11 +397,12 @@ mod tests {
     #[test]
     fn bytes_of_an_old_message_are_not_taken_for_a_new_one() {
         let mut ends = ends();
+        let ring_bytes = page_bytes();
         for round in 1..20 {
-            for _ in 0..8 {
+            for _ in 0..ring_bytes / LINE_BYTES / 8 {
                 let begin = ends.sender.sent;
                 let bytes = 8 * LINE_BYTES - WORD_BYTES;
-                let words = (1..64).map(|index| word(begin + RING_BYTES as u64 + 8 * (index & !7), 8));
+                let words = (1..64).map(|index| word(begin + ring_bytes as u64 + 8 * (index & !7), 8));
                 let message: Vec<u8> = words.flat_map(u64::to_ne_bytes).take(bytes).collect();
                 assert!(ends.send(&message));
                 assert_eq!(ends.receive(), Some(message));
@@ -411,7 +415,7 @@ mod tests {
     #[test]
     fn invalid_values_of_the_other_end_are_faults() {
         let mut ends = ends();
-        let control = ends.sender.ring;
+        let (control, too_long) = (ends.sender.ring, ends.sender.message_max() + 1);
         for acknowledged in [1, u64::MAX] {
             control.control().acknowledged.0.store(acknowledged, Ordering::Relaxed);
             assert_eq!(ends.sender.update_taken(), Err(Fault::Acknowledged { acknowledged, before: 0, sent: 0 }));
@@ -419,7 +423,7 @@ mod tests {
         for (wrong, fault) in [
             (1, Fault::Word(1)),
             (word(64, 3), Fault::Word(word(64, 3))),
-            (word(0, 1017), Fault::Length(1017)),
+            (word(0, too_long), Fault::Length(too_long)),
             (word(0, (1 << 31) - 1), Fault::Length((1 << 31) - 1)),
         ] {
             ends.receiver.ring.word(0).store(wrong, Ordering::Relaxed);
@@ -444,6 +448,7 @@ mod tests {
             1..400,
         )) {
             let (mut ends, mut queue, mut number) = (ends(), VecDeque::new(), 0_u8);
+            let ring_bytes = page_bytes() as u64;
             // Bytes that the receiver has lent.
             let mut held = 0;
             for step in steps {
@@ -455,10 +460,10 @@ mod tests {
                         let (before, behind) = message.split_at(bytes / 3);
                         if ends.sender.send([before, behind], bytes).unwrap() {
                             queue.push_back(message);
-                            prop_assert!(used + lines(bytes) < RING_BYTES as u64);
+                            prop_assert!(used + lines(bytes) < ring_bytes);
                         } else {
-                            let unacknowledged = held + (RING_BYTES / 8) as u64;
-                            prop_assert!(used + unacknowledged + lines(bytes) + 64 > RING_BYTES as u64);
+                            let unacknowledged = held + ring_bytes / 8;
+                            prop_assert!(used + unacknowledged + lines(bytes) + 64 > ring_bytes);
                         }
                     }
                     Step::Receive => {

@@ -220,7 +220,7 @@ fn memory_that_is_not_sealed_as_expected_is_refused() {
         ("may shrink", RING_BYTES, memory(FILE_BYTES, SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL)),
         ("may be sealed", RING_BYTES, memory(FILE_BYTES, SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK)),
         ("may not be written", RING_BYTES, memory(FILE_BYTES, seals() | SealFlag::F_SEAL_WRITE)),
-        ("a page too short", RING_BYTES, memory(FILE_BYTES - 4096, seals())),
+        ("too short", RING_BYTES, memory(FILE_BYTES - 4096, seals())),
         ("a byte too long", RING_BYTES, memory(FILE_BYTES + 1, seals())),
         ("of another size", 2 * RING_BYTES, memory(FILE_BYTES, seals())),
         ("of no size", 0, memory(2 * 3 * 128, seals())),

@@ -15,7 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect as connect_socket, listen, socket,
 };
-use nix::unistd::{ForkResult, Pid, Uid, fork, pause, setuid};
+use nix::unistd::{ForkResult, Pid, SysconfVar, Uid, fork, pause, setuid, sysconf};
 
 /// The unprivileged user `nobody`.
 const NOBODY: u32 = 65_534;
@@ -134,7 +134,8 @@ fn child_process() {
             let connected = || connect(name, b"me", &PipeConfig::default());
             let address_space = {
                 let status = std::fs::read_to_string("/proc/self/statm").unwrap();
-                status.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096
+                let page_bytes = sysconf(SysconfVar::PAGE_SIZE).unwrap().unwrap() as u64;
+                status.split(' ').next().unwrap().parse::<u64>().unwrap() * page_bytes
             };
             for (resource, limit) in
                 [(Resource::RLIMIT_FSIZE, 1 << 16), (Resource::RLIMIT_AS, address_space), (Resource::RLIMIT_NOFILE, 0)]

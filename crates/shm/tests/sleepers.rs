@@ -6,16 +6,17 @@ use std::thread;
 
 use barewire_shm::{Awaited, Listener, Pipe, PipeConfig, connect};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{SysconfVar, sysconf};
 
-/// Small, so that the sender waits as often as the receiver.
-const RING_BYTES: usize = 4096;
 /// A wake-up that takes longer was lost.
 const TIMEOUT_MS: u16 = 20_000;
 
 fn pair(test: &str) -> [Pipe; 2] {
     let name = format!("barewire-shm {test} {}", std::process::id());
     let mut listener = Listener::open(name.as_bytes()).unwrap();
-    let initiator = connect(name.as_bytes(), &[], &PipeConfig { ring_bytes: RING_BYTES }).unwrap().unwrap();
+    // The smallest ring, so that the sender waits as often as the receiver.
+    let ring_bytes = sysconf(SysconfVar::PAGE_SIZE).unwrap().unwrap() as usize;
+    let initiator = connect(name.as_bytes(), &[], &PipeConfig { ring_bytes }).unwrap().unwrap();
     [initiator, listener.accept().unwrap().unwrap()]
 }
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The programs: description, command, reported figures, and checks of the results."""
 
+import sysconfig
+
 from barewire.applications.application import NUMBER, AgreesWithSerial, Application, Figure, FileCheck, Prints
 from barewire.applications.generate import PARTS, alignment, grid_graph, partition_is_fair
 
-_SCALAPACK = "/usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests"
+_SCALAPACK = f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}/scalapack/openmpi-tests"
 # Debian's own interpreter, for which its mpi4py is built.
 _PYTHON = "/usr/bin/python3"
 _WALL = Figure("wall time", "s", None)

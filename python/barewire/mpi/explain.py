@@ -102,10 +102,15 @@ def _library(job: Job, reason: str, evidence: Evidence | None) -> Row:
     taken = f"{job.library} ({job.library.file})"
     if evidence is None:
         return Row("library", taken, reason)
-    real = str(job.library.file.resolve())
-    mismatched = [facts["rank"] for facts in evidence.ranks if real not in facts["files"]]
+    real = _of_any_architecture(str(job.library.file.resolve()))
+    mismatched = [facts["rank"] for facts in evidence.ranks if real not in map(_of_any_architecture, facts["files"])]
     wrong = f"ranks {_abbreviated(mismatched)} have another libmpi mapped" if mismatched else ""
     return Row("library", taken, reason, _matching(evidence, len(mismatched)), wrong)
+
+
+def _of_any_architecture(path: str) -> str:
+    """Return a path without Debian's folder of an architecture: a job's hosts may have different ones."""
+    return re.sub(r"/\w+-linux-gnu/", "/", path)
 
 
 def _requested_hosts(job: Job) -> str:

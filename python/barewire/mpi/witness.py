@@ -29,6 +29,8 @@ _FILES = re.compile(r"/(?:libfabric\.so|libucp\.so|libmpi(?:ch|_abi)?\.so|lib\w+
 
 def main(library: str) -> None:
     """Join the job, connect, report, and leave."""
+    # A host of another architecture has it in another folder, where the linker finds it as it does for programs.
+    library = library if Path(library).exists() else Path(library).name
     mpi = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     world: Any = ctypes.c_int(_MPICH_WORLD)
     if hasattr(mpi, "ompi_mpi_comm_world"):

@@ -187,12 +187,16 @@ fn configurations_that_cannot_work_are_refused() {
     assert!(matches!(open(config(0x20), 60), Some(EndpointError::MtuTooSmall { mtu: 60, .. })));
     assert!(matches!(open(Config { channels: 0, ..config(0x20) }, MTU), Some(EndpointError::Config(_))));
     let ring = |ring_bytes| Config { local: Some(PipeConfig { ring_bytes }), ..config(0x20) };
-    assert!(matches!(open(ring(4096), MTU), Some(EndpointError::Ring { ring_bytes: 4096, room: 1016, needed: 1483 })));
+    let page = page_bytes();
+    let Some(EndpointError::Ring { ring_bytes, room, needed }) = open(ring(page), page) else {
+        panic!("it is too small")
+    };
+    assert_eq!((ring_bytes, room, needed), (page, page / 4 - 8, page - 17));
     for ring_bytes in [0, 300_000, 1 << 30] {
         let error = open(ring(ring_bytes), MTU);
         assert!(matches!(error, Some(EndpointError::Shm(ShmError::RingBytes { .. }))), "{ring_bytes}");
     }
-    assert!(open(ring(8192), MTU).is_none());
+    assert!(open(ring(2 * page), MTU).is_none());
     let (smallest, mac) = (Endpoint::open(segment.link(new_mac(), 0x20, 88), config(0x20), None), new_mac());
     assert!(smallest.is_ok(), "an MTU of 88 has room for a head of 64 bytes and one byte of body");
     assert!(matches!(
@@ -205,9 +209,10 @@ fn configurations_that_cannot_work_are_refused() {
 #[test]
 fn a_local_peer_with_a_pipe_that_is_too_small_is_refused() {
     let (segment, mac) = (Segment::default(), new_mac());
-    let small = Config { local: Some(PipeConfig { ring_bytes: 4096 }), ..config(0x20) };
+    let page = page_bytes();
+    let small = Config { local: Some(PipeConfig { ring_bytes: page }), ..config(0x20) };
     let mut a = Side::new(segment.link(mac, 0x20, 500), small);
-    let mut b = side_at(&segment, mac, config(0x24));
+    let mut b = Side::new(segment.link(mac, 0x24, page), config(0x24));
     a.connect(b.address());
     until(&mut [&mut a, &mut b], "it ends", |sides| !sides[0].ended.is_empty());
     assert_eq!(a.ended[0].2, Ending::PeerClosed);

@@ -184,6 +184,12 @@ pub fn counters_over_a_bad_network(config: &Config, seed: u64) -> [EndpointCount
     [a, b].map(|mut side| side.endpoint.counters().unwrap())
 }
 
+/// Size of a page, and of the smallest pipe.
+pub fn page_bytes() -> usize {
+    // SAFETY: takes a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
 /// Drives all sides for a time.
 pub fn run_for<L: Link>(sides: &mut [&mut Side<L>], time: Duration) {
     let began = Instant::now();
