@@ -17,6 +17,7 @@
 mod interface;
 mod link;
 mod lower;
+mod mutant;
 mod name;
 mod peer;
 mod probe;
@@ -30,6 +31,8 @@ use barewire_link::{Incoming, IncomingMut, Link, LinkError, MacAddress, Outgoing
 
 pub use interface::{INTERFACES_MAX, Interface, is_fast_enough};
 pub use lower::{Datagrams, Lower};
+#[cfg(feature = "mutants")]
+pub use mutant::Mutant;
 use name::Name;
 pub use peer::Carrier;
 use peer::{Path, Peer, Route, UDP};
@@ -85,6 +88,9 @@ pub struct Carriers<F, U> {
     turn: Path,
     /// The path that did not accept a frame last.
     busy: Path,
+    /// Injected fault.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<Mutant>,
 }
 
 impl<F: Lower, U: Datagrams> Carriers<F, U> {
@@ -122,6 +128,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             frames_in_turn: 0,
             turn: 0,
             busy: 0,
+            #[cfg(feature = "mutants")]
+            mutant: None,
         }
     }
 
@@ -290,13 +298,14 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             if Probe::is_in(frame.bytes) {
                 let from = frame.bytes[6..].first_chunk().copied().unwrap_or_default();
                 self.handle_probe(path, MacAddress(from), frame.bytes);
+                idle = 0;
                 continue;
             }
             // Responses have bit 0 of the source's service access point.
             let from = Name::in_frame(frame.bytes, 6, 15);
             if let Some(index) = self.find(from) {
                 let peer = &mut self.peers[index];
-                peer.heard(path);
+                peer.heard(path, from);
                 if path != 0 || peer.name != from {
                     frame.bytes[..6].copy_from_slice(&self.own.mac());
                     frame.bytes[6..12].copy_from_slice(&peer.name.mac());
@@ -338,7 +347,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             // A station without frames may send before it is known.
             if let Some(index) = self.find_udp(from) {
                 let peer = &mut self.peers[index];
-                peer.heard(UDP);
+                peer.heard(UDP, peer.name);
                 bytes[..6].copy_from_slice(&self.own.mac());
                 bytes[6..12].copy_from_slice(&peer.name.mac());
             }

@@ -192,8 +192,9 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
             self.peers[index] = self.new_peer(name, None);
             self.by_udp.retain(|_, other| *other != index);
         }
-        // Stations that are named by their sockets need not tell their names.
-        let is_named_by_socket = self.frames.is_empty() && sockets == [peer.mac];
+        // Stations that are named by their sockets need not tell their names, unless a route may lead from another address.
+        let has_one_address = || self.udp.as_ref().is_some_and(|udp| udp.locator().ips().count() == 1);
+        let is_named_by_socket = self.frames.is_empty() && sockets == [peer.mac] && has_one_address();
         let entry = &mut self.peers[index];
         entry.key = Some(peer.key);
         if has_frames {

@@ -6,6 +6,7 @@ use std::array;
 use barewire_link::MacAddress;
 
 use crate::interface::{INTERFACES_MAX, Interface, speed_between};
+use crate::mutant::mutant;
 use crate::name::Name;
 use crate::spread::Spread;
 
@@ -71,6 +72,8 @@ pub(crate) struct Peer {
     /// By path: whether the peer has answered the current question by it, and from which of its interfaces.
     works: [bool; PATHS],
     ends: [u8; PATHS],
+    /// By path by frames: another of the peer's interfaces from which frames came while this one was silent.
+    heard_ends: [Option<Name>; INTERFACES_MAX],
     /// By path and by the peer's interface: the peer's question that was answered last.
     answered: [[u64; INTERFACES_MAX]; PATHS],
     pub current: Option<Path>,
@@ -88,6 +91,9 @@ pub(crate) struct Peer {
     checked_at: u64,
     passed: [bool; INTERFACES_MAX],
     failed: [u8; INTERFACES_MAX],
+    /// Whether frames have come since the last check was sent, and how often they have though no path passed it.
+    has_heard: bool,
+    unanswered_checks: u8,
     /// Time of the first send of the last exchange that the current path has not answered; 0 if there is none.
     unanswered_since: u64,
     /// Time of the last send, and number of pauses between sends since something was heard.
@@ -96,6 +102,9 @@ pub(crate) struct Peer {
     /// When to ask again, and how long after that.
     question_due: u64,
     question_interval: u64,
+    /// Injected fault.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<crate::Mutant>,
 }
 
 impl Peer {
@@ -110,6 +119,7 @@ impl Peer {
             candidates: [false; PATHS],
             works: [false; PATHS],
             ends: [0; PATHS],
+            heard_ends: [None; INTERFACES_MAX],
             answered: [[0; INTERFACES_MAX]; PATHS],
             current: None,
             speeds,
@@ -121,11 +131,15 @@ impl Peer {
             checked_at: 0,
             passed: [false; INTERFACES_MAX],
             failed: [0; INTERFACES_MAX],
+            has_heard: false,
+            unanswered_checks: 0,
             unanswered_since: 0,
             last_sent: 0,
             pauses: 0,
             question_due: now,
             question_interval: QUESTION_MIN,
+            #[cfg(feature = "mutants")]
+            mutant: None,
         }
     }
 
@@ -200,9 +214,9 @@ impl Peer {
         self.unknown().next().map(|_| self.question_due)
     }
 
-    /// The question to ask, and the peer's that was received by this path from this interface of its.
-    pub fn question(&self, path: Path, interface: usize) -> (u64, u64) {
-        (self.nonce, self.answered[path][interface])
+    /// The question to ask.
+    pub fn question(&self) -> u64 {
+        self.nonce
     }
 
     /// Notes that the question was asked.
@@ -229,7 +243,7 @@ impl Peer {
         if self.pauses < PAUSES_MAX && now.saturating_sub(self.unanswered_since) < SUSPECTED_AFTER {
             return by_current;
         }
-        if self.candidates().count() < 2 {
+        if self.candidates().count() < 2 && self.interfaces.len() < 2 || mutant!(self, NeverSuspects) {
             return by_current;
         }
         self.suspect(now, nonce);
@@ -288,17 +302,24 @@ impl Peer {
     }
 
     /// The check to send by all paths by frames that work: the current one again while no path has passed it, since the
-    /// peer is busy then, or gone; else a new one, `check`. Drops paths that have failed too many; if there are any, `nonce`
-    /// is the next question.
+    /// peer is busy then, or gone; else a new one, `check`. Drops paths that have failed too many, and all of them if the
+    /// peer is not busy but sends; if there are any, `nonce` is the next question.
     pub fn next_check(&mut self, now: u64, check: u64, nonce: u64) -> u64 {
         self.checked_at = now;
+        let has_heard = std::mem::take(&mut self.has_heard);
         if self.check != 0 && !self.passed.contains(&true) {
+            self.unanswered_checks += u8::from(has_heard);
+            if self.unanswered_checks > FAILED_CHECKS_MAX && !mutant!(self, TrustsAnyFrame) {
+                (self.check, self.unanswered_checks) = (0, 0);
+                self.suspect(now, || nonce);
+            }
             return self.check;
         }
+        self.unanswered_checks = 0;
         let mut has_dropped = false;
         for path in self.working_frames().filter(|_| self.check != 0) {
-            self.failed[path] = if self.passed[path] { 0 } else { self.failed[path] + 1 };
-            if self.failed[path] > FAILED_CHECKS_MAX {
+            self.failed[path] = if self.passed[path] { 0 } else { self.failed[path].saturating_add(1) };
+            if self.failed[path] > FAILED_CHECKS_MAX && !mutant!(self, KeepsDeadPaths) {
                 self.works[path] = false;
                 has_dropped = true;
             }
@@ -326,11 +347,24 @@ impl Peer {
         }
     }
 
-    /// Notes that a frame of the peer arrived by a path. The peer may prefer another of several interfaces.
+    /// Notes that a frame of the peer arrived by a path, from the interface of this name. Where several paths by frames work,
+    /// the peer may prefer another one, and checks find out which of them died. The only one is silent unless frames arrive
+    /// from the interface that it leads to: the peer may have changed to another, because this one died.
     #[inline]
-    pub fn heard(&mut self, path: Path) {
-        if self.current.is_some_and(|current| current == path || current != UDP && path != UDP) {
+    pub fn heard(&mut self, path: Path, from: Name) {
+        self.has_heard = true;
+        let Some(current) = self.current.filter(|_| self.unanswered_since != 0) else { return };
+        if path == UDP || current == UDP {
+            if path == current {
+                self.unanswered_since = 0;
+            }
+        } else if self.has_several
+            || path == current && self.address(path).0 == from.mac()
+            || mutant!(self, HeardFromAny)
+        {
             self.unanswered_since = 0;
+        } else {
+            self.heard_ends[path] = Some(from);
         }
     }
 
@@ -345,7 +379,7 @@ impl Peer {
             return Probed { must_answer: is_new, ..Probed::default() };
         }
         if echo != self.nonce {
-            return Probed { must_answer: true, ..Probed::default() };
+            return Probed { must_answer: is_new || !mutant!(self, AnswersOnce), ..Probed::default() };
         }
         // An answer to a question that was answered before only shows that the peer's frames arrive, not this end's.
         if std::mem::replace(&mut self.works[path], true) {
@@ -365,10 +399,14 @@ impl Peer {
         Probed { must_answer: is_new, is_found: true, is_first }
     }
 
-    /// Takes another interface of the peer for a path if that leaves no two paths with the same.
+    /// Takes another interface of the peer for a path if that leaves no two paths with the same, or if the peer uses that one.
     fn prefer_end(&mut self, path: Path, interface: usize) {
         let uses = |end: usize| self.working_frames().filter(|other| usize::from(self.ends[*other]) == end).count();
-        if path != UDP && uses(interface) == 0 && uses(usize::from(self.ends[path])) > 1 {
+        if path == UDP || uses(interface) > 0 {
+            return;
+        }
+        let is_used_by_peer = self.heard_ends[path].is_some_and(|from| self.interfaces[interface].mac.0 == from.mac());
+        if is_used_by_peer && !self.has_several || uses(usize::from(self.ends[path])) > 1 {
             self.ends[path] = interface as u8;
             self.spread_anew();
         }
@@ -435,15 +473,15 @@ mod tests {
         for now in (1..100).map(|number| number * 20 * MS) {
             assert_eq!(peer.route(now, next), Route::One(FRAMES));
             assert_eq!(peer.route(now + 9 * MS, next), Route::One(FRAMES));
-            peer.heard(FRAMES);
+            peer.heard(FRAMES, NAME);
         }
         // An acknowledgement has no answer, and the next exchange begins later.
         assert_eq!(peer.route(2500 * MS, next), Route::One(FRAMES));
         assert_eq!(peer.route(3000 * MS, next), Route::One(FRAMES));
         assert_eq!(peer.route(3009 * MS, next), Route::One(FRAMES));
-        peer.heard(UDP);
+        peer.heard(UDP, NAME);
         assert_eq!(peer.route(3010 * MS, next), Route::All, "what other carriers bring does not count");
-        assert_eq!((peer.question_due(), peer.question(UDP, 0)), (Some(3010 * MS), (2, 70)));
+        assert_eq!((peer.question_due(), peer.question()), (Some(3010 * MS), 2));
         assert_eq!(probed(&mut peer, FRAMES, 70, 1), (true, false), "an answer to the last question");
         assert_eq!(peer.route(3011 * MS, next), Route::All);
         assert_eq!(probed(&mut peer, UDP, 71, 2), (true, false));
@@ -467,7 +505,7 @@ mod tests {
         ] {
             assert_eq!(peer.route(now * MS, next), expected, "{now}");
         }
-        peer.heard(FRAMES);
+        peer.heard(FRAMES, NAME);
         assert_eq!(peer.route(242 * MS, next), Route::One(FRAMES));
     }
 

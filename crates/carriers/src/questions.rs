@@ -24,7 +24,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
         for path in self.peers[index].working_frames() {
             let address = self.peers[index].address(path);
-            self.probe(index, path, address, Some(check));
+            self.probe(index, path, address, check, 0);
         }
     }
 
@@ -67,18 +67,16 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         } else {
             peer.interfaces.iter().map(|interface| interface.mac).collect()
         };
+        let question = self.peers[index].question();
         for address in addresses {
-            self.probe(index, path, address, None);
+            self.probe(index, path, address, question, 0);
         }
     }
 
-    /// Sends a probe to a peer, to this address of the path, with its current question or a check. One that is lost is
-    /// repeated.
-    fn probe(&mut self, index: usize, path: Path, to: MacAddress, check: Option<u64>) {
+    /// Sends a probe to a peer, to this address of the path: a question or check without an echo, which the peer answers
+    /// whenever it arrives, or an answer. One that is lost is repeated.
+    fn probe(&mut self, index: usize, path: Path, to: MacAddress, nonce: u64, echo: u64) {
         let peer = &self.peers[index];
-        let interface = if path == UDP { 0 } else { peer.interface(to) };
-        let (question, echo) = peer.question(path, interface);
-        let nonce = check.unwrap_or(question);
         let probe = Probe { from: self.own, to: peer.name, nonce, echo, interfaces: self.interfaces };
         // A peer that is known only from its questions has this station's key.
         let frame = probe.to_frame(peer.key.unwrap_or(self.key));
@@ -114,7 +112,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             }
         }
         if must_answer {
-            self.probe(index, path, from, None);
+            self.probe(index, path, from, self.peers[index].question(), probe.nonce);
         }
         self.count_udp_peers();
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
@@ -156,7 +154,14 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
 
     pub(crate) fn new_peer(&mut self, name: Name, key: Option<u64>) -> Peer {
         let nonce = nonce(&mut self.frames, &mut self.udp);
-        Peer::new(name, key, self.interfaces.map(|interface| interface.speed), nonce, self.now)
+        let speeds = self.interfaces.map(|interface| interface.speed);
+        #[cfg_attr(not(feature = "mutants"), expect(unused_mut, reason = "faults are injected"))]
+        let mut peer = Peer::new(name, key, speeds, nonce, self.now);
+        #[cfg(feature = "mutants")]
+        {
+            peer.mutant = self.mutant;
+        }
+        peer
     }
 
     pub(crate) fn count_udp_peers(&mut self) {

@@ -396,6 +396,23 @@ fn lost_questions_are_repeated() {
     }
 }
 
+/// Proves that a question is answered again if the answer was lost, though the peer itself has its answer.
+#[test]
+fn a_lost_answer_is_repeated() {
+    let mut world = World::new([false, true], 0.0, 12);
+    world.connect(0);
+    world.send(0);
+    // It asks; the peer answers, and asks in turn.
+    world.receive(0);
+    world.receive(1);
+    world.block(UDP, 0, true);
+    world.receive(0);
+    assert_eq!(world.carriers(), [Some(Carrier::Udp), None]);
+    world.block(UDP, 0, false);
+    world.now += 5 * MS;
+    assert!(world.exchange(1, 5 * MS) < 30 * MS);
+}
+
 /// Proves that questions without the key, for another station or with changed bytes have no effect, and that a station
 /// that is named by somebody else cannot be moved to another address.
 #[test]

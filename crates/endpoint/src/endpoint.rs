@@ -188,8 +188,8 @@ impl<L: Link> Endpoint<L> {
                 return Err(EndpointError::Ring { ring_bytes: config.ring_bytes, room: pipe, needed });
             }
         }
-        let connection =
-            ConnectionConfig { information_max: frame_max as u16, is_extended: true, ..config.connection.clone() };
+        // A peer may have a longer MTU: what the link delivers is accepted.
+        let connection = ConnectionConfig { information_max: u16::MAX, is_extended: true, ..config.connection.clone() };
         let token = config.framing.token;
         let cookie = if token.is_none() { config.cookie } else { 0 };
         let station = StationConfig {

@@ -75,6 +75,9 @@ const fn front(guard: Guard) -> usize {
     I_HEADER_BYTES + guard.bytes() + INFORMATION_FRONT
 }
 
+/// Length of the longest PDU that any link delivers: a peer may have a longer MTU.
+const RECEIVED_MAX: usize = 1 << 16;
+
 /// A link with a station on it.
 pub struct Port<L> {
     /// The link. Frames of others than the station may be sent over it.
@@ -134,7 +137,7 @@ impl<L: Link> Port<L> {
         let station = Station::new(own, &StationConfig { guard, ..config.clone() }, now)?;
         let mtu = link.mtu();
         let seal = authentication.map(|authentication| {
-            Box::new(Seal::new(authentication, own, config.connections, mtu, link.random_bits()))
+            Box::new(Seal::new(authentication, own, config.connections, RECEIVED_MAX, link.random_bits()))
         });
         let encrypted_bytes = (HEADERS_MAX + mtu).next_multiple_of(64);
         let encrypts = authentication.is_some_and(|authentication| authentication.encrypts);
@@ -145,7 +148,7 @@ impl<L: Link> Port<L> {
             seal,
             encrypted: vec![0; if encrypts { BATCH_FRAMES * encrypted_bytes } else { 0 }].into_boxed_slice(),
             encrypted_bytes,
-            decrypted: vec![0; if encrypts { mtu } else { 0 }].into_boxed_slice(),
+            decrypted: vec![0; if encrypts { RECEIVED_MAX } else { 0 }].into_boxed_slice(),
             reorder: ReorderBuffer::default(),
             reordered: None,
             slots: Slots::new(slots, mtu, guard),

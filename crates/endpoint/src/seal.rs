@@ -107,9 +107,9 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// State for a number of connections and frames of this MTU. `random` is the first counter outside connections: a
+    /// State for a number of connections, and frames with this payload at most. `random` is the first counter outside connections: a
     /// process that reuses the address is unlikely to repeat counters.
-    pub fn new(authentication: &Authentication, own: Mac, connections: u16, mtu: usize, random: u64) -> Self {
+    pub fn new(authentication: &Authentication, own: Mac, connections: u16, longest: usize, random: u64) -> Self {
         Self {
             keys: authentication.secret.keys(),
             encrypts: authentication.encrypts,
@@ -118,7 +118,7 @@ impl Seal {
             receivers: (0..connections).map(|_| None).collect(),
             recent: Box::new([Recent::default(); RECENT_KEYS]),
             next: random,
-            data: vec![0; ADDRESSES + mtu].into_boxed_slice(),
+            data: vec![0; ADDRESSES + longest].into_boxed_slice(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Seal {
         let (key, counter) = self.next_of(frame, random);
         let [first, second] = information;
         let data = gather(&mut self.data, [frame.addresses, frame.llc, frame.extension, first, second]);
-        let data = data.expect("a frame is not longer than the MTU");
+        let data = data.expect("frames are no longer");
         join(counter, Aegis128L::new(&key, &nonce(counter)).encrypt_in_place(&mut [], data))
     }
 
@@ -153,7 +153,7 @@ impl Seal {
     ) -> [u8; SEAL_BYTES] {
         let (key, counter) = self.next_of(frame, random);
         let data = gather(&mut self.data, [frame.addresses, frame.llc, frame.extension]);
-        let data = data.expect("a frame is not longer than the MTU");
+        let data = data.expect("frames are no longer");
         join(counter, Aegis128L::new(&key, &nonce(counter)).encrypt_in_place(information, data))
     }
 

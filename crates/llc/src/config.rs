@@ -78,6 +78,8 @@ pub enum Mutant {
     NoRej,
     /// Rounds are ignored.
     RoundUnchecked,
+    /// Marks say nothing of the multiples of numbers: a late PDU whose numbers have come round is taken for a current one.
+    MultipleUnchecked,
 }
 
 /// Capabilities and capacities of a station.

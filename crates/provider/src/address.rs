@@ -54,7 +54,7 @@ impl Reach {
     /// Frames only.
     pub const FRAMES: Self = Self { frames: true, udp: None };
 
-    fn of(locator: Locator) -> Self {
+    pub fn of(locator: Locator) -> Self {
         let ip = locator.ips().next().filter(|_| locator.port != 0);
         let version = ip.map(|ip| if ip.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 });
         Self { frames: locator.has_frames, udp: version }

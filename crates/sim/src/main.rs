@@ -28,6 +28,9 @@ struct Arguments {
     /// The same worlds, with programs that use libfabric's functions.
     #[arg(long, requires = "stack")]
     libfabric: bool,
+    /// The same worlds, on networks on which stations have several interfaces and sockets, some of which fail.
+    #[arg(long, requires = "stack")]
+    carriers: bool,
     /// Number of threads.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
@@ -35,7 +38,10 @@ struct Arguments {
 
 impl Arguments {
     fn scenario(&self, seed: u64) -> stack::Scenario {
-        let scenario = stack::Scenario::from_seed(seed);
+        let mut scenario = stack::Scenario::from_seed(seed);
+        if self.carriers {
+            scenario = scenario.with_carriers(seed);
+        }
         if self.libfabric { scenario.with_libfabric() } else { scenario }
     }
 
@@ -64,9 +70,9 @@ impl Arguments {
 
     /// The command line that replays a world.
     fn replay_command(&self, seed: u64) -> String {
-        let (stack, libfabric) =
-            (if self.stack { " --stack" } else { "" }, if self.libfabric { " --libfabric" } else { "" });
-        format!("barewire-sim{stack}{libfabric} --seed {seed} --trace")
+        let options = [(self.stack, " --stack"), (self.libfabric, " --libfabric"), (self.carriers, " --carriers")];
+        let options: String = options.iter().filter(|(is_set, _)| *is_set).map(|(_, option)| *option).collect();
+        format!("barewire-sim{options} --seed {seed} --trace")
     }
 }
 

@@ -5,16 +5,25 @@
 //! own doorbells wake it, so a lost wake-up stops the world. All ranks run in one thread, so memory orderings and
 //! concurrent writes are not tested here; `crates/loom` and the tests of `crates/shm` do that.
 //!
+//! In worlds with carriers, stations have up to four interfaces on Ethernet segments and a socket on a routed network, below
+//! `crates/carriers`. Devices fail in one direction or both, frames that they held arrive much later, also when the sequence
+//! numbers have come round, and a process that restarts has another cookie. `topology` draws these networks such that ranks
+//! keep a path to each other; `watch` looks at the frames alone, and knows which paths are dead.
+//!
 //! Programs use either messengers or libfabric's functions, as the provider offers them: address vector, completion queue,
 //! registered memory, counters, and the progress thread while a program computes. Not simulated: datagrams, several
 //! endpoints in a domain, blocking reads of a queue, and the provider's lock (`crates/loom`).
 
+mod carriers;
 mod link;
 mod network;
 mod oracle;
+mod paths;
 #[expect(unsafe_code, reason = "lends memory to the messenger")]
 mod process;
 mod scenario;
+mod topology;
+mod watch;
 mod world;
 
 pub use oracle::{Property, Violation};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs 2000 worlds of the whole stack, and 1000 with libfabric; `barewire-sim --stack --seeds 0..100000` runs many.
+//! Runs 2000 worlds of the whole stack, 1000 with libfabric and 406 with several carriers; `barewire-sim --stack --seeds
+//! 0..100000` runs many.
 
 use barewire_sim::stack::{Scenario, run};
 
@@ -42,11 +43,41 @@ fn no_property_is_violated_with_libfabric() {
     }
 }
 
+/// Worlds with several carriers, of which some broke once.
+const CARRIERS: u64 = 200;
+/// A station with a longer MTU than its peer's; a lost answer to a question; a peer's other interface; a datagram from another
+/// address than the station's name; frames from an interface that are no answer to what another one was sent; both known
+/// paths dead, and a third one alive.
+const BROKEN_CARRIERS: [u64; 6] = [5, 123, 36, 456, 541, 3428];
+
+/// Proves the same, and that a job goes on while a path works, on networks on which stations have several interfaces and
+/// sockets. `barewire-sim --stack --carriers --seed N --trace` replays a violation.
+#[test]
+fn no_property_is_violated_with_several_carriers() {
+    for seed in (0..CARRIERS).chain(BROKEN_CARRIERS) {
+        if let Err(violation) = run(Scenario::from_seed(seed).with_carriers(seed), seed) {
+            panic!("{violation}; replay: barewire-sim --stack --carriers --seed {seed} --trace");
+        }
+    }
+}
+
+/// As above, with programs that use libfabric's functions.
+#[test]
+fn no_property_is_violated_with_several_carriers_and_libfabric() {
+    for seed in 0..CARRIERS {
+        if let Err(violation) = run(Scenario::from_seed(seed).with_carriers(seed).with_libfabric(), seed) {
+            panic!("{violation}; replay: barewire-sim --stack --libfabric --carriers --seed {seed} --trace");
+        }
+    }
+}
+
 /// Proves that a seed determines its world, to the last frame.
 #[test]
 fn a_seed_replays() {
     for seed in 0..50 {
         assert_eq!(run(Scenario::from_seed(seed), seed), run(Scenario::from_seed(seed), seed));
+        let scenario = Scenario::from_seed(seed).with_carriers(seed);
+        assert_eq!(run(scenario.clone(), seed), run(scenario, seed));
         let scenario = Scenario::from_seed(seed).with_libfabric();
         assert_eq!(run(scenario.clone(), seed), run(scenario, seed));
     }

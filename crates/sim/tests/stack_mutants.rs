@@ -8,8 +8,15 @@ use barewire_sim::stack::{Property, Scenario, run};
 
 /// Whether a bug violates this property in one of the first worlds; others may be violated first.
 fn violates(property: Property, inject: impl Fn(&mut Scenario)) -> bool {
-    (0..10_000).any(|seed| {
-        let mut scenario = Scenario::from_seed(seed);
+    violates_in((0..10_000).map(|seed| (seed, Scenario::from_seed(seed))), property, inject)
+}
+
+fn violates_in(
+    mut worlds: impl Iterator<Item = (u64, Scenario)>,
+    property: Property,
+    inject: impl Fn(&mut Scenario),
+) -> bool {
+    worlds.any(|(seed, mut scenario)| {
         inject(&mut scenario);
         // An assertion of the product that fails first counts as well.
         let ended = catch_unwind(AssertUnwindSafe(|| run(scenario, seed)));
@@ -117,4 +124,54 @@ fn an_unreported_loss_is_caught() {
 fn accepting_late_pdus_of_earlier_cycles_is_caught() {
     let mutant = Some(barewire_llc::Mutant::RoundUnchecked);
     assert!(violates(Property::Failure, |scenario| scenario.endpoint.connection.mutant = mutant));
+}
+
+/// Whether a bug violates this property in one of these worlds with several carriers.
+fn violates_with_carriers(
+    seeds: impl Iterator<Item = u64>,
+    property: Property,
+    inject: impl Fn(&mut Scenario),
+) -> bool {
+    let worlds = seeds.map(|seed| (seed, Scenario::from_seed(seed).with_carriers(seed)));
+    violates_in(worlds, property, inject)
+}
+
+fn carriers_mutant_violates(mutant: barewire_carriers::Mutant, property: Property) -> bool {
+    violates_with_carriers(0..1000, property, |scenario| scenario.carriers_mutant = Some(mutant))
+}
+
+#[test]
+fn frames_by_a_path_that_is_dead_are_caught() {
+    assert!(carriers_mutant_violates(barewire_carriers::Mutant::KeepsDeadPaths, Property::Path));
+}
+
+#[test]
+fn a_job_that_ends_though_a_path_works_is_caught() {
+    assert!(carriers_mutant_violates(barewire_carriers::Mutant::NeverSuspects, Property::Failure));
+}
+
+#[test]
+fn an_answer_that_is_not_repeated_is_caught() {
+    assert!(carriers_mutant_violates(barewire_carriers::Mutant::AnswersOnce, Property::Failure));
+}
+
+/// Worlds in which a station went on to send to a dead interface, because frames came from another one.
+#[test]
+fn a_station_that_sends_in_vain_though_a_path_works_is_caught() {
+    use barewire_carriers::Mutant::{HeardFromAny, TrustsAnyFrame};
+    for (seed, mutant) in [(541, HeardFromAny), (3428, TrustsAnyFrame)] {
+        let inject = |scenario: &mut Scenario| scenario.carriers_mutant = Some(mutant);
+        assert!(violates_with_carriers(seed..seed + 1, Property::Progress, inject), "{mutant:?}");
+    }
+}
+
+/// Frames that a failed path held are taken for current ones when their numbers have come round.
+#[test]
+fn accepting_frames_of_an_earlier_round_of_numbers_is_caught() {
+    let mutant = Some(barewire_llc::Mutant::MultipleUnchecked);
+    let worlds_with_laps = (63..640).step_by(64);
+    assert!(violates_with_carriers(worlds_with_laps, Property::Failure, |scenario| {
+        scenario.endpoint.authentication = None;
+        scenario.endpoint.connection.mutant = mutant;
+    }));
 }

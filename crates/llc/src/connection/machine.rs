@@ -349,6 +349,9 @@ impl Machine {
     fn is_authentic(&self, pdu: &Pdu<'_>, extension: &Extension) -> bool {
         !self.parameters.is_extended
             || match pdu.body {
+                Body::I { .. } | Body::S { .. } if mutant!(self, MultipleUnchecked) => {
+                    self.identity.may_be_of_connection(extension.mark)
+                }
                 Body::I { .. } | Body::S { .. } => {
                     let is_i = matches!(pdu.body, Body::I { .. });
                     let ns = if is_i { self.whole(extension.ns, self.received) } else { 0 };

@@ -99,8 +99,8 @@ impl Objects {
         patience: Duration,
         has_counter: bool,
     ) -> Self {
-        let device =
-            Device { name: "simulated".to_owned(), mtu: link.mtu(), mtu_max: link.mtu(), reach: Reach::FRAMES };
+        let reach = Reach::of(link.locator());
+        let device = Device { name: "simulated".to_owned(), mtu: link.mtu_min(), mtu_max: link.mtu(), reach };
         let progress_request = Arc::new(ProgressRequest::new(false).expect("a descriptor"));
         let poison = Arc::new(Poison::new().expect("a descriptor"));
         let shared = Arc::new(Shared {

@@ -6,24 +6,45 @@ use std::collections::VecDeque;
 use barewire_link::{ETHERNET_HEADER_BYTES, MINIMUM_FRAME_BYTES};
 use fastrand::Rng;
 
+use super::link::{DEVICES, UDP};
 use super::scenario::{Faults, Scenario};
 
 /// Preamble, FCS and gap.
 const WIRE_BYTES: u64 = 24;
 
+/// A rank's device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    pub rank: usize,
+    pub device: usize,
+}
+
+impl End {
+    fn index(self) -> usize {
+        self.rank * DEVICES + self.device
+    }
+}
+
+/// From where to where a frame goes, and how fast.
+#[derive(Clone, Copy, Debug)]
+pub struct Lane {
+    pub from: End,
+    pub to: End,
+    pub rate_bit_s: u64,
+    pub delay_ns: u64,
+}
+
 /// All links and the switch between them.
 pub struct Network {
     pub faults: Faults,
     rng: Rng,
-    ranks: usize,
-    rate_bit_s: u64,
-    delay_ns: u64,
+    devices: usize,
     queue_frames: usize,
     /// Whether short frames are padded.
     pads: bool,
-    /// Output queue of each rank.
+    /// Output queue of each device.
     egress: Vec<Egress>,
-    /// For each ordered pair of ranks: lower bound of the next arrival, unless reordered.
+    /// For each ordered pair of devices: lower bound of the next arrival, unless reordered.
     last_arrivals_ns: Vec<u64>,
 }
 
@@ -37,30 +58,21 @@ struct Egress {
 
 impl Network {
     pub fn new(scenario: &Scenario, mut rng: Rng) -> Self {
-        let ranks = scenario.ranks();
+        let devices = scenario.ranks() * DEVICES;
         Self {
             faults: scenario.faults,
-            ranks,
-            rate_bit_s: scenario.rate_bit_s,
-            delay_ns: scenario.delay_ns,
+            devices,
             queue_frames: scenario.queue_frames,
             pads: rng.bool(),
-            egress: (0..ranks).map(|_| Egress::default()).collect(),
-            last_arrivals_ns: vec![0; ranks * ranks],
+            egress: (0..devices).map(|_| Egress::default()).collect(),
+            last_arrivals_ns: vec![0; devices * devices],
             rng,
         }
     }
 
     /// Transmits a frame; calls `arrive` with the time of each arrival.
-    pub fn transmit(
-        &mut self,
-        from: usize,
-        to: usize,
-        mut frame: Vec<u8>,
-        now_ns: u64,
-        arrive: &mut impl FnMut(u64, Vec<u8>),
-    ) {
-        let egress = &mut self.egress[from];
+    pub fn transmit(&mut self, lane: &Lane, mut frame: Vec<u8>, now_ns: u64, arrive: &mut impl FnMut(u64, Vec<u8>)) {
+        let egress = &mut self.egress[lane.from.index()];
         while egress.queue.front().is_some_and(|left| *left <= now_ns) {
             egress.queue.pop_front();
         }
@@ -71,33 +83,36 @@ impl Network {
             frame.resize(MINIMUM_FRAME_BYTES, 0);
         }
         let bits = (frame.len().max(MINIMUM_FRAME_BYTES) as u64 + WIRE_BYTES) * 8;
-        egress.free_ns = egress.free_ns.max(now_ns) + bits * 1_000_000_000 / self.rate_bit_s;
+        egress.free_ns = egress.free_ns.max(now_ns) + bits * 1_000_000_000 / lane.rate_bit_s;
         egress.queue.push_back(egress.free_ns);
         let left_ns = egress.free_ns;
         if self.happens(self.faults.loss) {
             return;
         }
         if self.happens(self.faults.corruption) {
+            if lane.to.device == UDP {
+                // Its checksum is wrong.
+                return;
+            }
             damage(&mut frame, &mut self.rng);
         }
-        let path = from * self.ranks + to;
         if self.happens(self.faults.duplication) {
-            self.deliver(path, frame.clone(), left_ns, arrive);
+            self.deliver(lane, frame.clone(), left_ns, arrive);
         }
-        self.deliver(path, frame, left_ns, arrive);
+        self.deliver(lane, frame, left_ns, arrive);
     }
 
     pub fn stop_faults(&mut self) {
         self.faults = Faults::default();
     }
 
-    fn deliver(&mut self, path: usize, frame: Vec<u8>, left_ns: u64, arrive: &mut impl FnMut(u64, Vec<u8>)) {
+    fn deliver(&mut self, lane: &Lane, frame: Vec<u8>, left_ns: u64, arrive: &mut impl FnMut(u64, Vec<u8>)) {
         if self.happens(self.faults.reordering) {
-            return arrive(left_ns + self.delay_ns + self.rng.u64(..self.faults.reorder_delay_ns), frame);
+            return arrive(left_ns + lane.delay_ns + self.rng.u64(..self.faults.reorder_delay_ns), frame);
         }
         let jitter = if self.faults.jitter_ns == 0 { 0 } else { self.rng.u64(..self.faults.jitter_ns) };
-        let last_ns = &mut self.last_arrivals_ns[path];
-        *last_ns = (*last_ns).max(left_ns + self.delay_ns + jitter);
+        let last_ns = &mut self.last_arrivals_ns[lane.from.index() * self.devices + lane.to.index()];
+        *last_ns = (*last_ns).max(left_ns + lane.delay_ns + jitter);
         arrive(*last_ns, frame);
     }
 

@@ -26,8 +26,12 @@ pub enum Property {
     Access,
     /// Held memory stays within its configured bound, and all of it is released.
     Memory,
-    /// After the faults, everything ends in time.
+    /// After the faults, everything ends in time; and what is sent arrives in time while a path works.
     Progress,
+    /// Nothing goes by a path that is known to be dead.
+    Path,
+    /// A process receives nothing that was sent to its predecessor.
+    Life,
 }
 
 /// A violated property.
@@ -108,6 +112,8 @@ pub struct Oracle {
     hosts: Vec<MacAddress>,
     /// Completions may be reported later than they happen.
     has_queues: bool,
+    /// Each life of a process has a cookie of its own.
+    pub has_lives: bool,
     pub messages: Vec<Message>,
     receives: Vec<Receive>,
     /// Received messages in order of completion: time, receive and message.
@@ -136,6 +142,7 @@ impl Oracle {
             ranks,
             hosts,
             has_queues,
+            has_lives: false,
             messages: Vec::new(),
             receives: Vec::new(),
             arrivals: Vec::new(),
@@ -298,9 +305,13 @@ impl Oracle {
         let is_first = message.received.is_none() && message.state != State::Cancelled;
         message.received = Some((self.incarnations[rank], receive));
         let (from, incarnation, writes) = (message.from, message.incarnation, message.writes);
+        let is_of_this_life = message.to_incarnation == self.incarnations[rank];
         let tag = message.label.tag;
         self.require(is_first, Property::Content, || {
             format!("{rank} received message {number} again, or it was cancelled")
+        });
+        self.require(is_of_this_life || !self.has_lives, Property::Life, || {
+            format!("{rank} received message {number}, which was sent to its predecessor")
         });
         let matches = matches(self.receives[receive].criteria, from, tag);
         self.require(matches, Property::Order, || format!("message {number} does not match its receive"));

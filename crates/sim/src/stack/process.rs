@@ -12,12 +12,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use barewire_endpoint::Address;
-use barewire_link::MacAddress;
-use barewire_messages::{Envelope, Label, Part, Pattern, PeerId, PostError, Selector};
+use barewire_messages::{Envelope, Label, Part, Pattern, PeerId, PostError, Removal, Selector};
 use fastrand::Rng;
 use port::{Claimed, Port};
 
-use super::link::{Interface, SimulatedLink};
+use super::link::Interface;
 use super::oracle::{Layout, Memory, Oracle, Property};
 use super::scenario::{Action, Criteria, Readable, Scenario, VOLATILE_BYTES};
 
@@ -44,8 +43,11 @@ pub struct Process {
     rank: usize,
     addresses: Vec<Address>,
     interface: Rc<RefCell<Interface>>,
-    /// The base of its own cookie and its peers'.
-    cookie: u64,
+    /// The cookies of all ranks, and those of the peers that are inserted.
+    cookies: Rc<RefCell<Vec<u64>>>,
+    known_cookies: Vec<u64>,
+    /// Peers that were removed because they have successors.
+    removed: Vec<usize>,
     /// Declared before the memory lent to it, so dropped first.
     port: Port,
     /// By rank; inserted on first use.
@@ -101,11 +103,6 @@ pub enum Next {
     Livelock,
 }
 
-/// The cookie of a rank; 0 if the world has none.
-fn cookie(base: u64, rank: usize) -> u64 {
-    if base == 0 { 0 } else { base ^ (rank as u64) << 8 }
-}
-
 impl Process {
     pub fn new(
         rank: usize,
@@ -113,19 +110,24 @@ impl Process {
         interface: &Rc<RefCell<Interface>>,
         program: VecDeque<(u64, Action)>,
         rng: Rng,
+        cookies: &Rc<RefCell<Vec<u64>>>,
         is_traced: bool,
     ) -> Self {
         let address = scenario.addresses[rank];
-        let link = SimulatedLink::new(interface, MacAddress(address.mac), scenario.mtu);
+        let link = scenario.link(rank, interface);
         let mut config = scenario.endpoint.clone();
         config.sap = address.sap;
-        config.cookie = cookie(scenario.endpoint.cookie, rank);
+        config.cookie = cookies.borrow()[rank];
+        // Its socket's address is no name for a listener, since other worlds have the same.
+        config.local = config.local.filter(|_| address.locator.has_frames);
         let layout = Layout { ranks: scenario.ranks(), slot_bytes: scenario.slot_bytes };
         let mut process = Self {
             rank,
             addresses: scenario.addresses.clone(),
             interface: Rc::clone(interface),
-            cookie: scenario.endpoint.cookie,
+            cookies: Rc::clone(cookies),
+            known_cookies: vec![0; scenario.ranks()],
+            removed: Vec::new(),
             port: Port::open(link, config, scenario),
             peers: vec![None; scenario.ranks()],
             program,
@@ -215,7 +217,7 @@ impl Process {
     /// While the program computes: runs the provider's progress thread if it is due. Returns when to call again.
     pub fn compute(&mut self, now_ns: u64) -> u64 {
         let Port::Libfabric(libfabric) = &mut self.port else { return self.computes_until_ns };
-        let (is_due, has_frames) = (now_ns >= self.progress_due_ns, !self.interface.borrow().inbound.is_empty());
+        let (is_due, has_frames) = (now_ns >= self.progress_due_ns, self.interface.borrow().has_frames());
         if let Some(sleep) = libfabric.run_progress_thread(is_due, has_frames) {
             let spent_ns = std::mem::take(&mut self.interface.borrow_mut().ahead_ns);
             self.progress_due_ns = now_ns + spent_ns + sleep.max(CALL_TIME).as_nanos() as u64;
@@ -228,7 +230,7 @@ impl Process {
         let mut idle = 0;
         self.is_refused = false;
         // A received frame may start a timer.
-        if !self.interface.borrow().inbound.is_empty() {
+        if self.interface.borrow().has_frames() {
             self.poll_ns = 0;
         }
         for _ in 0..ITERATIONS_MAX {
@@ -281,6 +283,9 @@ impl Process {
         world.oracle.require(held <= max, Property::Memory, || format!("{} holds {held} of {max} bytes", self.rank));
         if self.is_draining {
             is_busy |= self.drain(world);
+        }
+        for peer in self.removed.drain(..) {
+            world.oracle.channel_closed(self.rank, peer);
         }
         // A refused step stays refused while nothing else happens.
         self.is_refused &= !is_busy;
@@ -337,8 +342,17 @@ impl Process {
         has_progressed
     }
 
+    /// The peer at a rank. Its successor, which has another cookie, is another peer.
     fn peer(&mut self, rank: usize) -> PeerId {
-        let address = Address { cookie: cookie(self.cookie, rank), ..self.addresses[rank] };
+        let cookie = self.cookies.borrow()[rank];
+        if self.known_cookies[rank] != cookie
+            && let Some(predecessor) = self.peers[rank].take()
+        {
+            self.removed.push(rank);
+            self.port.remove_peer(predecessor, Removal::Abort).expect("it was inserted");
+        }
+        self.known_cookies[rank] = cookie;
+        let address = Address { cookie, ..self.addresses[rank] };
         *self.peers[rank].get_or_insert_with(|| self.port.peer(address))
     }
 

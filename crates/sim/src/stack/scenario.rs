@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The scenario of a seed: ranks, network faults, configuration, and each rank's program.
 
+use core::cell::RefCell;
 use core::sync::atomic::AtomicU16;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
+use std::rc::Rc;
 
 use barewire_endpoint::{Address, Authentication, Encapsulation, Framing, JobToken, Secret, Tuning};
-use barewire_link::Locator;
+use barewire_link::{Locator, MacAddress};
 use barewire_llc::{AfterLoss, Lsap};
 use barewire_messages::{CompletionLevel, Config, Removal};
 use barewire_shm::PipeConfig;
 use fastrand::Rng;
 
+use super::link::{Interface, RankLink, SimulatedLink, UDP};
+use super::topology::{Host, Topology};
 use crate::scenario::{MS, US, choose};
 
 /// Parameters of a world, all determined by the seed.
@@ -52,6 +56,11 @@ pub struct Scenario {
     pub uses_libfabric: bool,
     /// Whether libfabric's endpoints have counters: then messages of local peers are received in another way.
     pub has_counters: bool,
+    /// Networks between stations with several carriers; `None`: each station has one interface, on one segment.
+    pub topology: Option<Topology>,
+    /// A fault injected into the carriers.
+    #[cfg(feature = "mutants")]
+    pub carriers_mutant: Option<barewire_carriers::Mutant>,
 }
 
 /// Faults of the network; probabilities are per frame.
@@ -87,6 +96,17 @@ pub enum Disturbance {
     Jump { rank: usize, by_ns: u64 },
     /// The process ends without closing its channels, and a new one starts at its address later.
     Restart { rank: usize, after_ns: u64 },
+}
+
+impl Disturbance {
+    /// How long it lasts.
+    pub(crate) fn lasts_ns(self) -> u64 {
+        match self {
+            Self::Pause { for_ns, .. } | Self::Down { for_ns, .. } | Self::Busy { for_ns, .. } => for_ns,
+            Self::Jump { .. } => 0,
+            Self::Restart { after_ns, .. } => after_ns,
+        }
+    }
 }
 
 /// Matching criteria of a receive.
@@ -229,16 +249,7 @@ impl Scenario {
         let program_ns = *choose(rng, &[MS, 5 * MS, 50 * MS]);
         let patience_ns = patience.as_nanos() as u64;
         let disturbances = disturbances(rng, ranks, program_ns, patience_ns);
-        let end_ns = |(time, disturbance): &(u64, Disturbance)| {
-            *time
-                + match *disturbance {
-                    Disturbance::Pause { for_ns, .. }
-                    | Disturbance::Down { for_ns, .. }
-                    | Disturbance::Busy { for_ns, .. } => for_ns,
-                    Disturbance::Jump { .. } => 0,
-                    Disturbance::Restart { after_ns, .. } => after_ns,
-                }
-        };
+        let end_ns = |(time, disturbance): &(u64, Disturbance)| time + disturbance.lasts_ns();
         let faults_end_ns = disturbances.iter().map(end_ns).max().unwrap_or(0).max(program_ns);
         let messages = messages(rng, mtu);
         // With two ranks, longer than one message of the endpoint.
@@ -265,6 +276,9 @@ impl Scenario {
             slot_bytes,
             uses_libfabric: false,
             has_counters: seed.is_multiple_of(2),
+            topology: None,
+            #[cfg(feature = "mutants")]
+            carriers_mutant: None,
         }
     }
 
@@ -283,6 +297,27 @@ impl Scenario {
             }
         }
         Self { uses_libfabric: true, ..self }
+    }
+
+    /// The link of a rank.
+    pub(crate) fn link(&self, rank: usize, interface: &Rc<RefCell<Interface>>) -> RankLink {
+        let link = |device, mac, mtu, locator| SimulatedLink::new(interface, device, mac, mtu, locator);
+        let Some(topology) = &self.topology else {
+            let mac = MacAddress(self.addresses[rank].mac);
+            return RankLink::new(vec![(link(0, mac, self.mtu, Locator::FRAMES), 0)], None);
+        };
+        let Host { interfaces, ips, .. } = &topology.hosts[topology.host_of[rank]];
+        let frames = interfaces.iter().enumerate();
+        let frames = frames.map(|(device, of)| (link(device, of.mac, self.mtu, Locator::FRAMES), of.speed)).collect();
+        let socket = || link(UDP, topology.source(rank, rank), topology.socket_mtu, topology.socket(rank));
+        let link = RankLink::new(frames, (!ips.is_empty()).then(socket));
+        #[cfg(feature = "mutants")]
+        let link = {
+            let mut link = link;
+            link.mutant = self.carriers_mutant;
+            link
+        };
+        link
     }
 
     /// Number of ranks, 2 to 8.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The simulated world: ranks on a network, in virtual time.
 
+mod devices;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -12,10 +14,13 @@ use barewire_llc::Pdu;
 use fastrand::Rng;
 
 use super::link::Interface;
-use super::network::Network;
+use super::network::{End, Network};
 use super::oracle::{Oracle, Property, Violation};
+use super::paths::{Fate, Paths};
 use super::process::{Next, Process, Shared};
 use super::scenario::{Action, Disturbance, Scenario};
+use super::topology::Topology;
+use super::watch::{self, Watch};
 use crate::agenda::Agenda;
 use crate::scenario::{MS, US};
 
@@ -41,10 +46,24 @@ pub struct Report {
     pub messages: u64,
     /// Virtual time at the end.
     pub over_ns: u64,
+    /// With several carriers: longest time for which a rank sent in vain to another though a path worked.
+    pub stall_ns_max: u64,
 }
 
+/// Octets of a frame's guard.
+const CHECK_OCTETS: usize = 4;
+const SEAL_OCTETS: usize = 24;
+/// Longest time for which nothing that a rank sends may reach another, though a path works.
+const STALL_MAX_NS: u64 = 1000 * MS;
+
 enum Event {
-    Frame { to: usize, frame: Vec<u8> },
+    Frame {
+        from: usize,
+        to: End,
+        frame: Vec<u8>,
+    },
+    /// A fault of a path begins or ends.
+    Path(usize),
     Wake(usize),
     Disturb(Disturbance),
     Up(usize),
@@ -71,6 +90,11 @@ pub struct World {
     scenario: Scenario,
     ranks: Vec<Rank>,
     network: Network,
+    /// With several carriers: what becomes of frames, and who watches them.
+    paths: Option<Paths>,
+    watch: Watch,
+    /// By rank: the cookie of its process.
+    cookies: Rc<RefCell<Vec<u64>>>,
     oracle: Oracle,
     rng: Rng,
     agenda: Agenda<Event>,
@@ -97,7 +121,15 @@ impl World {
         });
         let message_bytes_max = message_bytes_max.max().unwrap_or(0) + SLACK;
         let hosts = scenario.addresses.iter().map(|address| MacAddress(address.mac));
-        let oracle = Oracle::new(hosts.collect(), scenario.uses_libfabric);
+        let mut oracle = Oracle::new(hosts.collect(), scenario.uses_libfabric);
+        let guard_octets = if scenario.endpoint.authentication.is_some() { SEAL_OCTETS } else { CHECK_OCTETS };
+        let paths = scenario.topology.clone().map(|topology| {
+            oracle.has_lives = scenario.endpoint.framing.token.is_none() && scenario.endpoint.cookie != 0;
+            devices::disturb_unconnected(&topology, &mut oracle);
+            Paths::new(topology, guard_octets, rng.fork())
+        });
+        let cookie = |rank| if scenario.endpoint.cookie == 0 { 0 } else { scenario.endpoint.cookie ^ rank << 8 };
+        let cookies = (0..scenario.ranks() as u64).map(cookie).collect();
         let ranks = scenario.programs.iter().map(|program| {
             let send_busy = scenario.faults.send_busy;
             Rank {
@@ -115,6 +147,9 @@ impl World {
         let mut world = Self {
             ranks,
             network,
+            paths,
+            watch: Watch::new(STALL_MAX_NS),
+            cookies: Rc::new(RefCell::new(cookies)),
             oracle,
             rng,
             agenda: Agenda::new(),
@@ -144,13 +179,23 @@ impl World {
         for (time, disturbance) in self.scenario.disturbances.clone() {
             self.agenda.schedule(time, Event::Disturb(disturbance));
         }
+        if let Some(paths) = &self.paths {
+            for (number, fault) in paths.topology.faults.iter().enumerate() {
+                self.agenda.schedule(fault.from_ns, Event::Path(number));
+                self.agenda.schedule(fault.until_ns, Event::Path(number));
+            }
+        }
         self.agenda.schedule(self.scenario.faults_end_ns, Event::FaultsEnd);
     }
 
     /// Runs the world to its end.
     pub fn run(mut self) -> Result<Report, Violation> {
         let patience_ns = self.scenario.patience.as_nanos() as u64;
-        let end_ns = self.scenario.faults_end_ns + 4 * patience_ns + 10_000 * MS;
+        // Steps for a peer that is never reached fail one after the other.
+        let is_complete = self.scenario.topology.as_ref().is_none_or(Topology::is_complete);
+        let steps = self.scenario.programs.iter().map(Vec::len).max().unwrap_or(0) as u64;
+        let patiences = if is_complete { 4 } else { 4 + steps };
+        let end_ns = self.scenario.faults_end_ns + patiences * patience_ns + 10_000 * MS;
         while let Some((time, event)) = self.agenda.next() {
             self.now_ns = time;
             self.report.events += 1;
@@ -176,20 +221,25 @@ impl World {
             self.print_event(&event);
         }
         match event {
-            Event::Frame { to, frame } => {
-                self.in_flight -= 1;
-                let rank = &mut self.ranks[to];
+            Event::Frame { from, to, frame } => {
+                self.in_flight -= usize::from(!watch::is_probe(&frame));
+                let rank = &mut self.ranks[to.rank];
                 let mut interface = rank.interface.borrow_mut();
-                let is_lost = rank.process.is_none() || interface.is_down;
+                let device = &mut interface.devices[to.device];
+                let is_lost = rank.process.is_none() || device.is_down || device.is_gone;
                 if is_lost {
-                } else if interface.inbound.len() >= self.scenario.ring_frames {
+                } else if device.inbound.len() >= self.scenario.ring_frames {
                     interface.counters.receive_dropped += 1;
                 } else {
-                    interface.inbound.push_back(frame);
+                    if self.paths.is_some() {
+                        self.watch.arrived(from, to, &frame);
+                    }
+                    device.inbound.push_back(frame);
                     drop(interface);
-                    self.run_rank(to);
+                    self.run_rank(to.rank);
                 }
             }
+            Event::Path(number) => self.path_changed(number),
             Event::Wake(rank) => {
                 if self.ranks[rank].wake_ns <= self.now_ns {
                     self.run_rank(rank);
@@ -199,7 +249,7 @@ impl World {
             Event::Disturb(disturbance) => self.disturb(disturbance),
             Event::Up(rank) => {
                 if self.ranks[rank].down_until_ns <= self.now_ns {
-                    self.ranks[rank].interface.borrow_mut().is_down = false;
+                    self.set_devices(rank);
                 }
             }
             Event::FaultsEnd => {
@@ -228,14 +278,15 @@ impl World {
         let rank = &mut self.ranks[number];
         let clock = Clock::simulated();
         let send_busy = if self.faults_over { 0.0 } else { self.scenario.faults.send_busy };
-        let is_down = rank.down_until_ns > self.now_ns;
         rank.interface = Interface::new(clock.clone(), send_busy, rng.clone());
-        rank.interface.borrow_mut().is_down = is_down;
+        self.set_devices(number);
+        let rank = &mut self.ranks[number];
         // The host's clock: it has just started, or has run for long.
         rank.offset_ns = if self.rng.bool() { 10 * MS } else { self.rng.u64(10 * MS..1 << 50) };
         clock.set(Duration::from_nanos(self.now_ns + rank.offset_ns));
         let program = std::mem::take(&mut rank.program);
-        let mut process = Process::new(number, &self.scenario, &rank.interface, program, rng, self.is_traced);
+        let (scenario, interface, cookies) = (&self.scenario, &rank.interface, &self.cookies);
+        let mut process = Process::new(number, scenario, interface, program, rng, cookies, self.is_traced);
         if rank.is_draining {
             process.start_draining(&mut self.oracle);
         }
@@ -256,9 +307,7 @@ impl World {
                 self.disturb_if(rank, for_ns > long_ns);
                 let entry = &mut self.ranks[rank];
                 entry.down_until_ns = entry.down_until_ns.max(now_ns + for_ns);
-                let mut interface = entry.interface.borrow_mut();
-                (interface.is_down, interface.went_down) = (true, true);
-                drop(interface);
+                entry.interface.borrow_mut().go_down(None);
                 let until_ns = entry.down_until_ns;
                 self.agenda.schedule(until_ns, Event::Up(rank));
                 self.run_rank(rank);
@@ -278,6 +327,10 @@ impl World {
                 if let Some(process) = entry.process.take() {
                     entry.program = process.into_program();
                     self.oracle.restart(rank);
+                    self.watch.ended(rank);
+                    if self.oracle.has_lives {
+                        self.cookies.borrow_mut()[rank] = self.rng.u64(1..);
+                    }
                 }
                 entry.wake_ns = u64::MAX;
                 entry.paused_until_ns = 0;
@@ -307,6 +360,7 @@ impl World {
             until = process.compute(self.now_ns);
         }
         if until > self.now_ns {
+            self.watch.was_absent(number);
             if rank.wake_ns > until || rank.wake_ns <= self.now_ns {
                 rank.wake_ns = until;
                 self.agenda.schedule(until, Event::Wake(number));
@@ -335,6 +389,9 @@ impl World {
                 let rank = &mut self.ranks[number];
                 let ahead_ns = std::mem::take(&mut rank.interface.borrow_mut().ahead_ns);
                 rank.paused_until_ns = self.now_ns + ahead_ns;
+                // Nobody sleeps on a readable descriptor.
+                let has_frames = self.paths.is_some() && rank.interface.borrow().has_frames();
+                let time_ns = if has_frames { US } else { time_ns };
                 rank.wake_ns = rank.paused_until_ns.saturating_add(time_ns.max(1));
                 let wake_ns = rank.wake_ns;
                 self.agenda.schedule(wake_ns, Event::Wake(number));
@@ -357,13 +414,35 @@ impl World {
     fn transmit_from(&mut self, from: usize) {
         let sent = std::mem::take(&mut self.ranks[from].interface.borrow_mut().outbound);
         let mut arrivals = Vec::new();
-        for (after_ns, frame) in sent {
+        let mut lanes = Vec::new();
+        for (after_ns, device, frame) in sent {
             self.report.frames += 1;
-            let to = self.addressee(&frame);
             // No other destination is on this network.
-            let Some(to) = to.filter(|to| *to != from) else { continue };
-            let arrive = &mut |time, frame| arrivals.push((to, time, frame));
-            self.network.transmit(from, to, frame, self.now_ns + after_ns, arrive);
+            let lane = self.lane(End { rank: from, device }, &frame);
+            lanes.extend(lane.map(|lane| (self.now_ns + after_ns, lane, frame)));
+        }
+        if let Some(paths) = &self.paths {
+            self.watch.sent(&paths.topology, &mut self.oracle, &lanes);
+        }
+        for (time, lane, mut frame) in lanes {
+            if let Some(paths) = &mut self.paths {
+                let released = paths.released_by(from, lane.to.rank, &frame);
+                let to = lane.to.rank;
+                arrivals.extend(
+                    released.map(|(device, frame)| (from, End { rank: to, device }, time + lane.delay_ns, frame)),
+                );
+                paths.readdress(&lane, &mut frame);
+                match paths.fate(&lane, &frame, time) {
+                    Fate::Passes => {}
+                    Fate::Lost => continue,
+                    Fate::Held { until_ns } => {
+                        arrivals.push((from, lane.to, until_ns.max(time) + lane.delay_ns, frame));
+                        continue;
+                    }
+                }
+            }
+            let arrive = &mut |time, frame| arrivals.push((from, lane.to, time, frame));
+            self.network.transmit(&lane, frame, time, arrive);
         }
         self.arrive(arrivals);
     }
@@ -396,10 +475,11 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, arrivals: Vec<(usize, u64, Vec<u8>)>) {
-        for (to, time, frame) in arrivals {
-            self.in_flight += 1;
-            self.agenda.schedule(time, Event::Frame { to, frame });
+    fn arrive(&mut self, arrivals: Vec<(usize, End, u64, Vec<u8>)>) {
+        for (from, to, time, frame) in arrivals {
+            // Questions never end.
+            self.in_flight += usize::from(!watch::is_probe(&frame));
+            self.agenda.schedule(time, Event::Frame { from, to, frame });
         }
     }
 
@@ -432,7 +512,7 @@ impl World {
     /// Whether no frame is in flight and all processes are done.
     fn is_quiescent(&mut self) -> bool {
         let is_done = |rank: &mut Rank| {
-            rank.interface.borrow().inbound.is_empty()
+            !rank.interface.borrow().has_frames()
                 && rank
                     .process
                     .as_mut()
@@ -459,21 +539,27 @@ impl World {
         self.oracle.check_end(&memories);
         self.report.messages = self.oracle.messages.len() as u64;
         self.report.over_ns = self.now_ns;
+        self.report.stall_ns_max = self.watch.stall_ns_max;
         self.oracle.violation().map_or(Ok(self.report), |violation| Err(violation.clone()))
     }
 
     fn print_event(&self, event: &Event) {
         let time_us = self.now_ns as f64 / 1000.0;
         match event {
-            Event::Frame { to, frame } => {
+            Event::Frame { from, to, frame } => {
                 let text = match parse(frame).map(|frame| Pdu::decode(frame.llc)) {
                     Some(Ok(pdu)) => format!("{:?}", pdu.body),
                     other => format!("{other:?}"),
                 };
+                let text = watch::described(frame).unwrap_or(text);
                 let text = text.split(", information").next().unwrap_or_default();
-                println!("{time_us:12.1} us {} -> {to}  {} bytes, {text}", frame[11], frame.len());
+                println!("{time_us:12.1} us {from} -> {}.{}  {} bytes, {text}", to.rank, to.device, frame.len());
             }
             Event::Wake(_) => {}
+            Event::Path(number) => {
+                let fault = self.paths.as_ref().map(|paths| paths.topology.faults[*number]);
+                println!("{time_us:12.1} us {fault:?}");
+            }
             Event::Disturb(disturbance) => println!("{time_us:12.1} us {disturbance:?}"),
             Event::Up(rank) => println!("{time_us:12.1} us {rank} up"),
             Event::Start(rank) => println!("{time_us:12.1} us {rank} begins"),

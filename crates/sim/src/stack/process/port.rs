@@ -10,13 +10,13 @@ use barewire_messages::{
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::super::link::SimulatedLink;
+use super::super::link::RankLink;
 use super::super::scenario::Scenario;
 use super::libfabric::{self, Libfabric};
 
 /// A messenger, or libfabric's objects. The methods are those of [`Messenger`].
 pub enum Port {
-    Messenger(Box<Messenger<SimulatedLink>>),
+    Messenger(Box<Messenger<RankLink>>),
     Libfabric(Box<Libfabric>),
 }
 
@@ -38,7 +38,7 @@ macro_rules! either {
 }
 
 impl Port {
-    pub fn open(link: SimulatedLink, config: barewire_endpoint::Config, scenario: &Scenario) -> Self {
+    pub fn open(link: RankLink, config: barewire_endpoint::Config, scenario: &Scenario) -> Self {
         let messages = scenario.messages;
         if scenario.uses_libfabric {
             return Self::Libfabric(Box::new(Libfabric::open(Box::new(link), config, messages, scenario)));

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Watches which carriers frames go by. It knows probes by their form on the wire, and faults from the topology, and asks
+//! nothing of the stations.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::link::UDP;
+use super::network::{End, Lane};
+use super::oracle::{Oracle, Property};
+use super::topology::{Failure, Topology};
+use crate::scenario::MS;
+
+/// Checks that another path passes while one is dead, until nothing more goes by that: two would do, but frames may wait in
+/// the receiver's ring.
+const CHECKS_MAX: usize = 5;
+/// Answers that are remembered for each pair.
+const ANSWERS_MAX: usize = 16;
+/// Copies of a frame that go by several paths are no further from each other, since batches are no longer.
+const NEAR: usize = 256;
+/// A sender that makes no longer pauses is trying.
+const PAUSE_MAX_NS: u64 = 300 * MS;
+
+/// Control field of a UI PDU.
+const UI: u8 = 3;
+
+/// What was seen, by ordered pair of ranks.
+#[derive(Default)]
+pub struct Watch {
+    pairs: HashMap<(usize, usize), Pair>,
+    /// Longest time for which a sender tried in vain while a path worked.
+    pub stall_ns_max: u64,
+    /// Longest such time that is allowed.
+    stall_ns_limit: u64,
+}
+
+#[derive(Default)]
+struct Pair {
+    /// Probes sent, by what follows their addresses, and the time of the first with each nonce.
+    probes: HashMap<Vec<u8>, ()>,
+    asked: HashMap<u64, u64>,
+    /// Answers to this rank's probes: the probe's nonce and time, and the device that the answer came by.
+    answers: VecDeque<(u64, u64, usize)>,
+    /// Since when no frame has arrived though some were sent, and the last send.
+    trying_since: Option<u64>,
+    last_sent_ns: u64,
+}
+
+struct Probe {
+    nonce: u64,
+    echo: u64,
+}
+
+/// The probe in a frame.
+fn probe_in(frame: &[u8]) -> Option<Probe> {
+    let number = |at: usize| frame.get(at..)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+    let is_probe = frame.get(16) == Some(&UI) && frame.get(17..21) == Some(b"BWPA");
+    if is_probe { Some(Probe { nonce: number(36)?, echo: number(44)? }) } else { None }
+}
+
+/// Whether a frame is a probe.
+pub fn is_probe(frame: &[u8]) -> bool {
+    probe_in(frame).is_some()
+}
+
+/// A probe in words.
+pub fn described(frame: &[u8]) -> Option<String> {
+    probe_in(frame).map(|Probe { nonce, echo }| format!("probe {:04x} for {:04x}", nonce >> 48, echo >> 48))
+}
+
+/// What follows the addresses, without padding.
+fn identity(frame: &[u8]) -> Vec<u8> {
+    frame[12..].to_vec()
+}
+
+impl Watch {
+    pub fn new(stall_ns_limit: u64) -> Self {
+        Self { stall_ns_limit, ..Self::default() }
+    }
+
+    /// A rank sends these frames in one call.
+    pub fn sent(&mut self, topology: &Topology, oracle: &mut Oracle, sent: &[(u64, Lane, Vec<u8>)]) {
+        for (number, (now_ns, lane, frame)) in sent.iter().enumerate() {
+            let (from, to) = (lane.from.rank, lane.to.rank);
+            let pair = self.pairs.entry((from, to)).or_default();
+            if let Some(probe) = probe_in(frame) {
+                pair.asked.entry(probe.nonce).or_insert(*now_ns);
+                pair.probes.insert(identity(frame), ());
+                continue;
+            }
+            let is_copy =
+                |(_, other, copy): &(u64, Lane, Vec<u8>)| other.from != lane.from && copy[12..] == frame[12..];
+            let near = &sent[number.saturating_sub(NEAR)..sent.len().min(number + NEAR)];
+            if !near.iter().any(is_copy) {
+                pair.check_path(topology, oracle, lane, *now_ns);
+            }
+            if now_ns.saturating_sub(pair.last_sent_ns) > PAUSE_MAX_NS {
+                pair.trying_since = None;
+            }
+            pair.last_sent_ns = *now_ns;
+            let since = *pair.trying_since.get_or_insert(*now_ns);
+            if !oracle.is_disturbed(from, to) {
+                self.stall_ns_max = self.stall_ns_max.max(now_ns.saturating_sub(since));
+                let limit_ns = self.stall_ns_limit;
+                oracle.require(now_ns.saturating_sub(since) <= limit_ns, Property::Progress, || {
+                    let ms = (now_ns.saturating_sub(since)) / MS;
+                    format!("nothing from {from} has reached {to} for {ms} ms, though a path works")
+                });
+            }
+        }
+    }
+
+    /// A frame arrived at a device.
+    pub fn arrived(&mut self, from: usize, to: End, frame: &[u8]) {
+        let End { rank: to, device } = to;
+        let Some(probe) = probe_in(frame) else {
+            self.pairs.entry((from, to)).or_default().trying_since = None;
+            return;
+        };
+        // A damaged one has no effect.
+        if !self.pairs.get(&(from, to)).is_some_and(|pair| pair.probes.contains_key(&identity(frame))) {
+            return;
+        }
+        let asker = self.pairs.entry((to, from)).or_default();
+        let Some(asked_ns) = asker.asked.get(&probe.echo).copied() else { return };
+        if asker.answers.iter().any(|(nonce, _, by)| (*nonce, *by) == (probe.echo, device)) {
+            return;
+        }
+        if asker.answers.len() == ANSWERS_MAX {
+            asker.answers.pop_front();
+        }
+        asker.answers.push_back((probe.echo, asked_ns, device));
+    }
+
+    /// A rank was paused, computed or restarted: it did not answer.
+    pub fn was_absent(&mut self, rank: usize) {
+        for ((_, to), pair) in &mut self.pairs {
+            if *to == rank {
+                pair.trying_since = None;
+            }
+        }
+    }
+
+    /// A rank's process ended.
+    pub fn ended(&mut self, rank: usize) {
+        self.pairs.retain(|(from, to), _| *from != rank && *to != rank);
+    }
+}
+
+impl Pair {
+    /// Checks that a frame does not go by a path alone that has been dead while others have passed many checks.
+    fn check_path(&self, topology: &Topology, oracle: &mut Oracle, lane: &Lane, now_ns: u64) {
+        let Lane { from, to, .. } = *lane;
+        let device = from.device;
+        if device == UDP {
+            return;
+        }
+        let [own, peer] = [from, to].map(|end| topology.host_of[end.rank]);
+        let faults = topology.active_faults(own, device, now_ns).chain(topology.active_faults(peer, to.device, now_ns));
+        // What arrives late while a path is dead may be an answer.
+        let dead_since =
+            faults.filter(|fault| !matches!(fault.failure, Failure::Holds { until_ns } if until_ns < fault.until_ns));
+        let Some(since_ns) = dead_since.map(|fault| fault.from_ns).min() else { return };
+        let later = self.answers.iter().filter(|(_, asked_ns, _)| *asked_ns > since_ns);
+        let mut passed: Vec<u64> =
+            later.clone().filter(|(_, _, by)| *by != device && *by != UDP).map(|(nonce, ..)| *nonce).collect();
+        passed.dedup();
+        let is_answered = later.clone().any(|(_, _, by)| *by == device);
+        oracle.require(passed.len() < CHECKS_MAX || is_answered, Property::Path, || {
+            format!("{from:?} sends to {to:?}, dead since {} µs; others have passed {passed:x?}", since_ns / 1000)
+        });
+    }
+}
