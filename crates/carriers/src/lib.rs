@@ -50,7 +50,7 @@ const SHORT_MAX: usize = 1024;
 #[derive(Default)]
 struct Held {
     frames: Vec<Vec<u8>>,
-    /// How many of them have followed a question by the first path.
+    /// How many of them have followed the last question by the first path.
     sent: usize,
 }
 

@@ -219,6 +219,11 @@ impl Peer {
         self.nonce
     }
 
+    /// Whether the question was not asked yet.
+    pub fn is_first_question(&self) -> bool {
+        self.question_interval == QUESTION_MIN
+    }
+
     /// Notes that the question was asked.
     pub fn asked(&mut self, now: u64) {
         let most =

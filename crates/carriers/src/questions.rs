@@ -8,7 +8,7 @@ use crate::lower::{Datagrams, Lower};
 use crate::name::Name;
 use crate::peer::{Path, Peer, Probed, UDP};
 use crate::probe::Probe;
-use crate::{Carriers, Held, nonce};
+use crate::{Carriers, nonce};
 
 /// Addresses of UDP sockets that are remembered for each peer, on average.
 const SOCKETS_PER_PEER_MAX: usize = 16;
@@ -35,10 +35,11 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         for index in 0..self.peers.len() {
             let peer = &self.peers[index];
             if peer.question_due().is_some_and(|due| due <= self.now) {
+                let is_first = peer.is_first_question();
                 for path in peer.unknown() {
                     self.ask(index, path);
                     if path == 0 {
-                        self.send_held(index);
+                        self.send_held(index, is_first);
                     }
                 }
                 self.peers[index].asked(self.now);
@@ -48,14 +49,17 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         }
     }
 
-    /// Sends what is held for a peer behind a question by the first path, which mostly reaches it: a connection need not
-    /// wait for the answer.
-    fn send_held(&mut self, index: usize) {
-        let Some(held) = self.held.remove(&index) else { return };
-        let frames: Vec<_> = held.frames.iter().map(|frame| Outgoing { header: frame, payload: &[] }).collect();
-        // Not accepted: sent once the question is answered.
-        let sent = self.send_by(0, MacAddress(self.peers[index].name.mac()), &frames).unwrap_or(0);
-        self.held.insert(index, Held { sent, ..held });
+    /// Sends what is held for a peer behind its first question by the first path, which mostly reaches it: a connection need
+    /// not wait for the answer. Not behind later ones: a peer that answers none is silent.
+    fn send_held(&mut self, index: usize, is_first: bool) {
+        let Some(mut held) = self.held.remove(&index) else { return };
+        held.sent = 0;
+        if is_first {
+            let frames: Vec<_> = held.frames.iter().map(|frame| Outgoing { header: frame, payload: &[] }).collect();
+            // Not accepted: sent once the question is answered.
+            held.sent = self.send_by(0, MacAddress(self.peers[index].name.mac()), &frames).unwrap_or(0);
+        }
+        self.held.insert(index, held);
     }
 
     /// Asks a peer by a path, at all addresses that it may have there.

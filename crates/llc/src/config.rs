@@ -215,6 +215,16 @@ pub(crate) struct Parameters {
     pub mutant: Option<Mutant>,
 }
 
+impl Parameters {
+    /// The key of a peer that sent this cookie: the cookie itself, or the key shared with this station.
+    pub(crate) fn key_to(&self, cookie: u64) -> u64 {
+        match cookie {
+            0 if self.cookie == 0 => self.key,
+            cookie => cookie,
+        }
+    }
+}
+
 impl ConnectionConfig {
     pub(crate) fn check(&self) -> Result<Parameters, ConfigError> {
         let window = 1..=bounds::WINDOW_MAX;

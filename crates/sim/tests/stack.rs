@@ -61,7 +61,8 @@ fn no_property_is_violated_with_several_carriers() {
     }
 }
 
-/// As above, with programs that use libfabric's functions.
+/// As above, with programs that use libfabric's functions. In world 22 a process's connection request crossed that of the
+/// successor of its peer, which then received the predecessor's messages.
 #[test]
 fn no_property_is_violated_with_several_carriers_and_libfabric() {
     for seed in 0..CARRIERS {

@@ -112,7 +112,10 @@ impl<L: Link> Endpoint<L> {
     /// new channel. An endpoint that accepts takes the reset as that request: a peer is never asked to repeat it.
     pub(super) fn reset(&mut self, handle: ConnectionHandle, cause: Cause, sink: &mut impl Sink) {
         let now = self.port.now();
-        if cause != Cause::PeerReset || !self.config.accepts {
+        // A successor of the peer at its address repeats its request, and gets a connection of its own.
+        let is_by_successor =
+            self.port.station.connection(handle).is_some_and(|connection| connection.is_reset_by_successor());
+        if cause != Cause::PeerReset || !self.config.accepts || is_by_successor {
             self.abort_connection(handle, cause.into());
             return;
         }

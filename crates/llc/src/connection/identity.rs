@@ -13,6 +13,8 @@ pub(crate) struct Identity {
     peer_nonce: u64,
     /// The peer's nonce in a SABME that waits for the user's answer or for verification polls.
     held_nonce: u64,
+    /// The key of that SABME's station.
+    held_key: u64,
     /// The key with which the peer accepts connections.
     peer_key: u64,
     /// The mark of transmitted PDUs; 0 until both nonces are known.
@@ -80,8 +82,13 @@ impl Identity {
         self.response_mark = nonce;
     }
 
-    pub fn hold(&mut self, nonce: u64) {
-        self.held_nonce = nonce;
+    pub fn hold(&mut self, nonce: u64, key: u64) {
+        (self.held_nonce, self.held_key) = (nonce, key);
+    }
+
+    /// Whether the held SABME is of another station at the peer's address.
+    pub fn holds_successor(&self) -> bool {
+        self.held_nonce != 0 && self.held_key != self.peer_key
     }
 
     pub fn accept_held(&mut self) {

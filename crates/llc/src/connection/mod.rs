@@ -379,6 +379,12 @@ impl<T> Connection<T> {
         self.machine.identity.peer_key()
     }
 
+    /// After a reset by the peer: whether another station at its address asked for it.
+    #[must_use]
+    pub fn is_reset_by_successor(&self) -> bool {
+        self.machine.identity.holds_successor()
+    }
+
     /// The connection's state.
     #[must_use]
     pub fn state(&self) -> State {

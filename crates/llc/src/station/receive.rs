@@ -147,7 +147,12 @@ impl<T> Station<T> {
         }
         let known = self.by_peer.get(peer.key());
         let slot = if is_set_up {
-            known.or_else(|| self.add_incoming(peer, self.key_to(extension.cookie), now))
+            let key = self.parameters.key_to(extension.cookie);
+            if known.is_some_and(|slot| self.is_with_another(slot, key)) {
+                self.counters.refused += 1;
+                return Handled::default();
+            }
+            known.or_else(|| self.add_incoming(peer, key, now))
         } else {
             known
         };
@@ -171,12 +176,12 @@ impl<T> Station<T> {
         Handled { delivery: None, reply: Some(Reply { destination: peer.mac, header, information: &[], extra }) }
     }
 
-    /// The key of a peer that sent this cookie: the cookie itself, or the key shared with this station.
-    fn key_to(&self, cookie: u64) -> u64 {
-        match cookie {
-            0 if self.parameters.cookie == 0 => self.parameters.key,
-            cookie => cookie,
-        }
+    /// Whether a connection is being set up or ended with a station at the same address that has another key: the process
+    /// that sent this one is its successor, or its predecessor. An established one finds out itself.
+    fn is_with_another(&self, slot: u16, key: u64) -> bool {
+        let connection = self.entries[usize::from(slot)].connection.as_ref();
+        self.parameters.is_extended
+            && connection.is_some_and(|connection| !connection.state().is_connected() && connection.peer_key() != key)
     }
 
     fn is_datagram_authentic(&mut self, extension: &Extension) -> bool {

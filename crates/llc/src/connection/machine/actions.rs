@@ -119,7 +119,8 @@ impl Machine {
             }
             Action::HoldPoll => {
                 self.held_poll = context.poll_final;
-                self.identity.hold(context.extension.nonce);
+                let key = self.parameters.key_to(context.extension.cookie);
+                self.identity.hold(context.extension.nonce, key);
             }
             Action::VerifyPeer => self.verification_polls = self.verification_polls.max(1),
             Action::StartAckTimer => self.start_ack_timer(now),
