@@ -16,7 +16,7 @@ from barewire.results import read_run, samples
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-SHORT = ("--launches", "2", "--samples", "100", "--warmup", "10", "--blocks", "3", "--seconds", "0.1")
+SHORT = ("--launches", "2", "--samples", "100", "--warmup", "10", "--blocks", "3", "--seconds", "0.2")
 SERIES_FIELDS = {
     "test", "subject", "message_bytes", "unit", "median", "ci95", "min", "p99", "launches", "samples", "limit",
     "fraction_of_limit",

@@ -387,7 +387,7 @@ def command_line(pid: int) -> str:
         return ""
 
 
-def eventually(condition: Callable[[], bool], within_s: float = 5.0) -> None:
+def eventually(condition: Callable[[], bool], within_s: float = 15.0) -> None:
     """The kernel frees a network in the background; give it time."""
     deadline = time.monotonic() + within_s
     while not condition():
