@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The protection says whether the endpoint's frames are authenticated or encrypted. The check is a hash of the job's token
-//! and secret, 0 without either. Endpoints with different protection or checks cannot communicate. The cookie authorises peers of an endpoint without a job token. The locator says by what
-//! the endpoint is reached: frames, UDP, or both. MPI libraries pass on at most 64 bytes (`FI_NAME_MAX`).
+//! and secret, 0 without either. Endpoints with different protection or checks cannot communicate. The cookie authorises
+//! peers of an endpoint without a job token. The locator says by what the endpoint is reached: frames, UDP, or both. MPI libraries pass on at most 64 bytes (`FI_NAME_MAX`).
 
 use std::fmt;
 
