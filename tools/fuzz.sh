@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:$HOME/.cargo/bin
-all=(decode identity extension station pair message names broker messenger pipe)
+all=(decode identity extension station pair message names broker carriers messenger pipe)
 seconds=${1:-3600}
 targets=("${all[@]}")
 [ $# -lt 2 ] || targets=("$2")

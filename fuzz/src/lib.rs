@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Fuzz targets for the LLC engine, names, the broker's messages, the message layer and the shared-memory pipe. Each takes
-//! any bytes, and panics if a property is violated.
+//! Fuzz targets for the LLC engine, names, the broker's messages, carriers, the message layer and the shared-memory pipe.
+//! Each takes any bytes, and panics if a property is violated.
 //!
 //! `cargo test` replays the corpus and some thousand mutations of it (`tests/smoke.rs`); `tools/fuzz.sh` runs the
 //! coverage-guided search.
@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod broker;
+mod carriers;
 mod checker;
 mod extension;
 mod input;
@@ -32,6 +33,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("message", message::message),
     ("names", names::names),
     ("broker", broker::broker),
+    ("carriers", carriers::carriers),
     ("messenger", messenger::messenger),
     ("pipe", pipe::pipe),
 ];

@@ -57,6 +57,11 @@ fn broker_survives() {
 }
 
 #[test]
+fn carriers_survives() {
+    survives("carriers");
+}
+
+#[test]
 fn messenger_survives() {
     survives("messenger");
 }

@@ -35,7 +35,7 @@ pub use lower::{Datagrams, Lower};
 pub use mutant::Mutant;
 use name::Name;
 pub use peer::Carrier;
-use peer::{Path, Peer, Route, UDP};
+use peer::{PATHS, Path, Peer, Route, UDP};
 use probe::Probe;
 
 /// Frames to a peer that are kept until a carrier is found; more are lost, as on a wire.
@@ -45,6 +45,12 @@ const HELD_MAX: usize = 8;
 const UDP_POLL_INTERVAL: u64 = 100_000;
 /// Length in bytes of frames that go by the best path only: a message of one such frame arrives soonest there.
 const SHORT_MAX: usize = 1024;
+/// Number of long frames from which a batch goes by UDP, where that is faster: a datagram by itself takes longer.
+const BATCH_MIN: usize = 4;
+/// Time in nanoseconds for which more batches are awaited after one. Then the UDP link is polled …
+const BATCHES_AWAITED: u64 = 1_000_000;
+/// … after so many polls of the links for frames.
+const POLLS_OF_FRAMES: u32 = 4;
 
 /// Frames to a peer that no carrier is known to reach.
 #[derive(Default)]
@@ -83,6 +89,10 @@ pub struct Carriers<F, U> {
     question_due: u64,
     /// Until then only frames are polled.
     only_frames_until: u64,
+    /// Until then more batches may come by UDP.
+    batches_until: u64,
+    /// Polls of the links for frames until the next of the UDP link.
+    polls_of_frames: u32,
     /// Frames received since the rest was polled, and the interface to poll next.
     frames_in_turn: u32,
     turn: Path,
@@ -125,6 +135,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             now: 0,
             question_due: u64::MAX,
             only_frames_until: 0,
+            batches_until: 0,
+            polls_of_frames: 0,
             frames_in_turn: 0,
             turn: 0,
             busy: 0,
@@ -150,7 +162,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         of_frames.chain(of_udp).flatten()
     }
 
-    /// By what a peer is reached at present, and by how many paths; `None` until an answer has come.
+    /// By what a peer is reached at present, and by how many interfaces; `None` until an answer has come.
     #[must_use]
     pub fn carrier_to(&self, mac: MacAddress, sap: u8) -> Option<(Carrier, usize)> {
         let Some(index) = self.by_name.get(&Name::new(mac.0, sap)) else {
@@ -159,7 +171,12 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         };
         let peer = &self.peers[*index];
         let spread = (0..INTERFACES_MAX).filter(|path| peer.spreads_over(*path)).count();
-        peer.current.map(|path| (if path == UDP { Carrier::Udp } else { Carrier::Frames }, spread.max(1)))
+        let carrier = |path| match (path == UDP, peer.batches_by_udp) {
+            (true, _) => Carrier::Udp,
+            (false, true) => Carrier::FramesAndUdp,
+            (false, false) => Carrier::Frames,
+        };
+        peer.current.map(|path| (carrier(path), spread.max(1)))
     }
 
     #[inline]
@@ -205,14 +222,13 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             let path = if self.frames.is_empty() { UDP } else { 0 };
             return self.send_by(path, MacAddress(name.mac()), frames);
         };
-        let Self { peers, frames: links, udp, now, .. } = self;
-        let peer = &mut peers[index];
-        let route = peer.route(*now, || nonce(links, udp));
-        if peer.must_check(*now) {
+        if self.peers[index].must_check(self.now) {
             self.check_paths(index);
         }
-        match route {
+        let Self { peers, frames: links, udp, now, .. } = self;
+        match peers[index].route(*now, || nonce(links, udp)) {
             Route::One(path) => self.send_by(path, self.peers[index].address(path), frames),
+            Route::Spread if self.peers[index].batches_by_udp => self.send_batch(index, frames),
             Route::Spread => self.send_spread(index, frames),
             Route::All => {
                 self.question_due = self.question_due.min(self.now);
@@ -231,6 +247,29 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 self.ask_due();
                 Ok(frames.len())
             }
+        }
+    }
+
+    /// Sends frames to a peer that UDP reaches as well as frames: batches of long ones by UDP, except the first frame of the
+    /// first of them for some time, which tells the peer to look for datagrams.
+    #[inline]
+    fn send_batch(&mut self, index: usize, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        let current = self.peers[index].current.unwrap_or(0);
+        let is_batch = frames.len() >= BATCH_MIN
+            && frames.iter().filter(|frame| frame.len() > SHORT_MAX).count() >= BATCH_MIN
+            // The kernel may have refused one.
+            && self.udp.as_ref().is_some_and(Datagrams::is_fast_in_batches);
+        if !is_batch {
+            return self.send_by(current, self.peers[index].address(current), frames);
+        }
+        let until = std::mem::replace(&mut self.peers[index].awaits_batches_until, self.now + BATCHES_AWAITED / 2);
+        if self.now < until {
+            return self.send_run(index, UDP, frames);
+        }
+        let (first, rest) = frames.split_at(1);
+        match self.send_run(index, current, first)? {
+            0 => Ok(0),
+            sent => Ok(sent + self.send_run(index, UDP, rest)?),
         }
     }
 
@@ -258,13 +297,14 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
 
     /// Sends frames by a path, or what it does not accept by others.
     fn send_run(&mut self, index: usize, path: Path, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        let others = (0..INTERFACES_MAX).filter(|other| *other != path);
+        let others = (0..PATHS).filter(|other| *other != path);
         let mut accepted = 0;
         for path in [path].into_iter().chain(others) {
             if accepted == frames.len() {
                 break;
             }
-            if !self.peers[index].spreads_over(path) && self.peers[index].current != Some(path) {
+            let peer = &self.peers[index];
+            if !peer.spreads_over(path) && peer.current != Some(path) {
                 continue;
             }
             match self.send_by(path, self.peers[index].address(path), &frames[accepted..]) {
@@ -306,6 +346,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             if let Some(index) = self.find(from) {
                 let peer = &mut self.peers[index];
                 peer.heard(path, from);
+                if peer.has_sent_batches && frame.bytes.len() > SHORT_MAX {
+                    (self.batches_until, self.only_frames_until) = (self.now + BATCHES_AWAITED, 0);
+                }
                 if path != 0 || peer.name != from {
                     frame.bytes[..6].copy_from_slice(&self.own.mac());
                     frame.bytes[6..12].copy_from_slice(&peer.name.mac());
@@ -327,7 +370,11 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             return Some(frame);
         }
         if self.udp_peers == 0 && !self.frames.is_empty() {
-            self.only_frames_until = self.question_due.min(self.now + UDP_POLL_INTERVAL);
+            if self.now < self.batches_until {
+                self.polls_of_frames = POLLS_OF_FRAMES;
+            } else {
+                self.only_frames_until = self.question_due.min(self.now + UDP_POLL_INTERVAL);
+            }
         }
         None
     }
@@ -347,7 +394,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             // A station without frames may send before it is known.
             if let Some(index) = self.find_udp(from) {
                 let peer = &mut self.peers[index];
-                peer.heard(UDP, peer.name);
+                peer.heard_datagram(from);
+                self.batches_until = self.now + BATCHES_AWAITED;
                 bytes[..6].copy_from_slice(&self.own.mac());
                 bytes[6..12].copy_from_slice(&peer.name.mac());
             }

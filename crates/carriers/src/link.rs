@@ -8,7 +8,7 @@ use barewire_link::{Clock, Counters, Incoming, Link, LinkError, Locator, MacAddr
 
 use crate::lower::{Datagrams, Lower};
 use crate::name::Name;
-use crate::peer::UDP;
+use crate::peer::{Peer, UDP};
 use crate::{Carriers, random_bits};
 
 /// Frames received before the rest is polled, so that they cannot keep datagrams and questions waiting.
@@ -34,9 +34,9 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         if self.udp.is_none() {
             return self.mtu();
         }
-        let index = self.find(Name::new(mac.0, sap));
-        let is_by_frames = index.and_then(|index| self.peers[index].current).is_some_and(|path| path != UDP);
-        if is_by_frames { self.mtu() } else { self.mtu_min() }
+        let peer = self.find(Name::new(mac.0, sap)).map(|index| &self.peers[index]);
+        let is_by_frames = |peer: &Peer| peer.current.is_some_and(|path| path != UDP) && !peer.batches_by_udp;
+        if peer.is_some_and(is_by_frames) { self.mtu() } else { self.mtu_min() }
     }
 
     #[inline]
@@ -76,7 +76,14 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
             }
         }
         self.frames_in_turn = 0;
-        if self.now < self.only_frames_until { None } else { self.receive_other() }
+        if self.now < self.only_frames_until {
+            return None;
+        }
+        if self.polls_of_frames > 0 {
+            self.polls_of_frames -= 1;
+            return None;
+        }
+        self.receive_other()
     }
 
     fn wait_to_receive_or(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<bool, LinkError> {
@@ -110,7 +117,7 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
 
     fn check(&mut self) -> Result<(), LinkError> {
         // Callers check before they sleep, and whatever wakes them may be a datagram.
-        self.only_frames_until = 0;
+        (self.only_frames_until, self.polls_of_frames) = (0, 0);
         if self.is_single {
             return self.frames.iter_mut().flatten().try_for_each(Link::check);
         }

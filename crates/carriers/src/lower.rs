@@ -25,6 +25,10 @@ pub trait Lower: Link {
 pub trait Datagrams: Lower {
     /// The address of a socket; `None` if this link cannot reach it, because it has another version of IP.
     fn address_of(&mut self, ip: IpAddr, port: u16) -> Option<MacAddress>;
+
+    /// Whether batches of long frames are faster by this link than by frames, because the kernel handles a batch in one
+    /// piece.
+    fn is_fast_in_batches(&self) -> bool;
 }
 
 impl Lower for UdpLink {
@@ -46,5 +50,9 @@ impl Lower for UdpLink {
 impl Datagrams for UdpLink {
     fn address_of(&mut self, ip: IpAddr, port: u16) -> Option<MacAddress> {
         UdpLink::address_of(self, ip, port)
+    }
+
+    fn is_fast_in_batches(&self) -> bool {
+        UdpLink::is_fast_in_batches(self)
     }
 }

@@ -38,6 +38,8 @@ pub(crate) const PATHS: usize = INTERFACES_MAX + 1;
 pub enum Carrier {
     /// Ethernet frames.
     Frames,
+    /// Ethernet frames; UDP datagrams for batches of long ones.
+    FramesAndUdp,
     /// UDP datagrams.
     Udp,
 }
@@ -47,7 +49,7 @@ pub enum Carrier {
 pub(crate) enum Route {
     /// By one path.
     One(Path),
-    /// By several paths in turns.
+    /// By several paths: in turns, or batches by UDP.
     Spread,
     /// By all that may reach the peer, because the current one is silent.
     All,
@@ -79,9 +81,17 @@ pub(crate) struct Peer {
     pub current: Option<Path>,
     /// Speeds of this station's interfaces.
     speeds: [u32; INTERFACES_MAX],
-    /// Whether several paths by frames work, and how long frames are spread over them, if that is worth while.
+    /// Whether UDP carries batches of long frames faster than frames do.
+    has_fast_udp: bool,
+    /// Whether several paths are used, and how long frames are spread over those by frames, if that is worth while.
     has_several: bool,
     spread: Option<Spread>,
+    /// Whether batches go by UDP.
+    pub batches_by_udp: bool,
+    /// Until then the peer looks for batches by UDP, because one was sent.
+    pub awaits_batches_until: u64,
+    /// Whether frames have come by UDP while another path was the current one.
+    pub has_sent_batches: bool,
     /// The current question; changes when paths must be asked anew.
     nonce: u64,
     /// The current check of all paths by frames that work, the one before, when it was sent last, and by path: whether it
@@ -89,8 +99,8 @@ pub(crate) struct Peer {
     check: u64,
     last_check: u64,
     checked_at: u64,
-    passed: [bool; INTERFACES_MAX],
-    failed: [u8; INTERFACES_MAX],
+    passed: [bool; PATHS],
+    failed: [u8; PATHS],
     /// Whether frames have come since the last check was sent, and how often they have though no path passed it.
     has_heard: bool,
     unanswered_checks: u8,
@@ -108,8 +118,15 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// A peer that must be asked, of a station with interfaces of these speeds.
-    pub fn new(name: Name, key: Option<u64>, speeds: [u32; INTERFACES_MAX], nonce: u64, now: u64) -> Self {
+    /// A peer that must be asked, of a station with interfaces of these speeds, and with UDP that is faster than they are for
+    /// batches or not.
+    pub fn new(
+        name: Name,
+        key: Option<u64>,
+        (speeds, has_fast_udp): ([u32; INTERFACES_MAX], bool),
+        nonce: u64,
+        now: u64,
+    ) -> Self {
         Self {
             name,
             key,
@@ -123,14 +140,18 @@ impl Peer {
             answered: [[0; INTERFACES_MAX]; PATHS],
             current: None,
             speeds,
+            has_fast_udp,
             has_several: false,
             spread: None,
+            batches_by_udp: false,
+            awaits_batches_until: 0,
+            has_sent_batches: false,
             nonce,
             check: 0,
             last_check: 0,
             checked_at: 0,
-            passed: [false; INTERFACES_MAX],
-            failed: [0; INTERFACES_MAX],
+            passed: [false; PATHS],
+            failed: [0; PATHS],
             has_heard: false,
             unanswered_checks: 0,
             unanswered_since: 0,
@@ -237,7 +258,8 @@ impl Peer {
     pub fn route(&mut self, now: u64, nonce: impl FnOnce() -> u64) -> Route {
         let Some(current) = self.current else { return Route::Hold };
         let last_sent = std::mem::replace(&mut self.last_sent, now);
-        let by_current = if self.spread.is_some() { Route::Spread } else { Route::One(current) };
+        let is_spread = self.spread.is_some() || self.batches_by_udp;
+        let by_current = if is_spread { Route::Spread } else { Route::One(current) };
         if self.unanswered_since == 0 {
             (self.unanswered_since, self.pauses) = (now.max(1), 0);
             return by_current;
@@ -248,11 +270,18 @@ impl Peer {
         if self.pauses < PAUSES_MAX && now.saturating_sub(self.unanswered_since) < SUSPECTED_AFTER {
             return by_current;
         }
-        if self.candidates().count() < 2 && self.interfaces.len() < 2 || mutant!(self, NeverSuspects) {
+        if !self.has_choice() || mutant!(self, NeverSuspects) {
             return by_current;
         }
         self.suspect(now, nonce);
         Route::All
+    }
+
+    /// Whether there is another path to the peer, or another address of it.
+    fn has_choice(&self) -> bool {
+        let is_listed = self.udp.is_none_or(|udp| self.sockets.contains(&udp));
+        let sockets = self.sockets.len() + usize::from(!is_listed);
+        self.candidates().count() > 1 || self.interfaces.len() > 1 || sockets > 1
     }
 
     /// Asks by all paths anew, unless that is under way.
@@ -270,24 +299,21 @@ impl Peer {
         self.spread_anew();
     }
 
-    /// The path for a frame of this length that goes by several in turns.
+    /// The path for a long frame of this length.
     #[inline]
     pub fn next_in_spread(&mut self, bytes: usize) -> Path {
-        self.spread.as_mut().map_or(0, |spread| spread.next(bytes))
+        self.spread.as_mut().map_or(self.current.unwrap_or(0), |spread| spread.next(bytes))
     }
 
     /// Whether long frames go by this path, among others.
     pub fn spreads_over(&self, path: Path) -> bool {
-        path != UDP && self.spread.is_some_and(|spread| spread.has(path))
+        if path == UDP { self.batches_by_udp } else { self.spread.is_some_and(|spread| spread.has(path)) }
     }
 
-    /// Spreads long frames over the paths that work now, where that is worth while.
+    /// Spreads long frames over the paths that work now, or sends batches of them by UDP, where that is worth while.
     fn spread_anew(&mut self) {
-        self.spread = None;
-        self.has_several = self.current.is_some_and(|current| current != UDP) && self.working_frames().nth(1).is_some();
-        if !self.has_several {
-            return;
-        }
+        let is_by_frames = self.current.is_some_and(|current| current != UDP);
+        let has_several_frames = is_by_frames && self.working_frames().nth(1).is_some();
         let mut is_taken = [false; INTERFACES_MAX];
         let speeds = array::from_fn(|path| {
             let end = usize::from(self.ends[path]);
@@ -297,7 +323,9 @@ impl Peer {
             }
             speed_between(self.speeds[path], self.interfaces[end].speed)
         });
-        self.spread = Spread::over(speeds);
+        self.spread = if has_several_frames { Spread::over(speeds) } else { None };
+        self.batches_by_udp = is_by_frames && self.spread.is_none() && self.has_fast_udp && self.works[UDP];
+        self.has_several = has_several_frames || self.batches_by_udp;
     }
 
     /// Whether the paths must be checked: several work, so that one that died would not be noticed by its silence.
@@ -306,7 +334,12 @@ impl Peer {
         self.has_several && now.saturating_sub(self.checked_at) >= CHECK_INTERVAL
     }
 
-    /// The check to send by all paths by frames that work: the current one again while no path has passed it, since the
+    /// Paths that are used at the same time, and therefore checked.
+    pub fn checked(&self) -> impl Iterator<Item = Path> + use<> {
+        self.working_frames().chain(self.batches_by_udp.then_some(UDP))
+    }
+
+    /// The check to send by all [`checked`](Self::checked) paths: the current one again while no path has passed it, since the
     /// peer is busy then, or gone; else a new one, `check`. Drops paths that have failed too many, and all of them if the
     /// peer is not busy but sends; if there are any, `nonce` is the next question.
     pub fn next_check(&mut self, now: u64, check: u64, nonce: u64) -> u64 {
@@ -322,7 +355,7 @@ impl Peer {
         }
         self.unanswered_checks = 0;
         let mut has_dropped = false;
-        for path in self.working_frames().filter(|_| self.check != 0) {
+        for path in self.checked().filter(|_| self.check != 0) {
             self.failed[path] = if self.passed[path] { 0 } else { self.failed[path].saturating_add(1) };
             if self.failed[path] > FAILED_CHECKS_MAX && !mutant!(self, KeepsDeadPaths) {
                 self.works[path] = false;
@@ -333,7 +366,7 @@ impl Peer {
             self.choose_current();
             self.ask_anew(now, nonce);
         }
-        (self.last_check, self.check, self.passed) = (self.check, check, [false; INTERFACES_MAX]);
+        (self.last_check, self.check, self.passed) = (self.check, check, [false; PATHS]);
         check
     }
 
@@ -352,24 +385,31 @@ impl Peer {
         }
     }
 
-    /// Notes that a frame of the peer arrived by a path, from the interface of this name. Where several paths by frames work,
+    /// Notes that an Ethernet frame of the peer arrived by a path, from the interface of this name. Where several paths by frames work,
     /// the peer may prefer another one, and checks find out which of them died. The only one is silent unless frames arrive
     /// from the interface that it leads to: the peer may have changed to another, because this one died.
     #[inline]
     pub fn heard(&mut self, path: Path, from: Name) {
         self.has_heard = true;
-        let Some(current) = self.current.filter(|_| self.unanswered_since != 0) else { return };
-        if path == UDP || current == UDP {
-            if path == current {
-                self.unanswered_since = 0;
-            }
-        } else if self.has_several
-            || path == current && self.address(path).0 == from.mac()
-            || mutant!(self, HeardFromAny)
-        {
+        let Some(current) = self.current.filter(|_| self.unanswered_since != 0 && self.current != Some(UDP)) else {
+            return;
+        };
+        if self.has_several || path == current && self.address(path).0 == from.mac() || mutant!(self, HeardFromAny) {
             self.unanswered_since = 0;
         } else {
             self.heard_ends[path] = Some(from);
+        }
+    }
+
+    /// Notes that a frame of the peer arrived as a datagram from this address. Only what comes from the address that frames go
+    /// to shows that the peer is there.
+    #[inline]
+    pub fn heard_datagram(&mut self, from: MacAddress) {
+        self.has_heard = true;
+        if self.current != Some(UDP) {
+            self.has_sent_batches = true;
+        } else if self.udp == Some(from) || mutant!(self, HeardFromAny) {
+            self.unanswered_since = 0;
         }
     }
 
@@ -377,7 +417,7 @@ impl Peer {
     pub fn probed(&mut self, path: Path, interface: usize, nonce: u64, echo: u64) -> Probed {
         self.candidates[path] = true;
         let is_new = std::mem::replace(&mut self.answered[path][interface], nonce) != nonce;
-        if path != UDP && echo != 0 && (echo == self.check || echo == self.last_check) {
+        if echo != 0 && (echo == self.check || echo == self.last_check) {
             self.passed[path] |= echo == self.check;
             // Late is not dead.
             self.failed[path] = 0;
@@ -392,9 +432,7 @@ impl Peer {
             return Probed { must_answer: is_new, ..Probed::default() };
         }
         self.ends[path] = interface as u8;
-        if path != UDP {
-            self.failed[path] = 0;
-        }
+        self.failed[path] = 0;
         let is_first = self.current.is_none();
         if self.current.is_none_or(|current| path <= current || !self.works[current]) {
             self.current = Some(path);
@@ -439,7 +477,7 @@ mod tests {
     const FRAMES: Path = 0;
 
     fn peer() -> Peer {
-        let mut peer = Peer::new(NAME, None, SPEEDS, 1, 1);
+        let mut peer = Peer::new(NAME, None, (SPEEDS, false), 1, 1);
         [FRAMES, UDP].into_iter().for_each(|path| peer.add(path));
         peer
     }
@@ -484,7 +522,7 @@ mod tests {
         assert_eq!(peer.route(2500 * MS, next), Route::One(FRAMES));
         assert_eq!(peer.route(3000 * MS, next), Route::One(FRAMES));
         assert_eq!(peer.route(3009 * MS, next), Route::One(FRAMES));
-        peer.heard(UDP, NAME);
+        peer.heard_datagram(MacAddress::default());
         assert_eq!(peer.route(3010 * MS, next), Route::All, "what other carriers bring does not count");
         assert_eq!((peer.question_due(), peer.question()), (Some(3010 * MS), 2));
         assert_eq!(probed(&mut peer, FRAMES, 70, 1), (true, false), "an answer to the last question");
@@ -515,8 +553,23 @@ mod tests {
     }
 
     #[test]
+    fn the_only_carrier_is_suspected_if_the_peer_may_have_another_address() {
+        let [listed, other] = [1, 2].map(|last| MacAddress([0x80, 0, 10, 0, 0, last]));
+        for (sockets, udp) in [(vec![listed, other], listed), (vec![listed], other)] {
+            let mut peer = Peer::new(NAME, None, (SPEEDS, false), 1, 1);
+            peer.add(UDP);
+            peer.assume(UDP);
+            (peer.sockets, peer.udp) = (sockets, Some(udp));
+            for (now, expected) in [(1, Route::One(UDP)), (5, Route::One(UDP)), (11, Route::All)] {
+                assert_eq!(peer.route(now * MS, next), expected);
+            }
+            assert_eq!(peer.question_due(), Some(11 * MS));
+        }
+    }
+
+    #[test]
     fn the_only_carrier_is_used_unasked_and_never_suspected() {
-        let mut peer = Peer::new(NAME, None, SPEEDS, 1, 1);
+        let mut peer = Peer::new(NAME, None, (SPEEDS, false), 1, 1);
         peer.add(UDP);
         peer.assume(UDP);
         for now in [1, 100 * MS, 10_000 * MS] {

@@ -16,13 +16,13 @@ const SOCKETS_PER_PEER_MAX: usize = 16;
 const ASKING_PEERS_MAX: usize = 65_536;
 
 impl<F: Lower, U: Datagrams> Carriers<F, U> {
-    /// Checks all paths by frames to a peer.
+    /// Checks all paths to a peer that are used at the same time.
     #[cold]
     pub(crate) fn check_paths(&mut self, index: usize) {
         let [check, next] = [0; 2].map(|_| nonce(&mut self.frames, &mut self.udp));
         let check = self.peers[index].next_check(self.now, check, next);
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
-        for path in self.peers[index].working_frames() {
+        for path in self.peers[index].checked() {
             let address = self.peers[index].address(path);
             self.probe(index, path, address, check, 0);
         }
@@ -159,8 +159,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     pub(crate) fn new_peer(&mut self, name: Name, key: Option<u64>) -> Peer {
         let nonce = nonce(&mut self.frames, &mut self.udp);
         let speeds = self.interfaces.map(|interface| interface.speed);
+        let has_fast_udp = self.udp.as_ref().is_some_and(Datagrams::is_fast_in_batches);
         #[cfg_attr(not(feature = "mutants"), expect(unused_mut, reason = "faults are injected"))]
-        let mut peer = Peer::new(name, key, speeds, nonce, self.now);
+        let mut peer = Peer::new(name, key, (speeds, has_fast_udp), nonce, self.now);
         #[cfg(feature = "mutants")]
         {
             peer.mutant = self.mutant;

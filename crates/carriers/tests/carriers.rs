@@ -27,6 +27,7 @@ struct Gated {
     copy: Vec<u8>,
     sent: Rc<Cell<u32>>,
     network: u8,
+    is_fast_in_batches: Rc<Cell<bool>>,
 }
 
 impl Link for Gated {
@@ -102,6 +103,10 @@ impl Datagrams for Gated {
     fn address_of(&mut self, _: IpAddr, port: u16) -> Option<MacAddress> {
         Some(MacAddress([2, 0, 0, 0, UDP, port as u8]))
     }
+
+    fn is_fast_in_batches(&self) -> bool {
+        self.is_fast_in_batches.get()
+    }
 }
 
 /// Two stations; gates by network and by sender.
@@ -109,6 +114,8 @@ struct World {
     ends: [Carriers<Gated, Gated>; 2],
     gates: [[Rc<Cell<bool>>; 2]; 5],
     sent: [[Rc<Cell<u32>>; 2]; 5],
+    /// Whether UDP is fast in batches.
+    has_fast_udp: Rc<Cell<bool>>,
     now: u64,
     number: u32,
 }
@@ -130,6 +137,7 @@ impl World {
         let gates: [[Rc<Cell<bool>>; 2]; 5] =
             std::array::from_fn(|_| std::array::from_fn(|_| Rc::new(Cell::new(true))));
         let sent: [[Rc<Cell<u32>>; 2]; 5] = Default::default();
+        let has_fast_udp = Rc::new(Cell::new(false));
         let mut links: Vec<[Option<Gated>; 2]> = (0..=UDP)
             .map(|network| {
                 let number = usize::from(network);
@@ -141,6 +149,7 @@ impl World {
                     copy: Vec::new(),
                     sent: sent[number][end].clone(),
                     network,
+                    is_fast_in_batches: has_fast_udp.clone(),
                 };
                 [Some(gated(a, 0)), Some(gated(b, 1))]
             })
@@ -153,7 +162,7 @@ impl World {
         for end in &mut ends {
             end.set_station(SAP, KEY);
         }
-        Self { ends, gates, sent, now: 1, number: 0 }
+        Self { ends, gates, sent, has_fast_udp, now: 1, number: 0 }
     }
 
     fn block(&self, network: u8, end: usize, blocked: bool) {
@@ -575,5 +584,82 @@ fn a_busy_peer_is_no_dead_path() {
         world.exchange(1, 5 * MS);
         world.receive(0);
         assert_eq!(world.paths()[0], Some((Carrier::Frames, 2)), "turn {turn}");
+    }
+}
+
+/// Two stations with one interface each and UDP that is fast in batches, which have exchanged frames.
+fn with_fast_udp() -> World {
+    let mut world = World::new([true, true], 0.0, 12);
+    world.has_fast_udp.set(true);
+    world.connect(0);
+    world.exchange(0, 20 * MS);
+    world.exchange(1, 20 * MS);
+    assert_eq!(world.carriers(), [Some(Carrier::FramesAndUdp); 2]);
+    world
+}
+
+#[test]
+fn batches_go_by_udp_the_first_behind_a_frame_and_all_else_by_frames() {
+    let mut world = with_fast_udp();
+    let peer = world.ends[1].address();
+    assert_eq!(world.ends[0].mtu_to(peer, SAP), 1470, "each frame fits into a datagram");
+    let cases =
+        [(0, 16, 1400, 15), (0, 16, 1400, 16), (0, 4, 1400, 4), (0, 3, 1400, 0), (0, 16, 100, 0), (MS, 4, 1400, 3)];
+    for (pause, count, bytes, by_udp) in cases {
+        world.now += pause;
+        let before = [FRAMES, UDP].map(|network| world.sent(network, 0));
+        let sent = world.send_frames(0, count, bytes);
+        assert_eq!(world.sent(UDP, 0) - before[1], by_udp, "{count} of {bytes} bytes");
+        assert_eq!(world.sent(FRAMES, 0) - before[0], count as u32 - by_udp);
+        assert_eq!(world.receive(1), sent, "in order, since the datagrams are received behind the frame");
+        world.send(1);
+        world.receive(0);
+    }
+}
+
+#[test]
+fn a_receiver_looks_for_datagrams_behind_the_first_frame_of_a_batch() {
+    let mut world = with_fast_udp();
+    for turn in 0..10 {
+        // Long enough for the receiver to look for frames only.
+        for _ in 0..100 {
+            world.now += 5000;
+            world.ends[1].note_time(world.now);
+            assert!(world.ends[1].receive().is_none());
+        }
+        let sent = world.send_frames(0, 32, 1400);
+        let started = world.now;
+        let mut arrived = 0;
+        while arrived < sent.len() {
+            world.now += 1000;
+            world.ends[1].note_time(world.now);
+            arrived += usize::from(world.ends[1].receive().is_some());
+        }
+        let waited = world.now - started - 1000 * sent.len() as u64;
+        // At first it does not know that there are batches.
+        assert!(waited <= if turn == 0 { 101_000 } else { 2000 }, "turn {turn}: {waited} ns");
+        world.send(1);
+        world.receive(0);
+    }
+}
+
+#[test]
+fn batches_go_by_frames_while_udp_is_blocked() {
+    for directions in [vec![0], vec![1], vec![0, 1]] {
+        let mut world = with_fast_udp();
+        directions.iter().for_each(|end| world.block(UDP, *end, true));
+        let since = world.now;
+        while world.stream(0, 16) < 16 || world.carriers()[0] != Some(Carrier::Frames) {
+            world.now += MS;
+            assert!(world.now - since < 50 * MS, "{directions:?}");
+        }
+        assert!((0..100).all(|_| world.stream(0, 16) == 16));
+        directions.iter().for_each(|end| world.block(UDP, *end, false));
+        let since = world.now;
+        while world.carriers()[0] != Some(Carrier::FramesAndUdp) {
+            assert_eq!(world.stream(0, 16), 16);
+            world.now += 10 * MS;
+            assert!(world.now - since < 31_000 * MS, "{directions:?}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::mem;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
 
 use nix::net::if_::InterfaceFlags;
 
@@ -77,15 +78,27 @@ impl Interface {
         }
         const ETHTOOL_GDRVINFO: u32 = 3;
         let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], _other: [0; 160] };
-        let Ok(socket) = query_socket(&self.name) else { return String::new() };
-        let Ok(mut request) = named_request(&self.name) else { return String::new() };
-        request.ifr_ifru.ifru_data = (&raw mut info).cast();
-        // SAFETY: the request points to `info`, which is as long as the kernel's structure and outlives the call.
-        if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut request) } != 0 {
+        // SAFETY: `info` is as long as the kernel's structure.
+        if unsafe { ethtool(&self.name, &mut info) }.is_err() {
             return String::new();
         }
         let end = info.driver.iter().position(|byte| *byte == 0).unwrap_or(info.driver.len());
         String::from_utf8_lossy(&info.driver[..end]).into_owned()
+    }
+}
+
+/// Asks an interface's driver.
+///
+/// # Safety
+/// `request` must be the kernel's structure for the command at its start.
+unsafe fn ethtool<T>(name: &str, request: &mut T) -> Result<(), LinkError> {
+    let socket = query_socket(name)?;
+    let mut named = named_request(name)?;
+    named.ifr_ifru.ifru_data = ptr::from_mut(request).cast();
+    // SAFETY: the caller's; the structure outlives the call.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &raw mut named) } {
+        0 => Ok(()),
+        _ => Err(system("SIOCETHTOOL", name, io::Error::last_os_error())),
     }
 }
 
@@ -140,6 +153,28 @@ impl IpInterface {
         found.sort_by_key(|(is_loopback, interface)| (*is_loopback, interface.index));
         Ok(found.into_iter().map(|(_, interface)| interface).collect())
     }
+
+    /// Whether the kernel takes several packets for it in one piece (generic segmentation offload).
+    pub(crate) fn segments(&self) -> bool {
+        /// `struct ethtool_value`.
+        #[repr(C)]
+        struct Value {
+            command: u32,
+            data: u32,
+        }
+        const ETHTOOL_GGSO: u32 = 0x23;
+        let mut value = Value { command: ETHTOOL_GGSO, data: 0 };
+        // SAFETY: it is the kernel's structure.
+        unsafe { ethtool(&self.name, &mut value) }.is_ok() && value.data != 0
+    }
+}
+
+/// An interface's speed in Mbit/s; 0 if the system does not know it.
+#[must_use]
+pub fn interface_speed(name: &str) -> u32 {
+    let speed = std::fs::read_to_string(std::path::Path::new("/sys/class/net").join(name).join("speed"));
+    // Some drivers report −1.
+    speed.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 fn ip_address(address: nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {

@@ -34,7 +34,7 @@ pub use closing::Closing;
 pub use error::LinkError;
 pub use fanout::FanoutGroup;
 pub use filter::{Field, Filter};
-pub use interface::{Interface, IpInterface};
+pub use interface::{Interface, IpInterface, interface_speed};
 pub use locator::Locator;
 pub use memory::{Faults, MemoryLink};
 pub use packet::{PacketConfig, PacketLink};

@@ -6,15 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use barewire_carriers::{INTERFACES_MAX, is_fast_enough};
-use barewire_link::{Interface, MacAddress};
+use barewire_link::{Interface, MacAddress, interface_speed};
 
 /// The names of the interfaces that may share the frames of `best`, which has this MTU: those of its speed or nearly, with
 /// a carrier, that are neither wireless, nor built upon others, as bridges, bonds and VLANs are, nor part of a bridge or bond.
 pub(crate) fn companions(best: &str, mtu: usize) -> Vec<String> {
     let all = Interface::all().unwrap_or_default();
-    let fast = speed(best);
+    let fast = interface_speed(best);
     let is_companion = |other: &Interface| {
-        let speed = speed(&other.name);
+        let speed = interface_speed(&other.name);
         other.name != best
             && other.address != MacAddress::default()
             && other.mtu >= mtu
@@ -23,13 +23,6 @@ pub(crate) fn companions(best: &str, mtu: usize) -> Vec<String> {
     };
     let names = all.into_iter().filter(is_companion).map(|other| other.name);
     names.take(INTERFACES_MAX - 1).collect()
-}
-
-/// An interface's speed in Mbit/s; 0 if the system does not know it.
-pub(crate) fn speed(name: &str) -> u32 {
-    let text = fs::read_to_string(about(name).join("speed")).unwrap_or_default();
-    // Some drivers report −1.
-    text.trim().parse().unwrap_or(0)
 }
 
 fn about(name: &str) -> PathBuf {

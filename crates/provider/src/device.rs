@@ -14,13 +14,14 @@ use barewire_endpoint::{
 };
 use barewire_link::{
     Claim, Interface, IpInterface, Link, LinkError, MacAddress, UdpConfig, UdpLink, XdpConfig, XdpLink, XdpMode,
+    interface_speed,
 };
 use barewire_llc::Lsap;
 use barewire_shm::ShmError;
 use thiserror::Error;
 
 use crate::address::{IpVersion, Reach};
-use crate::companions::{companions, speed};
+use crate::companions::companions;
 use crate::edge::Errno;
 use crate::link::{AnyLink, FrameLink};
 use crate::log::{info, warning};
@@ -214,7 +215,7 @@ fn open_at_free_sap(
         };
         let Some(link) = link_at(&device.name, sap, parameters, tuning)? else { continue };
         // Interfaces that the user has selected are equals if their speeds are unknown.
-        let speed = |name: &str| speed(name).max(u32::from(!parameters.selected.is_empty()));
+        let speed = |name: &str| interface_speed(name).max(u32::from(!parameters.selected.is_empty()));
         let mut links = vec![(link, speed(&device.name))];
         let mut claims: Vec<Claim> = claim.into_iter().collect();
         for name in others(device, parameters) {

@@ -10,8 +10,9 @@ use crate::domains;
 use crate::link::AnyLink;
 
 /// Writes a line for each endpoint of the process, `own ADDRESS`, and for each of its connected peers, `CARRIER ADDRESS`;
-/// the carriers are `memory` (on this host), `frames`, by N interfaces `frames*N`, and `udp`. Returns the length of the whole text in bytes, of which
-/// at most `room` bytes are written. Endpoints that another thread uses at this moment are left out.
+/// the carriers are `memory` (on this host), `frames`, by N interfaces `frames*N`, with batches by UDP `frames+udp`,
+/// and `udp`. Returns the length of the whole text in bytes, of which at most `room` bytes are written. Endpoints that
+/// another thread uses at this moment are left out.
 ///
 /// # Safety
 /// `text` must be null or have room for `room` bytes.
@@ -47,6 +48,7 @@ fn name(link: &AnyLink, peer: barewire_endpoint::Address) -> &'static str {
     match link {
         AnyLink::Carriers(link) => match link.carrier_to(barewire_link::MacAddress(peer.mac), peer.sap.byte()) {
             Some((Carrier::Frames, paths)) => FRAMES[paths - 1],
+            Some((Carrier::FramesAndUdp, _)) => "frames+udp",
             Some((Carrier::Udp, _)) => "udp",
             None => "none",
         },

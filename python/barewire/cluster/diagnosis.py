@@ -5,6 +5,7 @@ A path is judged against the median of all paths, and a port is blamed for what 
 fault hides smaller ones of the same port: a port that passes nothing is not also reported as slow.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from statistics import median
 
@@ -21,8 +22,9 @@ from barewire.cluster.tournament import Pair
 LOSS_MIN, LOST_FRAMES_MIN = 1e-3, 5
 # A single path has no other paths as witnesses.
 PAIR_LOSS_MIN = 5e-3
-# Collisions under load lose some percent; a port that drops loses the same share with and without the other direction.
-DUPLEX_LOSS_MIN, DUPLEX_RATIO = 0.01, 4.0
+# Collisions under load lose some percent. A port that drops loses the same share with and without the other direction;
+# at half duplex acknowledgements collide without it, so some is lost as well.
+DUPLEX_LOSS_MIN, DUPLEX_RATIO, DUPLEX_DEVIATIONS = 0.01, 2.0, 3.0
 # Negotiation is by a factor of ten or 2.5, so half is a fault; a busy core rarely halves the better of two tests.
 SLOW_RATIO = 0.5
 # With few paths as witnesses: on two cores that a dozen other programs use, some stayed below half through all tests.
@@ -122,6 +124,7 @@ def _duplex(measured: Measured, ill: Collection[str]) -> list[Finding]:
         for ends, path in paths.items()
         if path.both_lost >= LOST_FRAMES_MIN
         and path.both_loss >= max(DUPLEX_LOSS_MIN, DUPLEX_RATIO * path.loss)
+        and _loses_more_under_load(path)
         and not path.is_dead
     }
     return [
@@ -129,6 +132,12 @@ def _duplex(measured: Measured, ill: Collection[str]) -> list[Finding]:
         for blame in attribute(both_ways(bad), paths)
         for lost, sent in [_pooled(paths, blame, lambda path: path.both_lost, lambda path: path.both_sent)]
     ]
+
+
+def _loses_more_under_load(path: Path) -> bool:
+    """Return whether chance rarely puts so many of a path's lost frames into the test with load from the other side."""
+    lost, share = path.lost + path.both_lost, path.both_sent / (path.sent + path.both_sent)
+    return path.both_lost - lost * share >= DUPLEX_DEVIATIONS * math.sqrt(lost * share * (1 - share))
 
 
 def _mtu(measured: Measured, ill: Collection[str]) -> list[Finding]:

@@ -231,15 +231,16 @@ def _sockets(evidence: Evidence, interface: str | None, source: str, link: Setti
         wrong = f"ranks use {', '.join(name for name, _ in interfaces)}"
     taken = ", ".join(f"{name}, MTU {mtu}" for name, mtu in interfaces) or interface or "unknown"
     seen = f"open sockets: {_matching(evidence, len(missing))}"
-    reached = [carrier.partition("*") for rank in facts for carrier in rank["reached"].values()]
-    carriers = Counter(carrier for carrier, _, _ in reached if carrier != "memory")
-    widest = max((int(paths) for _, _, paths in reached if paths), default=1)
+    reached = [carrier for rank in facts for carrier in rank["reached"].values() if carrier != "memory"]
+    carriers = Counter(re.split(r"[*+]", carrier)[0] for carrier in reached)
+    widest = max((int(carrier.partition("*")[2] or 1) for carrier in reached), default=1)
     # A rank with a packet socket may have an AF_XDP socket as well, which sends its batches.
     frames = "xdp" if any(rank["xdp"] and not rank["packet"] for rank in facts) else "packet"
     names = {"frames": frames, "udp": "udp"}
     actual = " and ".join(names[carrier] for carrier in names if carriers[carrier]) or "none: one host"
     batch_note = f", {batches} of {len(facts)} ranks send batches by AF_XDP" if batches else ""
     spread_note = f", long messages over up to {widest} interfaces" if widest > 1 else ""
+    spread_note += ", long messages by UDP" if "frames+udp" in reached else ""
     wanted = LINKS[0] if link is None else link.value
     others = [names[carrier] for carrier in names if carriers[carrier] and wanted not in (LINKS[0], names[carrier])]
     differs = f"ranks use the link {' and '.join(others)}" if others else ""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Spack's recipe: the provider and the native programs, from a checkout. Not built by `make packages`, nor tried yet.
+For Spack 1.0 and later.
 
 Copy it to packages/barewire/package.py of a Spack repository, and set `git` to where the project is kept:
     spack dev-build barewire@main
@@ -9,6 +10,7 @@ The `barewire` command comes from the wheel: Spack has not all of its Python pac
 from pathlib import Path
 
 from spack.package import *
+from spack_repo.builtin.build_systems.generic import Package
 
 
 class Barewire(Package):

@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
-use crate::interface::{IpInterface, owned, system};
+use crate::interface::{IpInterface, interface_speed, owned, system};
 use crate::socket::{self, get_option, set_option};
 use crate::{
     Counters, ETHERNET_HEADER_BYTES, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, Outgoing, PeerAddress,
@@ -49,6 +49,8 @@ const SEGMENTS_MAX: usize = 64;
 const BUFFER_BYTES: libc::c_int = 4 << 20;
 /// Ports tried before none is found to be free.
 const PORTS_TRIED: usize = 64;
+/// Speed in Mbit/s from which batches by UDP are faster than frames: below, both fill the wire, and UDP's headers cost more.
+const FAST: u32 = 10_000;
 /// After this many frames to a peer whose path needs smaller datagrams, segmentation is tried again.
 const SINGLY_SENT_MAX: u32 = 1 << 16;
 
@@ -79,6 +81,8 @@ pub struct UdpLink {
     copy_buffer: Box<[u8; COPIED_BYTES]>,
     /// Whether the kernel cuts sends into datagrams for this route's interface.
     can_segment: bool,
+    /// Whether that is fast there.
+    is_fast_in_batches: bool,
     /// Peers whose path takes no datagrams of the length last tried, with the number of frames sent singly since.
     singly: Vec<(MacAddress, u32)>,
 }
@@ -108,6 +112,7 @@ impl UdpLink {
             address: station(interface.ip, port),
             ips,
             peers: Peers::new(interface.index.cast_unsigned()),
+            is_fast_in_batches: interface.segments() && is_fast(&interface.name),
             interface,
             received: Received::new(),
             counters: Counters::default(),
@@ -136,6 +141,13 @@ impl UdpLink {
             }
             _ => None,
         }
+    }
+
+    /// Whether batches of long frames are faster by this link than by a link for frames: the interface takes several in one
+    /// piece, and is fast or of unknown speed.
+    #[must_use]
+    pub fn is_fast_in_batches(&self) -> bool {
+        self.can_segment && self.is_fast_in_batches
     }
 
     /// The descriptor to wait on besides the link's own, if any.
@@ -532,6 +544,12 @@ impl AsFd for UdpLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.source.socket.as_fd()
     }
+}
+
+/// Whether an interface's speed is unknown, as virtual ones' mostly are, or at least [`FAST`].
+fn is_fast(interface: &str) -> bool {
+    let speed = interface_speed(interface);
+    speed == 0 || speed >= FAST
 }
 
 /// Sets a socket's options.

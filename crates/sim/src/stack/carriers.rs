@@ -10,6 +10,8 @@ use crate::scenario::{MS, choose};
 
 /// One in so many worlds lasts until sequence numbers come round.
 const LAPS_EVERY: u64 = 64;
+/// In one in so many worlds long messages leave in batches, which sockets carry faster.
+const BATCHES_EVERY: u64 = 4;
 /// Bytes of a frame that suffice for all headers.
 const SMALL_MTU: usize = 200;
 
@@ -22,6 +24,15 @@ impl Scenario {
         let rng = &mut rng;
         if seed % LAPS_EVERY == LAPS_EVERY - 1 {
             return self.with_laps(rng);
+        }
+        let has_batches = seed % BATCHES_EVERY == BATCHES_EVERY - 1;
+        if has_batches {
+            self.mtu = self.mtu.max(1500);
+            self.messages.unexpected_bytes = self.messages.unexpected_bytes.max(self.mtu);
+            let connection = &mut self.endpoint.connection;
+            (connection.window, connection.receive_window) = (63, 63);
+            connection.acknowledge_every = 16;
+            self.endpoint.slots = self.endpoint.slots.max(64);
         }
         let factor = *choose(rng, &[1, 5, 20, 100]);
         for (time, _) in self.programs.iter_mut().flatten() {
@@ -39,12 +50,13 @@ impl Scenario {
         }
         let span_ns = self.programs.iter().flatten().map(|(time, _)| *time).max().unwrap_or(0).max(10 * MS);
         let restarts = self.disturbances.iter().any(|(_, what)| matches!(what, Disturbance::Restart { .. }));
-        let topology = Topology::draw(rng, &self.addresses, self.mtu, 2 * span_ns, restarts);
+        let topology = Topology::draw(rng, &self.addresses, self.mtu, 2 * span_ns, restarts, has_batches);
         if topology.greets {
             self.greet();
         }
-        if rng.bool() {
-            self.stream(rng, &topology, span_ns, 60, 20_000);
+        if rng.bool() || has_batches {
+            let (count, bytes) = if has_batches { (40, 60_000) } else { (60, 20_000) };
+            self.stream(rng, &topology, span_ns, count, bytes);
         }
         self.on(topology)
     }

@@ -96,6 +96,7 @@ pub struct SimulatedLink {
     address: MacAddress,
     mtu: usize,
     locator: Locator,
+    is_fast_in_batches: bool,
     /// The frame lent to the caller of `receive`.
     current: Vec<u8>,
 }
@@ -109,7 +110,20 @@ impl SimulatedLink {
         mtu: usize,
         locator: Locator,
     ) -> Self {
-        Self { interface: Rc::clone(interface), device, address, mtu, locator, current: Vec::new() }
+        Self {
+            interface: Rc::clone(interface),
+            device,
+            address,
+            mtu,
+            locator,
+            is_fast_in_batches: false,
+            current: Vec::new(),
+        }
+    }
+
+    /// The same link, which carries batches faster than those for frames or not.
+    pub fn with_batches(self, is_fast_in_batches: bool) -> Self {
+        Self { is_fast_in_batches, ..self }
     }
 
     /// An interface for frames that is down or gone refuses them; a socket loses them.
@@ -249,5 +263,9 @@ impl Datagrams for SimulatedLink {
             IpAddr::V4(ip) => Some(socket_address(ip, port)),
             IpAddr::V6(_) => None,
         }
+    }
+
+    fn is_fast_in_batches(&self) -> bool {
+        self.is_fast_in_batches
     }
 }

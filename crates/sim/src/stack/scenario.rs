@@ -309,7 +309,10 @@ impl Scenario {
         let Host { interfaces, ips, .. } = &topology.hosts[topology.host_of[rank]];
         let frames = interfaces.iter().enumerate();
         let frames = frames.map(|(device, of)| (link(device, of.mac, self.mtu, Locator::FRAMES), of.speed)).collect();
-        let socket = || link(UDP, topology.source(rank, rank), topology.socket_mtu, topology.socket(rank));
+        let socket = || {
+            link(UDP, topology.source(rank, rank), topology.socket_mtu, topology.socket(rank))
+                .with_batches(topology.has_fast_sockets)
+        };
         let link = RankLink::new(frames, (!ips.is_empty()).then(socket));
         #[cfg(feature = "mutants")]
         let link = {

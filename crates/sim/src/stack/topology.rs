@@ -32,6 +32,8 @@ pub struct Topology {
     pub routed_delay_ns: u64,
     pub routed_rate_bit_s: u64,
     pub socket_mtu: usize,
+    /// Whether batches are faster by sockets than by interfaces for frames.
+    pub has_fast_sockets: bool,
     /// Faults of devices.
     pub faults: Vec<PathFault>,
     /// Whether all ranks exchange messages at the start, and so learn each other's interfaces before the first fault.
@@ -114,8 +116,16 @@ fn is_unreached(ip: Ipv4Addr) -> bool {
 
 impl Topology {
     /// A topology for ranks with these addresses, of which those with the same MAC address share a host. Faults begin within
-    /// `span_ns`. `restarts`: ranks must find each other at any time.
-    pub fn draw(rng: &mut Rng, addresses: &[Address], mtu: usize, span_ns: u64, restarts: bool) -> Self {
+    /// `span_ns`. `restarts`: ranks must find each other at any time. `has_fast_sockets`: all hosts have sockets that carry
+    /// batches faster than their interfaces do.
+    pub fn draw(
+        rng: &mut Rng,
+        addresses: &[Address],
+        mtu: usize,
+        span_ns: u64,
+        restarts: bool,
+        has_fast_sockets: bool,
+    ) -> Self {
         let mut macs: Vec<[u8; 6]> = Vec::new();
         let host_of: Vec<usize> = addresses
             .iter()
@@ -144,6 +154,15 @@ impl Topology {
                 host(rng, number, *mac, segments.len(), shares)
             })
             .collect();
+        if has_fast_sockets {
+            for (number, host) in hosts.iter_mut().enumerate() {
+                if host.ips.is_empty() {
+                    host.ips.push(ip(number));
+                }
+                // So that frames are not spread over interfaces instead.
+                host.interfaces.iter_mut().for_each(|interface| interface.speed = 0);
+            }
+        }
         // Hosts with nothing in common refuse each other's addresses.
         if hosts.iter().any(|host| host.interfaces.is_empty()) {
             for (number, host) in hosts.iter_mut().enumerate().filter(|(_, host)| host.ips.is_empty()) {
@@ -163,6 +182,7 @@ impl Topology {
             routed_delay_ns: *choose(rng, &[5 * US, 50 * US, MS]),
             routed_rate_bit_s: *choose(rng, &[100_000_000, 1_000_000_000, 10_000_000_000]),
             socket_mtu: *choose(rng, &[mtu - 30, mtu - 30, mtu, 2 * mtu]),
+            has_fast_sockets,
             faults: Vec::new(),
             greets: !restarts && rng.bool(),
             laps: false,
@@ -208,6 +228,7 @@ impl Topology {
             routed_delay_ns: 0,
             routed_rate_bit_s: 0,
             socket_mtu: mtu,
+            has_fast_sockets: false,
             faults: faults.collect(),
             greets: false,
             laps: true,

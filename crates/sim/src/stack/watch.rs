@@ -4,10 +4,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::link::UDP;
+use super::link::{DEVICES, UDP};
 use super::network::{End, Lane};
 use super::oracle::{Oracle, Property};
-use super::topology::{Failure, Topology};
+use super::topology::{Failure, PathFault, Topology};
 use crate::scenario::MS;
 
 /// Checks that another path passes while one is dead, until nothing more goes by that: two would do, but frames may wait in
@@ -155,6 +155,11 @@ impl Pair {
             return;
         }
         let [own, peer] = [from, to].map(|end| topology.host_of[end.rank]);
+        // A copy that another interface refuses, because it is down, is not seen.
+        let is_down = |fault: &PathFault| matches!(fault.failure, Failure::Down | Failure::Gone);
+        if (0..DEVICES).any(|other| topology.active_faults(own, other, now_ns).any(is_down)) {
+            return;
+        }
         let faults = topology.active_faults(own, device, now_ns).chain(topology.active_faults(peer, to.device, now_ns));
         // What arrives late while a path is dead may be an answer.
         let dead_since =
@@ -163,6 +168,7 @@ impl Pair {
         let later = self.answers.iter().filter(|(_, asked_ns, _)| *asked_ns > since_ns);
         let mut passed: Vec<u64> =
             later.clone().filter(|(_, _, by)| *by != device && *by != UDP).map(|(nonce, ..)| *nonce).collect();
+        passed.sort_unstable();
         passed.dedup();
         let is_answered = later.clone().any(|(_, _, by)| *by == device);
         oracle.require(passed.len() < CHECKS_MAX || is_answered, Property::Path, || {
