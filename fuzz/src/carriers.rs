@@ -43,12 +43,14 @@ struct Sent {
 }
 
 type Network = Rc<RefCell<Vec<Sent>>>;
+/// Frames that a device has received.
+type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
 struct Device {
     station: usize,
     number: usize,
     sent: Network,
-    inbound: Rc<RefCell<VecDeque<Vec<u8>>>>,
+    inbound: Queue,
     current: Vec<u8>,
     random: u64,
 }
@@ -139,7 +141,7 @@ struct World {
     stations: [Carriers<Device, Device>; 2],
     /// By station, the devices that it has.
     devices: [Vec<usize>; 2],
-    inbound: [[Rc<RefCell<VecDeque<Vec<u8>>>>; DEVICES]; 2],
+    inbound: [[Queue; DEVICES]; 2],
     sent: Network,
     /// What the third party can repeat.
     seen: VecDeque<Sent>,
@@ -161,7 +163,7 @@ pub fn carriers(data: &[u8]) {
 impl World {
     fn new(input: &mut Input<'_>) -> Self {
         let sent = Network::default();
-        let inbound: [[Rc<RefCell<VecDeque<Vec<u8>>>>; DEVICES]; 2] = Default::default();
+        let inbound: [[Queue; DEVICES]; 2] = Default::default();
         let mut devices = [0, 1].map(|_| {
             let choice = input.byte();
             let frames = 0..usize::from(choice & 3);
