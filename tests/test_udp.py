@@ -95,9 +95,13 @@ OBSTACLES = (
 )
 
 
-def filter_frames(lab: Lab, *ports: str, passes: str = "ip") -> None:
-    """Let pass only IP of what the switch receives at these ports."""
-    chain = f"type filter hook ingress devices = {{ {', '.join(ports)} }} priority 0; ether type {passes} accept; drop;"
+ONLY_IP = "ether type ip accept; drop;"
+NO_UDP = "ip protocol udp drop;"
+
+
+def filter_frames(lab: Lab, *ports: str, rule: str = ONLY_IP) -> None:
+    """Filter what the switch receives at these ports."""
+    chain = f"type filter hook ingress devices = {{ {', '.join(ports)} }} priority 0; {rule}"
     done = subprocess.run(lab.switch_command(["nft", f"table netdev t {{ chain c {{ {chain} }}; }}"]), check=False)
     if done.returncode != 0:
         pytest.skip("no packet filters on this kernel's interfaces (CONFIG_NF_TABLES_NETDEV)")
@@ -139,12 +143,25 @@ def test_a_job_starts_whatever_is_in_the_way(name: str, obstacle: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_frames_that_are_filtered_in_mid_job_are_replaced_by_udp_and_used_again() -> None:
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_long_messages_go_by_udp_where_interfaces_take_batches_in_one_piece(name: str) -> None:
+    needs("barewire")
+    for offloads in ("on", "off"):
+        done = run("pair", "--offloads", offloads, *AUTO, "2", "--", program(name, "messages"), "1")
+        is_right(done, "messages")
+        assert ("packet, long messages by UDP" in done.stderr) == (offloads == "on"), done.stderr
+
+
+@pytest.mark.parametrize(("offloads", "rule"), [(False, ONLY_IP), (True, ONLY_IP), (True, NO_UDP)])
+def test_what_is_filtered_in_mid_job_is_replaced_and_used_again(rule: str, offloads: bool) -> None:
     """Dropped at the switch for a second in one direction, in the other, and in both."""
     needs("barewire")
-    with stand_up("star:2") as lab, job_under_way(lab, "openmpi", 6, "auto"):
+    with (
+        stand_up("star:2", LinkSpec(offloads=offloads)) as lab,
+        job_under_way(lab, "openmpi", 6, "auto"),
+    ):
         for ports in (["to-h1"], ["to-h2"], ["to-h1", "to-h2"]):
-            filter_frames(lab, *ports)
+            filter_frames(lab, *ports, rule=rule)
             time.sleep(1)
             subprocess.run(lab.switch_command(["nft", "delete table netdev t"]), check=True)
             time.sleep(0.5)
@@ -295,7 +312,7 @@ def test_a_network_with_ipv6_only_suffices() -> None:
                 f"ip address add fd77::{number}/64 dev eth0 nodad",
             )
             lab.run(host.name, ["sh", "-ec", "; ".join(replace)], check=True)
-        filter_frames(lab, "to-h1", "to-h2", passes="ip6")
+        filter_frames(lab, "to-h1", "to-h2", rule="ether type ip6 accept; drop;")
         command = ("-n", "2", "--link", "auto", "--explain", "--", program("openmpi", "messages"), "1")
         done = run(lab, *command, OMPI_MCA_oob_tcp_if_include="eth1")
         is_right(done, "messages")

@@ -250,8 +250,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         }
     }
 
-    /// Sends frames to a peer that UDP reaches as well as frames: batches of long ones by UDP, except the first frame of the
-    /// first of them for some time, which tells the peer to look for datagrams.
+    /// Sends frames to a peer that UDP reaches as well as frames: batches of long ones by UDP, now and then behind a first
+    /// frame by frames, which tells the peer to look for datagrams.
     #[inline]
     fn send_batch(&mut self, index: usize, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         let current = self.peers[index].current.unwrap_or(0);
@@ -262,8 +262,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         if !is_batch {
             return self.send_by(current, self.peers[index].address(current), frames);
         }
-        let until = std::mem::replace(&mut self.peers[index].awaits_batches_until, self.now + BATCHES_AWAITED / 2);
-        if self.now < until {
+        if self.peers[index].is_batch_awaited(self.now, BATCHES_AWAITED / 2) {
             return self.send_run(index, UDP, frames);
         }
         let (first, rest) = frames.split_at(1);

@@ -83,13 +83,14 @@ pub(crate) struct Peer {
     speeds: [u32; INTERFACES_MAX],
     /// Whether UDP carries batches of long frames faster than frames do.
     has_fast_udp: bool,
-    /// Whether several paths are used, and how long frames are spread over those by frames, if that is worth while.
+    /// Whether several paths by frames work, and how long frames are spread over them, if that is worth while.
     has_several: bool,
     spread: Option<Spread>,
-    /// Whether batches go by UDP.
+    /// Whether batches go by UDP, and whether some did that no passed check has followed.
     pub batches_by_udp: bool,
+    has_unproved_batches: bool,
     /// Until then the peer looks for batches by UDP, because one was sent.
-    pub awaits_batches_until: u64,
+    awaits_batches_until: u64,
     /// Whether frames have come by UDP while another path was the current one.
     pub has_sent_batches: bool,
     /// The current question; changes when paths must be asked anew.
@@ -144,6 +145,7 @@ impl Peer {
             has_several: false,
             spread: None,
             batches_by_udp: false,
+            has_unproved_batches: false,
             awaits_batches_until: 0,
             has_sent_batches: false,
             nonce,
@@ -313,7 +315,7 @@ impl Peer {
     /// Spreads long frames over the paths that work now, or sends batches of them by UDP, where that is worth while.
     fn spread_anew(&mut self) {
         let is_by_frames = self.current.is_some_and(|current| current != UDP);
-        let has_several_frames = is_by_frames && self.working_frames().nth(1).is_some();
+        self.has_several = is_by_frames && self.working_frames().nth(1).is_some();
         let mut is_taken = [false; INTERFACES_MAX];
         let speeds = array::from_fn(|path| {
             let end = usize::from(self.ends[path]);
@@ -323,15 +325,27 @@ impl Peer {
             }
             speed_between(self.speeds[path], self.interfaces[end].speed)
         });
-        self.spread = if has_several_frames { Spread::over(speeds) } else { None };
+        self.spread = if self.has_several { Spread::over(speeds) } else { None };
         self.batches_by_udp = is_by_frames && self.spread.is_none() && self.has_fast_udp && self.works[UDP];
-        self.has_several = has_several_frames || self.batches_by_udp;
     }
 
-    /// Whether the paths must be checked: several work, so that one that died would not be noticed by its silence.
+    /// Notes a batch by UDP. Returns whether the peer looks for it already; else the first frame must go by frames, which
+    /// makes it look for `time`. That also shows the peer now and then that frames arrive.
+    #[inline]
+    pub fn is_batch_awaited(&mut self, now: u64, time: u64) -> bool {
+        self.has_unproved_batches = true;
+        let is_awaited = now < self.awaits_batches_until;
+        if !is_awaited {
+            self.awaits_batches_until = now + time;
+        }
+        is_awaited
+    }
+
+    /// Whether the paths must be checked: several are used, so that one that died would not be noticed by its silence.
     #[inline]
     pub fn must_check(&self, now: u64) -> bool {
-        self.has_several && now.saturating_sub(self.checked_at) >= CHECK_INTERVAL
+        (self.has_several || self.batches_by_udp && self.has_unproved_batches)
+            && now.saturating_sub(self.checked_at) >= CHECK_INTERVAL
     }
 
     /// Paths that are used at the same time, and therefore checked.
@@ -419,6 +433,7 @@ impl Peer {
         let is_new = std::mem::replace(&mut self.answered[path][interface], nonce) != nonce;
         if echo != 0 && (echo == self.check || echo == self.last_check) {
             self.passed[path] |= echo == self.check;
+            self.has_unproved_batches &= path != UDP;
             // Late is not dead.
             self.failed[path] = 0;
             return Probed { must_answer: is_new, ..Probed::default() };

@@ -663,3 +663,34 @@ fn batches_go_by_frames_while_udp_is_blocked() {
         }
     }
 }
+
+#[test]
+fn a_receiver_of_batches_does_not_suspect_the_carrier_of_its_acknowledgements() {
+    let mut world = with_fast_udp();
+    let asked = world.sent(UDP, 1);
+    for _ in 0..2000 {
+        world.send_frames(0, 32, 1400);
+        world.now += 30_000;
+        assert_eq!(world.receive(1).len(), 32);
+        // Acknowledgements.
+        world.send(1);
+        world.receive(0);
+    }
+    // Over 60 ms, the answers to six checks.
+    assert!(world.sent(UDP, 1) - asked < 10, "{} datagrams", world.sent(UDP, 1) - asked);
+}
+
+#[test]
+fn who_sends_no_batches_checks_nothing() {
+    let mut world = with_fast_udp();
+    world.stream(0, 16);
+    world.exchange(0, 20 * MS);
+    world.now += 20 * MS;
+    world.stream(0, 16);
+    let before = world.sent(UDP, 0);
+    for _ in 0..200 {
+        world.exchange(0, 20 * MS);
+        world.now += MS;
+    }
+    assert!(world.sent(UDP, 0) - before <= 2);
+}
