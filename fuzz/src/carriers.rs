@@ -132,8 +132,8 @@ impl Datagrams for Device {
         Some(address(usize::from(port).wrapping_sub(1), UDP))
     }
 
-    fn is_fast_in_batches(&self) -> bool {
-        true
+    fn batching_peers(&self) -> usize {
+        1
     }
 }
 

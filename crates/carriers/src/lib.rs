@@ -257,8 +257,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let current = self.peers[index].current.unwrap_or(0);
         let is_batch = frames.len() >= BATCH_MIN
             && frames.iter().filter(|frame| frame.len() > SHORT_MAX).count() >= BATCH_MIN
-            // The kernel may have refused one.
-            && self.udp.as_ref().is_some_and(Datagrams::is_fast_in_batches);
+            // The peers are alike, and have as many peers. The kernel may also have refused a batch.
+            && self.peers.len() <= self.udp.as_ref().map_or(0, Datagrams::batching_peers);
         if !is_batch {
             return self.send_by(current, self.peers[index].address(current), frames);
         }

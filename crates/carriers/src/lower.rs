@@ -26,9 +26,9 @@ pub trait Datagrams: Lower {
     /// The address of a socket; `None` if this link cannot reach it, because it has another version of IP.
     fn address_of(&mut self, ip: IpAddr, port: u16) -> Option<MacAddress>;
 
-    /// Whether batches of long frames are faster by this link than by frames, because the kernel handles a batch in one
-    /// piece.
-    fn is_fast_in_batches(&self) -> bool;
+    /// From how many peers at the same time this link receives batches of long frames without loss, if they are faster by it
+    /// than by frames, because the kernel handles a batch in one piece; else 0.
+    fn batching_peers(&self) -> usize;
 }
 
 impl Lower for UdpLink {
@@ -52,7 +52,7 @@ impl Datagrams for UdpLink {
         UdpLink::address_of(self, ip, port)
     }
 
-    fn is_fast_in_batches(&self) -> bool {
-        UdpLink::is_fast_in_batches(self)
+    fn batching_peers(&self) -> usize {
+        UdpLink::batching_peers(self)
     }
 }

@@ -159,7 +159,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     pub(crate) fn new_peer(&mut self, name: Name, key: Option<u64>) -> Peer {
         let nonce = nonce(&mut self.frames, &mut self.udp);
         let speeds = self.interfaces.map(|interface| interface.speed);
-        let has_fast_udp = self.udp.as_ref().is_some_and(Datagrams::is_fast_in_batches);
+        let has_fast_udp = self.udp.as_ref().is_some_and(|udp| udp.batching_peers() > 0);
         #[cfg_attr(not(feature = "mutants"), expect(unused_mut, reason = "faults are injected"))]
         let mut peer = Peer::new(name, key, (speeds, has_fast_udp), nonce, self.now);
         #[cfg(feature = "mutants")]

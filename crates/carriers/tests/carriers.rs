@@ -27,7 +27,7 @@ struct Gated {
     copy: Vec<u8>,
     sent: Rc<Cell<u32>>,
     network: u8,
-    is_fast_in_batches: Rc<Cell<bool>>,
+    batching_peers: Rc<Cell<usize>>,
 }
 
 impl Link for Gated {
@@ -104,8 +104,8 @@ impl Datagrams for Gated {
         Some(MacAddress([2, 0, 0, 0, UDP, port as u8]))
     }
 
-    fn is_fast_in_batches(&self) -> bool {
-        self.is_fast_in_batches.get()
+    fn batching_peers(&self) -> usize {
+        self.batching_peers.get()
     }
 }
 
@@ -114,8 +114,8 @@ struct World {
     ends: [Carriers<Gated, Gated>; 2],
     gates: [[Rc<Cell<bool>>; 2]; 5],
     sent: [[Rc<Cell<u32>>; 2]; 5],
-    /// Whether UDP is fast in batches.
-    has_fast_udp: Rc<Cell<bool>>,
+    /// From how many peers UDP receives batches, if it is fast for these.
+    batching_peers: Rc<Cell<usize>>,
     now: u64,
     number: u32,
 }
@@ -137,7 +137,7 @@ impl World {
         let gates: [[Rc<Cell<bool>>; 2]; 5] =
             std::array::from_fn(|_| std::array::from_fn(|_| Rc::new(Cell::new(true))));
         let sent: [[Rc<Cell<u32>>; 2]; 5] = Default::default();
-        let has_fast_udp = Rc::new(Cell::new(false));
+        let batching_peers = Rc::new(Cell::new(0));
         let mut links: Vec<[Option<Gated>; 2]> = (0..=UDP)
             .map(|network| {
                 let number = usize::from(network);
@@ -149,7 +149,7 @@ impl World {
                     copy: Vec::new(),
                     sent: sent[number][end].clone(),
                     network,
-                    is_fast_in_batches: has_fast_udp.clone(),
+                    batching_peers: batching_peers.clone(),
                 };
                 [Some(gated(a, 0)), Some(gated(b, 1))]
             })
@@ -162,7 +162,7 @@ impl World {
         for end in &mut ends {
             end.set_station(SAP, KEY);
         }
-        Self { ends, gates, sent, has_fast_udp, now: 1, number: 0 }
+        Self { ends, gates, sent, batching_peers, now: 1, number: 0 }
     }
 
     fn block(&self, network: u8, end: usize, blocked: bool) {
@@ -590,7 +590,7 @@ fn a_busy_peer_is_no_dead_path() {
 /// Two stations with one interface each and UDP that is fast in batches, which have exchanged frames.
 fn with_fast_udp() -> World {
     let mut world = World::new([true, true], 0.0, 12);
-    world.has_fast_udp.set(true);
+    world.batching_peers.set(1);
     world.connect(0);
     world.exchange(0, 20 * MS);
     world.exchange(1, 20 * MS);
@@ -615,6 +615,19 @@ fn batches_go_by_udp_the_first_behind_a_frame_and_all_else_by_frames() {
         world.send(1);
         world.receive(0);
     }
+}
+
+#[test]
+fn batches_go_by_frames_where_too_many_peers_might_send_them_at_once() {
+    let mut world = with_fast_udp();
+    let before = world.sent(UDP, 0);
+    let other = PeerAddress { mac: MacAddress([2; 6]), sap: SAP, locator: world.ends[1].locator(), key: KEY };
+    world.ends[0].add_peer(&other);
+    world.send_frames(0, 16, 1400);
+    assert!(world.sent(UDP, 0) - before < 3, "but questions to the new peer");
+    world.batching_peers.set(2);
+    world.send_frames(0, 16, 1400);
+    assert_eq!(world.sent(UDP, 0) - before, 15);
 }
 
 #[test]

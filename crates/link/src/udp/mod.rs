@@ -51,6 +51,8 @@ const BUFFER_BYTES: libc::c_int = 4 << 20;
 const PORTS_TRIED: usize = 64;
 /// Speed in Mbit/s from which batches by UDP are faster than frames: below, both fill the wire, and UDP's headers cost more.
 const FAST: u32 = 10_000;
+/// What batches of one peer take of a socket's buffer: a window of 63 frames of 1500 bytes, and the kernel's own data.
+const BATCHES_BYTES: usize = 128 << 10;
 /// After this many frames to a peer whose path needs smaller datagrams, segmentation is tried again.
 const SINGLY_SENT_MAX: u32 = 1 << 16;
 
@@ -81,8 +83,8 @@ pub struct UdpLink {
     copy_buffer: Box<[u8; COPIED_BYTES]>,
     /// Whether the kernel cuts sends into datagrams for this route's interface.
     can_segment: bool,
-    /// Whether that is fast there.
-    is_fast_in_batches: bool,
+    /// If that is fast there: from how many peers the socket has room for batches.
+    batching_peers: usize,
     /// Peers whose path takes no datagrams of the length last tried, with the number of frames sent singly since.
     singly: Vec<(MacAddress, u32)>,
 }
@@ -106,13 +108,16 @@ impl UdpLink {
         let socket = bound(&interface, at, config.ports.as_ref())?;
         set_up(&socket, &interface)?;
         let (_, port) = own(&socket).map_err(failed("getsockname"))?;
+        let received: libc::c_int =
+            get_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF).map_err(failed("SO_RCVBUF"))?;
+        let received = usize::try_from(received).unwrap_or(0);
         Ok(Self {
             source: Source::new(socket, None),
             partnership: Partnership::new(),
             address: station(interface.ip, port),
             ips,
             peers: Peers::new(interface.index.cast_unsigned()),
-            is_fast_in_batches: interface.segments() && is_fast(&interface.name),
+            batching_peers: if interface.segments() && is_fast(&interface.name) { received / BATCHES_BYTES } else { 0 },
             interface,
             received: Received::new(),
             counters: Counters::default(),
@@ -143,11 +148,11 @@ impl UdpLink {
         }
     }
 
-    /// Whether batches of long frames are faster by this link than by a link for frames: the interface takes several in one
-    /// piece, and is fast or of unknown speed.
+    /// From how many peers at the same time this link receives batches of long frames without loss, if they are faster by it
+    /// than by a link for frames: the interface takes several in one piece, and is fast or of unknown speed. Else 0.
     #[must_use]
-    pub fn is_fast_in_batches(&self) -> bool {
-        self.can_segment && self.is_fast_in_batches
+    pub fn batching_peers(&self) -> usize {
+        if self.can_segment { self.batching_peers } else { 0 }
     }
 
     /// The descriptor to wait on besides the link's own, if any.

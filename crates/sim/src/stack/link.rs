@@ -265,7 +265,7 @@ impl Datagrams for SimulatedLink {
         }
     }
 
-    fn is_fast_in_batches(&self) -> bool {
-        self.is_fast_in_batches
+    fn batching_peers(&self) -> usize {
+        if self.is_fast_in_batches { usize::MAX } else { 0 }
     }
 }
