@@ -147,7 +147,9 @@ def test_a_job_starts_whatever_is_in_the_way(name: str, obstacle: str) -> None:
 def test_long_messages_go_by_udp_where_interfaces_take_batches_in_one_piece(name: str) -> None:
     needs("barewire")
     for offloads in ("on", "off"):
-        done = run("pair", "--offloads", offloads, *AUTO, "2", "--", program(name, "messages"), "1")
+        command = ("--offloads", offloads, *AUTO, "2", "--", program(name, "messages"), "1")
+        # Wide enough for a cell in one line.
+        done = run("pair", *command, COLUMNS="200")
         is_right(done, "messages")
         assert ("packet, long messages by UDP" in done.stderr) == (offloads == "on"), done.stderr
 
