@@ -171,7 +171,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         };
         let peer = &self.peers[*index];
         let spread = (0..INTERFACES_MAX).filter(|path| peer.spreads_over(*path)).count();
-        let carrier = |path| match (path == UDP, peer.batches_by_udp) {
+        let carrier = |path| match (path == UDP, self.sends_batches_to(peer)) {
             (true, _) => Carrier::Udp,
             (false, true) => Carrier::FramesAndUdp,
             (false, false) => Carrier::Frames,
@@ -250,16 +250,19 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         }
     }
 
+    /// Whether batches to a peer go by UDP: the peers are alike, so each receives from as many as this station has.
+    #[inline]
+    pub(crate) fn sends_batches_to(&self, peer: &Peer) -> bool {
+        peer.batches_by_udp && self.peers.len() <= self.udp.as_ref().map_or(0, Datagrams::batching_peers)
+    }
+
     /// Sends frames to a peer that UDP reaches as well as frames: batches of long ones by UDP, now and then behind a first
     /// frame by frames, which tells the peer to look for datagrams.
     #[inline]
     fn send_batch(&mut self, index: usize, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         let current = self.peers[index].current.unwrap_or(0);
-        let is_batch = frames.len() >= BATCH_MIN
-            && frames.iter().filter(|frame| frame.len() > SHORT_MAX).count() >= BATCH_MIN
-            // The peers are alike, and have as many peers. The kernel may also have refused a batch.
-            && self.peers.len() <= self.udp.as_ref().map_or(0, Datagrams::batching_peers);
-        if !is_batch {
+        let long = || frames.iter().filter(|frame| frame.len() > SHORT_MAX).count();
+        if frames.len() < BATCH_MIN || long() < BATCH_MIN || !self.sends_batches_to(&self.peers[index]) {
             return self.send_by(current, self.peers[index].address(current), frames);
         }
         if self.peers[index].is_batch_awaited(self.now, BATCHES_AWAITED / 2) {

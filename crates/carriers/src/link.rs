@@ -34,8 +34,9 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         if self.udp.is_none() {
             return self.mtu();
         }
-        let peer = self.find(Name::new(mac.0, sap)).map(|index| &self.peers[index]);
-        let is_by_frames = |peer: &Peer| peer.current.is_some_and(|path| path != UDP) && !peer.batches_by_udp;
+        let index = self.find(Name::new(mac.0, sap));
+        let peer = index.map(|index| &self.peers[index]);
+        let is_by_frames = |peer: &Peer| peer.current.is_some_and(|path| path != UDP) && !self.sends_batches_to(peer);
         if peer.is_some_and(is_by_frames) { self.mtu() } else { self.mtu_min() }
     }
 

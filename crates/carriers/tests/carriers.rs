@@ -625,6 +625,7 @@ fn batches_go_by_frames_where_too_many_peers_might_send_them_at_once() {
     world.ends[0].add_peer(&other);
     world.send_frames(0, 16, 1400);
     assert!(world.sent(UDP, 0) - before < 3, "but questions to the new peer");
+    assert_eq!(world.carriers()[0], Some(Carrier::Frames));
     world.batching_peers.set(2);
     world.send_frames(0, 16, 1400);
     assert_eq!(world.sent(UDP, 0) - before, 15);

@@ -48,7 +48,7 @@ const CARRIERS: u64 = 200;
 /// A station with a longer MTU than its peer's; a lost answer to a question; a peer's other interface; a datagram from another
 /// address than the station's name; frames from an interface that are no answer to what another one was sent; both known
 /// paths dead, and a third one alive.
-const BROKEN_CARRIERS: [u64; 6] = [5, 123, 36, 456, 541, 3428];
+const BROKEN_CARRIERS: [u64; 7] = [5, 123, 36, 456, 541, 3428, 5092];
 
 /// Proves the same, and that a job goes on while a path works, on networks on which stations have several interfaces and
 /// sockets. `barewire-sim --stack --carriers --seed N --trace` replays a violation.
