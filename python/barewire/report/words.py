@@ -40,6 +40,8 @@ TEST_TITLES = {
     "footprint": "Memory for each peer",
     "fft": "Fast Fourier transform in six steps",
     "radix": "Radix sort",
+    "ring": "Rings of all ranks",
+    "hpcc": "HPC Challenge",
 }
 TEST_EXPLANATIONS = {
     "pingpong": "Half the round trip of one message, in µs; less is better.",
@@ -104,6 +106,14 @@ QUANTITIES = {
     "next_barrier": "a second barrier",
     "resident": "total",
     "growth": "growth for each peer",
+    "time_mean": "mean over the ranks",
+    "time_min": "the fastest rank",
+    "exchange_mean": "mean over the ranks",
+    "exchange_min": "the fastest rank",
+    "bus_bandwidth": "bus bandwidth",
+    "flops": "floating-point operations",
+    "memory": "memory bandwidth",
+    "updates": "random updates",
 }
 UNITS = {"us": "µs"}
 MARKS = {

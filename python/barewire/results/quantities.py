@@ -8,7 +8,7 @@ TIME_UNITS = ("us", "ns", "ms", "s")
 
 Over = Literal["each", "total", "slowest", "mean"]
 # Units of results; samples in any other unit are auxiliary and not part of a series.
-COMPARED_UNITS = (*TIME_UNITS, "Mbit/s", "messages/s", "MB/s", "%", "KiB")
+COMPARED_UNITS = (*TIME_UNITS, "Mbit/s", "messages/s", "MB/s", "Gflop/s", "Mupdates/s", "%", "KiB")
 
 
 class Quantity(NamedTuple):
@@ -46,6 +46,8 @@ _HIDING = ("hidden", "opportunity")
 _DETAILS = (
     *("uncomputed", "added", "hidden", "opportunity"),
     *("beside", "computation", "init", "next_barrier", "resident"),
+    # Imported: the fastest rank's time, beside the slowest's.
+    *("time_min", "exchange_min"),
 )
 # Memory, of which less is better.
 _MEMORY_UNIT = "KiB"

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Makes a run of imported outputs: each execution of a tool is a launch, each printed number one sample."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from barewire.errors import WrongUse
+from barewire.importers.output import Hints, Output, Text, Tool, Value
+from barewire.importers.tools import AUTO, tool_of
+from barewire.measure.session import new_run
+from barewire.models.wire import Link
+from barewire.results import Launch, Run, read_run, sample_frame, samples, series_from_samples, write_run
+
+KIND = "imported"
+_NOTES_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class ImportPlan:
+    """What to import, and what the user knows about it.
+
+    `environment` names machine and settings: runs of the same name are comparable. With `is_partial` outputs that are
+    cut short, or of failed launches, are imported as far as they go, and the run is marked incomplete.
+    """
+
+    files: tuple[Path, ...]
+    format: str = AUTO
+    hints: Hints = field(default_factory=Hints)
+    link: Link = field(default_factory=lambda: Link(None))
+    environment: str | None = None
+    is_partial: bool = False
+
+    def __post_init__(self) -> None:
+        """Reject an empty plan."""
+        if not self.files:
+            raise WrongUse("name at least one file to import")
+
+
+@dataclass(frozen=True)
+class _File:
+    text: Text
+    tool: Tool
+    output: Output
+    digest: str
+
+
+def import_outputs(plan: ImportPlan, directory: Path, *, command: Sequence[str], add: bool = False) -> Run:
+    """Import files into a new run in `directory`, or with `add` into the imported run that is there.
+
+    WrongUse with the file and line if a file cannot be imported; nothing is written then.
+    """
+    before, frames = _existing(directory, add)
+    files = [_read(path, plan) for path in plan.files]
+    _refuse_duplicates(before, files)
+    tools = {file.tool.name: file.tool for file in files}
+    if len(tools) > 1:
+        names = ", ".join(f"{file.text.path} ({file.tool.title})" for file in files)
+        raise WrongUse(f"the files are of several tools: {names}. Import each tool's into a run of its own, or --add")
+    (tool,) = tools.values()
+    subject = plan.hints.subject or tool.name
+    launches = list(before.launches) if before else []
+    for file in files:
+        for test, values in _executions(file.output.values):
+            number = len(launches)
+            details = {"tool": tool.name, "version": file.output.version, "file": file.text.path.name}
+            complete, error = file.output.unfinished is None, file.output.unfinished
+            launches.append(Launch(number, subject, test, complete, error, details=details))
+            frames.append(_frame(number, subject, values))
+    run = before or _new_run(plan, command, files)
+    run = replace(run, parameters=run.parameters | {"files": [*run.parameters["files"], *map(_description, files)]})
+    return _written(directory, run, launches, frames, plan, files)
+
+
+def _existing(directory: Path, add: bool) -> tuple[Run | None, list[pl.DataFrame]]:
+    if add:
+        run = read_run(directory)
+        if run.kind != KIND:
+            raise WrongUse(f"{directory} was measured, not imported: import into a run of its own, without --add")
+        return run, [samples(directory)]
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise WrongUse(f"{directory} is not empty: name another directory, or --add to an imported run")
+    return None, []
+
+
+def _read(path: Path, plan: ImportPlan) -> _File:
+    text = Text.read(path)
+    tool = tool_of(text, plan.format)
+    output = tool.read(text, plan.hints)
+    output.unfinished = text.failure() or output.unfinished
+    if output.unfinished and not plan.is_partial:
+        raise WrongUse(
+            f"{path} is not whole: {output.unfinished}. Use a whole one, or import what is there with --partial"
+        )
+    zeros = [value for value in output.values if not value.value]
+    output.left_out += [f"{value.variant or value.test}, {value.message_bytes} B: printed as 0" for value in zeros]
+    if len(zeros) == len(output.values):
+        reasons = f": {output.left_out[0]}" if output.left_out else ""
+        raise WrongUse(f"{path} is {tool.title}'s, but has no numbers to import{reasons}")
+    return _File(text, tool, output, hashlib.sha256("\n".join(text.lines).encode()).hexdigest())
+
+
+def _refuse_duplicates(before: Run | None, files: Sequence[_File]) -> None:
+    known = {each["sha256"]: each["name"] for each in (before.parameters["files"] if before else ())}
+    for file in files:
+        if file.digest in known:
+            raise WrongUse(f"{file.text.path} has the same content as {known[file.digest]}: it is no further launch")
+        known[file.digest] = str(file.text.path)
+
+
+def _executions(values: Iterable[Value]) -> list[tuple[str, list[Value]]]:
+    """Return the values of each launch and test: a point that a file has twice is of a second execution."""
+    counts: Counter[Value] = Counter()
+    executions: dict[tuple[int, str], list[Value]] = {}
+    for value in values:
+        point = value._replace(value=0.0, inner=1)
+        if value.value:
+            executions.setdefault((counts[point], value.test), []).append(value)
+        counts[point] += 1
+    return [(test, executions[number, test]) for number, test in sorted(executions)]
+
+
+def _frame(launch: int, subject: str, values: Sequence[Value]) -> pl.DataFrame:
+    columns = {name: [getattr(value, name) for value in values] for name in Value._fields}
+    return sample_frame(columns, launch=launch, subject=subject, phase="measure", block=0)
+
+
+def _new_run(plan: ImportPlan, command: Sequence[str], files: Sequence[_File]) -> Run:
+    facts = {name: value for file in files for name, value in file.output.facts.items()}
+    fingerprint = None
+    if plan.environment is not None:
+        fingerprint = hashlib.sha256(f"{KIND}: {plan.environment}".encode()).hexdigest()[:16]
+    environment = {"name": plan.environment, **facts, "fingerprint": fingerprint}
+    parameters: dict[str, Any] = {"kind": KIND, "rate_bit_s": plan.link.rate_bit_s, "mtu": plan.link.mtu, "files": []}
+    return new_run(command=command, seed=0, parameters=parameters, environment=environment)
+
+
+def _description(file: _File) -> dict[str, Any]:
+    return {
+        "name": file.text.path.name,
+        "sha256": file.digest,
+        "tool": file.tool.name,
+        "version": file.output.version,
+    }
+
+
+def _written(
+    directory: Path,
+    run: Run,
+    launches: Sequence[Launch],
+    frames: Sequence[pl.DataFrame],
+    plan: ImportPlan,
+    files: Sequence[_File],
+) -> Run:
+    frame = pl.concat(frames)
+    link = Link(run.parameters["rate_bit_s"], run.parameters["mtu"])
+    whole = all(launch.complete for launch in launches)
+    finished = replace(
+        run,
+        complete=whole,
+        stopped_by=None if whole else "an imported output is not whole",
+        launches=tuple(launches),
+        series=tuple(series_from_samples(frame, link)),
+        warnings=tuple(dict.fromkeys([*run.warnings, *_warnings(files, plan.hints)])),
+    )
+    write_run(directory, finished, frame)
+    return finished
+
+
+def _warnings(files: Sequence[_File], hints: Hints) -> list[str]:
+    title = files[0].tool.title
+    found = [f"{title} prints one number for each point: spreads are those of launches, not of single messages."]
+    if any(value.test in ("collective", "nonblocking") and not value.ranks for f in files for value in f.output.values):
+        found.append(f"{title} does not print the number of ranks: import with --ranks N to record it.")
+    for file in files:
+        notes = file.output.left_out
+        more = f"; and {len(notes) - _NOTES_SHOWN} more" if len(notes) > _NOTES_SHOWN else ""
+        if notes:
+            found.append(f"Left out of {file.text.path.name}: {'; '.join(notes[:_NOTES_SHOWN])}{more}.")
+    return found
