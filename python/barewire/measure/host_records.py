@@ -4,13 +4,11 @@
 from pathlib import Path
 from typing import Any
 
-from barewire.errors import MeasurementFailed
-from barewire.measure.records import LaunchRecords, records_in
-from barewire.results import sample_frame
+from barewire.measure.records import LaunchRecords, checked_records
+from barewire.results import SampleRows
 
 HOST_RECORDS_SCHEMA = "barewire-host-records/1"
 SUBJECT = "host"
-_COLUMNS = ("test", "subject", "message_bytes", "phase", "block", "value", "unit")
 
 
 def read_host_records(path: Path, launch: int) -> LaunchRecords:
@@ -20,49 +18,40 @@ def read_host_records(path: Path, launch: int) -> LaunchRecords:
     """
     start: dict[str, Any] = {}
     end: dict[str, Any] = {}
-    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    rows = SampleRows()
     measured: dict[str, list[float]] = {}
-    for record in records_in(path):
-        match record.get("record"):
+    for kind, record in checked_records(path, HOST_RECORDS_SCHEMA):
+        match kind:
             case "start":
                 start = record
-                if record.get("schema") != HOST_RECORDS_SCHEMA:
-                    raise MeasurementFailed(f"{path} has the schema {record.get('schema')}, not {HOST_RECORDS_SCHEMA}")
             case "samples":
-                values = _append(columns, start["test"], record)
+                values = _add(rows, start["test"], record)
                 if record["phase"] == "measure":
                     measured[record["subject"]] = values
             case "end":
                 end = record
     if start.get("test") == "wakeup" and {"pipe/same", "pipe/self"} <= set(measured):
-        _append_switches(columns, measured)
-    return LaunchRecords(sample_frame(columns, launch=launch), start, end)
+        _add_switches(rows, measured)
+    return LaunchRecords(rows.frame(launch=launch), start, end)
 
 
-def _append(columns: dict[str, list[Any]], test: str, record: dict[str, Any]) -> list[float]:
+def _add(rows: SampleRows, test: str, record: dict[str, Any]) -> list[float]:
     size, operations = record["block_bytes"], record["operations"]
     if record["quantity"] == "bandwidth":
         unit, values = "MB/s", [size * operations * 1e3 / max(ns, 1) for ns in record["values"]]
     else:
         unit, values = "ns", [ns / operations for ns in record["values"]]
-    _extend(columns, test, record["subject"], size, record["phase"], unit, values)
+    point = {"test": test, "subject": record["subject"], "message_bytes": size, "phase": record["phase"]}
+    rows.add(values, unit=unit, block=range(len(values)), **point)
     return values
 
 
-def _append_switches(columns: dict[str, list[Any]], measured: dict[str, list[float]]) -> None:
-    """Append context switches: a hop between two processes on one core, less the same operations in one process.
+def _add_switches(rows: SampleRows, measured: dict[str, list[float]]) -> None:
+    """Add context switches: a hop between two processes on one core, less the same operations in one process.
 
     Both were measured alternately, so values with the same index belong together.
     """
     pairs = zip(measured["pipe/same"], measured["pipe/self"], strict=False)
-    _extend(columns, "switch", "process", 0, "measure", "ns", [hop - single for hop, single in pairs])
-
-
-def _extend(
-    columns: dict[str, list[Any]], test: str, subject: str, size: int, phase: str, unit: str, values: list[float]
-) -> None:
-    columns["value"] += values
-    columns["block"] += range(len(values))
-    constants = {"test": test, "subject": subject, "message_bytes": size, "phase": phase, "unit": unit}
-    for name, value in constants.items():
-        columns[name] += [value] * len(values)
+    values = [hop - single for hop, single in pairs]
+    point = {"test": "switch", "subject": "process", "message_bytes": 0, "phase": "measure"}
+    rows.add(values, unit="ns", block=range(len(values)), **point)

@@ -4,28 +4,11 @@
 from pathlib import Path
 from typing import Any
 
-from barewire.errors import MeasurementFailed
-from barewire.measure.records import LaunchRecords, records_in
-from barewire.results import sample_frame
+from barewire.measure.records import LaunchRecords, checked_records
+from barewire.results import SampleRows
 from barewire.results.quantities import converted
 
 MPI_RECORDS_SCHEMA = "barewire-mpi/1"
-_COLUMNS = (
-    "test",
-    "ranks",
-    "variant",
-    "quantity",
-    "parameter",
-    "parameter_value",
-    "message_bytes",
-    "pairs",
-    "rank",
-    "phase",
-    "block",
-    "inner",
-    "value",
-    "unit",
-)
 _KNOWN = {"record", "variant", "quantity", "unit", "message_bytes", "pairs", "rank", "phase", "inner", "values"}
 
 
@@ -38,40 +21,32 @@ def read_mpi_records(path: Path, launch: int, subject: str) -> LaunchRecords:
     """
     starts: list[dict[str, Any]] = []
     ends: list[dict[str, Any]] = []
-    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    rows = SampleRows()
     counts: dict[tuple[Any, ...], int] = {}
     notes: dict[str, list[dict[str, Any]]] = {"choice": [], "left_out": []}
-    for record in records_in(path):
-        match record.get("record"):
+    for kind, record in checked_records(path, MPI_RECORDS_SCHEMA):
+        match kind:
             case "start":
                 starts.append(record)
-                if record.get("schema") != MPI_RECORDS_SCHEMA:
-                    raise MeasurementFailed(f"{path} has the schema {record.get('schema')}, not {MPI_RECORDS_SCHEMA}")
             case "samples":
-                _append(columns, counts, starts[-1], record)
-            case "choice" | "left_out" as kind:
+                _add(rows, counts, starts[-1], record)
+            case "choice" | "left_out":
                 notes[kind].append({name: value for name, value in record.items() if name != "record"})
             case "end":
                 ends.append(record)
     start = starts[0] if starts else {}
     end = ends[-1] if ends and len(ends) >= len(starts) else {}
-    samples = sample_frame(columns, launch=launch, subject=subject)
+    samples = rows.frame(launch=launch, subject=subject)
     return LaunchRecords(samples, start, end, choices=tuple(notes["choice"]), left_out=tuple(notes["left_out"]))
 
 
-def _append(
-    columns: dict[str, list[Any]], counts: dict[tuple[Any, ...], int], start: dict[str, Any], record: dict[str, Any]
-) -> None:
+def _add(rows: SampleRows, counts: dict[tuple[Any, ...], int], start: dict[str, Any], record: dict[str, Any]) -> None:
     parameter, value = next(((name, value) for name, value in record.items() if name not in _KNOWN), ("", None))
     test = start["test"]
-    constants = {"test": test, "ranks": start.get("ranks", 0)}
-    constants |= {name: record[name] for name in ("variant", "quantity", "message_bytes", "pairs", "rank", "phase")}
-    constants |= {"parameter": parameter, "parameter_value": value}
+    point = {"test": test, "ranks": start.get("ranks", 0), "parameter": parameter, "parameter_value": value}
+    point |= {name: record[name] for name in ("variant", "quantity", "message_bytes", "pairs", "rank", "phase")}
     values, unit = converted(test, record["quantity"], record["unit"], record["message_bytes"], record["values"])
-    point = tuple(constants.values())
-    first = counts.get(point, 0)
-    counts[point] = first + len(values)
-    columns["value"] += values
-    columns["block"] += range(first, first + len(values))
-    for name, constant in (constants | {"unit": unit, "inner": record["inner"]}).items():
-        columns[name] += [constant] * len(values)
+    key = tuple(point.values())
+    first = counts.get(key, 0)
+    counts[key] = first + len(values)
+    rows.add(values, unit=unit, inner=record["inner"], block=range(first, counts[key]), **point)

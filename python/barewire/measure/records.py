@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from barewire.errors import MeasurementFailed
-from barewire.results import sample_frame
+from barewire.results import SampleRows
 
 PROBE_SCHEMA = "barewire-probe/1"
 
@@ -35,36 +35,24 @@ def read_records(path: Path, launch: int, test: str, subject: str, pairs: int) -
     start: dict[str, Any] = {}
     end: dict[str, Any] = {}
     corrupt = 0
-    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-    for record in records_in(path):
-        match record.get("record"):
+    rows = SampleRows()
+    for kind, record in checked_records(path, PROBE_SCHEMA):
+        match kind:
             case "start":
                 start = record
-                if record.get("schema") != PROBE_SCHEMA:
-                    raise MeasurementFailed(f"{path} has the schema {record.get('schema')}, not {PROBE_SCHEMA}")
             case "samples":
                 corrupt += record.get("corrupt", 0)
-                _append(columns, record)
+                # With processes there is one pair each; its number is the process's.
+                _add(rows, record, "process" if pairs == 1 else "pair")
             case "end":
                 end = record
-    # With processes there is one pair each; the column holds the process number.
-    process_column = {"process": columns.pop("pair")} if pairs == 1 else {}
-    frame = sample_frame(
-        columns | process_column,
-        launch=launch,
-        test=test,
-        subject=subject,
-        pairs=pairs,
-        processes=start.get("processes", 1),
-    )
+    processes = start.get("processes", 1)
+    frame = rows.frame(launch=launch, test=test, subject=subject, pairs=pairs, processes=processes)
     return LaunchRecords(frame, start, end, corrupt)
 
 
-_COLUMNS = ("pair", "message_bytes", "phase", "block", "value", "unit", "lost")
-
-
-def _append(columns: dict[str, list[Any]], record: dict[str, Any]) -> None:
-    """Append the samples of one block, in the units of results.
+def _add(rows: SampleRows, record: dict[str, Any], party: str) -> None:
+    """Add the samples of one block, in the units of results.
 
     Lost round trips have no time: one sample without a value counts them. A stream's block is one sample; its losses
     are recorded, and exclude it from rates.
@@ -81,11 +69,17 @@ def _append(columns: dict[str, list[Any]], record: dict[str, Any]) -> None:
     losses = [lost if quantity == "stream" else 0] * len(values)
     if lost and (quantity != "stream" or not values):
         values, losses = [*values, None], [*losses, lost]
-    columns["value"] += values
-    columns["lost"] += losses
-    columns["unit"] += [unit] * len(values)
-    for name in ("pair", "message_bytes", "phase", "block"):
-        columns[name] += [record[name]] * len(values)
+    point = {name: record[name] for name in ("message_bytes", "phase", "block")}
+    rows.add(values, unit=unit, lost=losses, **{party: record["pair"]}, **point)
+
+
+def checked_records(path: Path, schema: str, *, first: str = "start") -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Return kind and content of each record; MeasurementFailed if a `first` one names another schema."""
+    for record in records_in(path):
+        kind = record.get("record")
+        if kind == first and record.get("schema") != schema:
+            raise MeasurementFailed(f"{path} has the schema {record.get('schema')}, not {schema}")
+        yield kind, record
 
 
 def records_in(path: Path) -> Iterator[dict[str, Any]]:

@@ -6,10 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from barewire.errors import MeasurementFailed
 from barewire.measure.mpi_records import read_mpi_records
-from barewire.measure.records import LaunchRecords, records_in
-from barewire.results import sample_frame
+from barewire.measure.records import LaunchRecords, checked_records
+from barewire.results import SampleRows
 
 SCHEMA = "barewire-sdn/1"
 TEST = "shuffle"
@@ -21,27 +20,16 @@ def read_sdn_records(path: Path, launch: int, subject: str) -> LaunchRecords:
     MeasurementFailed if its schema is another.
     """
     facts: dict[str, Any] = {}
-    jobs: list[dict[str, Any]] = []
-    for record in records_in(path):
-        match record.get("record"):
+    shuffles = SampleRows()
+    for kind, record in checked_records(path, SCHEMA, first="launch"):
+        match kind:
             case "launch":
                 facts = record
-                if record.get("schema") != SCHEMA:
-                    raise MeasurementFailed(f"{path} has the schema {record.get('schema')}, not {SCHEMA}")
             case "job":
-                jobs.append(record)
+                fetched = [ended - started for _, _, started, ended in record["fetched"]]
+                shuffles.add([record["duration_s"]], quantity="job", block=0)
+                shuffles.add(fetched, quantity="fetch", block=range(len(fetched)))
+    constants = {"launch": launch, "test": TEST, "subject": subject, "ranks": facts.get("hosts", 0)}
     rings = read_mpi_records(path, launch, subject)
-    shuffles = [_samples(job, launch, subject, facts["hosts"]) for job in jobs]
-    frame = pl.concat([rings.samples, *shuffles])
+    frame = pl.concat([rings.samples, shuffles.frame(**constants, phase="measure", unit="s", message_bytes=0)])
     return LaunchRecords(frame, {**rings.start, "sdn": facts}, rings.end)
-
-
-def _samples(job: dict[str, Any], launch: int, subject: str, hosts: int) -> pl.DataFrame:
-    fetched = [ended - started for _, _, started, ended in job["fetched"]]
-    columns = {
-        "quantity": ["job", *["fetch"] * len(fetched)],
-        "value": [job["duration_s"], *fetched],
-        "block": [0, *range(len(fetched))],
-    }
-    constants = {"launch": launch, "test": TEST, "subject": subject, "ranks": hosts}
-    return sample_frame(columns, **constants, phase="measure", unit="s", message_bytes=0)

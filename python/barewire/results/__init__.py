@@ -2,9 +2,10 @@
 """Runs on disk: their description, raw samples, and the series derived from these."""
 
 from barewire.results.run import SCHEMA, Launch, Place, Row, Run, Series, Shared, Stop
+from barewire.results.schema import SAMPLE_SCHEMA, SampleRows, sample_frame
 from barewire.results.series import series_from_samples, series_key
 from barewire.results.sharing import shared_from_samples
-from barewire.results.store import SAMPLE_SCHEMA, read_run, sample_frame, samples, write_run
+from barewire.results.store import read_run, samples, write_run
 
 __all__ = [
     "SAMPLE_SCHEMA",
@@ -13,6 +14,7 @@ __all__ = [
     "Place",
     "Row",
     "Run",
+    "SampleRows",
     "Series",
     "Shared",
     "Stop",

@@ -13,7 +13,7 @@ import polars as pl
 
 from barewire.models.derived import WITH_DERIVED, Findings, Point, derived
 from barewire.models.logp import POINTS_MIN
-from barewire.results.store import sample_frame
+from barewire.results.schema import sample_frame
 
 COMPUTATION = "computation_ns"
 # Conversions to the units of results: from ns, shares, and bytes per second.

@@ -7,58 +7,16 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.results.run import Run
+from barewire.results.schema import METADATA_KEY, SAMPLES_SCHEMA, check_samples_schema, sample_frame
 
 RUN_FILE = "run.json"
 SAMPLES_FILE = "samples.parquet"
-
-# Text columns are categorical: a long run keeps half a million samples in memory until its end.
-SAMPLE_SCHEMA: dict[str, pl.DataType] = {
-    "launch": pl.UInt32(),
-    "test": pl.Categorical(),
-    "subject": pl.Categorical(),
-    "pairs": pl.UInt32(),
-    "pair": pl.UInt32(),
-    "processes": pl.UInt32(),
-    "process": pl.UInt32(),
-    "ranks": pl.UInt32(),
-    "rank": pl.UInt32(),
-    "variant": pl.Categorical(),
-    "quantity": pl.Categorical(),
-    "parameter": pl.Categorical(),
-    "parameter_value": pl.Float64(),
-    "message_bytes": pl.UInt64(),
-    "phase": pl.Categorical(),
-    "block": pl.UInt32(),
-    # Number of operations whose mean a value is, if the program reports it.
-    "inner": pl.UInt32(),
-    "value": pl.Float64(),
-    "unit": pl.Categorical(),
-    "lost": pl.UInt64(),
-}
-
-# Defaults of missing columns: older runs had no processes, the probe has no ranks.
-_DEFAULTS: dict[str, Any] = {
-    "pairs": 1,
-    "pair": 0,
-    "processes": 1,
-    "process": 0,
-    "ranks": 0,
-    "rank": 0,
-    "variant": "",
-    "quantity": "",
-    "parameter": "",
-    "parameter_value": None,
-    "inner": 1,
-    "lost": 0,
-}
 
 
 def write_run(directory: Path, run: Run, frame: pl.DataFrame | None = None) -> None:
@@ -72,7 +30,8 @@ def write_run(directory: Path, run: Run, frame: pl.DataFrame | None = None) -> N
         directory.mkdir(parents=True, exist_ok=True)
         if frame is not None:
             parquet = io.BytesIO()
-            sample_frame(frame).write_parquet(parquet, compression="zstd")
+            metadata = {METADATA_KEY: SAMPLES_SCHEMA}
+            sample_frame(frame).write_parquet(parquet, compression="zstd", metadata=metadata)
             write_atomically(directory / SAMPLES_FILE, parquet.getvalue())
         text = json.dumps(run.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
         write_atomically(directory / RUN_FILE, text.encode() + b"\n")
@@ -98,35 +57,20 @@ def read_run(directory: Path) -> Run:
 
 
 def samples(directory: Path) -> pl.DataFrame:
-    """Read all raw samples of the run, with warm-up, columns of `SAMPLE_SCHEMA`; WrongUse if there are none."""
+    """Read all raw samples of the run, with warm-up, columns of `SAMPLE_SCHEMA`, older versions converted.
+
+    WrongUse if there are none, or if they are of a newer version.
+    """
     path = directory / SAMPLES_FILE
     if not path.is_file():
         raise WrongUse(_missing_run(directory, SAMPLES_FILE))
     try:
+        check_samples_schema(pl.read_parquet_metadata(path).get(METADATA_KEY))
         return sample_frame(pl.read_parquet(path))
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error}") from error
     except (pl.exceptions.PolarsError, ValueError) as error:
         raise WrongUse(f"{path} is damaged: {error}") from error
-
-
-def sample_frame(data: pl.DataFrame | Mapping[str, Sequence[Any]], **constants: Any) -> pl.DataFrame:
-    """Return samples with all columns of `SAMPLE_SCHEMA`: those of `data`, constant ones of `constants`, defaults.
-
-    ValueError if a column without a default is missing.
-    """
-    if isinstance(data, pl.DataFrame):
-        frame = data
-    else:
-        frame = pl.DataFrame(data, schema={name: SAMPLE_SCHEMA[name] for name in data})
-    added = {
-        name: value for name, value in (_DEFAULTS | constants).items() if name in constants or name not in frame.columns
-    }
-    frame = frame.with_columns(pl.lit(value).alias(name) for name, value in added.items())
-    missing = [name for name in SAMPLE_SCHEMA if name not in frame.columns]
-    if missing:
-        raise ValueError(f"samples lack the columns {', '.join(missing)}")
-    return frame.select(pl.col(name).cast(kind) for name, kind in SAMPLE_SCHEMA.items())
 
 
 def write_atomically(path: Path, content: bytes) -> None:
