@@ -29,6 +29,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "tune": ("tune", "tune"),
     "compare": ("compare", "compare"),
     "report": ("report", "report"),
+    "export": ("export", "export"),
     "import": ("importing", "import_files"),
     "sdn": ("sdn", "app"),
 }
