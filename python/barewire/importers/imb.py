@@ -44,7 +44,7 @@ _TIMES = {
     "PingPingAnySource": ("exchange", "any-source", "exchange"),
 }
 _RATES = {"Uniband": "bandwidth", "Biband": "bidirectional", "Unirandom": "bandwidth", "Birandom": "bidirectional"}
-_ONE_SIDED = re.compile(r"(?:Unidir|Bidir|All|One|Put|Get|Accumulate|Fetch|Compare|Exchange)_\w+")
+_ONE_SIDED = re.compile(r"Accumulate|(?:Unidir|Bidir|All|One|Put|Get|Fetch|Compare|Exchange)_\w+")
 
 
 @dataclass

@@ -80,7 +80,7 @@ def _read(text: Text, hints: Hints) -> Output:
             section.pairs, section.window = int(pairs[1]), f"-{pairs[2]}"
         elif synchronisation := _SYNCHRONISATION.match(line):
             section.synchronisation = f"-{synchronisation[1].replace('_', '-')}"
-        elif line.startswith(("# Size", "# Avg Latency", "# Overall")):
+        elif line.startswith(("# Size", "# Avg Latency(", "# Overall(")):
             section.columns = _headings(text, index, line)
         elif init := _INIT.match(line):
             _startup(output, text, index, init)

@@ -174,9 +174,9 @@ def _written(
 
 def _warnings(files: Sequence[_File], hints: Hints) -> list[str]:
     title = files[0].tool.title
-    found = [f"{title} prints one number for each point: spreads are those of launches, not of single messages."]
+    found = [f"{title}: one number for each point, so spreads are those of launches, not of single messages."]
     if any(value.test in ("collective", "nonblocking") and not value.ranks for f in files for value in f.output.values):
-        found.append(f"{title} does not print the number of ranks: import with --ranks N to record it.")
+        found.append(f"{title}: the number of ranks is not in the output; --ranks N records it.")
     for file in files:
         notes = file.output.left_out
         more = f"; and {len(notes) - _NOTES_SHOWN} more" if len(notes) > _NOTES_SHOWN else ""
