@@ -12,9 +12,7 @@ from conftest import barewire
 from mpi_libraries import launched, library
 from test_mpi import HPCC_VALUES
 
-pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
-
-IN_PAIR = ("--lab", "pair", "--fabric", "tcp", "--library", "openmpi", "-n", "2")
+ON_THIS_HOST = ("--hosts", "localhost", "--fabric", "shm", "--library", "openmpi", "-n", "2")
 
 
 def imported(directory: Path, *arguments: str) -> dict[str, Any]:
@@ -29,18 +27,18 @@ def test_netpipe_as_printed_and_as_its_file(tmp_path: Path) -> None:
         pytest.skip("NetPIPE is not installed: apt install netpipe-openmpi")
     library("openmpi")
     file = tmp_path / "np.out"
-    done = launched(*IN_PAIR, "--", program, "-n", "20", "-u", "2048", "-o", str(file), cwd=tmp_path)
+    done = launched(*ON_THIS_HOST, "--", program, "-n", "20", "-u", "2048", "-o", str(file), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (tmp_path / "printed.txt").write_text(done.stderr + done.stdout)
     printed = re.findall(r"(\d+) bytes .* in +([\d.]+) usec", done.stderr + done.stdout)
     assert len(printed) > 20
 
-    document = imported(tmp_path / "a", str(tmp_path / "printed.txt"), "--subject", "openmpi/tcp")
+    document = imported(tmp_path / "a", str(tmp_path / "printed.txt"), "--subject", "openmpi/shm")
     found = {series["message_bytes"]: series["median"] for series in document["series"]}
     assert found == {int(size): float(time) for size, time in printed}
     assert {series["quantity"] for series in document["series"]} == {"half_round_trip"}
 
-    document = imported(tmp_path / "b", str(file), "--subject", "openmpi/tcp")
+    document = imported(tmp_path / "b", str(file), "--subject", "openmpi/shm")
     exact = {series["message_bytes"]: series["median"] for series in document["series"]}
     # np.out has 10 ns, what is printed has them rounded likewise.
     assert exact == pytest.approx(found, abs=0.0101)
@@ -55,12 +53,12 @@ def test_hpc_challenges_summary(tmp_path: Path) -> None:
         pytest.skip("HPC Challenge is not installed: apt install hpcc")
     library("openmpi")
     (tmp_path / "hpccinf.txt").write_text(HPCC_VALUES.replace(" ", "\n"))
-    done = launched(*IN_PAIR, "--", program, cwd=tmp_path)
+    done = launched(*ON_THIS_HOST, "--", program, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     output = tmp_path / "hpccoutf.txt"
     summary = dict(re.findall(r"^(\w+)=(\S+)$", output.read_text(), re.MULTILINE))
 
-    document = imported(tmp_path, str(output), "--subject", "openmpi/tcp")
+    document = imported(tmp_path, str(output), "--subject", "openmpi/shm")
     found = {(s["test"], s["variant"], s["quantity"], s["message_bytes"]): s["median"] for s in document["series"]}
     assert found["pingpong", "mean-of-pairs", "half_round_trip", 8] == float(summary["AvgPingPongLatency_usec"])
     ring = float(summary["RandomlyOrderedRingBandwidth_GBytes"])

@@ -5,6 +5,7 @@ tests/test_import.py imports what the tools themselves print.
 """
 
 import json
+import re
 from pathlib import Path
 
 import foreign_outputs as foreign
@@ -211,6 +212,9 @@ def test_netpipe_with_units_that_do_not_match_is_refused(tmp_path):
     refused(tmp_path, foreign.netpipe().replace("usec", "msec"), "unknown units")
     in_milliseconds = "".join(f"{size} {size * 8 / us:f} {us / 1e3:f}\n" for size, us in TIMES_US.items())
     refused(tmp_path, in_milliseconds, "line 1: .*other units")
+    both_directions = foreign.netpipe_file({2 * size: time for size, time in TIMES_US.items()})
+    doubled = re.sub(r"^( *)(\d+)", lambda row: f"{row[1]}{int(row[2]) // 2}", both_directions, flags=re.MULTILINE)
+    refused(tmp_path, doubled, "another direction")
     refused(tmp_path, foreign.netpipe_5({2_000_000: 200.0}).replace("2000.000 KB", "  2.000 MB"), "no numbers.*np.out")
 
 

@@ -17,7 +17,7 @@ from barewire.report.figures import GRID, INK, SURFACE, Figure
 _WIDTH, _PLOT_HEIGHT = 760, 400
 _LEFT, _RIGHT, _TOP, _AXIS_HEIGHT, _LEGEND_ROW = 78, 16, 14, 52, 22
 _FONT = "13px system-ui, sans-serif"
-_CHARACTER_PX = 7.4
+_CHARACTER_PX, _LINE_PX = 7.4, 15
 _DASHES = {"dash": "8 5", "dot": "2 4", "dashdot": "8 4 2 4", "longdash": "13 5", "longdashdot": "13 4 2 4"}
 _ALPHA_COLOUR = re.compile(r"(#[0-9A-Fa-f]{6})([0-9A-Fa-f]{2})")
 # Corners of markers, in units of half their size.
@@ -135,9 +135,12 @@ def _grid(x_axis: _Axis, y_axis: _Axis) -> Iterator[str]:
         if at - half > free_px:
             yield _text(at, bottom + 18, label)
             free_px = at + half + 4
-    for at, label in y_axis.ticks():
+    free_px = math.inf
+    for at, label in sorted(y_axis.ticks(), reverse=True):
         yield f'<path d="M{_LEFT} {at:.1f}H{right}" stroke="{GRID}"/>'
-        yield _text(_LEFT - 8, at + 4, label, anchor="end")
+        if at < free_px:
+            yield _text(_LEFT - 8, at + 4, label, anchor="end")
+            free_px = at - _LINE_PX
     yield _text((_LEFT + right) / 2, bottom + 40, x_axis.layout["title"]["text"])
     middle = _TOP + _PLOT_HEIGHT / 2
     yield _text(16, middle, y_axis.layout["title"]["text"], turned=True)
