@@ -296,6 +296,15 @@ def test_nccl_without_a_name_takes_the_files(tmp_path):
     assert values(run, "collective", "reduce-scatter", "time_mean") == {8: 12.5}
 
 
+def test_nccl_alltoall_prints_empty_rows_and_checks_only_out_of_place(tmp_path):
+    text = foreign.nccl([(0, 1.0, 0.75), (0, 1.25, 0.5), (128, 38.25, 60.5)], program="alltoall_perf")
+    text = re.sub(r"0$", "N/A", text, flags=re.MULTILINE)
+    run = imported(tmp_path, text)
+    assert len(run.launches) == 1
+    assert values(run, "collective", "alltoall", "time_mean") == {128: 38.25}
+    assert values(run, "collective", "alltoall-in-place", "time_mean") == {128: 60.5}
+
+
 def test_nccl_with_wrong_results_is_refused(tmp_path):
     refused(tmp_path, foreign.nccl([(8, 12.5, 12.25)], wrong="3"), "3 results were wrong")
     refused(tmp_path, foreign.nccl([(8, 1.0, 1.0)]).replace("values : 0 OK", "values : 2 FAILED"), "2 results were")

@@ -88,12 +88,16 @@ def _row(output: Output, text: Text, index: int, section: _Section, hints: Hints
         raise text.error(index, f"{len(words)} columns under {len(section.columns)} headings")
     variant = _variant(text, section, hints)
     size, ranks = text.size(index, words[0]), hints.ranks or section.ranks
+    if not size:
+        # All-to-all prints one such row for each requested size that is less than an element for each rank.
+        return
     # time, algbw, busbw, #wrong (in old versions error); out of place, then in place.
     for place, suffix in enumerate(("", "-in-place")):
         cells = words[first + 4 * place : first + 4 * place + 4]
         if len(cells) < 4 or _NOT_CHECKED in cells[:3]:
             continue
-        _check_wrong(output, text, index, section.columns[first + 3], cells[3])
+        if section.columns[first + 3] == "#wrong" and cells[3] != _NOT_CHECKED and text.number(index, cells[3]):
+            raise text.error(index, f"{cells[3]} results were wrong: these numbers are worth nothing")
         time_us, bus_gb_s = text.number(index, cells[0]), text.number(index, cells[2])
         of_point = Value("collective", size, time_us, "us", variant + suffix, "time_mean", ranks)
         bus = of_point._replace(value=bus_gb_s * 8e3, unit="Mbit/s", quantity="bus_bandwidth")
@@ -106,17 +110,6 @@ def _is_cell(word: str) -> bool:
     except ValueError:
         return word == _NOT_CHECKED
     return True
-
-
-def _check_wrong(output: Output, text: Text, index: int, heading: str, word: str) -> None:
-    if heading != "#wrong":
-        return
-    if word == _NOT_CHECKED:
-        note = "the results were not checked (-c 0)"
-        if note not in output.left_out:
-            output.left_out.append(note)
-    elif text.number(index, word):
-        raise text.error(index, f"{word} results were wrong: these numbers are worth nothing")
 
 
 def _variant(text: Text, section: _Section, hints: Hints) -> str:
