@@ -68,16 +68,12 @@ class Run:
             raise MachineCannot("pandas is not installed: pip install pandas, or use the polars frames") from None
         chosen = self.samples if frame is None else frame
         # polars' own conversion needs pyarrow.
-        return pandas.DataFrame(
-            {
-                name: pandas.Categorical(column.cast(pl.String).to_list())
-                if isinstance(column.dtype, pl.Categorical)
-                else column.to_numpy()
-                if column.dtype.is_numeric()
-                else column.to_list()
-                for name, column in ((name, chosen[name]) for name in chosen.columns)
-            }
-        )
+        data = {
+            column.name: column.to_numpy() if column.dtype.is_numeric() else column.to_list()
+            for column in chosen.iter_columns()
+        }
+        texts = [name for name, kind in chosen.schema.items() if isinstance(kind, pl.Categorical)]
+        return pandas.DataFrame(data).astype(dict.fromkeys(texts, "category"))
 
     def compare(
         self,

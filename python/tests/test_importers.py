@@ -428,6 +428,19 @@ def test_the_same_file_twice_is_no_second_launch(tmp_path):
         imported(tmp_path, foreign.osu_latency(), foreign.osu_latency())
 
 
+def test_the_last_of_several_executions_must_have_ended(tmp_path):
+    refused(tmp_path, foreign.imb_pingpong() + foreign.imb_pingpong(end=False), "is missing at its end")
+
+
+def test_options_that_would_have_no_effect_are_refused(tmp_path):
+    refused(tmp_path, foreign.osu_latency(), "omit --test", hints=Hints(test="pingpong"))
+    file = tmp_path / "latency.txt"
+    file.write_text(foreign.osu_latency())
+    for option in (("--rate", "1gbit"), ("--environment", "x"), ()):
+        failed = CliRunner().invoke(app, ["import", str(file), "--add", *option, *(("-o", "x") if option else ())])
+        assert isinstance(failed.exception, WrongUse) and "--add" in str(failed.exception)
+
+
 def test_files_of_several_tools_are_refused(tmp_path):
     with pytest.raises(WrongUse, match="of several tools"):
         imported(tmp_path, foreign.osu_latency(), foreign.imb_pingpong())

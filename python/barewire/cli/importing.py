@@ -14,7 +14,7 @@ from barewire.importers.output import Hints
 from barewire.importers.runs import ImportPlan, import_outputs
 from barewire.importers.tools import AUTO, TOOLS
 from barewire.models.wire import MTU_BYTES_MAX, MTU_BYTES_MIN, Link
-from barewire.topology.rate import check_rate, parse_rate
+from barewire.topology.rate import UNSHAPED, check_rate, parse_rate
 
 
 def import_files(
@@ -31,7 +31,7 @@ def import_files(
         str | None,
         typer.Option(help="what was measured, for tools that do not print it: pingpong, stream, all_reduce …"),
     ] = None,
-    rate: Annotated[str, typer.Option(help="the link's rate, such as 1gbit, for the wire's limit")] = "unshaped",
+    rate: Annotated[str, typer.Option(help="the link's rate, such as 1gbit, for the wire's limit")] = UNSHAPED,
     mtu: Annotated[int, typer.Option(help="the link's MTU in bytes", min=MTU_BYTES_MIN, max=MTU_BYTES_MAX)] = 1500,
     environment: Annotated[
         str | None,
@@ -50,6 +50,10 @@ def import_files(
     """
     if add and output is None:
         raise WrongUse("--add needs the run to add to: -o RUN")
+    if add and (rate != UNSHAPED or environment is not None):
+        raise WrongUse(
+            "--rate and --environment belong to the whole run: give them with its first import, not with --add"
+        )
     if subject is not None and not subject.strip():
         raise WrongUse("--subject needs a name, such as openmpi/tcp")
     rate_bit_s = parse_rate(rate)

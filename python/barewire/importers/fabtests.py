@@ -114,4 +114,5 @@ FABTESTS = Tool(
     "a heading 'bytes iters total time MB/sec usec/xfer Mxfers/sec', or lines '- { xfer_size: …'",
     lambda text: text.has(_HEADER) or any(line.startswith(_MACHINE_READABLE_START) for line in text.lines),
     _read,
+    takes_test=True,
 )

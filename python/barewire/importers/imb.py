@@ -77,9 +77,19 @@ def _read(text: Text, hints: Hints) -> Output:
             section.columns = _headings(text, index, line)
         elif section.columns and line:
             _row(output, text, index, section)
-    if not text.has(_END):
-        output.unfinished = output.unfinished or "the line '# All processes entering MPI_Finalize' is missing"
+    if not _is_ended(text):
+        output.unfinished = (
+            output.unfinished or "the line '# All processes entering MPI_Finalize' is missing at its end"
+        )
     return output
+
+
+def _is_ended(text: Text) -> bool:
+    """Return whether the last execution in the file has ended."""
+    for line in reversed(text.lines):
+        if _END.match(line) or _BENCHMARK.match(line):
+            return bool(_END.match(line))
+    return False
 
 
 def _known(output: Output, name: str) -> _Section | None:

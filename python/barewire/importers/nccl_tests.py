@@ -130,4 +130,5 @@ NCCL_TESTS = Tool(
     "a heading '# size count type … time algbw busbw'",
     lambda text: text.has(_HEADER),
     _read,
+    takes_test=True,
 )

@@ -110,4 +110,5 @@ NETPIPE = Tool(
     "lines 'N: … bytes … times --> … Mbps in … usec', or np.out's columns of numbers",
     _recognises,
     _read,
+    takes_test=True,
 )

@@ -140,13 +140,17 @@ class Text:
 
 @dataclass(frozen=True)
 class Tool:
-    """A benchmark whose outputs can be imported; `mark` is what an output is recognised by, for messages."""
+    """A benchmark whose outputs can be imported; `mark` is what an output is recognised by, for messages.
+
+    `takes_test`: its output does not always say what was measured, so the user may.
+    """
 
     name: str
     title: str
     mark: str
     recognises: Callable[[Text], bool]
     read: Callable[[Text, Hints], Output]
+    takes_test: bool = False
 
 
 def is_numeric(words: Sequence[str]) -> bool:

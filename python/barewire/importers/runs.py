@@ -91,6 +91,8 @@ def _existing(directory: Path, add: bool) -> tuple[Run | None, list[pl.DataFrame
 def _read(path: Path, plan: ImportPlan) -> _File:
     text = Text.read(path)
     tool = tool_of(text, plan.format)
+    if plan.hints.test is not None and not tool.takes_test:
+        raise WrongUse(f"{tool.title} print what was measured: omit --test")
     output = tool.read(text, plan.hints)
     output.unfinished = text.failure() or output.unfinished
     if output.unfinished and not plan.is_partial:
