@@ -156,6 +156,15 @@ def test_imb_point_to_point_and_collectives(tmp_path):
     assert run.environment["machine"] == "x86_64"
 
 
+@pytest.mark.parametrize(
+    ("title", "version"),
+    [("Intel (R) MPI Benchmark Suite V3.2, MPI-1 part", "3.2"), ("Intel(R) MPI Benchmarks 2018, MPI-1 part", "2018")],
+)
+def test_imb_versions(tmp_path, title, version):
+    text = foreign.imb_pingpong().replace("Intel(R) MPI Benchmarks 2021.7, MPI-1 part", title)
+    assert imported(tmp_path, text).parameters["files"][0]["version"] == version
+
+
 def test_imb_nonblocking_and_windows(tmp_path):
     overlap = ("#bytes", "#repetitions", "t_ovrl[usec]", "t_pure[usec]", "t_CPU[usec]", "overlap[%]")
     rate = ("#bytes", "#repetitions", "Mbytes/sec", "Msg/sec")
@@ -206,6 +215,10 @@ def test_netpipe_in_both_directions_counts_both(tmp_path):
     both = foreign.netpipe_file({2 * size: time for size, time in TIMES_US.items()})
     run = imported(tmp_path, both, hints=Hints(test="bidirectional"))
     assert values(run, "bidirectional")[1024] == pytest.approx(2 * 1024 * 8 / TIMES_US[1024])
+
+
+def test_netpipe_with_wrong_contents_is_refused(tmp_path):
+    refused(tmp_path, foreign.netpipe_5(TIMES_US).replace("usecs", "usecs   3 failures", 1), "line 1: .*wrong contents")
 
 
 def test_netpipe_with_units_that_do_not_match_is_refused(tmp_path):

@@ -14,6 +14,7 @@ _ROW = re.compile(
     r"^\s*\d+:\s+(?P<size>[\d.]+)\s+(?P<bytes>bytes|B|KB|MB|GB)\s+(?P<repeats>\d+) times\s+-->\s*"
     r"(?:(?P<rate>[\d.]+|nan|inf)\s+(?P<rate_unit>\w*bps)\s+in\s+(?P<time>[\d.]+|nan|inf)\s+(?P<time_unit>\w*secs?)\b)?"
 )
+_WRONG = re.compile(r"\b[1-9]\d* failures")
 _BYTES = {"bytes": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 # Version 3 writes usec, version 5 nsecs to secs.
 _MICROSECONDS = {"usec": 1.0, "nsecs": 1e-3, "usecs": 1.0, "msecs": 1e3, "secs": 1e6}
@@ -39,6 +40,8 @@ def _read(text: Text, hints: Hints) -> Output:
 
 
 def _printed_row(output: Output, text: Text, index: int, row: re.Match[str], test: str, hints: Hints) -> None:
+    if _WRONG.search(text.lines[index]):
+        raise text.error(index, "NetPIPE received wrong contents: these numbers are worth nothing")
     if reason := text.cut_row(index, 7 if row["time_unit"] else 4, 7):
         output.unfinished = output.unfinished or reason
         return
