@@ -15,7 +15,7 @@ import polars as pl
 from barewire.errors import MachineCannot, WrongUse
 from barewire.measure import recover_run
 from barewire.report import figures, words
-from barewire.report.versus import MARGIN, compare_in_run, compare_runs
+from barewire.report.versus import compare_in_run, compare_runs
 from barewire.results import Place, Series
 from barewire.results import Run as Record
 from barewire.results import samples as read_samples
@@ -75,13 +75,7 @@ class Run:
         texts = [name for name, kind in chosen.schema.items() if isinstance(kind, pl.Categorical)]
         return pandas.DataFrame(data).astype(dict.fromkeys(texts, "category"))
 
-    def compare(
-        self,
-        baseline: "str | Run" = "tcp",
-        *,
-        margin: float = MARGIN,
-        across_environments: bool = False,
-    ) -> pl.DataFrame:
+    def compare(self, baseline: "str | Run" = "tcp", *, across_environments: bool = False) -> pl.DataFrame:
         """Compare every subject with `baseline`: a subject or fabric of this run, or another run.
 
         Against another run every subject is compared with itself there. One row for each comparison: `ratio` is
@@ -89,10 +83,9 @@ class Run:
         is nothing to compare, or if the runs are of different environments.
         """
         if isinstance(baseline, Run):
-            other = baseline.record
-            found = compare_runs(self.record, other, margin=margin, across_environments=across_environments)
+            found = compare_runs(self.record, baseline.record, across_environments=across_environments)
         else:
-            found = compare_in_run(self.record, baseline, margin=margin)
+            found = compare_in_run(self.record, baseline)
         if not found:
             raise WrongUse(f"{self.directory} contains nothing to compare with {baseline}")
         return comparisons_frame(versus.to_json() for versus in found)

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The JSON schema of `run.json`, derived from the types in `run.py`; docs/run.schema.json is this document."""
+"""The JSON schema of `run.json`, derived from the types in `run.py`.
 
+docs/run.schema.json is this document: `python -m barewire.results.run_schema > docs/run.schema.json`.
+"""
+
+import json
 import types
 from dataclasses import MISSING, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -90,3 +94,12 @@ def _value(hint: Any) -> dict[str, Any]:
     if origin is tuple:
         return {"type": "array", "prefixItems": [_value(argument) for argument in arguments], "items": False}
     return {"$ref": f"#/$defs/{hint.__name__}"}
+
+
+def text() -> str:
+    """Return the document as a file's content."""
+    return json.dumps(run_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(text(), end="")

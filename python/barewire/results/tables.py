@@ -9,14 +9,13 @@ import polars as pl
 from barewire.results.laws import laws_of
 from barewire.results.run import Run, Series
 
-_INTERVALS = ("ci95", "mean_ci95")
+_INTERVALS = ("ci95", "interval")
 
 
 def series_frame(series: Iterable[Series]) -> pl.DataFrame:
     """Return one row for each series: the fields of `Series`, intervals as two columns, all values in `unit`."""
-    rows = [_flat(each.to_json(), _INTERVALS) for each in series]
-    columns = _columns(Series.__dataclass_fields__, _INTERVALS)
-    return _frame(rows, columns)
+    columns = _flat(dict.fromkeys(Series.__dataclass_fields__))
+    return _frame([_flat(each.to_json()) for each in series], list(columns))
 
 
 def laws_frame(run: Run) -> pl.DataFrame:
@@ -46,6 +45,7 @@ def laws_frame(run: Run) -> pl.DataFrame:
     return _frame(rows, _LAW_COLUMNS)
 
 
+# The frame has them even without rows.
 _LAW_COLUMNS = (
     *("subject", "variant", "ranks", "pairs", "from_bytes", "to_bytes", "alpha_us", "beta_ns_per_byte"),
     *("break_low_bytes", "break_high_bytes", "step_us"),
@@ -53,8 +53,8 @@ _LAW_COLUMNS = (
 
 
 def comparisons_frame(comparisons: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Return one row for each comparison (`Versus.to_json`), its interval as two columns."""
-    return pl.DataFrame([_flat(each, ("ratio_ci95",)) for each in comparisons], infer_schema_length=None)
+    """Return one row for each comparison (`Versus.to_json`), intervals as two columns."""
+    return pl.DataFrame([_flat(each) for each in comparisons], infer_schema_length=None)
 
 
 def without_lists(frame: pl.DataFrame) -> pl.DataFrame:
@@ -63,18 +63,17 @@ def without_lists(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join(" ") for name in lists)
 
 
-def _flat(data: Mapping[str, Any], intervals: Sequence[str]) -> dict[str, Any]:
+def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values as columns; an interval is two."""
     flat: dict[str, Any] = {}
     for name, value in data.items():
-        if name in intervals:
-            flat[f"{name}_low"], flat[f"{name}_high"] = value or (None, None)
+        if name.endswith(_INTERVALS):
+            flat[f"{prefix}{name}_low"], flat[f"{prefix}{name}_high"] = value or (None, None)
+        elif isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}_")
         else:
-            flat[name] = value
+            flat[f"{prefix}{name}"] = value
     return flat
-
-
-def _columns(names: Iterable[str], intervals: Sequence[str]) -> list[str]:
-    return list(_flat(dict.fromkeys(names), intervals))
 
 
 def _frame(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> pl.DataFrame:
