@@ -69,7 +69,8 @@ def synthetic_mpi(
 ) -> Run:
     """Measure into `directory`; raises the error of a failing launch, with the run on disk."""
     chosen = subjects or tuple(subject(library, fabric) for library in ("openmpi", "mpich-5") for fabric in COST)
-    plan = MpiPlan(tests, chosen, ranks, seed=1, sizes=sizes, stopping_rule=stopping_rule or StoppingRule(launches, launches))
+    rule = stopping_rule or StoppingRule(launches, launches)
+    plan = MpiPlan(tests, chosen, ranks, seed=1, sizes=sizes, stopping_rule=rule)
     site = MpiSite((HostSlots("localhost"), HostSlots("localhost2")), link or Link(None))
     return measure_mpi(Synthetic(site, plan, {}, failing or {}), directory, command=["barewire", "mpi", *tests])
 

@@ -79,12 +79,11 @@ def around(measured: Measured, position: int) -> tuple[int, int]:
 def test_a_step_is_located_within_the_smallest_interval(above: int, share: float, smallest: int, seed: int) -> None:
     measured = experiment(with_steps((above, share)), seed=seed, rule=Refinement(0.05, smallest))
     low, high = around(measured, above)
-    assert high - low <= smallest or (low, high) in pairwise(GRID)
-    assert high - low <= max(smallest, 1), (low, high)
+    assert high - low <= smallest
 
 
 def test_steps_of_frames_and_of_the_eager_limit_are_all_located() -> None:
-    measured = experiment(with_steps((1472, 0.3), (2944, 0.2), (4096, 0.8)), spread=0.015)
+    measured = experiment(with_steps((1472, 0.4), (2944, 0.5), (4096, 1.0)), spread=0.015)
     for above in (1472, 2944, 4096):
         low, high = around(measured, above)
         assert high - low <= 32
@@ -106,7 +105,8 @@ def test_a_bend_is_refined_until_lines_describe_it() -> None:
     everywhere = np.arange(1, 8193)
     truth = np.array([bend(size) for size in everywhere])
     described = np.interp(everywhere, sizes, [bend(size) for size in sizes])
-    assert np.max(np.abs(described / truth - 1)) < 0.06
+    # The corner deviates by up to twice as much as the middle of its interval.
+    assert np.max(np.abs(described / truth - 1)) < 2 * 0.05
     assert np.max(np.abs(np.interp(everywhere, GRID, [bend(size) for size in GRID]) / truth - 1)) > 0.3
     assert all(low >= 1000 for low in measured.rounds.keys() - {*GRID, *MIDDLES}), "nothing is wrong with the flat part"
 
@@ -123,13 +123,11 @@ def test_a_straight_line_gets_no_further_sizes_however_noisy(spread: float, dist
 
 def test_that_check_fails_for_a_rule_that_ignores_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refinement, "_quantile", lambda *_: 0.0)
-    assert any(
-        experiment(line, seed=seed, spread=0.1).rounds.keys() > {*GRID, *MIDDLES} for seed in range(3)
-    )
+    assert any(experiment(line, seed=seed, spread=0.1).rounds.keys() > {*GRID, *MIDDLES} for seed in range(3))
 
 
 def test_a_size_that_sticks_out_in_some_launches_is_measured_again_and_nothing_is_split() -> None:
-    measured = experiment(line, spikes={1536: range(4)})
+    measured = experiment(line, spikes={1536: range(1, 4)})
     assert measured.rounds.keys() == {*GRID, *MIDDLES}
     assert measured.rounds[1536] == MAX and measured.rounds[96] == MIN
     assert np.median(list(measured.curves[0][1536].values())) == pytest.approx(line(1536), rel=0.1)

@@ -45,7 +45,8 @@ Refine = Annotated[
     ),
 ]
 RefineSmallest = Annotated[
-    int | None, typer.Option(help="bytes between two sizes that are not refined further; default: 32", rich_help_panel=EFFORT)
+    int | None,
+    typer.Option(help="intervals of this many bytes are not refined further; default: 32", rich_help_panel=EFFORT),
 ]
 RoundTrips = Annotated[int, typer.Option(min=1, help="round trips per launch and size", rich_help_panel=EFFORT)]
 Seconds = Annotated[float, typer.Option(help="time per launch and size, at most", rich_help_panel=EFFORT)]

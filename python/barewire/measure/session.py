@@ -167,7 +167,8 @@ class Session(Generic[OrderT]):
         """Run all rounds."""
         stopping_rule = self.campaign.stopping_rule
         started = time.monotonic()
-        for self._round_number, planned in enumerate(self.campaign.rounds()):
+        for round_number, planned in enumerate(self.campaign.rounds()):
+            self._round_number = round_number
             orders = planned if self._planner is None else self._planner.assign(planned)
             if not orders:
                 self.stop_reason = "converged"
@@ -178,7 +179,7 @@ class Session(Generic[OrderT]):
                 with self._hold.released():
                     progress(len(self.launches), max(total, len(self.launches) + 1), order.label)
                 self._launch(order)
-            enough = self._round_number + 1 >= stopping_rule.launches_min
+            enough = round_number + 1 >= stopping_rule.launches_min
             if enough and self._planner is None and self._all_precise():
                 self.stop_reason = "converged"
                 return

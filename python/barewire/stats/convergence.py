@@ -18,7 +18,9 @@ def launches_to_converge(launch_medians: Sequence[float], relative_half_width: f
     return next((count for count in counts if is_precise(launch_medians[:count], relative_half_width)), None)
 
 
-def samples_to_converge(samples: Sequence[float] | NDArray[np.float64], relative_half_width: float = PRECISION) -> int | None:
+def samples_to_converge(
+    samples: Sequence[float] | NDArray[np.float64], relative_half_width: float = PRECISION
+) -> int | None:
     """Return after how many samples, in their order, the median stays within this share of the median of all.
 
     It makes no assumption about independence, which samples of one launch do not have. None if that takes more than

@@ -69,9 +69,7 @@ class Measured:
     curves: Sequence[Curve]
 
 
-def next_sizes(
-    measured: Measured, refinement: Refinement, *, launches_min: int, launches_max: int
-) -> tuple[int, ...]:
+def next_sizes(measured: Measured, refinement: Refinement, *, launches_min: int, launches_max: int) -> tuple[int, ...]:
     """Return the sizes of the next round, ascending; none if the curves are known well enough.
 
     A size is measured in at least `launches_min` rounds, and again until it is precise or was measured `launches_max`
