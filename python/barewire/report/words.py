@@ -186,6 +186,13 @@ def bounds(ci95: tuple[float, float] | None) -> str:
     return "" if ci95 is None else interval(ci95)
 
 
+def convergence(series: Series) -> str:
+    """`6 × 140`: launches until precise, samples of a launch until its median settles; `> 12 × –`: not within 12."""
+    # Runs of earlier versions have no such numbers.
+    launches = series.launches_to_converge or ("–" if series.stop == "converged" else f"> {series.launches}")
+    return f"{launches} × {series.samples_to_converge or '–'}"
+
+
 def message_size(message_bytes: int) -> str:
     """64 B, 1400 B, 4 KiB, 1 MiB: binary units only where they are exact."""
     for factor, unit in ((_KIB**3, "GiB"), (_KIB**2, "MiB"), (_KIB, "KiB")):
