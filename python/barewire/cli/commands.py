@@ -29,6 +29,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "tune": ("tune", "tune"),
     "compare": ("compare", "compare"),
     "report": ("report", "report"),
+    "account": ("account", "account"),
     "sdn": ("sdn", "app"),
 }
 
