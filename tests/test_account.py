@@ -122,7 +122,19 @@ def test_a_lossy_link_is_seen_in_what_is_repeated(tmp_path: Path) -> None:
 def test_a_capture_ends_with_a_job_that_crashes_and_the_exit_code_is_the_programs(tmp_path: Path) -> None:
     file = tmp_path / "crash.pcapng"
     done = barewire(
-        "run", "-n", "2", "--lab", "pair", "--fabric", "tcp", "--library", "openmpi", "--capture", str(file), "--", "false"
+        "run",
+        "-n",
+        "2",
+        "--lab",
+        "pair",
+        "--fabric",
+        "tcp",
+        "--library",
+        "openmpi",
+        "--capture",
+        str(file),
+        "--",
+        "false",
     )
     assert done.returncode == 1 and "none lost" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["crash.pcapng"]

@@ -88,7 +88,13 @@ def test_ipv6_counts_its_extension_headers() -> None:
 
 def test_a_datagram_of_barewire_is_told_by_layer() -> None:
     """62 bytes of datagram: two of them in front of the PDU, LLC 4, extension 19, message header 17, payload 20."""
-    datagram = {"ip_src": "10.0.0.1", "ip_dst": "10.0.0.2", "ip_hdr_len": 20, "udp_srcport": 40000, "udp_dstport": 40002}
+    datagram = {
+        "ip_src": "10.0.0.1",
+        "ip_dst": "10.0.0.2",
+        "ip_hdr_len": 20,
+        "udp_srcport": 40000,
+        "udp_dstport": 40002,
+    }
     lengths = {"frame_len": 14 + 20 + 8 + 62, "ip_len": 90, "udp_length": 70}
     pdu = {"barewire_pdu": "I", "llc_dsap": "0x24", "llc_ssap": "0x21", "barewire_llc": 4, "barewire_extension": 19}
     more = {"barewire_seal": 0, "barewire_message": 17, "barewire_payload": 20, "barewire_retransmission": "1"}
@@ -159,7 +165,9 @@ def test_what_begins_before_the_end_of_what_was_sent_is_repeated(start: int) -> 
     """Also where sequence numbers wrap. The other direction has numbers of its own."""
     numbers = [start, start + 100, start + 200, start + 100, start + 250, start + 350]
     ledger = Ledger()
-    for frame in frames_of(*(tcp_row(100, sequence=number % (1 << 32)) for number in numbers), tcp_row(5, **other_way())):
+    for frame in frames_of(
+        *(tcp_row(100, sequence=number % (1 << 32)) for number in numbers), tcp_row(5, **other_way())
+    ):
         ledger.add(frame)
     shapes = [(shape, count) for counts in ledger.counts().values() for (_, _, shape), count in counts.items()]
     assert sum(shape.layers.repeated * count for shape, count in shapes) == 200
@@ -184,9 +192,18 @@ def test_the_commonest_segment_that_holds_a_message_is_one() -> None:
     phases = envelope_counts((1448, 20), (22, 30), (60, 2), (2896, 1), (1500, 1))
     found = find(phases[Phase.DATA], 1426)
     assert (found.envelope_bytes, found.segments) == (22, 20)
-    layers = Layers(*map(sum, zip(*(
-        [each * count for each in shape.layers] for (_, _, shape), count in apply(phases, found)[Phase.DATA].items()
-    ), strict=True)))
+    layers = Layers(
+        *map(
+            sum,
+            zip(
+                *(
+                    [each * count for each in shape.layers]
+                    for (_, _, shape), count in apply(phases, found)[Phase.DATA].items()
+                ),
+                strict=True,
+            ),
+        )
+    )
     # 20 messages, two in one segment, short ones of the library's own; what 1500 bytes are nobody knows.
     assert (layers.mpi, layers.payload) == (22 * 22 + 22 * 30 + 60 * 2, 22 * 1426 + 1500)
 
@@ -227,7 +244,9 @@ def pcap(*frames: bytes, link_type: int = 1, snap: int = 65535) -> bytes:
     return header + b"".join(records)
 
 
-ARP = bytes.fromhex("ffffffffffff0200000000010806" + "0001080006040001" + "0200000000010a000001" + "0000000000000a000002")
+ARP = bytes.fromhex(
+    "ffffffffffff0200000000010806" + "0001080006040001" + "0200000000010a000001" + "0000000000000a000002"
+)
 
 
 @needs_tshark

@@ -160,7 +160,9 @@ def _ip(row: Row, base: Layers, room: int) -> tuple[Shape | None, int]:
     return None, inner_bytes
 
 
-def _of_connection(row: Row, time_s: float, hosts: tuple[str, str], shape: Shape, source: str, destination: str) -> Frame:
+def _of_connection(
+    row: Row, time_s: float, hosts: tuple[str, str], shape: Shape, source: str, destination: str
+) -> Frame:
     if shape.carrier is Carrier.TCP:
         ends = (source, _first(row.tcp_srcport)), (destination, _first(row.tcp_dstport))
         flags = int(_first(row.tcp_flags), 0)

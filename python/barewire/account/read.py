@@ -3,6 +3,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from barewire.account import envelope
@@ -33,15 +34,16 @@ def account(capture: Path, message_bytes: int | None = None, progress: Progress 
     names = {address: name for name, addresses in hosts_of(capture).items() for address in addresses}
     first_s = last_s = 0.0
     read_bytes = 0
-    for number, row in enumerate(dissection.rows()):
-        _check_link_type(capture, row, number)
-        watch.see(row)
-        frame = parse(row, names)
-        ledger.add(frame)
-        first_s, last_s = frame.time_s if number == 0 else first_s, frame.time_s
-        read_bytes += int(row.frame_cap_len) + _RECORD_BYTES
-        if number % _FRAMES_PER_REPORT == 0:
-            progress(read_bytes)
+    with closing(dissection.rows()) as rows:
+        for number, row in enumerate(rows):
+            _check_link_type(capture, row, number)
+            watch.see(row)
+            frame = parse(row, names)
+            ledger.add(frame)
+            first_s, last_s = frame.time_s if number == 0 else first_s, frame.time_s
+            read_bytes += int(row.frame_cap_len) + _RECORD_BYTES
+            if number % _FRAMES_PER_REPORT == 0:
+                progress(read_bytes)
     if watch.frames == 0:
         cut = " (it is cut short in its first one)" if dissection.is_cut_short else ""
         raise WrongUse(f"{capture} has no frame{cut}")

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -134,10 +134,12 @@ class Dissection:
         except OSError as error:
             raise WrongUse(f"{capture} cannot be read: {error.strerror}") from error
         if is_empty:
-            raise WrongUse(f"{capture} is empty: name a capture, as tcpdump, dumpcap and `barewire run --capture` write")
+            raise WrongUse(
+                f"{capture} is empty: name a capture, as tcpdump, dumpcap and `barewire run --capture` write"
+            )
         self._program = find("tshark")
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Generator[Row, None, None]:
         """Yield one row for each frame."""
         with tempfile.TemporaryDirectory(prefix="barewire-tshark-") as home, tempfile.TemporaryFile() as errors:
             # Neither the user's preferences nor other dissectors of theirs.

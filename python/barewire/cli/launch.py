@@ -114,7 +114,9 @@ def _capture_context(job: Job, request: Request, lab: "Lab | None") -> AbstractC
     hosts = [host for host, _ in job.shares]
     # AF_XDP takes a frame before any tap of the same interface.
     if job.environment().get(LINK, "").startswith("xdp") and any(lab.far_end(host).node in hosts for host in hosts):
-        raise WrongUse("--capture: in a pair without a switch AF_XDP takes frames before they are captured: --lab star:2")
+        raise WrongUse(
+            "--capture: in a pair without a switch AF_XDP takes frames before they are captured: --lab star:2"
+        )
     return capture.captured(lab, hosts, request.capture)
 
 

@@ -208,10 +208,7 @@ class Lab:
         """Return the other end of a host's link: every frame that the host sends arrives there, once."""
         near = (host_name, self.host(host_name).interface)
         return next(
-            far
-            for wire in self._plan.wires
-            for end, far in (wire, wire[::-1])
-            if (end.node, end.interface) == near
+            far for wire in self._plan.wires for end, far in (wire, wire[::-1]) if (end.node, end.interface) == near
         )
 
     def command_at(self, end: End, command: Sequence[str]) -> "builtins.list[str]":
