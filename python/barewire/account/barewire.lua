@@ -155,6 +155,20 @@ function Reader:flag(name, octet, bit)
     return self.tree:add(field[name], self.tvb(self.at - 1, 1), bits(octet, bit, 1) == 1)
 end
 
+-- Names of stations --------------------------------------------------------------------------------------------------
+
+-- A check covers the addresses of the two stations, by which they know each other: MAC addresses of one interface each.
+-- On the wire there may be another interface's, or UDP's. Questions about paths have both.
+local names = {}
+
+local function name_of(address, sap) return names[address .. string.char(sap)] or address end
+
+local function learn_names(pdu, from)
+    if from + 19 > pdu.tvb:len() then return end
+    names[pdu.wire:sub(7, 12) .. string.char(pdu.ssap)] = pdu.tvb:raw(from + 5, 6)
+    names[pdu.wire:sub(1, 6) .. string.char(pdu.dsap)] = pdu.tvb:raw(from + 12, 6)
+end
+
 -- PDUs ---------------------------------------------------------------------------------------------------------------
 
 local UNNUMBERED = {
@@ -163,13 +177,14 @@ local UNNUMBERED = {
 }
 local SUPERVISORY = { [0x01] = "RR", [0x05] = "RNR", [0x09] = "REJ" }
 
--- The PDU at `at`: LLC of `length` bytes, and what lies behind it. nil if it is none. The extension is at `extension`,
--- before the information field or behind the PDU, with `more` bytes behind its mark.
-local function pdu_at(tvb, at, length, addresses)
+-- The PDU at `at`: LLC of `length` bytes, and what lies behind it; `wire`: destination and source there. nil if it is none.
+-- The extension is at `extension`, before the information field or behind the PDU, with `more` bytes behind its mark.
+local function pdu_at(tvb, at, length, wire)
     if length < 3 or at + 3 > tvb:len() then return nil end
     local ssap, control = tvb(at + 1, 1):uint(), tvb(at + 2, 1):uint()
-    local pdu = { tvb = tvb, at = at, length = length, addresses = addresses, dsap = tvb(at, 1):uint() }
+    local pdu = { tvb = tvb, at = at, length = length, wire = wire, dsap = tvb(at, 1):uint() }
     pdu.is_response, pdu.ssap = ssap % 2 == 1, ssap - ssap % 2
+    pdu.addresses = name_of(wire:sub(1, 6), pdu.dsap) .. name_of(wire:sub(7, 12), pdu.ssap)
     if control % 2 == 0 then
         pdu.name, pdu.header, pdu.more, pdu.has_information = "I", 4, OF_I, true
     elseif control % 4 == 1 then
@@ -484,7 +499,8 @@ local last_frame = -1
 local function dissect(pdu, pinfo, tree, is_datagram, has_ethertype)
     local add = plain_ui(pdu)
     local entry = add == nil and guarded(pdu, pinfo.number, is_datagram, has_ethertype) or nil
-    if add == nil and entry == nil then return false end
+    if add == nil and entry == nil then return nil end
+    if add == add_path then learn_names(pdu, pdu.at + pdu.header) end
     last_frame = pinfo.number
     local from = add and pdu.at + pdu.header or pdu.extension
     local captured = math.max(math.min(pdu.ends, pdu.tvb:len()) - from, 0)
@@ -500,12 +516,16 @@ local function dissect(pdu, pinfo, tree, is_datagram, has_ethertype)
     for name, count in pairs(bytes) do subtree:add(field["bytes." .. name], count):set_generated() end
     local text = table.concat(summary, " ")
     subtree:append_text(": " .. text)
-    pinfo.cols.protocol:set("Barewire")
-    pinfo.cols.info:set(text)
-    return true
+    return text
 end
 
-local llc_dsap, eth_dst = Field.new("llc.dsap"), Field.new("eth.dst")
+local function set_columns(pinfo, text)
+    pinfo.cols.protocol:set("Barewire")
+    pinfo.cols.info:set(text)
+end
+
+local llc_dsap, llc_ssap, eth_dst = Field.new("llc.dsap"), Field.new("llc.ssap"), Field.new("eth.dst")
+local eth_src = Field.new("eth.src")
 
 function barewire.dissector(tvb, pinfo, tree)
     if pinfo.number == last_frame then
@@ -521,11 +541,39 @@ function barewire.dissector(tvb, pinfo, tree)
     if not has_ethertype and length > LENGTH_MAX then return end
     if has_ethertype then length = tvb:reported_len() - at end
     local pdu = pdu_at(tvb, at, math.min(length, tvb:reported_len() - at), tvb:raw(destination.offset, 12))
-    if pdu then dissect(pdu, pinfo, tree, false, has_ethertype) end
+    local text = pdu and dissect(pdu, pinfo, tree, false, has_ethertype)
+    if text then set_columns(pinfo, text) end
     last_frame = -1
 end
 
 register_postdissector(barewire)
+
+-- Service access points ----------------------------------------------------------------------------------------------
+
+-- Some of those that programs use are other protocols', whose dissectors find our information malformed. They get what is
+-- not from stations that are known as ours.
+local elsewhere = Proto("barewire_elsewhere", "Barewire or another protocol of this service access point")
+local originals = {}
+
+function elsewhere.dissector(tvb, pinfo, tree)
+    local dsap, ssap, destination = llc_dsap(), llc_ssap(), eth_dst()
+    local source = eth_src()
+    if source then
+        local to, from = destination.range:raw(), source.range:raw()
+        local d, s = dsap.value, ssap.value - ssap.value % 2
+        if known[stations({ addresses = name_of(to, d) .. name_of(from, s), dsap = d, ssap = s })] then return tvb:len() end
+    end
+    return originals[dsap.value]:call(tvb, pinfo, tree)
+end
+
+local saps = DissectorTable.get("llc.dsap")
+for sap = 2, 254, 2 do
+    local original = saps:get_dissector(sap)
+    if original then
+        originals[sap] = original
+        saps:add(sap, elsewhere)
+    end
+end
 
 -- UDP ----------------------------------------------------------------------------------------------------------------
 
@@ -562,9 +610,11 @@ local function dissect_datagram(tvb, pinfo, tree)
     local destination, source = station(pinfo.dst_port, 1), station(pinfo.src_port, 2)
     if destination == nil or source == nil then return false end
     local pdu = pdu_at(tvb, 2, has_ethertype and rest or length, destination .. source)
-    if pdu == nil or not dissect(pdu, pinfo, tree, true, has_ethertype) then return false end
-    llc:call(tvb(2, math.min(pdu.length, tvb:len() - 2)):tvb(), pinfo, tree)
-    pinfo.cols.protocol:set("Barewire")
+    local text = pdu and dissect(pdu, pinfo, tree, true, has_ethertype)
+    if not text then return false end
+    -- The header alone: whose service access point it is elsewhere does not matter.
+    llc:call(tvb(2, pdu.header):tvb(), pinfo, tree)
+    set_columns(pinfo, text)
     return true
 end
 
