@@ -16,6 +16,8 @@ barewire_is_loaded = true
 local barewire = Proto("barewire", "Barewire")
 barewire.prefs.verify = Pref.bool("Verify checks", false, "Compute the check of each frame that has one")
 
+barewire.prefs.brief = Pref.bool("Sizes only", false, "Add only the fields that `barewire account` adds up: twice as fast")
+
 local CHECK, SEAL, MARK = 4, 24, 8
 local ETHERTYPE_LLC, ETHERTYPE_RAW, LENGTH_MAX = 0x8870, 0x88b5, 1500
 local VERSIONS = { [3] = true, [4] = true }
@@ -94,6 +96,9 @@ define("bytes.seal", "uint32", "Bytes of seal", base.DEC)
 define("bytes.message", "uint32", "Bytes of message header", base.DEC)
 define("bytes.payload", "uint32", "Bytes of payload", base.DEC)
 
+local bytes_of = {}
+for _, layer in ipairs({ "llc", "extension", "seal", "message", "payload" }) do bytes_of[layer] = field["bytes." .. layer] end
+
 local all_fields = {}
 for _, one in pairs(field) do all_fields[#all_fields + 1] = one end
 barewire.fields = all_fields
@@ -131,6 +136,10 @@ end
 -- Reads one field after the other. `cut` is set where the capture ends, or the frame.
 local Reader = {}
 Reader.__index = Reader
+
+-- A tree that takes everything and shows nothing.
+local nothing
+nothing = setmetatable({}, { __index = function() return function() return nothing end end })
 
 local function reader(tvb, tree, at) return setmetatable({ tvb = tvb, tree = tree, at = at, cut = false }, Reader) end
 
@@ -340,7 +349,7 @@ local function add_message(read, summary)
 end
 
 -- The information of an I PDU: a fragment of a message. Returns the bytes of its header and of the message's.
-local function add_fragment(pdu, read, entry, summary)
+local function add_fragment(pdu, read, entry, summary, tree)
     local information = pdu.ends - read.at
     if information < 1 or not read:has(1) then return 0, 0 end
     local flags = read.tvb(read.at, 1):uint()
@@ -351,7 +360,7 @@ local function add_fragment(pdu, read, entry, summary)
     end
     if entry.guard == SEAL and flags > 3 then entry.is_encrypted = true end
     if entry.is_encrypted then
-        read.tree:add(field.encrypted, read.tvb(read.at, math.min(information, read.tvb:len() - read.at)), true)
+        tree:add(field.encrypted, read.tvb(read.at, math.min(information, read.tvb:len() - read.at)), true)
         summary[#summary + 1] = "encrypted"
         return 0, 0
     end
@@ -402,14 +411,14 @@ local function add_mark(pdu, read, entry)
     item:add(field["late.nr"], range(5, 3), bits(beyond, 0, 12)):set_generated()
 end
 
-local function add_numbers(pdu, read, summary)
+local function add_numbers(pdu, read, summary, tree)
     if not read:has(pdu.name == "I" and 2 or 1) then return end
     if pdu.name == "I" then
         local octet = read.tvb(read.at, 1):uint()
         local ns = octet % 128 * 128 + bits(pdu.control, 1, 7)
         read.tree:add(field.ns, read.tvb(read.at, 1), ns)
+        tree:add(field.retransmission, read.tvb(read.at, 1), octet >= 128)
         read.at = read.at + 1
-        read:flag("retransmission", octet, 7)
         summary[#summary + 1] = string.format("N(S)=%d", ns)
     end
     local octet = read.tvb(read.at, 1):uint()
@@ -429,21 +438,32 @@ local function add_set_up(read, summary)
 end
 
 local function add_extension(pdu, tree, entry, summary)
-    local read = reader(pdu.tvb, tree, pdu.extension)
+    local brief = barewire.prefs.brief
+    local read = reader(pdu.tvb, brief and nothing or tree, pdu.extension)
     tree:add(field.pdu, pdu.tvb(pdu.at, pdu.header), pdu.name)
-    add_guard(pdu, read, entry)
-    add_mark(pdu, read, entry)
+    if brief then
+        read.at = read.at + entry.guard + MARK
+    else
+        add_guard(pdu, read, entry)
+        add_mark(pdu, read, entry)
+    end
     local fragment, message = 0, 0
     if pdu.name == "I" or pdu.more == OF_S and SUPERVISORY[pdu.control] then
-        add_numbers(pdu, read, summary)
+        add_numbers(pdu, read, summary, tree)
     elseif pdu.more == OF_SET_UP then
         add_set_up(read, summary)
     end
-    if pdu.name == "I" then fragment, message = add_fragment(pdu, read, entry, summary) end
+    if pdu.name == "I" then fragment, message = add_fragment(pdu, read, entry, summary, tree) end
     local seal = entry.guard == SEAL and SEAL or 0
     local extension = entry.guard - seal + MARK + pdu.more + fragment
     local payload = pdu.has_information and room(pdu) - seal - extension - message or 0
-    return { llc = pdu.extension - pdu.at, extension = extension, seal = seal, message = message, payload = payload }
+    return {
+        [bytes_of.llc] = pdu.extension - pdu.at,
+        [bytes_of.extension] = extension,
+        [bytes_of.seal] = seal,
+        [bytes_of.message] = message,
+        [bytes_of.payload] = payload,
+    }
 end
 
 -- UI PDUs without an extension: the carriers' questions and answers, and names -----------------------------------------
@@ -509,11 +529,12 @@ local function dissect(pdu, pinfo, tree, is_datagram, has_ethertype)
     if add then
         subtree:add(field.pdu, pdu.tvb(pdu.at, pdu.header), pdu.name)
         add(reader(pdu.tvb, subtree, from), summary)
-        bytes = { llc = pdu.header, extension = pdu.ends - from, seal = 0, message = 0, payload = 0 }
+        bytes = { [bytes_of.llc] = pdu.header, [bytes_of.extension] = pdu.ends - from }
     else
         bytes = add_extension(pdu, subtree, entry, summary)
     end
-    for name, count in pairs(bytes) do subtree:add(field["bytes." .. name], count):set_generated() end
+    for layer, count in pairs(bytes) do subtree:add(layer, count):set_generated() end
+    if barewire.prefs.brief then return pdu.name end
     local text = table.concat(summary, " ")
     subtree:append_text(": " .. text)
     return text
@@ -631,8 +652,8 @@ function raw.dissector(tvb, pinfo, tree)
     read:take("raw.sequence", 4)
     read:take("raw.fragment", 4)
     local extension = math.min(12, tvb:reported_len())
-    subtree:add(field["bytes.extension"], extension):set_generated()
-    subtree:add(field["bytes.payload"], tvb:reported_len() - extension):set_generated()
+    subtree:add(bytes_of.extension, extension):set_generated()
+    subtree:add(bytes_of.payload, tvb:reported_len() - extension):set_generated()
     pinfo.cols.protocol:set("Barewire")
     return tvb:len()
 end

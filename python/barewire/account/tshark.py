@@ -28,6 +28,7 @@ _SETTINGS = (
     "ip.defragment:FALSE",
     "ipv6.defragment:FALSE",
     "ip.tso_support:TRUE",
+    "barewire.brief:TRUE",
 )
 _STDERR_SHOWN = 3
 
