@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Accounts of frames that are made here: each byte in one layer, each frame in one phase, each repetition found."""
 
-import json
 import shutil
 import struct
 from collections import Counter
@@ -105,7 +104,7 @@ def test_a_datagram_of_barewire_is_told_by_layer() -> None:
 
 
 def test_a_connection_opens_carries_and_ends() -> None:
-    """The launcher's is the first connection; of the ranks' the last payload ends the data, and its acknowledgement is after."""
+    """The launcher's is the first connection. The ranks' last payload ends the data; its acknowledgement is after."""
     launcher = {"tcp_srcport": 900, "tcp_dstport": 901}
     found = phases_of(
         row(frame_len=42, arp_opcode=1),

@@ -569,22 +569,25 @@ end
 
 register_postdissector(barewire)
 
--- Service access points ----------------------------------------------------------------------------------------------
+-- Dissectors of Wireshark's that would take an extension for something else ---------------------------------------------
 
--- Some of those that programs use are other protocols', whose dissectors find our information malformed. They get what is
--- not from stations that are known as ours.
+-- Whether the frame that is being dissected is from and to stations that are known as ours.
+local function is_between_known_stations()
+    local dsap, ssap, destination, source = llc_dsap(), llc_ssap(), eth_dst(), eth_src()
+    if dsap == nil or source == nil then return false end
+    local to_sap, from_sap = dsap.value, ssap.value - ssap.value % 2
+    local to, from = name_of(destination.range:raw(), to_sap), name_of(source.range:raw(), from_sap)
+    return known[stations({ addresses = to .. from, dsap = to_sap, ssap = from_sap })] ~= nil
+end
+
+-- Some service access points that programs use are other protocols', which find our information malformed. They get what is
+-- not from known stations.
 local elsewhere = Proto("barewire_elsewhere", "Barewire or another protocol of this service access point")
 local originals = {}
 
 function elsewhere.dissector(tvb, pinfo, tree)
-    local dsap, ssap, destination = llc_dsap(), llc_ssap(), eth_dst()
-    local source = eth_src()
-    if source then
-        local to, from = destination.range:raw(), source.range:raw()
-        local d, s = dsap.value, ssap.value - ssap.value % 2
-        if known[stations({ addresses = name_of(to, d) .. name_of(from, s), dsap = d, ssap = s })] then return tvb:len() end
-    end
-    return originals[dsap.value]:call(tvb, pinfo, tree)
+    if is_between_known_stations() then return tvb:len() end
+    return originals[llc_dsap().value]:call(tvb, pinfo, tree)
 end
 
 local saps = DissectorTable.get("llc.dsap")
@@ -595,6 +598,17 @@ for sap = 2, 254, 2 do
         saps:add(sap, elsewhere)
     end
 end
+
+-- Ethernet warns of bytes behind LLC's length unless somebody knows them. A first SABME shows itself by its version.
+local function is_trailer(tvb)
+    local function has_version(guard)
+        local at = guard + MARK
+        return tvb:len() > at and VERSIONS[tvb(at, 1):uint()] or false
+    end
+    return is_between_known_stations() or has_version(CHECK) or has_version(SEAL)
+end
+
+barewire:register_heuristic("eth.trailer", is_trailer)
 
 -- UDP ----------------------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def check(file: Path, lab: Lab | None = None) -> None:
-    """Reject what cannot be captured, before or, with a lab, after it stands: WrongUse, or MachineCannot without dumpcap."""
+    """Reject what cannot be captured; with `lab` also what that lab cannot. MachineCannot without dumpcap."""
     for program in PROGRAMS:
         find(program)
     if not file.parent.is_dir() or not os.access(file.parent, os.W_OK) or file.is_dir():
@@ -48,7 +48,7 @@ def check(file: Path, lab: Lab | None = None) -> None:
 
 @contextmanager
 def captured(lab: Lab, hosts: Sequence[str], file: Path) -> Iterator[None]:
-    """Capture what `hosts` send during the block; afterwards one line on standard error says what was caught and lost."""
+    """Capture what `hosts` send during the block; then one line on standard error says what was caught and lost."""
     check(file, lab)
     described = comment({host: (lab.host(host).mac, lab.host(host).address) for host in hosts})
     with ExitStack() as stack:
@@ -115,9 +115,13 @@ def _tap(lab: Lab, host: str, file: Path, described: str) -> Iterator[_Tap]:
     command = [find("dumpcap"), *options, "--capture-comment", described, "-w", str(part)]
     with tempfile.TemporaryFile() as log:
         # In a session of its own: an interrupt ends the job first. It also ends with this process, however that ends.
-        streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
         process = subprocess.Popen(
-            lab.command_at(end, command), start_new_session=True, preexec_fn=_end_with_parent, **streams
+            lab.command_at(end, command),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
         )
         tap = _Tap(host, part, process, log)
         try:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """What an MPI library adds to each message in its TCP stream, from the size of the program's messages; pure.
 
-TCP carries a stream without boundaries, and each library has its own headers in it. But a message that a program waits for,
-as in a ping-pong, is a segment of its own. So if all messages have one size, the commonest segment that is at least as long
-is one message, and what it has more is the envelope. Shorter segments are the library's own: connecting, synchronising.
+TCP carries a stream without boundaries, and each library has its own headers in it. But a message that a program waits
+for, as in a ping-pong, is a segment of its own. If all messages have one size, the commonest segment that is at least
+as long is one message, and what it has more is the envelope. Shorter segments are the library's own: connecting,
+synchronising.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ from barewire.errors import WrongUse
 
 @dataclass(frozen=True)
 class Envelope:
-    """A library's envelope: bytes that it adds to a message of `message_bytes`, and in how many segments it was seen."""
+    """Bytes that a library adds to a message of `message_bytes`, and in how many segments this was seen."""
 
     message_bytes: int
     envelope_bytes: int
@@ -40,8 +41,8 @@ def find(counts: Counts, message_bytes: int) -> Envelope:
         raise WrongUse("--message-bytes: no TCP connection of this capture carries messages between ranks")
     if not fitting:
         raise WrongUse(
-            f"--message-bytes {message_bytes}: the longest segment has {max(lengths)} bytes, so a message is more than one: "
-            "capture a ping-pong of shorter messages"
+            f"--message-bytes {message_bytes}: the longest segment has {max(lengths)} bytes, so a message is more than "
+            "one: capture a ping-pong of shorter messages"
         )
     length = max(fitting, key=lambda length: (fitting[length], -length))
     return Envelope(message_bytes, length - message_bytes, fitting[length])

@@ -86,7 +86,7 @@ Station = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame. `source` and `destination` are hosts, by name if known; `stations` the ends of its connection, if any."""
+    """One frame, from host to host, by name if known. `stations` are the ends of its connection, sender first."""
 
     time_s: float
     source: str

@@ -3,12 +3,14 @@
 
 Memory grows with the number of connections and of different frames, not with the number of frames.
 
-A connection between ranks is opened (*connect*), carries messages (*data*) from its first payload to its last, and *ends*
-with what follows. What is last is known only at the end of the capture: frames since the last payload are kept apart.
+A connection between ranks is opened (*connect*), carries messages (*data*) from its first payload to its last, and
+*ends* with what follows. What is last is known only at the end of the capture: frames since the last payload are kept
+apart.
 
-TCP connections of launchers and daemons count as *launch* until the last message between ranks, and then as *end*. They
-are told apart by their servers: port 22, and the server of the first other connection, to which each daemon of a launcher
-reports. If Barewire carries messages, every TCP connection is the launcher's. If no connection is left, none was.
+TCP connections of launchers and daemons count as *launch* until the last message between ranks, and then as *end*.
+They are told apart by their servers: port 22, and the server of the first other connection, to which each daemon of a
+launcher reports. If Barewire carries messages, every TCP connection is the launcher's. If no connection is left, none
+was.
 """
 
 from collections import Counter
@@ -86,7 +88,7 @@ class Ledger:
     def __init__(self) -> None:
         """Start with no frame."""
         self.uncut = 0
-        """Frames longer than their connection's or any link's, as captured where the sender's kernel or card cuts them."""
+        """Frames longer than their connection or any link allows: captured before they are cut by the sender."""
         self._connections: dict[frozenset[Station], _Connection] = {}
         self._open_tallies: set[_Tally] = set()
         self._launchers_server: Station | None = None

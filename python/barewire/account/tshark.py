@@ -146,8 +146,14 @@ class Dissection:
             # Neither the user's preferences nor other dissectors of theirs.
             environment = dict(os.environ) | {"HOME": home, "XDG_CONFIG_HOME": home, "WIRESHARK_CONFIG_DIR": home}
             environment |= {"LC_ALL": "C.UTF-8"}
-            streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
-            with subprocess.Popen(self._command(), env=environment, text=True, **streams) as process:
+            with subprocess.Popen(
+                self._command(),
+                env=environment,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            ) as process:
                 assert process.stdout is not None
                 try:
                     for line in process.stdout:

@@ -7,29 +7,26 @@ from rich.markup import escape
 from rich.table import Table
 
 from barewire.account.accounts import Accounts, Total
-from barewire.account.frame import Layers
 from barewire.account.ledger import Phase
 
-# What each layer is called, with what it has of each frame.
-LAYER_NAMES = Layers._make(
-    (
-        "Ethernet, with preamble, FCS, gap",
-        "padding",
-        "VLAN tags",
-        "ARP",
-        "IP",
-        "TCP",
-        "UDP",
-        "LLC",
-        "Barewire",
-        "Barewire, authentication",
-        "Barewire, message header",
-        "MPI envelope",
-        "payload",
-        "payload, repeated",
-        "launcher's messages",
-        "other",
-    )
+# What each of `Layers` is called.
+_LAYER_NAMES = (
+    "Ethernet, with preamble, FCS, gap",
+    "padding",
+    "VLAN tags",
+    "ARP",
+    "IP",
+    "TCP",
+    "UDP",
+    "LLC",
+    "Barewire",
+    "Barewire, authentication",
+    "Barewire, message header",
+    "MPI envelope",
+    "payload",
+    "payload, repeated",
+    "launcher's messages",
+    "other",
 )
 _PAIRS_SHOWN = 20
 
@@ -51,11 +48,10 @@ def summary(accounts: Accounts) -> str:
                 f"Repeated by {'TCP' if name == 'tcp' else 'Barewire'}: {found.frames} frames with "
                 f"{_bytes(found.layers.repeated)} of payload."
             )
-    if accounts.envelope is not None:
-        found = accounts.envelope
+    if (envelope := accounts.envelope) is not None:
         lines.append(
-            f"The MPI library adds {found.envelope_bytes} B to a message of {found.message_bytes} B in TCP's stream "
-            f"({found.segments} segments)."
+            f"The MPI library adds {envelope.envelope_bytes} B to a message of {envelope.message_bytes} B "
+            f"in TCP's stream ({envelope.segments} segments)."
         )
     return "\n".join(lines)
 
@@ -76,7 +72,7 @@ def _layers(accounts: Accounts) -> Table:
         table.add_column(phase.value, justify="right")
     table.add_column("total", justify="right")
     table.add_column("share", justify="right")
-    for index, name in enumerate(LAYER_NAMES):
+    for index, name in enumerate(_LAYER_NAMES):
         if total.layers[index]:
             numbers = [found.layers[index] for found in (*phases.values(), total)]
             table.add_row(name, *map(str, numbers), _percent(_part(numbers[-1], total.wire_bytes)))
@@ -107,7 +103,7 @@ def _typical(accounts: Accounts, limit: int) -> Table:
     shapes = accounts.typical(limit)
     for shape, count in shapes:
         table.add_column(f"{shape.carrier.value}\n{count} frames", justify="right")
-    for index, name in enumerate(LAYER_NAMES):
+    for index, name in enumerate(_LAYER_NAMES):
         numbers = [shape.layers[index] for shape, _ in shapes]
         if any(numbers):
             table.add_row(name, *map(str, numbers))
