@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Accounts of frames that are made here: each byte in one layer, each frame in one phase, each repetition found."""
 
+import json
 import shutil
 import struct
 from collections import Counter
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from barewire.account import account
 from barewire.account.comment import comment, hosts_of
@@ -15,6 +17,7 @@ from barewire.account.envelope import apply, find
 from barewire.account.frame import Carrier, Event, Frame, Layers, Shape, parse
 from barewire.account.ledger import Ledger, Phase
 from barewire.account.tshark import Row
+from barewire.cli.commands import app
 from barewire.errors import MachineCannot, WrongUse
 from barewire.models.wire import Frames, wire_bytes
 
@@ -259,6 +262,7 @@ ARP = bytes.fromhex(
         (pcap(bytes(16) + ARP[14:], link_type=113), r"frame 1 is Linux cooked \(SLL\), not Ethernet"),
         (pcap(bytes([0x45]) + bytes(19), link_type=101), "frame 1 is raw IP, not Ethernet"),
     ],
+    ids=["empty", "text", "no frame", "cut in the first", "cooked", "raw IP"],
 )
 def test_what_is_no_capture_of_ethernet_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     file = tmp_path / "a.pcap"
@@ -290,3 +294,71 @@ def test_frames_captured_in_part_have_their_whole_length(tmp_path: Path) -> None
     file.write_bytes(pcap(ARP + bytes(100), snap=50))
     found = account(file)
     assert found.total.wire_bytes == 24 + 142 and "captured in part" in found.notes[0]
+
+
+# What two round trips of a ping-pong took in the lab, each of so many bytes; payloads of TCP are zeroed in the files.
+ROUND_TRIPS = {"tcp": 1426, "frames": 1000, "udp": 100, "sealed": 100, "encrypted": 100}
+
+
+@needs_tshark
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_captures_of_jobs_are_accounted_by_layer_and_phase(name: str) -> None:
+    size = ROUND_TRIPS[name]
+    found = account(CAPTURES / f"{name}.pcapng", message_bytes=size if name == "tcp" else None)
+    data = found.of_phase(Phase.DATA).layers
+    in_seal = {"sealed": 24, "encrypted": 24}.get(name, 0)
+    # Fragment header 5 and message header 17, which encryption hides.
+    assert data.payload == 4 * (size + (22 if name == "encrypted" else 0))
+    assert found.total.layers.payload == data.payload and found.total.layers.repeated == 0
+    assert (data.message, data.mpi > 0) == (0 if name in ("tcp", "encrypted") else 4 * 17, name == "tcp")
+    assert data.udp == (4 * 8 if name == "udp" else 0) and data.seal >= 4 * in_seal and bool(data.seal) == bool(in_seal)
+    launch, end = found.of_phase(Phase.LAUNCH), found.of_phase(Phase.END)
+    assert launch.layers.launcher > 4 * end.layers.launcher > 0 and launch.layers.barewire == 0
+    connect = found.of_phase(Phase.CONNECT)
+    assert connect.frames >= 3 and bool(connect.layers.barewire) == (name != "tcp")
+    assert {row[:2] for row in found.pairs()} == {("h1", "h2"), ("h2", "h1")}
+    assert ["encrypted" in note for note in found.notes] == ([True] if name == "encrypted" else [])
+    everything = [found.of_phase(phase) for phase in Phase]
+    assert sum(part.wire_bytes for part in everything) == found.total.wire_bytes
+    assert sum(part.frames for part in everything) == found.total.frames
+
+
+@needs_tshark
+def test_the_published_overhead_of_22_and_32_and_20_bytes() -> None:
+    """Paz 2010: 1426 bytes are the longest message in one frame, with 22 bytes of MPI, 32 of TCP, 20 of IP."""
+    found = account(CAPTURES / "tcp.pcapng", message_bytes=1426)
+    assert found.envelope is not None and (found.envelope.envelope_bytes, found.envelope.segments) == (22, 4)
+    (shape, count), *_ = found.typical(1)
+    assert (shape.layers, count) == (Layers(ethernet=38, ip=20, tcp=32, mpi=22, payload=1426), 4)
+
+
+@needs_tshark
+def test_the_document_and_the_tables_say_the_same() -> None:
+    capture = str(CAPTURES / "frames.pcapng")
+    printed = CliRunner().invoke(app, ["account", capture, "--json"])
+    assert printed.exit_code == 0, printed.output
+    document = json.loads(printed.output)
+    assert document["schema"] == "barewire-account/1" and document["complete"] is True
+    total = document["total"]
+    assert total["wire_bytes"] == sum(total["layers_bytes"].values()) == sum(p["wire_bytes"] for p in document["pairs"])
+    shown = CliRunner().invoke(app, ["account", capture], env={"COLUMNS": "120"})
+    assert shown.exit_code == 0 and f"{total['frames']} frames, {total['wire_bytes']} B on the wire" in shown.output
+    for word in ("launch", "connect", "Barewire, message header", "barewire frames", "h1"):
+        assert word in shown.output
+
+
+@needs_tshark
+def test_a_frame_at_two_interfaces_is_pointed_out(tmp_path: Path) -> None:
+    """Both directions at both ends, as from `-i eth0` on each host: every frame is there twice."""
+
+    def block(kind: int, body: bytes) -> bytes:
+        length = 12 + len(body)
+        return struct.pack("<II", kind, length) + body + struct.pack("<I", length)
+
+    packets = b"".join(
+        block(6, struct.pack("<IIIII", interface, 0, 1, len(ARP), len(ARP)) + ARP + bytes(-len(ARP) % 4))
+        for interface in (0, 1)
+    )
+    file = tmp_path / "twice.pcapng"
+    file.write_bytes(section_header("<") + block(1, struct.pack("<HHI", 1, 0, 65535)) * 2 + packets)
+    assert "may be counted more than once" in account(file).notes[0]
