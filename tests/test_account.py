@@ -192,7 +192,8 @@ def test_what_cannot_be_captured_is_refused_before_anything_starts(tmp_path: Pat
     assert done.returncode == 2 and "omit --offloads on" in done.stderr
     done = barewire(*job[:-1], str(tmp_path / "no" / "a"), "--lab", "pair", "--", "true")
     assert done.returncode == 2 and "cannot be written" in done.stderr
-    empty = dict(os.environ) | {"PATH": str(tmp_path)}
+    (tmp_path / "ldd").symlink_to(shutil.which("ldd") or "")
+    without = dict(os.environ) | {"PATH": str(tmp_path)}
     command = [sys.executable, "-m", "barewire", *job, "--lab", "pair", "--", shutil.which("true") or ""]
-    done = subprocess.run(command, env=empty, capture_output=True, text=True, check=False, cwd=ROOT / "python")
+    done = subprocess.run(command, env=without, capture_output=True, text=True, check=False, cwd=ROOT / "python")
     assert done.returncode == 3 and "dumpcap is missing: apt install tshark" in done.stderr, done.stderr

@@ -32,7 +32,7 @@ _POLL_INTERVAL_S = 0.01
 # The kernel hands over a block of frames after a quarter of a second at most.
 _LAST_BLOCK_S = 0.5
 _READY = "File: "
-_STATISTICS = re.compile(r"Packets received/dropped on interface '.*': (\d+)/(\d+)")
+STATISTICS = re.compile(r"Packets received/dropped on interface '.*': (\d+)/(\d+)")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -60,7 +60,7 @@ def captured(lab: Lab, hosts: Sequence[str], file: Path) -> Iterator[None]:
         for tap in taps:
             tap.stop()
         _merge(file, taps)
-        print(f"barewire: {_summary(file, taps)}", file=sys.stderr)
+        print(f"barewire: {summary(file, taps)}", file=sys.stderr)
 
 
 class _Tap:
@@ -88,7 +88,7 @@ class _Tap:
             self._process.wait(_END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-        statistics = _STATISTICS.search(self._text())
+        statistics = STATISTICS.search(self._text())
         if ended_early or statistics is None:
             raise MeasurementFailed(
                 f"--capture: dumpcap for {self.host} ended early, {self.part} has what it caught: {self._last_words()}"
@@ -148,7 +148,8 @@ def _merge(file: Path, taps: Sequence[_Tap]) -> None:
         tap.part.unlink()
 
 
-def _summary(file: Path, taps: Sequence[_Tap]) -> str:
+def summary(file: Path, taps: Sequence[_Tap]) -> str:
+    """Return what was caught, and what dumpcap was too slow for."""
     frames = ", ".join(f"{tap.host} {tap.received}" for tap in taps)
     lost = {tap.host: tap.dropped for tap in taps if tap.dropped}
     loss = f"LOST {', '.join(f'{count} of {host}' for host, count in lost.items())}" if lost else "none lost"

@@ -11,7 +11,7 @@ from barewire.account.ledger import Phase
 
 # What each of `Layers` is called.
 _LAYER_NAMES = (
-    "Ethernet, with preamble, FCS, gap",
+    "Ethernet",
     "padding",
     "VLAN tags",
     "ARP",
@@ -20,12 +20,12 @@ _LAYER_NAMES = (
     "UDP",
     "LLC",
     "Barewire",
-    "Barewire, authentication",
-    "Barewire, message header",
+    "authentication",
+    "message header",
     "MPI envelope",
     "payload",
-    "payload, repeated",
-    "launcher's messages",
+    "repeated payload",
+    "launcher",
     "other",
 )
 _PAIRS_SHOWN = 20
@@ -80,13 +80,13 @@ def _layers(accounts: Accounts) -> Table:
     everything: tuple[Total, ...] = (*phases.values(), total)
     table.add_row("on the wire", *(str(found.wire_bytes) for found in everything), _percent(1.0))
     table.add_row("frames", *(str(found.frames) for found in everything), "")
-    table.add_row("payload / on the wire", *(_percent(found.efficiency) for found in everything), "")
+    table.add_row("efficiency", *(_percent(found.efficiency) for found in everything), "")
     return table
 
 
 def _pairs(accounts: Accounts) -> Table:
     table = _table("pairs of hosts, most bytes first", "from", "to")
-    for heading in ("frames", "on the wire", "payload", "repeated", "payload / on the wire"):
+    for heading in ("frames", "on the wire", "payload", "repeated", "efficiency"):
         table.add_column(heading, justify="right")
     pairs = accounts.pairs()
     for source, target, found in pairs[:_PAIRS_SHOWN]:
