@@ -180,13 +180,21 @@ def test_without_a_question_a_datagrams_stations_are_ports_and_ip_addresses(tmp_
     assert dissect(tmp_path, [datagram(content, (1, 40000), (2, 40002))], "version") == [("4", "")]
 
 
+def test_an_installed_dissector_may_be_named_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins = tmp_path / ".local" / "lib" / "wireshark" / "plugins"
+    plugins.mkdir(parents=True)
+    (plugins / "barewire.lua").symlink_to(DISSECTOR)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert dissect(tmp_path, [behind(SABME, extension=set_up(4))], "version") == [("4", "")]
+
+
 def test_names_and_raw_frames(tmp_path: Path) -> None:
     body = b"BWN\x01\x02" + struct.pack(">IH", 9, 5288) + bytes(10) + b"\xff\xff\x0a\x00\x00\x01" + b"\x02h1"
     name = B + A + struct.pack(">H", 3 + len(body)) + b"\xba\xba\x03" + body
     raw = B + A + b"\x88\xb5" + struct.pack(">III", 1, 2, 3) + b"payload"
     fields = ("name.kind", "name.name", "name.address", "raw.sequence", "bytes.payload")
     assert dissect(tmp_path, [name, raw], *fields) == [
-        ("2", "h1", "::ffff:10.0.0.1", "", "", ""),
+        ("2", "h1", "::ffff:10.0.0.1", "", "0", ""),
         ("", "", "", "2", "7", ""),
     ]
 

@@ -10,8 +10,8 @@
 -- other PDU by a valid check; it then holds for both stations. Encrypted messages have no readable header.
 
 -- It may be installed as a plugin and named by -X lua_script: as well.
-if barewire_is_loaded then return end
-barewire_is_loaded = true
+if _G.barewire_is_loaded then return end
+_G.barewire_is_loaded = true
 
 local barewire = Proto("barewire", "Barewire")
 barewire.prefs.verify = Pref.bool("Verify checks", false, "Compute the check of each frame that has one")
@@ -97,7 +97,7 @@ define("bytes.message", "uint32", "Bytes of message header", base.DEC)
 define("bytes.payload", "uint32", "Bytes of payload", base.DEC)
 
 local bytes_of = {}
-for _, layer in ipairs({ "llc", "extension", "seal", "message", "payload" }) do bytes_of[layer] = field["bytes." .. layer] end
+for index, layer in ipairs({ "llc", "extension", "seal", "message", "payload" }) do bytes_of[index] = field["bytes." .. layer] end
 
 local all_fields = {}
 for _, one in pairs(field) do all_fields[#all_fields + 1] = one end
@@ -437,6 +437,7 @@ local function add_set_up(read, summary)
     if version then summary[#summary + 1] = string.format("version %d", version:uint()) end
 end
 
+-- Returns the bytes of each layer, in the order of `bytes_of`.
 local function add_extension(pdu, tree, entry, summary)
     local brief = barewire.prefs.brief
     local read = reader(pdu.tvb, brief and nothing or tree, pdu.extension)
@@ -457,13 +458,7 @@ local function add_extension(pdu, tree, entry, summary)
     local seal = entry.guard == SEAL and SEAL or 0
     local extension = entry.guard - seal + MARK + pdu.more + fragment
     local payload = pdu.has_information and room(pdu) - seal - extension - message or 0
-    return {
-        [bytes_of.llc] = pdu.extension - pdu.at,
-        [bytes_of.extension] = extension,
-        [bytes_of.seal] = seal,
-        [bytes_of.message] = message,
-        [bytes_of.payload] = payload,
-    }
+    return { pdu.extension - pdu.at, extension, seal, message, payload }
 end
 
 -- UI PDUs without an extension: the carriers' questions and answers, and names -----------------------------------------
@@ -529,11 +524,11 @@ local function dissect(pdu, pinfo, tree, is_datagram, has_ethertype)
     if add then
         subtree:add(field.pdu, pdu.tvb(pdu.at, pdu.header), pdu.name)
         add(reader(pdu.tvb, subtree, from), summary)
-        bytes = { [bytes_of.llc] = pdu.header, [bytes_of.extension] = pdu.ends - from }
+        bytes = { pdu.header, pdu.ends - from, 0, 0, 0 }
     else
         bytes = add_extension(pdu, subtree, entry, summary)
     end
-    for layer, count in pairs(bytes) do subtree:add(layer, count):set_generated() end
+    for index, count in ipairs(bytes) do subtree:add(bytes_of[index], count):set_generated() end
     if barewire.prefs.brief then return pdu.name end
     local text = table.concat(summary, " ")
     subtree:append_text(": " .. text)
@@ -666,8 +661,8 @@ function raw.dissector(tvb, pinfo, tree)
     read:take("raw.sequence", 4)
     read:take("raw.fragment", 4)
     local extension = math.min(12, tvb:reported_len())
-    subtree:add(bytes_of.extension, extension):set_generated()
-    subtree:add(bytes_of.payload, tvb:reported_len() - extension):set_generated()
+    subtree:add(field["bytes.extension"], extension):set_generated()
+    subtree:add(field["bytes.payload"], tvb:reported_len() - extension):set_generated()
     pinfo.cols.protocol:set("Barewire")
     return tvb:len()
 end
