@@ -84,6 +84,20 @@ def test_a_short_frame_is_padded_whether_or_not_the_capture_has_the_padding() ->
     assert parse(row(frame_len=64, eth_fcs="0x1", **arp), {}).shape.layers == sent
 
 
+@pytest.mark.parametrize("damage", [{"tcp_hdr_len": 60}, {"ip_len": 30}, {"tcp_len": ""}, {"tcp_flags": ""}])
+def test_damaged_headers_do_not_change_the_bytes_on_the_wire(damage: dict[str, Any]) -> None:
+    shape = parse(tcp_row(100, **damage), {}).shape
+    assert shape.carrier is Carrier.NONE and sum(shape.layers) == sum(parse(tcp_row(100), {}).shape.layers)
+
+
+def test_a_new_connection_between_the_same_ports_repeats_nothing() -> None:
+    """Its numbers may be below those of the one before."""
+    ledger = Ledger()
+    for frame in frames_of(tcp_row(5, sequence=900), tcp_row(0, SYN, sequence=10), tcp_row(5, sequence=11)):
+        ledger.add(frame)
+    assert all(not shape.layers.repeated for counts in ledger.counts().values() for _, _, shape in counts)
+
+
 def test_ipv6_counts_its_extension_headers() -> None:
     ends = {"ip_src": "", "ip_dst": "", "ip_len": "", "ip_hdr_len": "", "ipv6_src": "fe80::1", "ipv6_dst": "fe80::2"}
     layers = parse(tcp_row(100, frame_len=14 + 40 + 8 + 32 + 100, ipv6_plen=8 + 32 + 100, **ends), {}).shape.layers
@@ -104,7 +118,7 @@ def test_a_datagram_of_barewire_is_told_by_layer() -> None:
     more = {"barewire_seal": 0, "barewire_message": 17, "barewire_payload": 20, "barewire_retransmission": "1"}
     frame = parse(row(**datagram, **lengths, **pdu, **more), {"10.0.0.1": "h1"})
     assert frame.shape.layers == Layers(38, 0, 0, 0, 20, 0, 8, 4, 21, 0, 17, 0, 0, 20)
-    assert (frame.source, frame.destination, frame.is_repeated) == ("h1", "10.0.0.2", True)
+    assert (frame.source, frame.destination) == ("h1", "10.0.0.2")
     assert frame.stations == (("10.0.0.1", "40000/0x20"), ("10.0.0.2", "40002/0x24"))
 
 

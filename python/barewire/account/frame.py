@@ -22,7 +22,6 @@ from barewire.models.wire import (
 
 ARP_BYTES = 28
 IPV6_HEADER_BYTES = 40
-_FIN_SYN_RST = 0x07
 _FIN_RST = 0x05
 _SYN = 0x02
 _ACK = 0x10
@@ -93,7 +92,6 @@ class Frame:
     destination: str
     shape: Shape
     stations: tuple[Station, Station] | None
-    is_repeated: bool = False
     # TCP only.
     sequence: int | None = None
     server: Station | None = None
@@ -114,37 +112,44 @@ def parse(row: Row, names: Mapping[str, str]) -> Frame:
         vlan=vlan_bytes,
     )
     time_s = float(row.time)
+    shape = _shape(row, base, room)
+    if sum(shape.layers) != sum(base) + room:
+        # A damaged frame: its headers contradict its length.
+        shape = _other(base._replace(other=room))
+    if shape.carrier is Carrier.NONE:
+        return Frame(time_s, *hosts, shape, None)
+    return _of_connection(row, time_s, hosts, shape, source, destination)
+
+
+def _shape(row: Row, base: Layers, room: int) -> Shape:
+    """Return a frame's shape; `room`: bytes behind the Ethernet header and VLAN tags, all of which it assigns."""
     if row.arp_opcode:
-        layers = _with_padding(base._replace(arp=min(ARP_BYTES, room)), room - ARP_BYTES)
-        return Frame(time_s, *hosts, Shape(Carrier.NONE, Event.NEUTRAL, layers), None)
-    if source_ip:
-        shape, inner_bytes = _ip(row, base, room)
-        if shape is None:
-            shape = Shape(Carrier.NONE, Event.NEUTRAL, base._replace(ip=room - inner_bytes, other=inner_bytes))
-            return Frame(time_s, *hosts, shape, None)
-        return _of_connection(row, time_s, hosts, shape, source_ip, destination_ip)
+        return _other(_with_padding(base._replace(arp=min(ARP_BYTES, room)), room - ARP_BYTES))
+    if row.ip_src or row.ipv6_src:
+        return _ip(row, base, room)
     if row.barewire_extension:
         layers = _with_padding(_barewire(row, base), room - _barewire_bytes(row))
-        shape = Shape(Carrier.FRAMES, _barewire_event(row), layers)
-        return _of_connection(row, time_s, hosts, shape, row.eth_src, row.eth_dst)
+        return Shape(Carrier.FRAMES, _barewire_event(row), layers)
     llc_bytes = 0 if not row.llc_dsap else min(3 if int(_first(row.llc_control) or "0", 0) & 3 == 3 else 4, room)
-    layers = base._replace(llc=llc_bytes, other=room - llc_bytes)
-    return Frame(time_s, *hosts, Shape(Carrier.NONE, Event.NEUTRAL, layers), None)
+    return _other(base._replace(llc=llc_bytes, other=room - llc_bytes))
 
 
-def _ip(row: Row, base: Layers, room: int) -> tuple[Shape | None, int]:
-    """Return the shape of a TCP or UDP frame; for others None and the bytes behind the IP header."""
+def _other(layers: Layers) -> Shape:
+    return Shape(Carrier.NONE, Event.NEUTRAL, layers)
+
+
+def _ip(row: Row, base: Layers, room: int) -> Shape:
     if row.ip_src:
         packet_bytes, header_bytes = min(int(_first(row.ip_len)), room), int(_first(row.ip_hdr_len))
     else:
         packet_bytes, header_bytes = min(IPV6_HEADER_BYTES + int(_first(row.ipv6_plen)), room), IPV6_HEADER_BYTES
     base = _with_padding(base, room - packet_bytes)
     inner_bytes = max(packet_bytes - header_bytes, 0)
-    if row.tcp_len:
+    if row.tcp_len and row.tcp_flags:
         tcp_bytes, payload = int(_first(row.tcp_hdr_len)), int(_first(row.tcp_len))
         # IPv6's extension headers are IP's as well.
         layers = base._replace(ip=max(packet_bytes - tcp_bytes - payload, 0), tcp=tcp_bytes, payload=payload)
-        return Shape(Carrier.TCP, _tcp_event(int(_first(row.tcp_flags), 0), payload), layers), inner_bytes
+        return Shape(Carrier.TCP, _tcp_event(int(_first(row.tcp_flags), 0), payload), layers)
     if row.udp_length:
         # The first fragment of a longer datagram has less of it.
         datagram_bytes = min(int(_first(row.udp_length)), inner_bytes)
@@ -154,10 +159,10 @@ def _ip(row: Row, base: Layers, room: int) -> tuple[Shape | None, int]:
             filled = _barewire(row, layers)
             # Length or EtherType in front of the PDU, and what follows it.
             filled = filled._replace(barewire=filled.barewire + max(payload - _barewire_bytes(row), 0))
-            return Shape(Carrier.DATAGRAMS, _barewire_event(row), filled), inner_bytes
+            return Shape(Carrier.DATAGRAMS, _barewire_event(row), filled)
         event = Event.PAYLOAD if payload else Event.NEUTRAL
-        return Shape(Carrier.UDP, event, layers._replace(payload=payload)), inner_bytes
-    return None, inner_bytes
+        return Shape(Carrier.UDP, event, layers._replace(payload=payload))
+    return _other(base._replace(ip=packet_bytes - inner_bytes, other=inner_bytes))
 
 
 def _of_connection(
@@ -168,7 +173,7 @@ def _of_connection(
         flags = int(_first(row.tcp_flags), 0)
         server = (ends[0] if flags & _ACK else ends[1]) if flags & _SYN else None
         mss = int(_first(row.tcp_mss)) if row.tcp_mss else None
-        return Frame(time_s, *hosts, shape, ends, False, int(_first(row.tcp_seq)), server, mss)
+        return Frame(time_s, *hosts, shape, ends, int(_first(row.tcp_seq)), server, mss)
     if shape.carrier is Carrier.UDP:
         ports = _first(row.udp_srcport), _first(row.udp_dstport)
         if any(int(port) < _EPHEMERAL_PORT_MIN or int(port) in _SERVICE_PORTS for port in ports):
@@ -180,7 +185,7 @@ def _of_connection(
     port = (_first(row.udp_srcport), _first(row.udp_dstport)) if shape.carrier is Carrier.DATAGRAMS else ("", "")
     ends = (source, f"{port[0]}/{command_ssap}"), (destination, f"{port[1]}/{_first(row.llc_dsap)}")
     is_repeated = row.barewire_retransmission in ("1", "True")
-    return Frame(time_s, *hosts, repeated(shape) if is_repeated else shape, ends, is_repeated)
+    return Frame(time_s, *hosts, repeated(shape) if is_repeated else shape, ends)
 
 
 def repeated(shape: Shape) -> Shape:

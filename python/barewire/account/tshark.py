@@ -23,6 +23,8 @@ _SETTINGS = (
     "tcp.analyze_sequence_numbers:FALSE",
     "tcp.desegment_tcp_streams:FALSE",
     "tcp.calculate_timestamps:FALSE",
+    # Unless the file says so: an extension behind LLC's length is no FCS.
+    "eth.fcs:Never",
     "udp.try_heuristic_first:TRUE",
     "udp.calculate_timestamps:FALSE",
     "ip.defragment:FALSE",
