@@ -152,6 +152,17 @@ install_cargo_mutants() {
     cargo install --quiet --locked --root "$tools" cargo-mutants --version "$version"
 }
 
+# Into the user's folder of Wireshark's plugins.
+install_dissector() {
+    local folder=$HOME/.local/lib/wireshark/plugins
+    command -v tshark >/dev/null || return 0
+    [ "$(readlink "$folder/barewire.lua")" != "$root/python/barewire/account/barewire.lua" ] || return 0
+    echo "setup: linking Wireshark's dissector into $folder"
+    if ! { mkdir -p "$folder" && ln -sfn "$root/python/barewire/account/barewire.lua" "$folder/barewire.lua"; }; then
+        echo "setup: without it Wireshark shows Barewire's headers as data; \`barewire account\` does not need it" >&2
+    fi
+}
+
 # A daemon's packages unpacked into .cluster and not installed: none of them starts on this machine.
 unpack_cluster_packages() {
     local list=$here/apt-cluster.txt folder=$root/.cluster packages
@@ -204,5 +215,6 @@ fi
 install_debian_packages
 install_python_packages
 install_mpi_libraries
+install_dissector
 [ "$purpose" = run ] || install_bare_target
 [ "$purpose" = run ] || unpack_cluster_packages

@@ -41,6 +41,9 @@ for program in barewire-probe barewire-broker; do
     ln -s "/usr/bin/$program" "$native/$program"
 done
 
+# Wireshark's folder of global plugins, whatever its version.
+install -D -m 644 "$tree/$packages/barewire/account/barewire.lua" "$tree/usr/lib/x86_64-linux-gnu/wireshark/plugins/barewire.lua"
+
 install -D -m 644 "$here/debian/broker.toml" "$tree/etc/barewire/broker.toml"
 install -D -m 644 crates/broker/systemd/barewire-broker.service "$tree/lib/systemd/system/barewire-broker.service"
 install -D -m 644 "$here/debian/barewire.sysusers" "$tree/usr/lib/sysusers.d/barewire.conf"

@@ -31,6 +31,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "report": ("report", "report"),
     "export": ("export", "export"),
     "import": ("importing", "import_files"),
+    "account": ("account", "account"),
     "sdn": ("sdn", "app"),
 }
 

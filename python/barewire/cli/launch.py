@@ -15,7 +15,7 @@ from barewire.cli.host_slots import host_slots_of
 from barewire.cli.run_arguments import SDN_URL, Request
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi import start
-from barewire.mpi.fabrics import HIDDEN, FabricOptions
+from barewire.mpi.fabrics import HIDDEN, LINK, FabricOptions
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import find_library, library_of_program
 from barewire.mpi.placement import spread
@@ -43,6 +43,7 @@ def launch(request: Request) -> int:
         raise WrongUse("--hosts and --hostfile exclude each other")
     controller = _controller(request)
     lab = _lab_choice(request)
+    _check_capture(request, lab)
     host_slots = host_slots_of(request.hosts, request.hostfile, None if lab is None else lab.topology)
     shares = spread(request.ranks, host_slots)
     with nullcontext() if lab is None else lab.entered() as running:
@@ -53,7 +54,7 @@ def launch(request: Request) -> int:
         check_rights(job)
         if request.explained:
             _explain(job, requested, reason, running, request.as_json)
-        with _announcement_context(job, request.fabric, controller):
+        with _announcement_context(job, request.fabric, controller), _capture_context(job, request, running):
             return start.run(job, running)
 
 
@@ -90,6 +91,33 @@ def _announcement_context(job: Job, fabric: str, controller: "Client | None") ->
     return Announced(
         controller, announcement(job, fabric, socket.gethostname()), lambda text: print(text, file=sys.stderr)
     )
+
+
+def _check_capture(request: Request, lab: "LabChoice | None") -> None:
+    if request.capture is None:
+        return
+    if lab is None:
+        raise WrongUse(
+            "--capture captures in a lab: add --lab pair. On real hosts run on each `tcpdump -i eth1 -w HOST.pcap "
+            "ether src ITS_MAC`, then `mergecap -w ALL.pcapng *.pcap` (docs/account.md says what tcpdump does not see)"
+        )
+    from barewire.account import capture
+
+    capture.check(request.capture)
+
+
+def _capture_context(job: Job, request: Request, lab: "Lab | None") -> AbstractContextManager[None]:
+    if request.capture is None or lab is None:
+        return nullcontext()
+    from barewire.account import capture
+
+    hosts = [host for host, _ in job.shares]
+    # AF_XDP takes a frame before any tap of the same interface.
+    if job.environment().get(LINK, "").startswith("xdp") and any(lab.far_end(host).node in hosts for host in hosts):
+        raise WrongUse(
+            "--capture: in a pair without a switch AF_XDP takes frames before they are captured: --lab star:2"
+        )
+    return capture.captured(lab, hosts, request.capture)
 
 
 def _print_dry(

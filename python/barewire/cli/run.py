@@ -68,6 +68,14 @@ def run(
     ] = None,
     sdn: Sdn = None,
     sdn_token: SdnToken = None,
+    capture: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="capture all frames of the job's hosts, for `barewire account FILE`",
+            rich_help_panel=links.IN_A_LAB,
+        ),
+    ] = None,
     explained: Annotated[
         bool, typer.Option("--explain", help="first verify which path is taken; a table on standard error")
     ] = False,
@@ -103,6 +111,7 @@ def run(
         hostfile=hostfile,
         sdn=sdn,
         sdn_token=sdn_token,
+        capture=capture,
         explained=explained,
         dry=dry,
         as_json=as_json,

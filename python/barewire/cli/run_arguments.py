@@ -42,6 +42,7 @@ class Request:
     hostfile: Path | None = None
     sdn: str | None = None
     sdn_token: Path | None = None
+    capture: Path | None = None
     explained: bool = False
     dry: bool = False
     as_json: bool = False
@@ -66,7 +67,7 @@ _TEXTS = {
     )
 } | {"--receive-on": "receive_on"}
 _COUNTS = {"-n": "ranks", "--ranks": "ranks", "--mtu": "mtu"}
-_FILES = {"--hostfile": "hostfile", "--sdn-token": "sdn_token"}
+_FILES = {"--hostfile": "hostfile", "--sdn-token": "sdn_token", "--capture": "capture"}
 _SWITCHES = {"--offloads": "offloads"}
 OPTIONS = _FLAGS | _TEXTS | _COUNTS | _FILES | _SWITCHES
 

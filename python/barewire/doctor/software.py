@@ -21,7 +21,7 @@ def software_findings() -> list[Finding]:
     return [
         *([] if IS_PACKAGE else [cargo]),
         _tool("cc", "needed to build the MPI measurements", "apt install gcc"),
-        _tool("tshark", "needed to check captures", "apt install tshark"),
+        _tool("tshark", "needed to capture jobs and to account for captures", "apt install tshark"),
         _tool("ovs-vswitchd", "needed for networks of switches in the lab", openvswitch.FIX),
         _libfabric(),
     ]

@@ -204,6 +204,24 @@ class Lab:
             raise MeasurementFailed(f"lab {self.id} is not running")
         return self._enter_command(keeper, sorted(os.sched_getaffinity(0)), command)
 
+    def far_end(self, host_name: str) -> End:
+        """Return the other end of a host's link: every frame that the host sends arrives there, once."""
+        near = (host_name, self.host(host_name).interface)
+        return next(
+            far for wire in self._plan.wires for end, far in (wire, wire[::-1]) if (end.node, end.interface) == near
+        )
+
+    def command_at(self, end: End, command: Sequence[str]) -> "builtins.list[str]":
+        """Return the command line that runs `command` in the namespace of an interface, on any core."""
+        if end.node is None:
+            return self.switch_command(command)
+        if any(host.name == end.node for host in self._state.hosts):
+            host = self.host(end.node)
+            process = Process(host.pid, host.start_ticks)
+        else:
+            process = self._state.servers[f"{openvswitch.FORWARDER} {end.node}"]
+        return self._enter_command(process, sorted(os.sched_getaffinity(0)), command)
+
     def remote_shell(self) -> tuple[str, dict[str, str]]:
         """Return a program that replaces ssh inside the lab, for launchers, and its environment."""
         hosts = {host.name: [host.inner_pid, list(host.cpus)] for host in self._state.hosts}
