@@ -31,10 +31,13 @@ def _faster(run: Run, baseline: str | None) -> list[str]:
     for versus in compare_in_run(run, chosen):
         a = versus.a
         if not is_detail(a.test, a.quantity) and a.message_bytes:
-            groups.setdefault(
-                (_what(a), f"{subject_name(a.subject)} against {subject_name(versus.b.subject)}"), []
-            ).append(versus)
-    return [f"{what}: {who}: {_ranges(compared)}" for (what, who), compared in groups.items()]
+            versus_name = f"{subject_name(a.subject)} against {subject_name(versus.b.subject)}"
+            groups.setdefault((_what(a), versus_name), []).append(versus)
+    return [
+        f"{what}: {who}: {_ranges(compared)}"
+        for (what, who), compared in groups.items()
+        if any(versus.result.verdict != "undecided" for versus in compared)
+    ]
 
 
 def _what(series: Series) -> str:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from barewire.models.hockney import Hockney
 from barewire.models.loggp import LogGP
 from barewire.models.times import Estimate
-from barewire.report.mpi import TextTable
+from barewire.report.mpi import TextTable, signed
 from barewire.report.words import bounds, message_size, number, subject_name
 from barewire.results.fits import LatencyFit, LogpFit, Pieces
 
@@ -70,7 +70,7 @@ def value(estimated: Estimate | None, factor: float = 1.0) -> str:
         return _DASH
     ci95 = estimated.ci95
     scaled = None if ci95 is None else (ci95[0] * factor, ci95[1] * factor)
-    return f"{number(estimated.value * factor)} {bounds(scaled)}".rstrip()
+    return f"{signed(estimated.value * factor)} {bounds(scaled)}".rstrip()
 
 
 def _name(fit: LatencyFit) -> str:
@@ -91,7 +91,7 @@ def _pieces(title: str, pieces: Pieces) -> TextTable:
     rows = []
     for piece, after in zip_longest(pieces.law.pieces, pieces.breaks):
         rate = number(8 / piece.per_byte) if piece.per_byte > 0 else _DASH
-        row = (message_size(piece.first_bytes), message_size(piece.last_bytes), number(piece.alpha), rate)
+        row = (message_size(piece.first_bytes), message_size(piece.last_bytes), signed(piece.alpha), rate)
         if after is None:
             rows.append((*row, "", "", ""))
             continue

@@ -145,10 +145,11 @@ def _bound(opportunity: Series | None) -> str:
 def _value(series: Series | None) -> str:
     if series is None or series.median is None:
         return "–"
-    return f"{_signed(series.median)} {bounds(series.ci95)}".rstrip()
+    return f"{signed(series.median)} {bounds(series.ci95)}".rstrip()
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """A number with a minus sign, not a hyphen."""
     return f"−{number(-value)}" if value < 0 else number(value)
 
 
@@ -181,14 +182,14 @@ def _choices(run: Run, test: str, ranks: int) -> list[str]:
 
 def _piece(piece: Piece) -> tuple[str, ...]:
     rate = "–" if piece.per_byte <= 0 else number(8 / piece.per_byte, _DIGITS)
-    return message_size(piece.first_bytes), message_size(piece.last_bytes), _signed(piece.alpha), rate
+    return message_size(piece.first_bytes), message_size(piece.last_bytes), signed(piece.alpha), rate
 
 
 def _break(point: Break | None, limits: list[Limit]) -> tuple[str, ...]:
     if point is None:
         return "", "", ""
     where = f"{message_size(point.last_before)} [{message_size(point.low)}, {message_size(point.high)}]"
-    step = _signed(point.jump) if point.jump < 0 else f"+{number(point.jump)}"
+    step = signed(point.jump) if point.jump < 0 else f"+{number(point.jump)}"
     return where, step, ", ".join(explanations(point, limits))
 
 

@@ -163,17 +163,24 @@ def _impossible(
     """Return a sentence for everything that is faster than the link allows."""
     if rate_bit_s is None or mtu is None:
         return []
-    sentences = []
     # No protocol needs fewer bytes than plain frames.
     protocol = protocol_of(subject) or "raw"
-    for size, time in zip(times.sizes, times.medians, strict=True):
-        limit = latency_limit_us(size, protocol, mtu, rate_bit_s)
-        if time < limit * (1 - _RATE_TOLERANCE):
-            sentences.append(
-                f"{time:.4g} µs one way for {size} B is impossible: its frames alone take {limit:.4g} µs at "
-                f"{rate_bit_s / 1e6:g} Mbit/s"
-            )
-    if not isinstance(hockney, str) and hockney.rate_mbit_s is not None:
+    limits = [latency_limit_us(size, protocol, mtu, rate_bit_s) for size in times.sizes]
+    shares = {
+        size: (float(time), limit)
+        for size, time, limit in zip(times.sizes, times.medians, limits, strict=True)
+        if time < limit * (1 - _RATE_TOLERANCE)
+    }
+    sentences = []
+    if shares:
+        worst = min(shares, key=lambda size: shares[size][0] / shares[size][1])
+        time, limit = shares[worst]
+        others = f"; so are those of {len(shares) - 1} other sizes" if len(shares) > 1 else ""
+        sentences.append(
+            f"{time:.4g} µs one way for {worst} B is impossible: its frames alone take {limit:.4g} µs at "
+            f"{rate_bit_s / 1e6:g} Mbit/s{others}"
+        )
+    if not isinstance(hockney, str) and hockney.is_good and hockney.rate_mbit_s is not None:
         rate = hockney.rate_mbit_s
         low = rate.value if rate.ci95 is None else rate.ci95[0]
         if low > rate_bit_s / 1e6 * (1 + _RATE_TOLERANCE):
