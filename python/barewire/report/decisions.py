@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from barewire.models.times import Estimate
 from barewire.report.versus import Versus, compare_in_run, has_baseline
 from barewire.report.words import interval, message_size, number, subject_name, test_title, verdict_word
 from barewire.results import Run, Series
@@ -15,6 +16,8 @@ _BASELINE = "tcp"
 # Less is not worth the work of hiding it.
 _SHARE_MIN = 5.0
 _EAGER = "eager limit"
+# A limit this close to where it should be makes no difference to a program.
+_EAGER_MARGIN = 0.1
 
 
 def decisions(run: Run, fits: Sequence[LatencyFit], baseline: str | None = None) -> list[str]:
@@ -78,7 +81,7 @@ def _eager(run: Run, fits: Iterable[LatencyFit]) -> list[str]:
             if not any(cause.endswith(_EAGER) for cause in found.causes):
                 continue
             of = f"{subject_name(fit.subject)}, {fit.variant or 'ping-pong'}"
-            if crossing is not None and crossing.ci95 is not None and not crossing.ci95[0] <= limit <= crossing.ci95[1]:
+            if crossing is not None and _is_elsewhere(crossing, limit):
                 sentences.append(
                     f"{of}: eager should end at {_size(crossing.value)} [{_size(crossing.ci95[0])}, "
                     f"{_size(crossing.ci95[1])}], not at {message_size(limit)}: there its line meets the rendezvous's"
@@ -89,6 +92,13 @@ def _eager(run: Run, fits: Iterable[LatencyFit]) -> list[str]:
                     f"{message_size(limit)}, and no longer message makes up for it: eager may end later"
                 )
     return sentences
+
+
+def _is_elsewhere(crossing: Estimate, limit: int) -> bool:
+    """Whether the whole interval lies beyond a margin around the limit."""
+    if crossing.ci95 is None:
+        return False
+    return crossing.ci95[1] < limit * (1 - _EAGER_MARGIN) or crossing.ci95[0] > limit * (1 + _EAGER_MARGIN)
 
 
 def _overlap(run: Run) -> list[str]:
