@@ -121,6 +121,18 @@ def test_a_kernel_needs_its_computation_and_is_checked_against_a_held_out_run(mp
         invoke("predict", mpi, alone, "--kernel", "fft", "--against", mpi)
 
 
+def test_collectives_of_a_held_out_run_are_compared_with_the_fastest_algorithm(mpi: Path, tmp_path: Path) -> None:
+    synthetic_mpi(tmp_path, "alltoall", subjects=(subject("openmpi", "barewire"),), ranks=(4,))
+    asked = ("--kernel", "alltoall", "--cores", "4", "--against", tmp_path)
+    (found,) = document("predict", mpi, *asked)["predictions"]
+    everything = document("predict", mpi, "--kernel", "alltoall", "-n", "4", "--cores", "4", "--sizes", "64")
+    same = [p for p in everything["predictions"] if p["subject"] == found["subject"]]
+    assert found["time_us"]["value"] == min(p["time_us"]["value"] for p in same) and len(same) == 3
+    assert found["measured_us"]["value"] == pytest.approx(4 * time_us("barewire", 64) + 3)
+    with pytest.raises(WrongUse, match="has no bcast"):
+        invoke("predict", mpi, "--kernel", "bcast", "--against", tmp_path)
+
+
 def test_a_krylov_iteration_is_predicted_from_halo_and_computation(mpi: Path) -> None:
     asked = ("--kernel", "krylov", "-n", "4", "--cores", "4", "--subject", "openmpi/barewire")
     (found,) = document("predict", mpi, *asked, "--sizes", "8KiB", "--compute-us", "100")["predictions"]

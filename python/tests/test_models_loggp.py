@@ -45,6 +45,11 @@ def test_the_step_of_the_rendezvous_is_s() -> None:
     assert s.step_us.ci95 is not None and s.step_us.ci95[0] > 0
 
 
+def test_the_step_of_a_second_frame_is_not_s() -> None:
+    tables = functions(1, eager=16384, step_us=60.0)
+    assert fit_loggp(*tables, is_frame=lambda point: point.explains(16384)).synchronisation is None
+
+
 def coverage(experiments: int) -> float:
     """Return the share of experiments whose interval of L contains it."""
     held = 0

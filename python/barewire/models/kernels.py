@@ -56,23 +56,22 @@ def fft_time(
     """Return the time of one transform and the sizes of its messages.
 
     `computation_us` is one rank's computation (transforms, twiddle factors, packing) with a core of its own. In
-    non-blocking a stage takes as long as the longer of computation and communication, and the exchange of its first
-    rows, which nothing hides.
+    non-blocking the next rows are always on their way, so a stage takes as long as the longer of its computation and
+    its messages without a pause, and the exchange of its first rows, which nothing hides.
     """
     computation = costs.ranks_per_core * computation_us
     if ranks == 1:
         return computation, ()
     stages = fft_stages(order, ranks, variant)
-    exchanges = [costs.all_at_once(ranks - 1, stage.message_bytes) for stage in stages]
-    communication = [stage.exchanges * each for stage, each in zip(stages, exchanges, strict=True)]
     sizes = tuple(float(stage.message_bytes) for stage in stages)
-    if variant != "non-blocking":
-        return computation + sum(communication, np.zeros_like(computation)), sizes
-    part = computation / FFT_STAGES
     total = np.zeros_like(computation)
-    for whole, first, stage in zip(communication, exchanges, stages, strict=True):
-        hidden = whole * (stage.exchanges - 1) / stage.exchanges
-        total = total + first + np.maximum(part, hidden)
+    for stage in stages:
+        one = costs.all_at_once(ranks - 1, stage.message_bytes)
+        if variant == "non-blocking":
+            others = (stage.exchanges - 1) * (ranks - 1) * costs.sustained(stage.message_bytes)
+            total = total + one + np.maximum(computation / FFT_STAGES, others)
+        else:
+            total = total + stage.exchanges * one + computation / FFT_STAGES
     return total, sizes
 
 

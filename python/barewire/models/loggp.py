@@ -6,11 +6,12 @@ receiver synchronise first. Sources: Culler et al. 1993 (LogP), Alexandrov et al
 (LogGPS), Kielmann, Bal, Verstoep 2000 (parametrised LogP). Os and Or are measured by hidden computation (Stival 2006).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from barewire.models.breakpoints import POINTS_MIN, Piecewise, find_breakpoints
+from barewire.models.breakpoints import POINTS_MIN, Break, Piecewise, find_breakpoints
 from barewire.models.hockney import Residual, residuals, worst_of
 from barewire.models.times import CannotSay, Estimate, Floats, Times, estimate, lines
 
@@ -42,9 +43,18 @@ class LogGP:
     unsaid: tuple[str, ...]
 
 
-def fit_loggp(eel: Times, send: Times, receive: Times, gap: Times, *, seed: int = 0) -> LogGP:
+def fit_loggp(
+    eel: Times,
+    send: Times,
+    receive: Times,
+    gap: Times,
+    *,
+    is_frame: Callable[[Break], bool] = lambda point: False,
+    seed: int = 0,
+) -> LogGP:
     """Fit all parameters; the four tables have the same sizes and come from the same launches (`mpi/logp`).
 
+    `is_frame` says which breaks are further frames, and so cannot be S.
     L, o and g are those of short messages: intercepts of the first piece of each function. G is the slope of the last
     piece of g(m). CannotSay for differing sizes.
     """
@@ -75,23 +85,10 @@ def fit_loggp(eel: Times, send: Times, receive: Times, gap: Times, *, seed: int 
         overhead_us=estimate((o_send + o_receive) / 2, launches),
         gap_us=estimate(g, launches),
         us_per_byte=None if per_byte is None else estimate(per_byte, launches),
-        synchronisation=None if laws[0] is None else synchronisation(laws[0], eel, eel_draws),
+        synchronisation=None if laws[0] is None else _synchronisation(laws[0], eel, eel_draws, is_frame),
         residual=residual,
         unsaid=unsaid,
     )
-
-
-def synchronisation(law: Piecewise, times: Times, draws: Floats) -> Synchronisation | None:
-    """Return the largest upward step of a law whose interval lies above 0; None if there is none.
-
-    A second frame is a step as well: the caller names the break before it calls this S.
-    """
-    found = []
-    for number, point in enumerate(law.breaks):
-        step = estimate(_steps(law, number, times, draws), times.launches)
-        if step.surely_above_zero:
-            found.append(Synchronisation(point.last_before, point.first_after, step))
-    return max(found, key=lambda each: each.step_us.value, default=None)
 
 
 def piece_lines(law: Piecewise, number: int, times: Times, draws: Floats) -> tuple[Floats, Floats]:
@@ -99,6 +96,20 @@ def piece_lines(law: Piecewise, number: int, times: Times, draws: Floats) -> tup
     piece = law.pieces[number]
     first, end = times.sizes.index(piece.first_bytes), times.sizes.index(piece.last_bytes) + 1
     return lines(times.sizes[first:end], draws[:, first:end])
+
+
+def _synchronisation(
+    law: Piecewise, times: Times, draws: Floats, is_frame: Callable[[Break], bool]
+) -> Synchronisation | None:
+    """Return the largest upward step whose interval lies above 0; None if there is none."""
+    found = []
+    for number, point in enumerate(law.breaks):
+        if is_frame(point):
+            continue
+        step = estimate(_steps(law, number, times, draws), times.launches)
+        if step.surely_above_zero:
+            found.append(Synchronisation(point.last_before, point.first_after, step))
+    return max(found, key=lambda each: each.step_us.value, default=None)
 
 
 def _steps(law: Piecewise, number: int, times: Times, draws: Floats) -> Floats:

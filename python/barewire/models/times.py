@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Times of messages by size, one for each launch, and the bootstrap over launches that all models share.
 
-A launch is the experimental unit, so a resample draws whole launches. The interval is the estimate ± 1.96·√(n / (n − 1))
-standard errors of the bootstrap, because resamples of n launches vary less than launches do. With six to twelve launches
-it contains the truth as often as it says; percentiles, of which there are few then, do so less exactly.
+A launch is the experimental unit, so a resample draws whole launches. The interval is the estimate
+± 1.96·√(n / (n − 1)) standard errors of the bootstrap, because resamples of n launches vary less than launches do. With
+six to twelve launches it contains the truth as often as it says; percentiles, of which there are few then, do not.
 """
 
 import math

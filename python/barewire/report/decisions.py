@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from barewire.models.times import Estimate
+from barewire.models.times import Interval
 from barewire.report.versus import Versus, compare_in_run, has_baseline
 from barewire.report.words import interval, message_size, number, subject_name, test_title, verdict_word
 from barewire.results import Run, Series
@@ -81,10 +81,11 @@ def _eager(run: Run, fits: Iterable[LatencyFit]) -> list[str]:
             if not any(cause.endswith(_EAGER) for cause in found.causes):
                 continue
             of = f"{subject_name(fit.subject)}, {fit.variant or 'ping-pong'}"
-            if crossing is not None and _is_elsewhere(crossing, limit):
+            meeting = None if crossing is None else crossing.ci95
+            if crossing is not None and meeting is not None and _is_elsewhere(meeting, limit):
                 sentences.append(
-                    f"{of}: eager should end at {_size(crossing.value)} [{_size(crossing.ci95[0])}, "
-                    f"{_size(crossing.ci95[1])}], not at {message_size(limit)}: there its line meets the rendezvous's"
+                    f"{of}: eager should end at {_size(crossing.value)} [{_size(meeting[0])}, "
+                    f"{_size(meeting[1])}], not at {message_size(limit)}: there its line meets the rendezvous's"
                 )
             elif crossing is None and found.step_us.ci95 is not None and found.step_us.ci95[0] > 0:
                 sentences.append(
@@ -94,11 +95,9 @@ def _eager(run: Run, fits: Iterable[LatencyFit]) -> list[str]:
     return sentences
 
 
-def _is_elsewhere(crossing: Estimate, limit: int) -> bool:
+def _is_elsewhere(meeting: Interval, limit: int) -> bool:
     """Whether the whole interval lies beyond a margin around the limit."""
-    if crossing.ci95 is None:
-        return False
-    return crossing.ci95[1] < limit * (1 - _EAGER_MARGIN) or crossing.ci95[0] > limit * (1 + _EAGER_MARGIN)
+    return meeting[1] < limit * (1 - _EAGER_MARGIN) or meeting[0] > limit * (1 + _EAGER_MARGIN)
 
 
 def _overlap(run: Run) -> list[str]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Every model fitted to a run's subjects, with the names of the break points; what cannot be said is a sentence."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -118,11 +118,14 @@ def logp_fits(run: Run) -> list[LogpFit]:
     for subject in dict.fromkeys(each.subject for each in run.series):
         functions = logp_functions(run, subject)
         if functions:
-            fits.append(LogpFit(subject, _or_reason(partial(_loggp, functions))))
+            fits.append(LogpFit(subject, _or_reason(partial(_loggp, functions, limits_of(run, subject)))))
     return fits
 
 
-def _loggp(functions: Mapping[str, Times]) -> LogGP:
+def _loggp(functions: Mapping[str, Times], limits: Sequence[Limit]) -> LogGP:
+    def is_frame(point: Break) -> bool:
+        return any(name.endswith("frame") for name in explanations(point, limits))
+
     missing = [name for name in ("eel", "os", "or", "gap") if name not in functions]
     if missing:
         raise CannotSay(f"{', '.join(missing)} could not be derived; measure all variants of logp, with more --seconds")
@@ -130,7 +133,7 @@ def _loggp(functions: Mapping[str, Times]) -> LogGP:
     if not sizes:
         raise CannotSay("no size has EEL, Os, Or and g; measure logp with more --seconds")
     eel, send, receive, gap = (functions[name].at(sizes) for name in ("eel", "os", "or", "gap"))
-    return fit_loggp(eel, send, receive, gap)
+    return fit_loggp(eel, send, receive, gap, is_frame=is_frame)
 
 
 def _pieces(times: Times, limits: list[Limit]) -> Pieces:
