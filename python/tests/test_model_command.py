@@ -106,6 +106,8 @@ def test_a_kernel_needs_its_computation_and_is_checked_against_a_held_out_run(mp
     subjects = (subject("openmpi", "barewire"),)
     synthetic_mpi(alone, "fft", subjects=subjects, ranks=(1,))
     synthetic_mpi(held_out, "fft", subjects=subjects, ranks=(4,))
+    with pytest.raises(WrongUse, match="no messages between two ranks"):
+        invoke("predict", alone, "--kernel", "fft")
     missing = document("predict", mpi, "--kernel", "fft", "-n", "4", "--cores", "8")
     assert "run `barewire mpi fft -n 1`" in missing["cannot_say"][0]
     asked = ("--kernel", "fft", "--cores", "8", "--against", held_out)
@@ -188,6 +190,15 @@ def test_mixed_units_and_other_machines_are_refused(tmp_path: Path, bench: Path)
     write_run(tmp_path / "other", other)
     with pytest.raises(WrongUse, match="different machines"):
         invoke("predict", bench, tmp_path / "other", "--kernel", "pingpong")
+
+
+@pytest.mark.parametrize(("value", "unit"), [(0.0, "us"), (-1.0, "us"), (0.0, "Mbit/s"), (1.0, "KiB")])
+def test_values_that_are_no_times_are_refused(tmp_path: Path, bench: Path, value: float, unit: str) -> None:
+    run = read_run(bench)
+    series = tuple(replace(each, launch_medians=(value,) * 6, unit=unit) for each in run.series)
+    write_run(tmp_path, replace(run, series=series))
+    with pytest.raises(WrongUse, match="pingpong of"):
+        invoke("model", tmp_path)
 
 
 @pytest.mark.parametrize(

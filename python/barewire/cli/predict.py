@@ -58,6 +58,8 @@ def predict(
     """
     model = _model(runs)
     kernels = _parse(kernel, KERNELS, "--kernel")
+    if not model.functions:
+        raise WrongUse(f"{runs[0]} has no messages between two ranks: give a run of `barewire mpi pingpong` too")
     if subject is not None and subject not in model.functions:
         raise WrongUse(f"there is no subject {subject!r}; there are {', '.join(model.functions) or 'none'}")
     numbers = None if ranks is None else _whole(ranks, "-n")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Times as functions of the message size, gathered from the series of a run: what models are fitted to."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -103,16 +103,17 @@ def logp_functions(run: Run, subject: str) -> dict[str, Times]:
 def times_of(series: Iterable[Series], *, messages: int = 1, may_be_negative: bool = False) -> Times:
     """Return the times in µs of one test's series of several sizes; a rate becomes the time of `messages` messages.
 
-    WrongUse if the series mix times and rates; ValueError for invalid values.
+    WrongUse if the series mix times and rates, or for invalid values: the run is damaged.
     """
-    launches: dict[int, Sequence[float]] = {}
-    kinds = set()
-    for each in series:
-        kinds.add(each.unit == _RATE)
-        launches[each.message_bytes] = _in_us(each, messages)
-    if len(kinds) > 1:
-        raise WrongUse("the series of one test mix times and rates: measure again")
-    return Times.of(launches, may_be_negative=may_be_negative)
+    of_test = list(series)
+    name = f"{of_test[0].test} of {of_test[0].subject}" if of_test else "the run"
+    if len({each.unit == _RATE for each in of_test}) > 1:
+        raise WrongUse(f"{name}: the series mix times and rates; measure again")
+    try:
+        launches = {each.message_bytes: _in_us(each, messages) for each in of_test}
+        return Times.of(launches, may_be_negative=may_be_negative)
+    except (ValueError, ZeroDivisionError) as error:
+        raise WrongUse(f"{name}: {error}") from error
 
 
 def in_us(value: float, unit: str) -> float:
