@@ -17,13 +17,14 @@ from barewire.models.times import CannotSay, Floats
 class TwoRankCosts:
     """Functions of the message size between two ranks, in µs, and the number of ranks that share a core.
 
-    `latency`: EEL(m), one way. `exchanged`: two ranks send each other a message; None: as long as one way. `both_ways`:
-    time per message of a rank that sends and receives without a pause; None: as an exchange. `processor`: Os + Or;
-    only needed if ranks share cores.
+    `latency`: EEL(m), one way. `exchanged`: two ranks send each other a message; None: as long as one way. `gap`: time
+    per message of a rank that sends without a pause. `both_ways`: of one that sends and receives, message by message.
+    `processor`: Os + Or; needed if ranks share cores.
     """
 
     latency: Interpolated
     exchanged: Interpolated | None = None
+    gap: Interpolated | None = None
     both_ways: Interpolated | None = None
     processor: Interpolated | None = None
     ranks_per_core: int = 1
@@ -31,7 +32,7 @@ class TwoRankCosts:
     @property
     def launches(self) -> int:
         """Number of launches of the least measured function, which bounds what the interval can say."""
-        used = (self.latency, self.exchanged, self.both_ways, self.processor)
+        used = (self.latency, self.exchanged, self.gap, self.both_ways, self.processor)
         return min(each.launches for each in used if each is not None)
 
     def one_way(self, message_bytes: float) -> Floats:
@@ -46,15 +47,16 @@ class TwoRankCosts:
         """Each rank sends and receives this many messages at once: an exchange, and the others behind it."""
         if messages == 0:
             return np.zeros(len(self.latency.draws))
-        following = self.both_ways or self.exchanged or self.latency
-        alone = self.exchange(message_bytes) + (messages - 1) * following(message_bytes)
-        if self.ranks_per_core == 1:
-            return np.asarray(alone)
-        return np.maximum(alone, messages * self.processor_time(message_bytes))
+        return np.asarray(self.exchange(message_bytes) + (messages - 1) * self.sustained(message_bytes))
 
     def sustained(self, message_bytes: float) -> Floats:
-        """Time per message of a rank that sends and receives messages without a pause."""
-        alone = (self.both_ways or self.exchanged or self.latency)(message_bytes)
+        """Time per message of a rank that sends and receives many without a pause.
+
+        The wire carries one each way per gap, the processor sends and receives one in Os + Or.
+        """
+        if self.gap is not None and self.processor is not None:
+            return np.maximum(self.gap(message_bytes), self.processor_time(message_bytes))
+        alone = (self.both_ways or self.gap or self.exchanged or self.latency)(message_bytes)
         return alone if self.ranks_per_core == 1 else np.maximum(alone, self.processor_time(message_bytes))
 
     def processor_time(self, message_bytes: float) -> Floats:

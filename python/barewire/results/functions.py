@@ -39,9 +39,9 @@ _SOURCES: Mapping[str, tuple[_Source, ...]] = {
     ),
     "both_ways": (_Source("bidirectional", ("nonblocking-send", "blocking-send", ""), messages=2),),
     "gap": (
-        _Source("logp", ("logp",), "gap"),
         _Source("stream", ("blocking-receive", "nonblocking-receive", "")),
         _Source("bandwidth", ("queue-8", "queue-4", "blocking")),
+        _Source("logp", ("logp",), "gap"),
     ),
     "send": (_Source("logp", ("logp",), "os"), _Source("overhead", ("gap-send",), "overhead")),
     "receive": (_Source("logp", ("logp",), "or"), _Source("overhead", ("gap-receive",), "overhead")),

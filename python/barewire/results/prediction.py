@@ -93,7 +93,7 @@ def costs_of(model: Model, subject: str, sharing: int) -> TwoRankCosts:
     if "send" in functions and "receive" in functions:
         processor = Interpolated.through(_sum(functions["send"], functions["receive"]), generator)
     latency = Interpolated.through(functions["latency"].times, generator)
-    return TwoRankCosts(latency, curve("exchanged"), curve("both_ways"), processor, sharing)
+    return TwoRankCosts(latency, curve("exchanged"), curve("gap"), curve("both_ways"), processor, sharing)
 
 
 def _ways(model: Model, request: Request, costs: TwoRankCosts) -> Iterator[tuple[str, Floats, tuple[float, ...]]]:
