@@ -116,6 +116,34 @@ def test_the_report_and_the_comparison_tell_the_same(measured: tuple[Path, dict[
     } - {"collective"}
 
 
+def test_a_run_is_modelled_and_more_ranks_are_predicted_from_it(
+    measured: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Two sizes are no line, but enough to predict between them."""
+    directory, document = measured
+    modelled = barewire("model", str(directory), "--json")
+    assert modelled.returncode == 0, modelled.stderr
+    fits = json.loads(modelled.stdout)["latency"]
+    assert {fit["subject"] for fit in fits} == {one["subject"] for one in document["series"]}
+    assert all("3 sizes or more" in fit["hockney"]["cannot_say"] for fit in fits)
+    (tmp_path / "model.json").write_text(modelled.stdout)
+    asked = ("--kernel", "bcast", "-n", "2,4", "--cores", "4", "--sizes", "8,20000", "--json")
+    done = barewire("predict", str(tmp_path / "model.json"), *asked)
+    assert done.returncode == 0, done.stderr
+    trees = [one for one in json.loads(done.stdout)["predictions"] if one["way"] == "binomial tree"]
+    times = {(one["subject"], one["ranks"], one["message_bytes"]): one["time_us"]["value"] for one in trees}
+    for fit in fits:
+        two, four = (times[fit["subject"], ranks, 8] for ranks in (2, 4))
+        assert four == pytest.approx(2 * two) and two > 0
+        (median,) = (
+            one["median"]
+            for one in document["series"]
+            if (one["test"], one["subject"], one["message_bytes"]) == ("pingpong", fit["subject"], 8)
+        )
+        assert two == pytest.approx(median)
+    assert barewire("predict", str(directory), "--kernel", "nosuch").returncode == 2
+
+
 def test_parameters_of_logp_are_fitted_and_shown(tmp_path: Path) -> None:
     """Two messages so different that their overheads are, too; over TCP, where both are plain to see."""
     library("openmpi")

@@ -4,6 +4,7 @@
 The independent check is scipy's: a global optimiser over the position of one break and both lines, without our code.
 """
 
+import bisect
 import math
 
 import numpy as np
@@ -133,3 +134,46 @@ def test_invalid_input_is_rejected(sizes: tuple[int, ...], times: list[list[floa
 def test_three_sizes_make_one_piece() -> None:
     found = find_breakpoints((0, 10, 20), [[1.0], [2.0], [3.0]])
     assert found.breaks == () and found.pieces[0].time(40) == pytest.approx(5)
+
+
+def invented(seeds: int, spread: float, launches: int) -> float:
+    """Return the share of straight lines, measured with this spread, in which a break is found."""
+    found = 0
+    for seed in range(seeds):
+        generator = np.random.default_rng(seed)
+        times = [(3 + 0.0008 * size) * generator.lognormal(0, spread, launches) for size in SIZES]
+        found += bool(find_breakpoints(SIZES, [list(of_size) for of_size in times]).breaks)
+    return found / seeds
+
+
+def missed(seeds: int, spread: float) -> float:
+    """Return the share of planted pairs of breaks of which one is missed, or is more than a size step away."""
+    wrong = 0
+    for seed in range(seeds):
+        eager = int(np.random.default_rng(seed).choice([8192, 16384, 65536, 131072]))
+        breaks = find_breakpoints(SIZES, measured(seed, spread=spread, eager=eager)).breaks
+        found = [SIZES.index(point.first_after) for point in breaks]
+        planted = [bisect.bisect_right(SIZES, truth) for truth in (1500, eager)]
+        wrong += len(found) != 2 or any(abs(a - b) > 1 for a, b in zip(found, planted, strict=True))
+    return wrong / seeds
+
+
+@pytest.mark.parametrize(("spread", "launches"), [(0.01, 6), (0.2, 6), (0.2, 12)])
+def test_no_break_is_invented(spread: float, launches: int) -> None:
+    assert invented(100, spread, launches) <= 0.01
+
+
+def test_planted_breaks_are_found_within_a_size_step() -> None:
+    assert missed(60, 0.01) == 0
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("launches", [6, 12])
+@pytest.mark.parametrize("spread", [0.003, 0.01, 0.05, 0.2])
+def test_fewer_than_one_of_a_hundred_lines_gets_a_break(spread: float, launches: int) -> None:
+    assert invented(1000, spread, launches) < 0.01
+
+
+@pytest.mark.matrix
+def test_planted_breaks_of_a_thousand_seeds_are_found() -> None:
+    assert missed(1000, 0.01) < 0.01

@@ -28,6 +28,8 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "cluster": ("cluster", "app"),
     "tune": ("tune", "tune"),
     "compare": ("compare", "compare"),
+    "model": ("model", "model"),
+    "predict": ("predict", "predict"),
     "report": ("report", "report"),
     "export": ("export", "export"),
     "import": ("importing", "import_files"),

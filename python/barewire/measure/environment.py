@@ -53,6 +53,7 @@ def _machine() -> dict[str, Any]:
         "smt": _read("/sys/devices/system/cpu/smt/control"),
         "hypervisor": "hypervisor" in _cpu_flags(),
         "memory_kib": _memory_kib(),
+        "caches": _caches(),
     }
 
 
@@ -119,6 +120,16 @@ def _cpu_model() -> str | None:
 
 def _cpu_flags() -> list[str]:
     return (_cpu_field("flags") or "").split()
+
+
+def _caches() -> dict[str, int]:
+    """Return the bytes of the first core's data caches by level; empty where the system does not report them."""
+    caches = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind, level, size = (_read(str(folder / name)) for name in ("type", "level", "size"))
+        if kind in ("Data", "Unified") and level is not None and size is not None and size[:-1].isdecimal():
+            caches[f"L{level}"] = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(size[-1], 1)
+    return caches
 
 
 def _memory_kib() -> int | None:

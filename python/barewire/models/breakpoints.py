@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Break points in the law of a message's time: pieces of Hockney's t(s) = α + β·s, their number chosen from the data.
 
-The switch from eager to rendezvous, or a second frame, shows as a jump or a bend. Schwarz's criterion (1978) chooses
-the number of pieces, dynamic programming their positions (Bellman 1961). A position's interval is its profile
-likelihood: all positions for which the fit is not significantly worse.
+The switch from eager to rendezvous, or a second frame, shows as a jump or a bend. Dynamic programming (Bellman 1961)
+finds the best positions for each number of pieces; a further piece must improve the fit by more than chance does at any
+position. A position's interval is its profile likelihood: all positions for which the fit is not significantly worse.
 """
 
 import math
@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 # Two points always fit a straight line; three are the least that can contradict it.
 POINTS_MIN = 3
-BREAKS_MAX = 8
+BREAKS_MAX = 5
 # Smaller differences are no breaks: they improve no model and have no practical effect.
 TOLERANCE = 0.02
-# α, β and the position.
-_PARAMETERS_PER_PIECE = 3
+# Probability that chance alone adds a break to a run: Bonferroni over positions, χ² with two degrees of freedom.
+_FALSE_BREAKS = 0.002
 # 95 % quantile of χ² with one degree of freedom.
 _PROFILE_DEPTH = 3.841
+# Standard error of a median relative to that of a mean, for many launches.
+_MEDIAN_INEFFICIENCY = math.sqrt(math.pi / 2)
 
 _Floats = NDArray[np.float64]
 
@@ -67,6 +69,16 @@ class Piecewise:
     breaks: tuple[Break, ...]
     error: float
 
+    def time(self, message_bytes: float) -> float:
+        """Return the time at a size; between two pieces that of the first one, beyond the last that of the last."""
+        covering = (piece for piece in self.pieces if message_bytes < self.end_of(piece))
+        return next(covering, self.pieces[-1]).time(message_bytes)
+
+    def end_of(self, piece: Piece) -> float:
+        """Return the size from which the next piece holds."""
+        starts = [after.first_bytes for after in self.pieces if after.first_bytes > piece.first_bytes]
+        return min(starts, default=math.inf)
+
 
 def find_breakpoints(
     sizes: Sequence[int], times: Sequence[Sequence[float]], *, tolerance: float = TOLERANCE
@@ -109,23 +121,27 @@ class _Fits:
         self.count = len(sizes)
         # 1 = α/t + β·s/t: equations with relative errors.
         self._offsets, self._slopes = 1 / times, sizes / times
-        cost = np.full((self.count, self.count), np.inf)
-        for first in range(self.count):
-            for last in range(first + POINTS_MIN - 1, self.count):
-                alpha, beta = self._line(first, last)
-                errors = 1 - alpha * self._offsets[first : last + 1] - beta * self._slopes[first : last + 1]
-                cost[first, last] = float(errors @ errors) / deviation**2
-        self.cost = cost
+        self.cost = np.full((self.count, self.count), np.inf)
+        for first in range(self.count - POINTS_MIN + 1):
+            self.cost[first, first + POINTS_MIN - 1 :] = self._costs_from(first) / deviation**2
 
-    def _line(self, first: int, last: int) -> tuple[float, float]:
-        u, v = self._offsets[first : last + 1], self._slopes[first : last + 1]
-        uu, uv, vv = float(u @ u), float(u @ v), float(v @ v)
+    def _costs_from(self, first: int) -> _Floats:
+        """Return the sum of squared errors of the lines that begin at `first`, by their last point."""
+        u, v = self._offsets[first:], self._slopes[first:]
+        ends = slice(POINTS_MIN - 1, None)
+        uu, uv, vv = (np.cumsum(product)[ends] for product in (u * u, u * v, v * v))
+        su, sv = np.cumsum(u)[ends], np.cumsum(v)[ends]
         determinant = uu * vv - uv * uv
-        return (vv * u.sum() - uv * v.sum()) / determinant, (uu * v.sum() - uv * u.sum()) / determinant
+        alpha, beta = (vv * su - uv * sv) / determinant, (uu * sv - uv * su) / determinant
+        errors = 1 - alpha[:, None] * u - beta[:, None] * v
+        return np.asarray(np.sum(np.tri(len(alpha), len(u), POINTS_MIN - 1) * errors**2, axis=1))
 
     def piece(self, sizes: Sequence[int], start: int, end: int) -> Piece:
         """Return the line through the points from `start` up to, but not including, `end`."""
-        alpha, beta = self._line(start, end - 1)
+        u, v = self._offsets[start:end], self._slopes[start:end]
+        uu, uv, vv = float(u @ u), float(u @ v), float(v @ v)
+        determinant = uu * vv - uv * uv
+        alpha, beta = (vv * u.sum() - uv * v.sum()) / determinant, (uu * v.sum() - uv * u.sum()) / determinant
         return Piece(sizes[start], sizes[end - 1], float(alpha), float(beta))
 
     def forward(self) -> tuple[_Floats, NDArray[np.intp]]:
@@ -135,12 +151,9 @@ class _Fits:
         begins = np.zeros((pieces, self.count), dtype=np.intp)
         best[0] = self.cost[0]
         for k in range(1, pieces):
-            for last in range(self.count):
-                # k pieces before `begin`, and one from there to `last`.
-                candidates = best[k - 1, :last] + self.cost[1 : last + 1, last]
-                if len(candidates):
-                    position = int(np.argmin(candidates))
-                    best[k, last], begins[k, last] = candidates[position], position + 1
+            # [begin - 1, last]: k pieces before `begin`, and one from there to `last`.
+            candidates = best[k - 1, :-1, None] + self.cost[1:]
+            best[k], begins[k] = candidates.min(axis=0), candidates.argmin(axis=0) + 1
         return best, begins
 
     def backward(self) -> _Floats:
@@ -149,21 +162,19 @@ class _Fits:
         best = np.full((pieces, self.count), np.inf)
         best[0, :-1] = self.cost[1:, -1]
         for k in range(1, pieces):
-            for position in range(self.count - 1):
-                candidates = self.cost[position + 1, position + 1 :] + best[k - 1, position + 1 :]
-                best[k, position] = candidates.min()
+            best[k, :-1] = (self.cost[1:] + best[k - 1]).min(axis=1)
         return best
 
 
 def _spread(times: Sequence[Sequence[float]]) -> float:
     """Return the relative standard error of a size's median: the median over all sizes, robust to disturbed ones."""
     errors = [float(np.std(np.log(t), ddof=1)) / math.sqrt(len(t)) for t in times if len(t) > 1]
-    return float(np.median(errors)) if errors else 0.0
+    return _MEDIAN_INEFFICIENCY * float(np.median(errors)) if errors else 0.0
 
 
 def _best_count(costs: _Floats, points: int) -> int:
-    """Return the number of pieces: each must lower the cost by more than its parameters would by chance."""
-    penalties = _PARAMETERS_PER_PIECE * math.log(points) * np.arange(1, len(costs) + 1)
+    """Return the number of pieces: each must lower the cost by more than chance does."""
+    penalties = 2 * math.log(points / _FALSE_BREAKS) * np.arange(1, len(costs) + 1)
     return int(np.argmin(costs + penalties)) + 1
 
 

@@ -11,10 +11,12 @@ from itertools import zip_longest
 from typing import Any
 
 from barewire.models.breakpoints import Break, Piece
+from barewire.models.causes import Limit, explanations
 from barewire.models.derived import DERIVED_TESTS
 from barewire.report.words import bounds, message_size, number, subject_name, test_title
 from barewire.results import Place, Run, Series
-from barewire.results.laws import Law, explanation, laws_of
+from barewire.results.laws import Law, laws_of
+from barewire.results.limits import limits_of
 from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel, is_phase
 
 # For each test with derived parameters: variant, quantity, heading.
@@ -89,8 +91,7 @@ def parameter_tables(run: Run) -> Iterator[tuple[str, int, TextTable]]:
 
 def law_tables(run: Run) -> list[TextTable]:
     """For ping-pongs over many sizes: the pieces of each subject's law, and the breaks between them."""
-    mtu = run.parameters.get("mtu")
-    return [_law(law, mtu if isinstance(mtu, int) else None) for law in laws_of(run)]
+    return [_law(law, limits_of(run, law.subject)) for law in laws_of(run)]
 
 
 def phase_tables(run: Run) -> Iterator[tuple[str, int, TextTable, Times]]:
@@ -144,17 +145,18 @@ def _bound(opportunity: Series | None) -> str:
 def _value(series: Series | None) -> str:
     if series is None or series.median is None:
         return "–"
-    return f"{_signed(series.median)} {bounds(series.ci95)}".rstrip()
+    return f"{signed(series.median)} {bounds(series.ci95)}".rstrip()
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """A number with a minus sign, not a hyphen."""
     return f"−{number(-value)}" if value < 0 else number(value)
 
 
-def _law(law: Law, mtu: int | None) -> TextTable:
+def _law(law: Law, limits: list[Limit]) -> TextTable:
     rows = []
     for piece, after in zip_longest(law.fit.pieces, law.fit.breaks):
-        rows.append((*_piece(piece), *_break(after, law.subject, mtu)))
+        rows.append((*_piece(piece), *_break(after, limits)))
     of = [subject_name(law.subject), *([law.variant] if law.variant else [])]
     of += [f"{law.place.ranks} ranks"] if law.place.ranks else []
     title = f"Law of the latency: {', '.join(of)}; within {law.fit.error:.1%} of what was measured"
@@ -180,15 +182,15 @@ def _choices(run: Run, test: str, ranks: int) -> list[str]:
 
 def _piece(piece: Piece) -> tuple[str, ...]:
     rate = "–" if piece.per_byte <= 0 else number(8 / piece.per_byte, _DIGITS)
-    return message_size(piece.first_bytes), message_size(piece.last_bytes), _signed(piece.alpha), rate
+    return message_size(piece.first_bytes), message_size(piece.last_bytes), signed(piece.alpha), rate
 
 
-def _break(point: Break | None, subject: str, mtu: int | None) -> tuple[str, ...]:
+def _break(point: Break | None, limits: list[Limit]) -> tuple[str, ...]:
     if point is None:
         return "", "", ""
     where = f"{message_size(point.last_before)} [{message_size(point.low)}, {message_size(point.high)}]"
-    step = _signed(point.jump) if point.jump < 0 else f"+{number(point.jump)}"
-    return where, step, explanation(point, subject, mtu)
+    step = signed(point.jump) if point.jump < 0 else f"+{number(point.jump)}"
+    return where, step, ", ".join(explanations(point, limits))
 
 
 def _phases(title: str, times: Times) -> TextTable:

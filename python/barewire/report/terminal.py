@@ -50,7 +50,7 @@ def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
         for table in convergence_tables(run, width=console.width):
             console.print(table)
     for text_table in _text_tables(run):
-        for table in _rich_tables(text_table, console.width):
+        for table in rich_tables(text_table, console.width):
             console.print(table)
     if run.shared:
         console.print("[dim]Shares: smallest and largest of any process, relative to the launch's mean.[/]")
@@ -97,7 +97,7 @@ def _text_tables(run: Run) -> Iterator[mpi.TextTable]:
     yield from mpi.law_tables(run)
 
 
-def _rich_tables(text_table: mpi.TextTable, width: int) -> Iterator[Table]:
+def rich_tables(text_table: mpi.TextTable, width: int) -> Iterator[Table]:
     """The table, split by columns to fit the width; each part repeats the first column."""
     columns = list(zip(text_table.headings, *text_table.rows, strict=True))
     needs = [max(len(word) for text in (heading.split(), cells) for word in text) for heading, *cells in columns]

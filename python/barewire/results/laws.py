@@ -5,15 +5,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from barewire.models.breakpoints import Break, Piecewise, find_breakpoints
-from barewire.models.naming import read_mpi_subject
+from barewire.models.breakpoints import Piecewise, find_breakpoints
 from barewire.results.run import Place, Run, Series
 
 TEST = "pingpong"
 # With fewer sizes any piece would fit.
 SIZES_MIN = 8
-# Message headers lie between a frame's payload and its MTU.
-_HEADER_BYTES_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -50,23 +47,6 @@ def laws_of(run: Run) -> list[Law]:
             fit = find_breakpoints([each.message_bytes for each in by_size], [each.launch_medians for each in by_size])
             laws.append(Law(place, subject, variant, fit))
     return laws
-
-
-def explanation(point: Break, subject: str, mtu: int | None) -> str:
-    """Return what is known to change within the break's interval; "" if nothing is."""
-    reasons = []
-    mpi = read_mpi_subject(subject)
-    eager = dict(mpi.settings).get("eager") if mpi is not None else None
-    if eager is not None and _meets(point, int(eager)):
-        reasons.append("the configured eager limit")
-    if mtu is not None and _meets(point, mtu):
-        reasons.append("a full frame")
-    return ", ".join(reasons)
-
-
-def _meets(point: Break, limit_bytes: int) -> bool:
-    """Return whether a limit that may include headers lies within the interval."""
-    return point.low <= limit_bytes and limit_bytes - _HEADER_BYTES_MAX < point.high
 
 
 def document(laws: Iterable[Law]) -> list[dict[str, Any]]:

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire predict`: times of patterns and kernels on P ranks, from runs of two ranks."""
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from barewire.errors import WrongUse
+from barewire.measure import recover_run
+from barewire.measure.programs import expand_sizes
+from barewire.models.kernels import FFT_VARIANTS, RADIX_VARIANTS
+from barewire.models.times import CannotSay
+from barewire.report.mpi import TextTable
+from barewire.report.prediction import checked_tables, errors_text, prediction_tables
+from barewire.report.terminal import rich_tables
+from barewire.results.held_out import check, errors
+from barewire.results.model import Model, model_of, read_model, shared_cores
+from barewire.results.prediction import KERNELS, Prediction, Request
+from barewire.results.prediction import predict as predictions_of
+
+_KERNEL_VARIANTS = {"fft": FFT_VARIANTS, "radix": RADIX_VARIANTS}
+
+
+def predict(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN|MODEL…", help="runs of two ranks, or what `model --json` printed")
+    ],
+    kernel: Annotated[str, typer.Option(help=f"{', '.join(KERNELS)}; several with commas")],
+    ranks: Annotated[str | None, typer.Option("-n", "--ranks", help="numbers of ranks: 2,4,8; default: 2")] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(help="messages, blocks, halos, or a sort's buffers: 64,4KiB or 1..64KiB; default: those measured"),
+    ] = None,
+    variants: Annotated[str | None, typer.Option(help="variants of fft or radix; default: all with a model")] = None,
+    order: Annotated[str, typer.Option(help="fft: transforms of 2^E elements")] = "20",
+    keys: Annotated[int, typer.Option(min=1, help="radix: keys of each rank")] = 524288,
+    compute_us: Annotated[
+        float | None, typer.Option(help="krylov: µs of computation of one iteration on each rank")
+    ] = None,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="cores that all ranks share; default: a lab's, else one for each rank")
+    ] = None,
+    subject: Annotated[str | None, typer.Option(help="only this subject")] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="predict what this run measured, and print the errors")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Predict times on more ranks from what two ranks measured: patterns, collectives by algorithm, kernels.
+
+    Several runs are used together, such as one of ping-pongs and one of a kernel on one rank.
+    """
+    model = _model(runs)
+    kernels = _parse(kernel, KERNELS, "--kernel")
+    if not model.functions:
+        raise WrongUse(f"{runs[0]} has no messages between two ranks: give a run of `barewire mpi pingpong` too")
+    if subject is not None and subject not in model.functions:
+        raise WrongUse(f"there is no subject {subject!r}; there are {', '.join(model.functions) or 'none'}")
+    numbers = None if ranks is None else _whole(ranks, "-n")
+    if against is not None:
+        _check(model, runs, against, kernels, subject, numbers, cores, as_json)
+        return
+    orders = _whole(order, "--order")
+    requests = list(_requests(model, kernels, numbers or (2,), sizes, variants, orders, keys, compute_us))
+    predictions, unsaid = _predict(model, requests, subject, cores or model.cores)
+    if as_json:
+        document = {"schema": "barewire-prediction/1", "runs": list(model.runs), "cannot_say": unsaid}
+        typer.echo(json.dumps({**document, "predictions": [each.to_json() for each in predictions]}, allow_nan=False))
+        return
+    _print(prediction_tables(predictions), unsaid)
+
+
+def _predict(
+    model: Model, requests: Sequence[Request], subject: str | None, cores: int | None
+) -> tuple[list[Prediction], list[str]]:
+    predictions: list[Prediction] = []
+    unsaid: dict[str, None] = {}
+    for name, request in itertools.product(model.functions if subject is None else [subject], requests):
+        try:
+            predictions += predictions_of(model, name, request, cores)
+        except CannotSay as reason:
+            unsaid[f"{request.kernel}, {request.ranks} ranks, {name}: cannot say: {reason}"] = None
+        except ValueError as error:
+            raise WrongUse(str(error)) from error
+    return predictions, list(unsaid)
+
+
+def _check(
+    model: Model,
+    runs: Sequence[Path],
+    against: Path,
+    kernels: Sequence[str],
+    subject: str | None,
+    ranks: Sequence[int] | None,
+    cores: int | None,
+    as_json: bool,
+) -> None:
+    run = recover_run(against)
+    if run.id in model.runs:
+        raise WrongUse(f"{against} is one of {', '.join(map(str, runs))}: a prediction is checked against another run")
+    checked, unsaid = check(model, run, kernels, subject, ranks, cores or shared_cores(run))
+    if not checked and not unsaid:
+        known = ", ".join(model.functions) or "none"
+        raise WrongUse(f"{against} has no {' or '.join(kernels)} of a subject of the model, which are {known}")
+    summary = errors(checked)
+    if as_json:
+        document = {
+            "schema": "barewire-prediction/1",
+            "runs": list(model.runs),
+            "against": run.id,
+            "cannot_say": unsaid,
+            "predictions": [each.to_json() for each in checked],
+            "errors": {each.kernel: {"mean": each.mean, "worst": each.worst, "count": each.count} for each in summary},
+        }
+        typer.echo(json.dumps(document, allow_nan=False))
+        return
+    _print(checked_tables(checked, summary), unsaid)
+    for each in summary:
+        typer.echo(errors_text(each))
+
+
+def _print(tables: Sequence[TextTable], unsaid: Sequence[str]) -> None:
+    console = Console(highlight=False)
+    for text_table in tables:
+        for table in rich_tables(text_table, console.width):
+            console.print(table)
+    for sentence in unsaid:
+        console.print(escape(sentence), soft_wrap=True)
+
+
+def _model(paths: Sequence[Path]) -> Model:
+    """A document of a model, or runs."""
+    files = [path for path in paths if path.is_file()]
+    if files and len(paths) > 1:
+        raise WrongUse(f"{files[0]} is a model: give it alone, or runs")
+    return read_model(files[0]) if files else model_of([recover_run(path) for path in paths])
+
+
+def _requests(
+    model: Model,
+    kernels: Sequence[str],
+    ranks: Sequence[int],
+    sizes: str | None,
+    variants: str | None,
+    orders: Sequence[int],
+    keys: int,
+    compute_us: float | None,
+) -> Iterator[Request]:
+    given = None if sizes is None else expand_sizes(sizes, 0)
+    latencies = [functions["latency"].times for functions in model.functions.values() if "latency" in functions]
+    measured = sorted({size for times in latencies for size in times.sizes})
+    for kernel, count in itertools.product(kernels, ranks):
+        known = _KERNEL_VARIANTS.get(kernel)
+        chosen = None if variants is None or known is None else _parse(variants, known, f"--variants of {kernel}")
+        if kernel == "fft":
+            yield from (Request(kernel, count, 0, order, chosen) for order in orders)
+        elif kernel == "radix":
+            yield from (Request(kernel, count, size, keys, chosen) for size in given or (16384,))
+        elif kernel == "krylov":
+            if compute_us is None or compute_us < 0 or given is None:
+                raise WrongUse("krylov needs --sizes for its halo, and --compute-us of 0 or more")
+            yield from (Request(kernel, count, size, compute_us) for size in given)
+        else:
+            # A barrier has no size.
+            yield from (Request(kernel, count, size) for size in ((0,) if kernel == "barrier" else given or measured))
+
+
+def _parse(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    unknown = [name for name in chosen if name not in known]
+    if unknown:
+        raise WrongUse(f"{option} takes {', '.join(known)}, not '{unknown[0]}'")
+    return chosen
+
+
+def _whole(text: str, option: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise WrongUse(f"{option} takes comma-separated numbers from 1, not '{text}'")
+    return tuple(dict.fromkeys(int(part) for part in parts))
