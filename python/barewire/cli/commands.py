@@ -28,6 +28,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "cluster": ("cluster", "app"),
     "tune": ("tune", "tune"),
     "compare": ("compare", "compare"),
+    "trajectory": ("trajectory", "trajectory"),
     "report": ("report", "report"),
     "sdn": ("sdn", "app"),
 }
