@@ -85,6 +85,8 @@ def test_another_subject_can_be_the_floor_and_must_exist(runs):
     by_subject = {(entry["test"], entry["subject"], entry["message_bytes"]): entry for entry in document["comparisons"]}
     assert by_subject["pingpong", "raw", 64]["normalised"]["ratio"] == pytest.approx(1.2, abs=0.03)
     assert by_subject["pingpong", "tcp", 64]["normalised"] is None
+    with pytest.raises(WrongUse, match="give the newer run"):
+        _json(runs / "a", "--floor", "tcp")
     with pytest.raises(WrongUse, match=r"'llc2' to normalise by; it has floor, raw, tcp, udp"):
         _json(runs / "a", runs / "same", "--floor", "llc2")
 

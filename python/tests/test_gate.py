@@ -114,6 +114,15 @@ def test_what_the_new_run_lacks_is_undecided():
     assert "undecided: Latency, one way: raw Ethernet, 128 B: –: not measured in new" in gate_lines(gate)
 
 
+def test_the_reference_of_mpi_libraries_is_not_judged():
+    names = ("openmpi/barewire", "openmpi/tcp")
+    old = run_of("old", [_series(5, 64, subject=name) for name in names])
+    new = run_of("new", [_series(6, 64, subject=name, seed=1) for name in names])
+    settings = Settings(floor="tcp")
+    (row,) = judge(compare_runs(new, old, settings), 0.05, settings, seed=0).rows
+    assert row.series.subject == "openmpi/barewire" and row.normalised and row.state == "kept"
+
+
 @pytest.mark.parametrize(("slowdown", "state"), [(1.0, "kept"), (1.05, "undecided"), (1.12, "slower")])
 def test_a_row_is_judged_by_where_its_interval_lies(slowdown, state):
     old, new = run_of("old", [_series(5, 64)]), run_of("new", [_series(5 * slowdown, 64, seed=1)])

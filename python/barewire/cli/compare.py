@@ -101,6 +101,8 @@ def compare(
         raise WrongUse("--baseline compares subjects of one run; with two runs each subject is compared with itself")
     if variant is not None and (new_run is not None or baseline is not None):
         raise WrongUse("--variant compares variants of each subject of one run: omit the other run and --baseline")
+    if new_run is None and floor != FLOOR:
+        raise WrongUse("--floor normalises runs of different times: give the newer run, too")
     if fail_if_slower is None and (to_junit or to_markdown):
         raise WrongUse("--junit and --markdown write the result of a gate: give --fail-if-slower 5%")
     limit = None if fail_if_slower is None else read_share(fail_if_slower)

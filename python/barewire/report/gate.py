@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from barewire.models.naming import is_floor
+from barewire.models.naming import baseline_of, is_floor
 from barewire.report.versus import Settings, Versus, coordinates
 from barewire.report.words import bounds, number, percent, series_name
 from barewire.results import Run, Series, series_key
@@ -137,7 +137,7 @@ def missing_rows(new: Run, old: Run, compared: Iterable[Versus], settings: Setti
 
 def is_judged(series: Series, settings: Settings) -> bool:
     """Whether the gate judges this series: not a floor, and not a part of another quantity."""
-    is_reference = is_floor(series.subject) or series.subject == settings.floor
+    is_reference = is_floor(series.subject) or baseline_of(series.subject, settings.floor) == series.subject
     return not is_reference and not is_detail(series.test, series.quantity)
 
 

@@ -85,9 +85,9 @@ class Floors:
             raise WrongUse(f"{run.id} has no subject {floor!r} to normalise by; it has {', '.join(sorted(known))}")
 
     def normalised(self, series: Series) -> list[float] | None:
-        """Return each launch's value divided by that of the floor in the same round; None without a floor.
+        """Return the n-th launch's value divided by the floor's n-th, of the same round; None without a floor.
 
-        Rounds that one of them lacks, the last ones of an interrupted run, are left out.
+        Launches that one of them lacks, the last ones of an interrupted run, are left out.
         """
         name = floor_of(series.subject, self._floor)
         floor = None if name is None else self._series.get((name, series.place, series.row))
