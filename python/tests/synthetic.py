@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A plausible run without a probe: seeded samples of a simple cost model, for tests of everything that reads runs."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from barewire.models.wire import Link
-from barewire.results import Launch, Run, sample_frame, series_from_samples, write_run
+from barewire.results import Launch, Run, Series, sample_frame, series_from_samples, write_run
 
 SIZES = (1, 64, 512, 1400, 4096, 16384, 65536)
 SUBJECTS = ("tcp", "udp", "raw", "floor")
@@ -36,17 +37,23 @@ def synthetic_run(
     sizes: tuple[int, ...] = SIZES,
     link: Link | None = None,
     slowdown: float = 1.0,
+    slower: Mapping[str, float] | None = None,
+    drift: float = 1.0,
     complete: bool = True,
     fingerprint: str = "cafe",
 ) -> Run:
-    """Write a run into `directory` and return it; `slowdown` multiplies every time. Deterministic for a seed."""
+    """Write a run into `directory` and return it. Deterministic for a seed.
+
+    `slowdown` multiplies every time, `slower` those of a subject, and `drift` all by the end of the run.
+    """
     generator = np.random.default_rng(seed)
     order = generator.permutation([(test, subject) for test in tests for subject in subjects] * launches)
     parts, records = [], []
     for index, (test, subject) in enumerate(order.tolist()):
-        drift = slowdown * generator.normal(1, 0.004)
+        factor = slowdown * generator.normal(1, 0.004) * (slower or {}).get(subject, 1.0)
+        factor *= drift ** (index / (len(order) - 1))
         for message_bytes in sizes:
-            parts.append(_launch_samples(generator, index, test, subject, message_bytes, samples_per_launch, drift))
+            parts.append(_launch_samples(generator, index, test, subject, message_bytes, samples_per_launch, factor))
         records.append(Launch(index, subject, test, started="2026-01-02T03:04:05Z", details={"pairs": 1}))
     frame = pl.concat(parts)
     link = link or Link(rate_bit_s=None)
@@ -97,4 +104,62 @@ def _launch_samples(
             "unit": ["us" if test == "pingpong" else "Mbit/s"] * count,
             "lost": np.where(lossy, 3, 0).tolist() if test != "pingpong" else [0] * count,
         }
+    )
+
+
+def series_of(
+    launch_medians: Sequence[float],
+    *,
+    subject: str = "raw",
+    test: str = "pingpong",
+    message_bytes: int = 64,
+    unit: str = "us",
+) -> Series:
+    """A series with these launches and nothing else that matters to a comparison."""
+    middle = float(np.median(launch_medians)) if len(launch_medians) else None
+    count = len(launch_medians)
+    return Series(
+        test=test,
+        subject=subject,
+        pairs=1,
+        message_bytes=message_bytes,
+        unit=unit,
+        median=middle,
+        ci95=None,
+        mean=middle,
+        mean_ci95=None,
+        min=middle,
+        p01=middle,
+        p25=middle,
+        p75=middle,
+        p99=middle,
+        max=middle,
+        launches=count,
+        samples=count,
+        samples_measured=count,
+        lost=0,
+        lossy_samples=0,
+        limit=None,
+        limit_kind=None,
+        fraction_of_limit=None,
+        verdict="no limit known",
+        stop="converged",
+        launch_medians=tuple(launch_medians),
+    )
+
+
+def run_of(name: str, series: Sequence[Series]) -> Run:
+    """A run of these series, without files."""
+    return Run(
+        id=name,
+        created="2026-01-02T03:04:05Z",
+        command=("barewire",),
+        seed=1,
+        complete=True,
+        stopped_by=None,
+        parameters={},
+        environment={"fingerprint": "cafe"},
+        lab=None,
+        launches=(),
+        series=tuple(series),
     )

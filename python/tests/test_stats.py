@@ -8,7 +8,9 @@ import pytest
 from scipy import stats as scipy_stats
 
 from barewire.stats import compare_over_sizes, holm, is_precise, mean_interval, median_interval
-from barewire.stats.comparison import mann_whitney, welch_p
+from barewire.stats.intervals import launches_for_interval
+from barewire.stats.ranks import mann_whitney
+from barewire.stats.welch import equivalence_p, welch
 
 
 def test_median_interval_of_six_launches_is_their_range():
@@ -83,38 +85,63 @@ def test_welch_agrees_with_students_sleep_data():
     # R: t.test(extra ~ group, data = sleep): t = -1.8608, df = 17.776, p-value = 0.07939
     group_1 = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
     group_2 = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
-    assert welch_p(group_1, group_2) == pytest.approx(0.07939, abs=5e-6)
+    # 95 percent confidence interval: -3.3654832 0.2054832
+    found = welch(group_1, group_2)
+    assert (found.t, found.df, found.p) == (
+        pytest.approx(-1.8608, abs=5e-5),
+        pytest.approx(17.776, abs=5e-4),
+        pytest.approx(0.07939, abs=5e-6),
+    )
+    assert found.difference == pytest.approx(0.75 - 2.33)
+    assert found.interval == (pytest.approx(-3.3654832, abs=1e-6), pytest.approx(0.2054832, abs=1e-6))
+    low, high = welch(group_1, group_2, confidence=0.99).interval
+    assert low < found.interval[0] and high > found.interval[1]
 
 
-def test_welch_of_constant_launches_and_of_one_launch():
-    assert welch_p([2, 2, 2], [2, 2]) == 1.0
-    assert welch_p([2, 2, 2], [3, 3]) == 0.0
-    assert welch_p([2], [3, 3]) is None
+def test_welch_of_constant_launches_and_of_one_launch_cannot_say():
+    assert welch([2, 2, 2], [2, 2]) is None
+    assert welch([2, 2, 2], [3, 3]) is None
+    assert welch([0.1 + 0.2, 0.3], [3, 3]) is None, "they differ in the last bit only"
+    assert welch([2], [3, 3]) is None
+    assert welch([2, 2], [3, 3.5]) is not None
+
+
+def test_equivalence_agrees_with_one_sided_tests_of_scipy():
+    generator = np.random.default_rng(4)
+    a, b = generator.normal(5, 0.2, 9), generator.normal(5.1, 0.3, 12)
+    for margin in (0.05, 0.3, 1.0):
+        above = scipy_stats.ttest_ind(a + margin, b, equal_var=False, alternative="greater").pvalue
+        below = scipy_stats.ttest_ind(a - margin, b, equal_var=False, alternative="less").pvalue
+        assert equivalence_p(welch(list(a), list(b)), margin) == pytest.approx(max(above, below))
+    with pytest.raises(ValueError, match="margin"):
+        equivalence_p(welch([1, 2], [1, 2]), 0)
 
 
 def test_mann_whitney_is_exact_also_with_ties():
     # Complete separation of 4 and 4: 2 of 70 arrangements.
-    assert mann_whitney([1, 2, 3, 4], [5, 6, 7, 8]) == (pytest.approx(2 / 70), 0.0)
+    complete = mann_whitney([1, 2, 3, 4], [5, 6, 7, 8])
+    assert (complete.u, complete.p) == (0.0, pytest.approx(2 / 70))
     # All pairs tie at one value per side: {1,1} against {2,2}: 2 of 6 arrangements are as extreme.
-    assert mann_whitney([1, 1], [2, 2])[0] == pytest.approx(2 / 6)
-    assert mann_whitney([5, 5, 5], [5, 5, 5])[0] == 1.0
+    assert mann_whitney([1, 1], [2, 2]).p == pytest.approx(2 / 6)
+    assert mann_whitney([5, 5, 5], [5, 5, 5]).p == 1.0
     # A single launch on one side, or on both.
-    assert mann_whitney([9], [1, 2, 2]) == (pytest.approx(1 / 2), 3.0)
-    assert mann_whitney([3], [3]) == (1.0, 0.5)
+    single = mann_whitney([9], [1, 2, 2])
+    assert (single.u, single.p) == (3.0, pytest.approx(1 / 2))
+    assert (mann_whitney([3], [3]).u, mann_whitney([3], [3]).p) == (0.5, 1.0)
 
 
 def test_a_third_of_the_time_is_a_faster_and_the_interval_contains_the_ratio():
     (comparison,) = compare_over_sizes([(_launches(1.2), _launches(3.6, seed=1))], lower_is_better=True)
     assert comparison.verdict == "A faster"
-    assert comparison.ratio_ci95[0] < 1.2 / 3.6 < comparison.ratio_ci95[1]
+    assert comparison.ratio_interval[0] < 1.2 / 3.6 < comparison.ratio_interval[1]
     assert comparison.cliffs_delta == -1
-    assert comparison.welch_p_holm < 1e-6
+    assert comparison.log_welch_p_holm < 1e-6
 
 
 def test_one_delayed_launch_does_not_hide_what_all_others_show():
     held_up = [680, 678, 682, 690, 679, 676, 678, 682, 686, 688, 688, 3]
     (comparison,) = compare_over_sizes([(held_up, _launches(206, 12))], lower_is_better=False)
-    assert comparison.welch_p_holm > 0.025
+    assert comparison.log_welch_p_holm > 0.025
     assert comparison.verdict == "A faster"
 
 
@@ -142,13 +169,58 @@ def test_a_difference_within_the_margin_does_not_count_and_a_smaller_margin_find
 
 def test_few_launches_yield_no_interval_and_never_no_difference():
     (comparison,) = compare_over_sizes([(_launches(5, 4), _launches(5, 4, seed=1))], lower_is_better=True)
-    assert comparison.ratio_ci95 is None
+    assert comparison.ratio_interval is None
     assert comparison.verdict == "undecided"
     (comparison,) = compare_over_sizes([(_launches(1, 4), _launches(5, 4, seed=1))], lower_is_better=True)
     assert comparison.verdict == "A faster"
     (comparison,) = compare_over_sizes([([1.0], [5.0])], lower_is_better=True)
     assert comparison.verdict == "undecided", "one launch each decides nothing"
-    assert comparison.welch_p_holm is None
+    assert comparison.log_welch_p_holm is None
+
+
+def test_constant_launches_are_told_apart_by_ranks_only():
+    (comparison,) = compare_over_sizes([([2.0] * 6, [3.0] * 6)], lower_is_better=True)
+    assert comparison.welch is None and comparison.log_welch_p is None and comparison.equivalence_p is None
+    assert comparison.verdict == "A faster"
+    (comparison,) = compare_over_sizes([([2.0] * 3, [3.0] * 3)], lower_is_better=True)
+    assert comparison.verdict == "undecided", "three of each are in this order by chance once in ten times"
+
+
+def test_the_difference_has_its_own_unit_and_two_intervals():
+    (comparison,) = compare_over_sizes([(_launches(3.0, 12), _launches(2.0, 12, seed=1))], lower_is_better=True)
+    low, high = comparison.difference_interval
+    assert low < 1 < high and comparison.difference == pytest.approx(1, abs=0.05)
+    assert comparison.welch.difference == pytest.approx(1, abs=0.05)
+    assert comparison.welch.interval[0] < 1 < comparison.welch.interval[1]
+
+
+def test_more_confidence_gives_wider_intervals_and_fewer_verdicts():
+    pair = (_launches(5.1, 12, 0.01), _launches(5, 12, 0.01, seed=1))
+    at_95, at_99 = (
+        compare_over_sizes([pair], lower_is_better=True, margin=0.001, confidence=confidence)[0]
+        for confidence in (0.95, 0.99)
+    )
+    assert at_99.ratio_interval[0] < at_95.ratio_interval[0] and at_99.ratio_interval[1] > at_95.ratio_interval[1]
+    assert at_95.log_welch_p == at_99.log_welch_p
+    weak = (_launches(5.05, 8, 0.01), _launches(5, 8, 0.01, seed=1))
+    verdicts = [
+        compare_over_sizes([weak], lower_is_better=True, margin=0.001, confidence=confidence)[0].verdict
+        for confidence in (0.8, 0.999)
+    ]
+    assert verdicts == ["B faster", "undecided"]
+
+
+def test_an_interval_needs_more_launches_the_more_confident_it_is():
+    assert [launches_for_interval(confidence) for confidence in (0.5, 0.9, 0.95, 0.99, 0.999)] == [2, 5, 6, 8, 11]
+    for confidence in (0.49, 0.9999, 95, math.nan):
+        with pytest.raises(ValueError, match="confidence"):
+            launches_for_interval(confidence)
+        with pytest.raises(ValueError, match="confidence"):
+            compare_over_sizes([], lower_is_better=True, confidence=confidence)
+    (comparison,) = compare_over_sizes(
+        [(_launches(5, 7), _launches(5, 7, seed=1))], lower_is_better=True, confidence=0.99
+    )
+    assert comparison.ratio_interval is None and comparison.difference_interval is None
 
 
 def test_correction_over_sizes_can_undo_a_single_significance():
@@ -156,8 +228,8 @@ def test_correction_over_sizes_can_undo_a_single_significance():
     alone = compare_over_sizes([lone], lower_is_better=True)[0]
     others = [(_launches(5, 8, 0.03, seed=n), _launches(5, 8, 0.03, seed=n + 50)) for n in range(10, 30)]
     together = compare_over_sizes([lone, *others], lower_is_better=True)[0]
-    assert alone.welch_p == together.welch_p
-    assert together.welch_p_holm >= alone.welch_p_holm
+    assert alone.log_welch_p == together.log_welch_p
+    assert together.log_welch_p_holm >= alone.log_welch_p_holm
 
 
 def test_the_false_alarm_rate_between_equal_subjects_is_small():
@@ -170,7 +242,7 @@ def test_the_false_alarm_rate_between_equal_subjects_is_small():
 def test_the_ratio_interval_covers_the_true_ratio():
     pairs = [(_launches(6, 9, seed=2 * n), _launches(5, 9, seed=2 * n + 1)) for n in range(200)]
     found = compare_over_sizes(pairs, lower_is_better=True)
-    covered = np.mean([comparison.ratio_ci95[0] <= 1.2 <= comparison.ratio_ci95[1] for comparison in found])
+    covered = np.mean([comparison.ratio_interval[0] <= 1.2 <= comparison.ratio_interval[1] for comparison in found])
     assert covered >= 0.93
 
 

@@ -122,7 +122,7 @@ def rows_of(applications: Sequence[Application], site: Site, launches: Sequence[
                 medians=(median(ours), median(theirs)),
                 medians_ci95=(median_interval(ours), median_interval(theirs)),
                 ratio=compared.ratio,
-                ratio_ci95=compared.ratio_ci95,
+                ratio_ci95=compared.ratio_interval,
                 verdict=verdict.get(compared.verdict, compared.verdict),
             )
         )

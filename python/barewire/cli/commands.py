@@ -30,6 +30,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "compare": ("compare", "compare"),
     "model": ("model", "model"),
     "predict": ("predict", "predict"),
+    "trajectory": ("trajectory", "trajectory"),
     "report": ("report", "report"),
     "export": ("export", "export"),
     "import": ("importing", "import_files"),

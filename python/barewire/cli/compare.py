@@ -2,23 +2,63 @@
 """`barewire compare`: which subject is faster, by how much, and with what certainty."""
 
 import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from barewire.errors import WrongUse
+from barewire.errors import MeasurementFailed, WrongUse
 from barewire.measure import recover_run
+from barewire.models.naming import FLOOR
+from barewire.report.drift import drift_sentences, floor_sentences
+from barewire.report.gate import Gate, judge, missing_rows
+from barewire.report.gate_page import gate_lines, gate_markdown
+from barewire.report.junit import junit
 from barewire.report.terminal import versus_tables
-from barewire.report.versus import MARGIN, Versus, compare_in_run, compare_runs, compare_variants
+from barewire.report.versus import MARGIN, Settings, Versus, compare_in_run, compare_runs, compare_variants
+from barewire.report.words import percent
 from barewire.results import Run
+from barewire.results.floors import Drift, Moved, drifts, moved
+from barewire.results.store import write_atomically
+from barewire.stats.intervals import CONFIDENCE_MAX, CONFIDENCE_MIN
+
+_SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)")
+
+Confidence = Annotated[float, typer.Option(help="confidence of intervals and verdicts in percent: 95, 99")]
+Margin = Annotated[float, typer.Option(help="difference that does not matter: 0.02 is 2 %")]
+FloorName = Annotated[
+    str,
+    typer.Option(
+        "--floor",
+        metavar="SUBJECT",
+        help="runs of different times are normalised by this subject, or fabric of each MPI library; none: not at all",
+    ),
+]
+AcrossEnvironments = Annotated[
+    bool, typer.Option("--across-environments", help="compare runs of different machines or settings")
+]
+_GATE = "A gate"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a comparison found. `runs` are A's and B's, or the only one, which has no `floors` that moved."""
+
+    runs: tuple[Run, ...]
+    comparisons: list[Versus]
+    floors: list[Moved]
+    drifts: list[Drift]
 
 
 def compare(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of a run")],
-    second_run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="second run to compare with")] = None,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of a run, or of the older of two")],
+    new_run: Annotated[
+        Path | None, typer.Argument(metavar="[NEW]", help="a newer run: each of its subjects is compared with itself")
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(help="subject, or fabric of each MPI library, to compare with in one run; tcp unless given"),
@@ -26,55 +66,154 @@ def compare(
     variant: Annotated[
         str | None, typer.Option(help="variant to compare the others of its test with, in one run")
     ] = None,
-    margin: Annotated[float, typer.Option(help="difference that does not matter: 0.02 is 2 %")] = MARGIN,
-    across_environments: Annotated[
-        bool, typer.Option("--across-environments", help="compare runs of different machines or settings")
+    margin: Margin = MARGIN,
+    confidence: Confidence = 95,
+    floor: FloorName = FLOOR,
+    across_environments: AcrossEnvironments = False,
+    tests: Annotated[
+        bool, typer.Option("--tests", help="also print differences in their unit, and both tests as papers do")
     ] = False,
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="exit with 1 if anything is slower by more than this beyond doubt: 5% or 0.05",
+            rich_help_panel=_GATE,
+        ),
+    ] = None,
+    to_junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="also write JUnit XML", rich_help_panel=_GATE)
+    ] = None,
+    to_markdown: Annotated[
+        Path | None,
+        typer.Option(
+            "--markdown", metavar="FILE", help="also write a comment for a merge request", rich_help_panel=_GATE
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
-    """Report which subject is faster, by how much and with what certainty, in one run or between two."""
+    """Report which subject is faster, by how much and with what certainty, in one run or between two.
+
+    Of two runs the newer is divided by the older, and both by the floor that they measured beside their subjects.
+    """
+    settings = read_settings(margin, confidence, floor)
+    if new_run is not None and baseline is not None:
+        raise WrongUse("--baseline compares subjects of one run; with two runs each subject is compared with itself")
+    if variant is not None and (new_run is not None or baseline is not None):
+        raise WrongUse("--variant compares variants of each subject of one run: omit the other run and --baseline")
+    if new_run is None and floor != FLOOR:
+        raise WrongUse("--floor normalises runs of different times: give the newer run, too")
+    if fail_if_slower is None and (to_junit or to_markdown):
+        raise WrongUse("--junit and --markdown write the result of a gate: give --fail-if-slower 5%")
+    limit = None if fail_if_slower is None else read_share(fail_if_slower)
+    first = recover_run(run)
+    if new_run is not None:
+        found = _compare_runs(recover_run(new_run), first, settings, across_environments)
+    elif variant is not None:
+        found = Found((first,), compare_variants(first, variant, settings), [], _drifts([first], settings))
+    else:
+        found = Found((first,), compare_in_run(first, baseline or "tcp", settings), [], _drifts([first], settings))
+    gate = None if limit is None else _gate(found, limit, settings)
+    if gate is not None:
+        _write(gate, found, to_junit, to_markdown)
+    if as_json:
+        typer.echo(json.dumps(_document(found, gate, settings), allow_nan=False))
+    elif not found.comparisons:
+        raise WrongUse(f"{run} contains nothing to compare: no other subject was measured at the same sizes")
+    else:
+        _print(found, gate, settings, with_tests=tests)
+    if gate is not None and not gate.passed:
+        worst = gate.of("slower")[0]
+        raise MeasurementFailed(f"{gate.summary}; the worst is {worst.label}: {worst.numbers}")
+
+
+def read_settings(margin: float, confidence: float, floor: str) -> Settings:
+    """Check these options; WrongUse for values that make no sense."""
     if not 0 < margin < 1:
         raise WrongUse(f"--margin must be a share between 0 and 1 (0.02 is 2 %), not {margin}")
-    if second_run is not None and baseline is not None:
-        raise WrongUse("--baseline compares subjects of one run; with two runs each subject is compared with itself")
-    if variant is not None and (second_run is not None or baseline is not None):
-        raise WrongUse("--variant compares variants of each subject of one run: omit the other run and --baseline")
-    first = recover_run(run)
-    if variant is not None:
-        comparisons = compare_variants(first, variant, margin=margin)
-        a_name, b_name, runs = None, None, [first]
-    elif second_run is None:
-        comparisons = compare_in_run(first, baseline or "tcp", margin=margin)
-        a_name, b_name, runs = None, None, [first]
-    else:
-        second = recover_run(second_run)
-        comparisons = compare_runs(first, second, margin=margin, across_environments=across_environments)
-        a_name, b_name, runs = first.id, second.id, [first, second]
-    if as_json:
-        typer.echo(json.dumps(_document(runs, comparisons, margin), allow_nan=False))
-        return
-    if not comparisons:
-        raise WrongUse(f"{run} contains nothing to compare: no other subject was measured at the same sizes")
-    _print(comparisons, runs, margin, a_name, b_name)
+    if not CONFIDENCE_MIN <= confidence / 100 <= CONFIDENCE_MAX:
+        allowed = f"{CONFIDENCE_MIN * 100:g} to {CONFIDENCE_MAX * 100:g}"
+        raise WrongUse(f"--confidence is in percent, from {allowed}, such as 99, not {confidence:g}")
+    return Settings(margin, confidence / 100, floor)
 
 
-def _document(runs: list[Run], comparisons: list[Versus], margin: float) -> dict[str, object]:
+def read_share(text: str) -> float:
+    """Parse `5%`, `5 %` or `0.05`; WrongUse for anything else. A bare number from 1 on could be meant as percent."""
+    match = _SHARE.fullmatch(text.strip())
+    value = float(match[1]) if match else 0.0
+    if match is None or (not match[2] and value >= 1):
+        raise WrongUse(f"--fail-if-slower is a share such as 5% or 0.05, not '{text}'")
+    return value / 100 if match[2] else value
+
+
+def _compare_runs(new: Run, old: Run, settings: Settings, across_environments: bool) -> Found:
+    comparisons = compare_runs(new, old, settings, across_environments=across_environments)
+    floors = moved(new, old, settings.floor, confidence=settings.confidence, margin=settings.margin)
+    return Found((new, old), comparisons, floors, _drifts((old, new), settings))
+
+
+def _drifts(runs: Iterable[Run], settings: Settings) -> list[Drift]:
+    return [drift for run in runs for drift in drifts(run, confidence=settings.confidence)]
+
+
+def _gate(found: Found, limit: float, settings: Settings) -> Gate:
+    new, *old = found.runs
+    missing = missing_rows(new, old[0], found.comparisons, settings) if old else []
+    gate = judge(found.comparisons, limit, settings, seed=new.seed, missing=missing)
+    if not gate.rows:
+        raise WrongUse("there is nothing for a gate to judge: only floors, or parts of other quantities")
+    return gate
+
+
+def _write(gate: Gate, found: Found, to_junit: Path | None, to_markdown: Path | None) -> None:
+    new, old = found.runs[0].id, found.runs[1].id if len(found.runs) > 1 else "baseline"
+    texts = {
+        to_junit: junit(gate, f"barewire compare {old} {new}"),
+        to_markdown: gate_markdown(gate, a=new, b=old, notes=_notes(found)).encode(),
+    }
+    for path, text in texts.items():
+        if path is None:
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, text)
+        except OSError as error:
+            raise MeasurementFailed(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _notes(found: Found) -> list[str]:
+    """What a reader must know besides the rows: the floor, drift, incomplete runs."""
+    ids = [run.id for run in found.runs]
+    notes = [*(floor_sentences(found.floors, *ids) if len(ids) > 1 else []), *drift_sentences(found.drifts)]
+    return notes + [f"{run.id} is incomplete (stopped by {run.stopped_by})." for run in found.runs if not run.complete]
+
+
+def _document(found: Found, gate: Gate | None, settings: Settings) -> dict[str, Any]:
     return {
-        "schema": "barewire-compare/1",
-        "runs": [run.id for run in runs],
-        "margin": margin,
-        "comparisons": [comparison.to_json() for comparison in comparisons],
+        "schema": "barewire-compare/2",
+        "a": found.runs[0].id,
+        "b": found.runs[-1].id,
+        "incomplete": [run.id for run in found.runs if not run.complete],
+        "margin": settings.margin,
+        "confidence": settings.confidence,
+        "floor": settings.floor,
+        "floors": [each.to_json() for each in found.floors],
+        "drifts": [each.to_json() for each in found.drifts],
+        "comparisons": [comparison.to_json() for comparison in found.comparisons],
+        "gate": None if gate is None else gate.to_json(),
     }
 
 
-def _print(comparisons: list[Versus], runs: list[Run], margin: float, a_name: str | None, b_name: str | None) -> None:
+def _print(found: Found, gate: Gate | None, settings: Settings, *, with_tests: bool) -> None:
     console = Console(highlight=False)
-    for table in versus_tables(comparisons, a_name=a_name, b_name=b_name):
+    names: Sequence[str | None] = [run.id for run in found.runs] if len(found.runs) > 1 else (None, None)
+    for table in versus_tables(found.comparisons, a_name=names[0], b_name=names[1], with_tests=with_tests):
         console.print(table)
     console.print(
-        f"[dim]Ratio of medians with its 95 % bootstrap interval; p values between launches, corrected over sizes "
-        f"(Holm). No difference: the interval lies within ±{margin:.1%}.[/]"
+        f"[dim]Ratio of medians with its {percent(settings.confidence)} bootstrap interval; p values between launches, "
+        f"corrected over sizes (Holm). No difference: the interval lies within ±{percent(settings.margin)}.[/]"
     )
-    for run in runs:
-        if not run.complete:
-            console.print(f"[yellow]{escape(run.id)} is incomplete (stopped by {escape(str(run.stopped_by))}).[/]")
+    for note in _notes(found):
+        console.print(f"! {note}", style="yellow", markup=False)
+    for line in () if gate is None else gate_lines(gate):
+        console.print(line, markup=False)

@@ -138,7 +138,7 @@ def _facts(request: jobs.JobRequest, lab: Lab | None, fabrics: tuple[str, str], 
             "affected all times"
         )
     return {
-        "schema": "barewire-try/1",
+        "schema": "barewire-try/2",
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": list(request.command),
         "fabrics": list(fabrics),

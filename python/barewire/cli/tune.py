@@ -80,7 +80,7 @@ def _in_lab(topology: str, link: LinkSpec) -> Any:
 def _document(tuned: Tuned) -> dict[str, Any]:
     def trial(candidate: Trial) -> dict[str, Any]:
         cells = [
-            {"test": test, "bytes": size, "ratio": cell.ratio, "ci95": cell.ratio_ci95, "verdict": cell.verdict}
+            {"test": test, "bytes": size, "ratio": cell.ratio, "ci95": cell.ratio_interval, "verdict": cell.verdict}
             for (test, size), cell in candidate.cells.items()
         ]
         return {"values": dict(candidate.values), "is_better": candidate.is_better, "cells": cells}

@@ -167,7 +167,7 @@ def ratios(comparisons: Sequence[Versus], base: str) -> Figure:
     traces = []
     for subject in dict.fromkeys(versus.a.subject for versus in comparisons):
         chosen = [versus for versus in comparisons if versus.a.subject == subject and versus.a.message_bytes]
-        bounds = [versus.result.ratio_ci95 or (versus.result.ratio, versus.result.ratio) for versus in chosen]
+        bounds = [versus.result.ratio_interval or (versus.result.ratio, versus.result.ratio) for versus in chosen]
         traces.append(
             {
                 **style_of(subject),

@@ -145,7 +145,7 @@ def _beside(series: Series, comparisons: Sequence[Versus]) -> str:
     for versus in comparisons:
         if versus.a == series:
             result, base = versus.result, f"{subject_name(versus.b.subject)}’s {quantity(versus.b.median, series.unit)}"
-            bounds = result.ratio_ci95
+            bounds = result.ratio_interval
             sure = f" (95\u00a0% interval {number(bounds[0])} to {number(bounds[1])})" if bounds else ""
             doubt = {"undecided": ", not decided", "no difference": ", no difference"}.get(result.verdict, "")
             parts.append(f"{number(result.ratio)}\u00a0× {base}{sure}{doubt}")

@@ -23,6 +23,7 @@ from barewire.report.words import (
     message_size,
     number,
     p_value,
+    percent,
     row_name,
     subject_name,
     test_title,
@@ -32,6 +33,7 @@ from barewire.report.words import (
 )
 from barewire.results import Place, Row, Run, Series, Shared
 from barewire.results.quantities import is_detail
+from barewire.stats import Comparison
 
 _SIZE_COLUMNS = 10
 _PADDING = 3
@@ -154,11 +156,12 @@ def _sharing_cells(row: Shared) -> list[str | Text]:
 
 
 def versus_tables(
-    comparisons: Sequence[Versus], *, a_name: str | None = None, b_name: str | None = None
+    comparisons: Sequence[Versus], *, a_name: str | None = None, b_name: str | None = None, with_tests: bool = False
 ) -> list[Table]:
     """Per test and subject: both medians, ratio with interval, corrected p values, verdict about A.
 
-    The names of the sides default to the names of their subjects.
+    The names of the sides default to the names of their subjects. `with_tests` adds the differences and the tests
+    as papers print them.
     """
     families: dict[tuple[Place, str, str], list[Versus]] = {}
     for versus in comparisons:
@@ -174,15 +177,50 @@ def versus_tables(
             what = ", ".join([what, *([subject_name(subject)] if a_name else []), *([variant] if variant else [])])
         better = "below" if family[0].a.lower_is_better else "above"
         title = f"{what}: {a_label} / {b_label} ({better} 1: {a_label} is {verdict_word('A faster', family[0].a)})"
-        table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
-        unit = unit_name(family[0].a.unit)
-        for name in ("message", f"A {unit}", f"B {unit}", "A/B [95 %]", "p Welch", "p rank"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("A is", no_wrap=True)
-        for versus in family:
-            table.add_row(*_versus_cells(versus))
-        tables.append(table)
+        tables.append(_versus_table(title, family))
+        if with_tests:
+            tables += _tests_tables(f"{what}: {a_label} − {b_label}", family)
     return tables
+
+
+def _versus_table(title: str, family: Sequence[Versus]) -> Table:
+    """Both medians, ratio, corrected p values or, of two runs, the ratio by their floors; the verdict."""
+    unit, sure = unit_name(family[0].a.unit), percent(family[0].result.confidence)
+    with_floors = any(versus.normalised for versus in family)
+    ratios = ["A/B", f"by floors [{sure}]"] if with_floors else [f"A/B [{sure}]", "p Welch", "p rank"]
+    table = _numbers_table(title, ["message", f"A {unit}", f"B {unit}", *ratios])
+    table.add_column("A is", no_wrap=True)
+    for versus in family:
+        table.add_row(*_versus_cells(versus, with_floors=with_floors))
+    return table
+
+
+def _tests_tables(title: str, family: Sequence[Versus]) -> list[Table]:
+    """Differences in their unit with their intervals; both tests as papers print them, uncorrected, then corrected."""
+    unit, sure = unit_name(family[0].a.unit), percent(family[0].result.confidence)
+    differences = _numbers_table(f"{title} in {unit} [{sure}]", ("message", "of medians, bootstrap", "of means, Welch"))
+    tests = _numbers_table(
+        f"{title}: t, df, p of means; U, p of ranks; p of equivalence; p by Holm",
+        ("message", "t", "df", "p", "U", "p", "TOST p", "Welch", "rank"),
+    )
+    for versus in family:
+        result, welch = versus.result, versus.result.welch
+        of_means, of_t = "–", ["–"] * 3
+        if welch is not None:
+            of_means = f"{number(welch.difference)} {bounds(welch.interval)}"
+            of_t = [f"{welch.t:.2f}", f"{welch.df:.1f}", p_value(welch.p)]
+        of_medians = f"{number(result.difference)} {bounds(result.difference_interval)}".rstrip()
+        differences.add_row(_row_of(versus), of_medians, of_means)
+        ranks = [f"{result.ranks.u:g}", p_value(result.ranks.p)]
+        tests.add_row(_row_of(versus), *of_t, *ranks, p_value(result.equivalence_p), *_corrected(versus))
+    return [differences, tests]
+
+
+def _numbers_table(title: str, headings: Sequence[str]) -> Table:
+    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
+    for heading in headings:
+        table.add_column(escape(heading), justify="right", no_wrap=True)
+    return table
 
 
 def ratio_tables(comparisons: Sequence[Versus], *, baseline: str = "tcp", width: int = 100) -> list[Table]:
@@ -270,20 +308,28 @@ def _has_tail(series: Series) -> bool:
 
 def _ratio_cell(versus: Versus) -> Text:
     result = versus.result
-    bounds = f" {interval(result.ratio_ci95)}" if result.ratio_ci95 else ""
-    cell = Text(number(result.ratio) + bounds)
+    cell = Text(_ratio(result))
     return cell.append(f"\n{verdict_word(result.verdict, versus.a)}", style=_VERDICT_STYLES[result.verdict])
 
 
-def _versus_cells(versus: Versus) -> list[str | Text]:
-    result = versus.result
-    bounds = f" {interval(result.ratio_ci95)}" if result.ratio_ci95 else ""
-    return [
-        row_name(Row("", versus.a.message_bytes, versus.a.parameter_value), versus.a.place),
-        number(versus.a.median),
-        number(versus.b.median),
-        number(result.ratio) + bounds,
-        p_value(result.welch_p_holm),
-        p_value(result.mann_whitney_p_holm),
-        Text(verdict_word(result.verdict, versus.a), style=_VERDICT_STYLES[result.verdict]),
-    ]
+def _row_of(versus: Versus) -> str:
+    return row_name(Row("", versus.a.message_bytes, versus.a.parameter_value), versus.a.place)
+
+
+def _versus_cells(versus: Versus, *, with_floors: bool) -> list[str | Text]:
+    if with_floors:
+        by_floors = "–" if versus.normalised is None else _ratio(versus.normalised)
+        ratios = [number(versus.result.ratio), by_floors]
+    else:
+        ratios = [_ratio(versus.result), *_corrected(versus)]
+    verdict = Text(verdict_word(versus.verdict, versus.a), style=_VERDICT_STYLES[versus.verdict])
+    return [_row_of(versus), number(versus.a.median), number(versus.b.median), *ratios, verdict]
+
+
+def _corrected(versus: Versus) -> list[str]:
+    """The corrected p values of the comparison that gives the verdict."""
+    return [p_value(versus.deciding.log_welch_p_holm), p_value(versus.deciding.ranks_p_holm)]
+
+
+def _ratio(result: Comparison) -> str:
+    return f"{number(result.ratio)} {bounds(result.ratio_interval)}".rstrip()

@@ -32,7 +32,7 @@ def verdict(contest: Contest, outcome: Outcome) -> str:
         if len(contest.first) != len(contest.second)
         else (f"{len(contest.first)} launches each")
     )
-    ratio = f"ratio {words.number(contest.result.ratio)} {words.bounds(contest.result.ratio_ci95)}".strip()
+    ratio = f"ratio {words.number(contest.result.ratio)} {words.bounds(contest.result.ratio_interval)}".strip()
     measured = f"{seconds(first)} and {seconds(second)}, medians of {counts}, {ratio}"
     if contest.result.verdict in ("A faster", "B faster"):
         quick, slow = (tried, competitor) if contest.result.verdict == "A faster" else (competitor, tried)
@@ -101,7 +101,7 @@ def times_table(outcome: Outcome) -> TextTable:
         medians = [seconds(value, bounds) for value, bounds in zip(contest.medians(), contest.intervals(), strict=True)]
         is_what = words.VERDICT_WORDS[contest.result.verdict]
         ratio = words.number(contest.result.ratio)
-        table.append((contest.what, *medians, ratio, words.bounds(contest.result.ratio_ci95) or _DASH, is_what))
+        table.append((contest.what, *medians, ratio, words.bounds(contest.result.ratio_interval) or _DASH, is_what))
     caption = "Medians of launches with 95 % intervals; ratio of the first to the second."
     return TextTable("Times", caption, headings, tuple(table))
 

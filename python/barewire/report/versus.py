@@ -1,46 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Pairs of series to compare: a subject with a baseline in one run, or with itself in another run."""
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from barewire.errors import WrongUse
-from barewire.models.naming import baseline_of
+from barewire.models.naming import FLOOR, baseline_of
 from barewire.results import Place, Row, Run, Series
+from barewire.results.floors import Floors
 from barewire.results.quantities import has_own_sizes
-from barewire.stats import Comparison, compare_over_sizes
+from barewire.stats import CONFIDENCE, Comparison, compare_over_sizes
+from barewire.stats.comparison import Outcome
 
 MARGIN = 0.02
 _DIFFERENCES_SHOWN = 8
 
 
 @dataclass(frozen=True)
+class Settings:
+    """How to compare: the difference that does not matter as a share, the confidence, and the floor's name."""
+
+    margin: float = MARGIN
+    confidence: float = CONFIDENCE
+    floor: str = FLOOR
+
+
+@dataclass(frozen=True)
 class Versus:
-    """`a` against `b` (series of the same test, pairs and size): A is the subject, B the baseline or other run."""
+    """`a` against `b` (series of the same test, pairs and size): A is the subject, B the baseline or the older run.
+
+    `normalised` compares each launch's value divided by that of the floor in the same round, if both runs have a floor.
+    `values` are what was compared.
+    """
 
     a: Series
     b: Series
     result: Comparison
+    normalised: Comparison | None = None
+    values: tuple[Sequence[float], Sequence[float]] = ((), ())
+
+    @property
+    def deciding(self) -> Comparison:
+        """The comparison that gives the verdict: by the floors if both runs have one."""
+        return self.normalised or self.result
+
+    @property
+    def verdict(self) -> Outcome:
+        """The verdict about A."""
+        return self.deciding.verdict
 
     def to_json(self) -> dict[str, Any]:
         """One JSON object: what is compared, both medians, and the comparison."""
         return {
-            "test": self.a.test,
-            "pairs": self.a.pairs,
-            "processes": self.a.processes,
-            "ranks": self.a.ranks,
-            "variant": self.a.variant,
-            "quantity": self.a.quantity,
-            "parameter": self.a.parameter,
-            "parameter_value": self.a.parameter_value,
-            "message_bytes": self.a.message_bytes,
-            "unit": self.a.unit,
-            "subject": self.a.subject,
+            **coordinates(self.a),
             "against": self.b.subject,
             "median_a": self.a.median,
             "median_b": self.b.median,
             **asdict(self.result),
+            "normalised": None if self.normalised is None else asdict(self.normalised),
+            "verdict": self.verdict,
         }
 
 
@@ -50,7 +70,7 @@ def has_baseline(run: Run, baseline: str) -> bool:
     return any(baseline_of(subject, baseline) in subjects for subject in subjects)
 
 
-def compare_in_run(run: Run, baseline: str = "tcp", *, margin: float = MARGIN) -> list[Versus]:
+def compare_in_run(run: Run, baseline: str = "tcp", settings: Settings | None = None) -> list[Versus]:
     """Every other subject against `baseline`, per test and row; WrongUse when the run has no such subject.
 
     For MPI libraries `baseline` may be a fabric: then each library is compared with itself over that fabric.
@@ -64,10 +84,10 @@ def compare_in_run(run: Run, baseline: str = "tcp", *, margin: float = MARGIN) -
     def base(series: Series) -> Series | None:
         return known.get((baseline_of(series.subject, baseline), *_where(series)))
 
-    return _compare(compared, base, margin=margin, seed=run.seed)
+    return _compare(compared, base, settings or Settings(), seed=run.seed)
 
 
-def compare_variants(run: Run, variant: str, *, margin: float = MARGIN) -> list[Versus]:
+def compare_variants(run: Run, variant: str, settings: Settings | None = None) -> list[Versus]:
     """Every other variant of a test against `variant`, per subject; WrongUse when the run has no such variant.
 
     Message sizes may depend on a kernel's variant; such sizes are ignored when matching.
@@ -77,18 +97,22 @@ def compare_variants(run: Run, variant: str, *, margin: float = MARGIN) -> list[
         raise WrongUse(f"the run has no variant {variant!r}; it has {', '.join(variants) or 'none'}")
     known = {(s.subject, *_task(s)): s for s in run.series if s.variant == variant}
     compared = [s for s in run.series if s.variant != variant]
-    return _compare(compared, lambda s: known.get((s.subject, *_task(s))), margin=margin, seed=run.seed)
+    return _compare(compared, lambda s: known.get((s.subject, *_task(s))), settings or Settings(), seed=run.seed)
 
 
-def compare_runs(a: Run, b: Run, *, margin: float = MARGIN, across_environments: bool = False) -> list[Versus]:
-    """Each subject of `a` against the same subject of `b`, per test and size.
+def compare_runs(
+    new: Run, old: Run, settings: Settings | None = None, *, across_environments: bool = False
+) -> list[Versus]:
+    """Each subject of `new` against the same subject of `old`, per test and size, also normalised by their floors.
 
     WrongUse if the runs come from different environments (unless allowed), or share no series.
     """
     if not across_environments:
-        _refuse_other_environment(a, b)
-    in_b = {(s.subject, *_where(s)): s for s in b.series}
-    found = _compare(a.series, lambda s: in_b.get((s.subject, *_where(s))), margin=margin, seed=a.seed)
+        refuse_other_environment(new, old)
+    settings = settings or Settings()
+    in_old = {(s.subject, *_where(s)): s for s in old.series}
+    floors = Floors(new, settings.floor), Floors(old, settings.floor)
+    found = _compare(new.series, lambda s: in_old.get((s.subject, *_where(s))), settings, seed=new.seed, floors=floors)
     if not found:
         raise WrongUse("the two runs have no test, subject and message size in common")
     return found
@@ -105,35 +129,40 @@ def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _compare(
-    series: Iterable[Series], counterpart: Callable[[Series], Series | None], *, margin: float, seed: int
-) -> list[Versus]:
-    # Holm's family: the sizes of one subject in one test and variant.
-    families: dict[tuple[Place, str, str], list[tuple[Series, Series]]] = {}
-    for s in series:
-        against = counterpart(s)
-        # Derived values may be 0 or negative, which have no ratio.
-        if against is not None and all(of.launch_medians and min(of.launch_medians) > 0 for of in (s, against)):
-            families.setdefault((s.place, s.subject, s.variant), []).append((s, against))
-    found = []
-    for pairs in families.values():
-        medians = [(a.launch_medians, b.launch_medians) for a, b in pairs]
-        lower_is_better = pairs[0][0].lower_is_better
-        results = compare_over_sizes(medians, lower_is_better=lower_is_better, margin=margin, seed=seed)
-        found += [Versus(a, b, result) for (a, b), result in zip(pairs, results, strict=True)]
-    return found
+def coordinates(series: Series) -> dict[str, Any]:
+    """What identifies a series, and its unit, for JSON documents."""
+    row = series.row
+    return {
+        **series.place._asdict(),
+        "variant": row.variant,
+        "parameter_value": row.value,
+        "message_bytes": row.message_bytes,
+        "unit": series.unit,
+        "subject": series.subject,
+    }
 
 
-def _where(series: Series) -> tuple[Place, Row]:
-    return series.place, series.row
+def is_usable(series: Series) -> bool:
+    """Whether ratios can be formed of its values: derived ones may be 0 or negative. WrongUse for what is no number."""
+    if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in series.launch_medians):
+        raise WrongUse(
+            f"{series.test}, {series.subject}, {series.message_bytes} B has a launch without a finite value: "
+            "its run.json is damaged; measure again"
+        )
+    return bool(series.launch_medians) and min(series.launch_medians) > 0
 
 
-def _task(series: Series) -> tuple[Place, int | None, float | None]:
-    """The task of a variant; without the message size if a kernel chooses it."""
-    return series.place, None if has_own_sizes(series.test) else series.message_bytes, series.parameter_value
+def refuse_other_unit(a: Series, b: Series) -> None:
+    """Raise WrongUse if two series of the same name are in different units."""
+    if a.unit != b.unit:
+        raise WrongUse(
+            f"{a.test}, {a.subject}, {a.message_bytes} B is in {a.unit} on one side and in {b.unit} on the other, "
+            "which cannot be compared"
+        )
 
 
-def _refuse_other_environment(a: Run, b: Run) -> None:
+def refuse_other_environment(a: Run, b: Run) -> None:
+    """Raise WrongUse with the differences if the runs come from different environments."""
     prints = [run.environment.get("fingerprint") for run in (a, b)]
     if prints[0] is not None and prints[0] == prints[1]:
         return
@@ -146,6 +175,57 @@ def _refuse_other_environment(a: Run, b: Run) -> None:
         f"{a.id} and {b.id} were measured in different environments, so differences may not be due to the "
         f"subjects. Differing: {what}. To compare anyway: --across-environments"
     )
+
+
+def _compare(
+    series: Iterable[Series],
+    counterpart: Callable[[Series], Series | None],
+    settings: Settings,
+    *,
+    seed: int,
+    floors: tuple[Floors, Floors] | None = None,
+) -> list[Versus]:
+    # Holm's family: the sizes of one subject in one test and variant.
+    families: dict[tuple[Place, str, str], list[tuple[Series, Series]]] = {}
+    for s in series:
+        against = counterpart(s)
+        if against is None:
+            continue
+        refuse_other_unit(s, against)
+        if is_usable(s) and is_usable(against):
+            families.setdefault((s.place, s.subject, s.variant), []).append((s, against))
+    found = []
+    for pairs in families.values():
+        plain = [(a.launch_medians, b.launch_medians) for a, b in pairs]
+        by_floors = [None if floors is None else _both(floors, a, b) for a, b in pairs]
+        options: dict[str, Any] = {
+            "lower_is_better": pairs[0][0].lower_is_better,
+            "margin": settings.margin,
+            "confidence": settings.confidence,
+            "seed": seed,
+        }
+        results = compare_over_sizes(plain, **options)
+        normalised = iter(compare_over_sizes([values for values in by_floors if values is not None], **options))
+        found += [
+            Versus(a, b, result, next(normalised) if values is not None else None, values or medians)
+            for (a, b), result, values, medians in zip(pairs, results, by_floors, plain, strict=True)
+        ]
+    return found
+
+
+def _both(floors: tuple[Floors, Floors], a: Series, b: Series) -> tuple[list[float], list[float]] | None:
+    """Return both series' values divided by their run's floor; None unless both runs have one."""
+    normalised_a, normalised_b = floors[0].normalised(a), floors[1].normalised(b)
+    return (normalised_a, normalised_b) if normalised_a and normalised_b else None
+
+
+def _where(series: Series) -> tuple[Place, Row]:
+    return series.place, series.row
+
+
+def _task(series: Series) -> tuple[Place, int | None, float | None]:
+    """The task of a variant; without the message size if a kernel chooses it."""
+    return series.place, None if has_own_sizes(series.test) else series.message_bytes, series.parameter_value
 
 
 def _comparable(run: Run) -> dict[str, Any]:

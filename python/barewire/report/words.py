@@ -252,6 +252,11 @@ def row_name(row: Row, place: Place) -> str:
     return ", ".join([*parts, message_size(row.message_bytes)])
 
 
+def series_name(series: Series) -> str:
+    """Test, subject and size, as a sentence names them."""
+    return f"{title_of(series.place)}: {subject_name(series.subject)}, {row_name(series.row, series.place)}"
+
+
 def verdict_word(verdict: Outcome, series: Series) -> str:
     """A verdict about a series as a word; shares and hidden times are more or less, not faster or slower."""
     word = VERDICT_WORDS[verdict]
@@ -270,3 +275,8 @@ def p_value(p: float | None) -> str:
     if p is None:
         return "–"
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def percent(share: float) -> str:
+    """5 %, 0.5 %, 99 %."""
+    return f"{100 * share:.4g} %"

@@ -34,7 +34,7 @@ def _shared(series: Series, single: Series | None, measured: pl.DataFrame) -> Sh
     if series != single and single is not None and single.launch_medians and series.launch_medians:
         medians = (series.launch_medians, single.launch_medians)
         (result,) = compare_over_sizes([medians], lower_is_better=series.lower_is_better)
-        ratio, ratio_ci95 = result.ratio, result.ratio_ci95
+        ratio, ratio_ci95 = result.ratio, result.ratio_interval
     return Shared(
         test=series.test,
         subject=series.subject,

@@ -9,66 +9,89 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import CONFIDENCE, LAUNCHES_FOR_INTERVAL, finite, without_precision_warnings
+from barewire.stats.intervals import CONFIDENCE, finite, launches_for_interval
+from barewire.stats.ranks import Ranks, mann_whitney
+from barewire.stats.welch import Welch, equivalence_p, welch
 
 Outcome = Literal["A faster", "B faster", "no difference", "undecided"]
 Pair = tuple[Sequence[float], Sequence[float]]
+Interval = tuple[float, float]
 
-SIGNIFICANCE = 0.05
 RESAMPLES = 4999  # the interval's ends then vary by less than 0.2 % of the spread between seeds
-EXACT_ARRANGEMENTS_MAX = 20_000  # all splits of 8 + 8 launches (12870) are enumerated, more are sampled
+# So many resamples lie beyond each end of an interval, at any confidence.
+_RESAMPLES_BEYOND = 25
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A against B at one size. `ratio` is median(A) / median(B); `ratio_ci95` is None below 6 launches of either.
+    """A against B at one size; all intervals have the given `confidence`.
 
-    `*_p_holm` are corrected over the sizes compared together. `cliffs_delta` is P(A > B) - P(A < B), in -1 … 1. Unlike
-    Hedges' g it needs neither a normal distribution nor a spread: the spread between launches is often almost 0, and g
-    is then 80 where it only means "always". The ratio carries the magnitude.
+    `ratio` is median(A) / median(B), and `difference` median(A) - median(B), in the unit of the values; their bootstrap
+    intervals are None with fewer launches than `launches_for_interval`. `welch` and `ranks` are the tests of the values
+    as papers print them, uncorrected; `log_welch_p` is Welch's test of the logarithms, and `equivalence_p` the two
+    one-sided tests of them against `margin`. `*_holm` are corrected over the sizes compared together.
+
+    `cliffs_delta` is P(A > B) - P(A < B), in -1 … 1. Unlike Hedges' g it needs neither a normal distribution nor a
+    spread: the spread between launches is often almost 0, and g is then 80 where it only means "always". The ratio
+    carries the magnitude.
     """
 
     launches_a: int
     launches_b: int
+    confidence: float
     ratio: float
-    ratio_ci95: tuple[float, float] | None
-    welch_p: float | None
-    mann_whitney_p: float
+    ratio_interval: Interval | None
+    difference: float
+    difference_interval: Interval | None
+    welch: Welch | None
+    ranks: Ranks
+    log_welch_p: float | None
+    equivalence_p: float | None
     cliffs_delta: float
-    welch_p_holm: float | None = None
-    mann_whitney_p_holm: float = math.nan
-    margin: float = math.nan
+    margin: float
+    log_welch_p_holm: float | None = None
+    ranks_p_holm: float = math.nan
     verdict: Outcome = "undecided"
+
+    @property
+    def differs(self) -> bool:
+        """Whether A and B differ beyond doubt: one of the two corrected tests says so, and the interval excludes 1."""
+        welch_p = 1.0 if self.log_welch_p_holm is None else self.log_welch_p_holm
+        significant = min(welch_p, self.ranks_p_holm) < (1 - self.confidence) / 2
+        interval = self.ratio_interval
+        return significant and self.ratio != 1 and (interval is None or not interval[0] <= 1 <= interval[1])
 
 
 def compare_over_sizes(
-    pairs: Sequence[Pair], *, lower_is_better: bool, margin: float = 0.02, seed: int = 0
+    pairs: Sequence[Pair],
+    *,
+    lower_is_better: bool,
+    margin: float = 0.02,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
 ) -> list[Comparison]:
     """Compare A with B at each size; `pairs` holds (A's launch medians, B's launch medians) per size, same unit.
 
     The verdict at each size:
-    "A faster" or "B faster" if one of the two tests, each corrected by Holm over all sizes of this call, is below 0.025
-    (half of 0.05, because there are two) and the interval of the ratio excludes 1; "no difference" if that interval
-    lies within ±`margin` around 1, which is decided first: differences too small to matter do not count; otherwise
-    "undecided". Both tests are used, because they fail in different cases: with 6 launches each the smallest possible p
-    of the rank test is 0.002, too large for a correction over 24 sizes; and a single delayed launch makes Welch's test
-    miss a difference that all others show. ValueError for an empty set, values that are not above 0, or a margin
-    outside 0 … 1.
+    "A faster" or "B faster" if one of the two tests, each corrected by Holm over all sizes of this call, is below half
+    of 1 - `confidence` (half, because there are two) and the interval of the ratio excludes 1; "no difference" if that
+    interval lies within ±`margin` around 1, which is decided first: differences too small to matter do not count;
+    otherwise "undecided". So equal subjects are told apart at any of the sizes in at most 1 - `confidence` of all runs.
+    Both tests are used, because they fail in different cases: with 6 launches each the smallest possible p of the rank
+    test is 0.002, too large for a correction over 24 sizes; and a single delayed launch makes Welch's test miss a
+    difference that all others show. ValueError for an empty set, values that are not above 0, a margin outside 0 … 1,
+    or a confidence outside 0.5 … 0.999.
     """
     if not 0 < margin < 1:
         raise ValueError(f"the margin must be a share between 0 and 1 (0.02 is 2 %), not {margin}")
+    launches_for_interval(confidence)
     generator = np.random.default_rng(seed)
-    single = [_compare(_positive(a), _positive(b), generator) for a, b in pairs]
-    welch = holm([each.welch_p if each.welch_p is not None else 1.0 for each in single])
-    ranks = holm([each.mann_whitney_p for each in single])
+    single = [_compare(_positive(a), _positive(b), margin, confidence, generator) for a, b in pairs]
+    by_welch = holm([1.0 if each.log_welch_p is None else each.log_welch_p for each in single])
+    by_ranks = holm([each.ranks.p for each in single])
     corrected = [
-        replace(
-            each,
-            welch_p_holm=None if each.welch_p is None else welch_p,
-            mann_whitney_p_holm=rank_p,
-            margin=margin,
-        )
-        for each, welch_p, rank_p in zip(single, welch, ranks, strict=True)
+        replace(each, log_welch_p_holm=None if each.log_welch_p is None else welch_p, ranks_p_holm=ranks_p)
+        for each, welch_p, ranks_p in zip(single, by_welch, by_ranks, strict=True)
     ]
     return [replace(each, verdict=_verdict(each, lower_is_better=lower_is_better)) for each in corrected]
 
@@ -90,71 +113,56 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in adjusted]
 
 
-def welch_p(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Return two-sided p of Welch's t test; None if a side has one launch. Two constant sides give 1 or 0."""
-    x, y = finite(a), finite(b)
-    if min(len(x), len(y)) < 2:
-        return None
-    if np.ptp(x) == 0 and np.ptp(y) == 0:
-        return 1.0 if x[0] == y[0] else 0.0
-    from scipy import stats  # imported late, as in `intervals`
-
-    with without_precision_warnings():
-        return float(stats.ttest_ind(x, y, equal_var=False).pvalue)
-
-
-def mann_whitney(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """Return (two-sided p, U of A): exact without ties, otherwise over the arrangements of the pooled values."""
-    x, y = finite(a), finite(b)
-    ties = len(np.unique(np.concatenate([x, y]))) < len(x) + len(y)
-    # The seed is fixed: a p value must not differ between two reads of the same run.
-    from scipy import stats
-
-    if ties and min(len(x), len(y)) == 1:
-        # scipy does not permute a single value: any of the pooled ones could be it.
-        distances = np.abs(stats.rankdata(np.concatenate([x, y])) - (len(x) + len(y) + 1) / 2)
-        observed = distances[0 if len(x) == 1 else -1]
-        return float(np.mean(distances >= observed)), float(stats.mannwhitneyu(x, y, method="asymptotic").statistic)
-    method = stats.PermutationMethod(n_resamples=EXACT_ARRANGEMENTS_MAX, rng=np.random.default_rng(0))
-    result = stats.mannwhitneyu(x, y, method=method if ties else "exact")
-    return min(1.0, float(result.pvalue)), float(result.statistic)
-
-
-def _compare(a: NDArray[np.float64], b: NDArray[np.float64], generator: np.random.Generator) -> Comparison:
-    rank_p, u = mann_whitney(list(a), list(b))
+def _compare(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    margin: float,
+    confidence: float,
+    generator: np.random.Generator,
+) -> Comparison:
+    ranks = mann_whitney(list(a), list(b))
+    ratio_interval, difference_interval = _bootstrap(a, b, confidence, generator)
+    of_means = welch(list(a), list(b), confidence=confidence)
+    # A ratio is judged, so the test uses logarithms: a spread is then the same share on both sides.
+    of_logs = None if of_means is None else welch(list(np.log(a)), list(np.log(b)))
     return Comparison(
         launches_a=len(a),
         launches_b=len(b),
+        confidence=confidence,
         ratio=float(np.median(a) / np.median(b)),
-        ratio_ci95=_ratio_interval(a, b, generator),
-        # A ratio is judged, so the test uses logarithms: a spread is then the same share on both sides.
-        welch_p=welch_p(list(np.log(a)), list(np.log(b))),
-        mann_whitney_p=rank_p,
-        cliffs_delta=2 * u / (len(a) * len(b)) - 1,
+        ratio_interval=ratio_interval,
+        difference=float(np.median(a) - np.median(b)),
+        difference_interval=difference_interval,
+        welch=of_means,
+        ranks=ranks,
+        log_welch_p=None if of_logs is None else of_logs.p,
+        equivalence_p=None if of_logs is None else equivalence_p(of_logs, math.log1p(margin)),
+        cliffs_delta=2 * ranks.u / (len(a) * len(b)) - 1,
+        margin=margin,
     )
 
 
-def _ratio_interval(
-    a: NDArray[np.float64], b: NDArray[np.float64], generator: np.random.Generator
-) -> tuple[float, float] | None:
-    """Percentile bootstrap that resamples the launches of each side. BCa's acceleration is undefined for a median."""
-    if min(len(a), len(b)) < LAUNCHES_FOR_INTERVAL:
-        return None
-    draws_a = np.median(generator.choice(a, (RESAMPLES, len(a))), axis=1)
-    draws_b = np.median(generator.choice(b, (RESAMPLES, len(b))), axis=1)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(draws_a / draws_b, [tail, 1 - tail])
-    return float(low), float(high)
+def _bootstrap(
+    a: NDArray[np.float64], b: NDArray[np.float64], confidence: float, generator: np.random.Generator
+) -> tuple[Interval | None, Interval | None]:
+    """Return the intervals of ratio and difference of the medians: percentile bootstrap of the launches of each side.
+
+    BCa's acceleration is undefined for a median.
+    """
+    if min(len(a), len(b)) < launches_for_interval(confidence):
+        return None, None
+    tail = (1 - confidence) / 2
+    resamples = max(RESAMPLES, math.ceil(_RESAMPLES_BEYOND / tail) - 1)
+    draws_a, draws_b = (np.median(generator.choice(side, (resamples, len(side))), axis=1) for side in (a, b))
+    ratios, differences = (np.quantile(draws, [tail, 1 - tail]) for draws in (draws_a / draws_b, draws_a - draws_b))
+    return (float(ratios[0]), float(ratios[1])), (float(differences[0]), float(differences[1]))
 
 
 def _verdict(comparison: Comparison, *, lower_is_better: bool) -> Outcome:
-    interval = comparison.ratio_ci95
-    if interval is not None and interval[0] >= 1 - comparison.margin and interval[1] <= 1 + comparison.margin:
+    interval, margin = comparison.ratio_interval, comparison.margin
+    if interval is not None and interval[0] >= 1 - margin and interval[1] <= 1 + margin:
         return "no difference"
-    welch_p = 1.0 if comparison.welch_p_holm is None else comparison.welch_p_holm
-    significant = min(welch_p, comparison.mann_whitney_p_holm) < SIGNIFICANCE / 2
-    excludes_one = interval is None or not interval[0] <= 1 <= interval[1]
-    if not (significant and excludes_one) or comparison.ratio == 1:
+    if not comparison.differs:
         return "undecided"
     return "A faster" if (comparison.ratio < 1) == lower_is_better else "B faster"
 

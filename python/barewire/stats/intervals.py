@@ -13,8 +13,20 @@ from numpy.typing import NDArray
 CONFIDENCE = 0.95
 # Half width of a median's interval, relative to the median, at which it is precise.
 PRECISION = 0.02
-# With fewer, even the range contains the median with less than 95 % confidence: 1 - 2 * 0.5**n.
-LAUNCHES_FOR_INTERVAL = 6
+CONFIDENCE_MIN, CONFIDENCE_MAX = 0.5, 0.999
+
+
+def launches_for_interval(confidence: float = CONFIDENCE) -> int:
+    """Return how many launches an interval of the median needs: with fewer not even their range is that certain.
+
+    The range of n contains the median with a confidence of 1 - 2 * 0.5**n. ValueError outside 0.5 … 0.999.
+    """
+    if not CONFIDENCE_MIN <= confidence <= CONFIDENCE_MAX:
+        raise ValueError(f"the confidence must be from {CONFIDENCE_MIN} to {CONFIDENCE_MAX}, not {confidence}")
+    return math.ceil(math.log2(2 / (1 - confidence)))
+
+
+LAUNCHES_FOR_INTERVAL = launches_for_interval()
 
 
 def median_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
