@@ -36,7 +36,7 @@ PAUSE_NS = 20_000
 # A queue that should have been empty for that long has lost frames, whose number is then forgotten.
 LOST_NS = 5_000_000
 # From the decision on a frame to its arrival behind a cable's port.
-CABLE_COST_NS = 80
+CABLE_COST_NS = 330
 
 # The map's entry for each port: times in ns, numbers of frames.
 FREE_AT, QUEUED, LEFT, BURST_AT, BURST_STOLEN, BURST_PROCESSOR, DRAINED_AT = range(0, 56, 8)
