@@ -16,6 +16,7 @@ mount -t tmpfs tmpfs /root/tmp
 mount -t tmpfs tmpfs /root/run
 chmod 1777 /root/tmp
 ip link set lo up
-chroot /root /bin/sh -c "$PROGRAM" >/dev/ttyS1 2>&1
-echo "guest: done"
-poweroff -f
+exec switch_root /root /bin/sh -c "($PROGRAM) >/dev/ttyS1 2>&1
+    echo 'guest: done' >/dev/ttyS0
+    echo o >/proc/sysrq-trigger
+    sleep 60"
