@@ -26,11 +26,11 @@ from barewire.lab.plan import WIRE_FRAME_BYTES_MIN, WIRE_OVERHEAD_BYTES
 R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10 = Register
 
 # A frame that takes longer waits in the queue, where the core is free; so do frames of a burst from then on.
-HOLD_NS_MAX = 50_000
+HOLD_NS_MAX = 80_000
 # Passing through the queue takes a core longer than this.
 SHORT_WAIT_NS = 2_000
 # How much too early the bucket releases a frame, for `leave` to hold it: timers are less late than that.
-MARGIN_NS = 20_000
+MARGIN_NS = 40_000
 # A pause of this length in what a core sends ends a burst.
 PAUSE_NS = 20_000
 # A queue that should have been empty for that long has lost frames, whose number is then forgotten.
@@ -45,8 +45,9 @@ PORT_BYTES = 56
 # struct __sk_buff
 _LENGTH, _MARK, _SEGMENTS = 0, 8, 164
 _FRACTION_BITS = 20
-_DUMMY, _PASSED = 1 << 29, 1 << 30
-_DUMMY_BYTES_MAX = 65_000
+# Marks of frames: how long a dummy is, the end of the first frame in the queue, and frames that come out of it.
+_FIRST, _DUMMY, _PASSED = 1 << 28, 1 << 29, 1 << 30
+_FRAME_BYTES_MAX = 65_000
 _TC_UNSPECIFIED, _TC_OK, _TC_SHOT = -1, 0, 2
 _INGRESS = 1
 _LOOPS_MAX = 1 << 20
@@ -103,6 +104,11 @@ class Port:
     def bucket_ns(self) -> int:
         """The time in which the bucket fills: the kernel adds a frame's overhead to its size."""
         return (self.bucket_bytes + WIRE_OVERHEAD_BYTES) * 8 * 10**9 // self.rate_bit_s
+
+    @property
+    def dummy_bytes_max(self) -> int:
+        """The longest dummy, with its overhead: a frame longer than the bucket is dropped."""
+        return min(self.bucket_bytes, _FRAME_BYTES_MAX) + WIRE_OVERHEAD_BYTES
 
     @property
     def queue_ns(self) -> int:
@@ -162,24 +168,34 @@ def leave(port: Port, maps: Maps) -> Assembler:
     """Return the program behind the bucket."""
     code = Assembler()
     code.compute(R6, "=", R1)
-    code.load(R1, R6, _MARK, bits=32)
-    code.jump_if(R1, "&", _DUMMY, "drop")
+    code.load(R9, R6, _MARK, bits=32)
+    code.jump_if(R9, "&", _DUMMY, "drop")
     _find(code, maps.ports, port.number, "out")
     code.compute(R8, "=", R0)
     code.compute(R1, "=", 1)
     code.atomic_add(R8, LEFT, R1)
+    code.call(Helper.CLOCK_NS)
+    code.compute(R7, "=", R0)
+    code.jump_if(R9, "&", _FIRST, "first")
     code.load(R1, R8, LEFT)
     code.load(R2, R8, QUEUED)
     code.jump_if(R1, "!=", R2, "out")
-    code.call(Helper.CLOCK_NS)
-    code.compute(R7, "=", R0)
     code.load(R2, R8, FREE_AT)
     code.compute(R1, "=", R2)
     code.compute(R1, "-", R7)
-    code.jump_if(R1, "s>", 2 * MARGIN_NS, "out")
+    code.jump("if soon")
+    code.label("first")
+    code.compute(R1, "=", R9)
+    code.compute(R1, "-", R7)
+    code.compute(R1, "&", _FIRST - 1)
+    code.compute(R2, "=", R7)
+    code.compute(R2, "+", R1)
+    code.label("if soon")
+    code.jump_if(R1, "s>", 2 * HOLD_NS_MAX, "out")
     _hold(code, port, steal=False)
     code.label("out")
     if port.forwarding in (Forwarding.PEER, Forwarding.PEER_INTERFACE):
+        _set_mark(code, 0)
         _send(code, port)
     else:
         _set_mark(code, _PASSED)
@@ -286,11 +302,21 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.jump_if(R9, "<=", HOLD_NS_MAX, "hold")
     code.jump("enter queue")
 
-    code.label("busy")  # another core holds a frame
+    # Another core holds a frame: wait for it, since the bucket cannot hold less than nothing.
+    code.label("busy")
     code.compute(R2, "=", R9)
     code.atomic_add(R8, FREE_AT, R2, fetch=True)
     code.store(R10, _BEGIN, R2)
-    code.compute(R2, "+", R9)
+    code.compute(R1, "=", R2)
+    code.compute(R1, "+", R9)
+    code.store(R10, _END, R1)
+    code.compute(R1, "=", R2)
+    code.compute(R1, "-", R7)
+    code.jump_if(R1, ">", 2 * HOLD_NS_MAX, "too long")
+    _read_clock_until(code)
+    code.load(R7, R10, _BEGIN)
+    code.label("too long")
+    code.load(R2, R10, _END)
     code.label("if short")
     code.compute(R1, "=", R2)
     code.compute(R1, "-", R7)
@@ -310,6 +336,7 @@ def _occupy(code: Assembler) -> None:
 def _enter_queue(code: Assembler, port: Port) -> None:
     """Send the frame to the bucket: "enter queue" with its end in R2 if the queue is empty, else "queued"."""
     code.label("enter queue")
+    code.store(R10, _END, R2)
     # R1: ns in the bucket
     code.compute(R1, "=", R7)
     code.load(R3, R8, DRAINED_AT)
@@ -331,15 +358,20 @@ def _enter_queue(code: Assembler, port: Port) -> None:
     code.compute(R1, "-", MARGIN_NS)
     code.compute(R5, "-", MARGIN_NS)
     code.label("no margin")
+    code.compute(R5, "-", R1)  # if nothing is taken
     code.store(R8, DRAINED_AT, R5)
     code.jump_if(R1, "s<=", 0, "no dummy")
     code.compute(R1, "<<", _FRACTION_BITS)
     code.constant(R3, port.byte_time)
     code.compute(R1, "/", R3)
-    code.jump_if(R1, "<=", _DUMMY_BYTES_MAX, "not too long")
-    code.compute(R1, "=", _DUMMY_BYTES_MAX)
+    code.jump_if(R1, "<=", port.dummy_bytes_max, "not too long")
+    code.compute(R1, "=", port.dummy_bytes_max)
     code.label("not too long")
     code.jump_if(R1, "<", WIRE_FRAME_BYTES_MIN, "no dummy")
+    code.compute(R3, "*", R1)
+    code.compute(R3, ">>", _FRACTION_BITS)
+    code.compute(R5, "+", R3)
+    code.store(R8, DRAINED_AT, R5)
     code.compute(R1, "-", WIRE_OVERHEAD_BYTES)
     code.compute(R1, "|", _DUMMY)
     code.store(R6, _MARK, R1, bits=32)
@@ -348,19 +380,24 @@ def _enter_queue(code: Assembler, port: Port) -> None:
     code.compute(R3, "=", 0)
     code.call(Helper.CLONE_REDIRECT)
     code.label("no dummy")
+    code.load(R1, R10, _END)
+    code.compute(R1, "&", _FIRST - 1)
+    code.compute(R1, "|", _FIRST)
     code.jump("in queue")
     code.label("queued")
     # A frame that the full queue drops takes no time.
     code.load(R1, R8, FREE_AT)
     code.compute(R1, "-", R7)
     code.constant(R3, port.queue_ns)
-    code.jump_if(R1, "s>", R3, "in queue")
+    code.jump_if(R1, "s>", R3, "queue full")
     code.atomic_add(R8, FREE_AT, R9)
     code.atomic_add(R8, DRAINED_AT, R9)
-    code.label("in queue")
+    code.label("queue full")
+    code.compute(R1, "=", 0)
+    code.label("in queue")  # R1: the frame's mark
+    code.store(R6, _MARK, R1, bits=32)
     code.compute(R1, "=", 1)
     code.atomic_add(R8, QUEUED, R1)
-    _set_mark(code, 0)
     _redirect(code, Helper.REDIRECT, port.queue, 0)
 
 
@@ -371,12 +408,17 @@ def _hold(code: Assembler, port: Port, *, steal: bool) -> None:
     code.compute(R1, "=", R2)
     code.compute(R1, "-", R7)
     code.jump_if(R1, "s<=", 0, "out")
-    code.store(R10, _UNTIL, R2)
     if steal:
         code.load(R3, R10, _STOLEN_AT)
         code.load(R4, R3, 0)
         code.compute(R4, "+", R1)
         code.store(R3, 0, R4)
+    _read_clock_until(code)
+
+
+def _read_clock_until(code: Assembler) -> None:
+    """Read the clock until R2."""
+    code.store(R10, _UNTIL, R2)
     code.compute(R1, "=", _LOOPS_MAX)
     code.function(R2, "turn")
     code.compute(R3, "=", R10)
