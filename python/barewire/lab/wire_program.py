@@ -31,7 +31,7 @@ HOLD_NS_MAX = 80_000
 SHORT_WAIT_NS = 2_000
 # How much too early the bucket releases a frame, for `leave` to hold it: timers are less late than that.
 MARGIN_NS = 40_000
-# A pause of this length after a frame ends a burst.
+# A pause of this length in what a core sends ends a burst.
 PAUSE_NS = 20_000
 # A queue that should have been empty for that long has lost frames, whose number is then forgotten.
 LOST_NS = 5_000_000
@@ -264,7 +264,7 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.store(R10, _STOLEN, R1)
     code.load(R1, R8, FREE_AT)
     code.jump_if(R1, ">", R7, "busy")
-    # Has the sender received anything or paused since the last frame left, or has another core sent it?
+    # Has the sender received anything since the last frame left, or has another core sent it?
     _find(code, maps.ports, port.reverse, "out")
     code.load(R2, R0, FREE_AT)
     code.load(R1, R8, FREE_AT)
@@ -272,9 +272,6 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.load(R2, R10, _PROCESSOR)
     code.load(R3, R8, BURST_PROCESSOR)
     code.jump_if(R2, "!=", R3, "fresh")
-    code.compute(R2, "=", R7)
-    code.compute(R2, "-", R1)
-    code.jump_if(R2, ">", PAUSE_NS, "fresh")
     # R4: when the frame would have come from a core that was not held
     code.load(R2, R10, _STOLEN)
     code.load(R3, R8, BURST_STOLEN)
@@ -284,6 +281,9 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.jump_if(R4, ">=", R1, "wire was free")
     code.compute(R4, "=", R1)
     code.label("wire was free")
+    code.compute(R5, "=", R4)
+    code.compute(R5, "-", R1)
+    code.jump_if(R5, ">", PAUSE_NS, "fresh")
     _occupy(code)
     code.load(R3, R8, BURST_AT)
     code.compute(R1, "=", R2)
