@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak miri sanitize
-.PHONY: mutants cluster huge cross fabtests starts packages ci lock
+.PHONY: mutants wire cluster huge cross fabtests starts packages ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
@@ -16,6 +16,8 @@ lint: ## formatting, lints and types only
 	@tools/lint.sh
 bench: build ## the performance promises, as ratios from interleaved runs
 	@.venv/bin/python tools/bench.py
+wire: build ## how well a lab's link is a wire, from 10 Mb/s to 10 Gb/s, for all transports; ten minutes
+	@.venv/bin/python tools/bench_wire.py
 benchmpi: build ## those of MPI over Barewire; needs the MPI libraries of `make test`
 	@.venv/bin/python tools/bench_mpi.py
 scoreboard: build ## every MPI pattern beside the best TCP, worst first; hours; writes docs/scoreboard.md

@@ -115,15 +115,16 @@ def test_a_shaped_link_is_filled_and_not_exceeded(tmp_path):
     assert series["raw"]["limit"] == pytest.approx(10 * 1400 / 1438)
 
 
-def test_latency_below_the_wire_time_is_marked_impossible(tmp_path):
-    # A token bucket lets a single frame pass at once and fills up while the answer travels: half the wire's time, and
-    # with a wire this slow that is so on the busiest machine.
+def test_latency_on_a_shaped_link_is_judged_by_the_wire(tmp_path):
+    """Where the kernel can only limit the rate, half the wire's time, which is marked impossible."""
     document = bench_json(
         "pingpong", "--transport", "raw", "--rate", "1mbit", "--sizes", "1400", *SHORT, "-o", str(tmp_path / "run")
     )
     (raw,) = document["series"]
     assert raw["limit"] == pytest.approx(11504)
-    assert raw["verdict"] == "impossible"
+    means = read_run(tmp_path / "run").lab["wire"]
+    assert raw["verdict"] == {"clock": "ok", "netem": "ok", "tbf": "impossible"}[means]
+    assert means == "tbf" or raw["min"] > 11504
 
 
 @pytest.mark.matrix

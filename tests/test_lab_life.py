@@ -247,6 +247,8 @@ def test_the_command_line_makes_uses_and_ends_a_lab() -> None:
             "offloads": False,
             "loss": 0.0,
             "receive_on": "sender",
+            "delay_us": 0.0,
+            "jitter_us": 0.0,
         }
         assert made["id"] in cli("list")
         executed = execute("--lab", made["id"], "h2", "--", "sh", "-c", "hostname; exit 9")

@@ -138,7 +138,8 @@ def test_a_machine_that_exposes_nothing_gets_no_warnings(tmp_path: Path) -> None
 
 
 def test_attempts_that_failed_or_did_not_run_are_missing() -> None:
-    worked = {name: "" for name in ("veth", "bridge", "tbf", "htb", "packet_ring", "qdisc_bypass", "xdp_socket")}
+    names = ("veth", "bridge", "tbf", "clock", "netem", "htb", "packet_ring", "qdisc_bypass", "xdp_socket")
+    worked = {name: "" for name in names}
     assert {finding.status for finding in judge_attempts(worked)} == {Status.OK}
     without = {finding.what: finding for finding in judge_attempts(worked | {"tbf": "No such file or directory"})}
     assert without["tbf"].status is Status.MISSING and "sch_tbf" in without["tbf"].fix

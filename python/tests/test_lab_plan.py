@@ -7,9 +7,16 @@ from typing import Any
 import pytest
 
 from barewire.errors import WrongUse
-from barewire.lab import LinkSpec, format_rate, parse_loss, parse_rate, parse_topology
+from barewire.lab import LinkSpec, format_rate, parse_delay, parse_loss, parse_rate, parse_topology
 from barewire.lab.layout import is_oversubscribed, make_plan, share_cpus
-from barewire.lab.plan import barewire_hosts_file, hosts_file, make_shaper, plan_from_json
+from barewire.lab.plan import (
+    barewire_hosts_file,
+    hosts_file,
+    make_emulation,
+    make_shaper,
+    make_wire_queue,
+    plan_from_json,
+)
 from barewire.lab.startup import namespace_fix, needs_user_namespace
 
 
@@ -73,6 +80,26 @@ def test_loss_is_a_percentage_and_excludes_offloads() -> None:
             parse_loss(text)
     with pytest.raises(WrongUse, match="without offloads"):
         LinkSpec(offloads=True, loss=0.01)
+
+
+def test_a_delay_has_a_unit_a_bound_and_a_rate() -> None:
+    assert [parse_delay(text) for text in ("0", "50us", "1.5 ms", "20µs", "1s")] == [0, 50, 1500, 20, 1e6]
+    for text in ("50", "", "-1ms", "1h"):
+        with pytest.raises(WrongUse, match="write it as 50us"):
+            parse_delay(text)
+    for bad in ({"delay_us": 2e6}, {"delay_us": 5, "jitter_us": 6}, {"jitter_us": 1}):
+        with pytest.raises(WrongUse, match="outside"):
+            LinkSpec(10**9, **bad)
+    with pytest.raises(WrongUse, match="add --rate"):
+        LinkSpec(delay_us=5)
+
+
+@pytest.mark.parametrize(
+    ("topology", "rate_bit_s", "is_cable"),
+    [("pair", 10**9, True), ("pair", None, False), ("star:2", 10**9, False), ("routed:2", 10**9, False)],
+)
+def test_only_a_pair_with_a_rate_is_a_cable(topology: str, rate_bit_s: int | None, is_cable: bool) -> None:
+    assert make_plan("id", parse_topology(topology), LinkSpec(rate_bit_s), {0, 1}).is_cable == is_cable
 
 
 @pytest.mark.parametrize("rate_bit_s", [None, 10**9])
@@ -139,6 +166,19 @@ def test_the_bucket_holds_a_full_frame_and_the_queue_a_full_send_buffer() -> Non
             assert shaper.burst_bytes >= 2 * (mtu + 14)
             assert shaper.queue_bytes >= 256 * 1024
     assert make_shaper(10**9, 1500).burst_bytes == 62_500
+
+
+def test_a_bucket_behind_a_clock_passes_the_longest_frame_and_is_emptied_by_one() -> None:
+    for rate_bit_s in (64_000, 10**9, 400 * 10**9):
+        for link in (LinkSpec(rate_bit_s), LinkSpec(rate_bit_s, 65535), LinkSpec(rate_bit_s, offloads=True)):
+            longest_bytes = 65536 + 45 * 66 if link.offloads else link.mtu + 18
+            assert longest_bytes + 24 <= make_wire_queue(rate_bit_s, link).burst_bytes <= 72_000
+
+
+def test_an_emulators_queue_also_holds_what_is_under_way() -> None:
+    near, far = (make_emulation(10**9, LinkSpec(10**9, delay_us=delay_us)) for delay_us in (0, 10**6))
+    assert far.queue_frames - near.queue_frames >= 125_000_000 / 1538
+    assert (far.delay_ns, far.rate_byte_s) == (10**9, 125_000_000)
 
 
 def test_hosts_file_has_all_names() -> None:

@@ -77,7 +77,7 @@ def _digest() -> str:
 def _make(packages: Debian, package: str, image: Path, scratch: Path) -> None:
     tree = scratch / "tree"
     packages.unpack(package, tree)
-    (image / "vmlinux").write_bytes(_uncompressed(next((tree / "boot").glob("vmlinuz-*")).read_bytes()))
+    (image / "vmlinux").write_bytes(uncompressed(next((tree / "boot").glob("vmlinuz-*")).read_bytes()))
     program = scratch / "init"
     sources = [str(HERE / name) for name in SOURCES if name.endswith(".c")]
     packages.output([*COMPILER, "-o", str(program), *sources, "-lm"])
@@ -89,7 +89,7 @@ def _make(packages: Debian, package: str, image: Path, scratch: Path) -> None:
     (image / "initramfs.cpio").write_bytes(archive.packed())
 
 
-def _uncompressed(kernel: bytes) -> bytes:
+def uncompressed(kernel: bytes) -> bytes:
     """Return the ELF kernel inside a bzImage: qemu starts it directly, which saves unpacking it in an emulated CPU."""
     start = kernel.find(_XZ_MAGIC)
     if start < 0:

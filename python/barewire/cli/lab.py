@@ -17,6 +17,7 @@ from barewire.cli.drawing import drawn_network, save_picture, table
 from barewire.cli.labs import choose_lab
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab import Lab, LinkSpec, format_rate, parse_topology
+from barewire.lab.shaping import Wire
 from barewire.lab.state import load
 from barewire.topology import to_json, with_rate
 from barewire.topology.picture import counted
@@ -26,6 +27,11 @@ app = typer.Typer(
 )
 
 _COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+_WIRES = {
+    Wire.CLOCK: "frames take their time by the clock",
+    Wire.EMULATOR: "frames take their time by timers",
+    Wire.BUCKET: "only the rate is limited",
+}
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _LabId = Annotated[str | None, typer.Option("--lab", help="The lab's id; needed only if several are running.")]
 _HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host's name, such as h1.")]
@@ -48,6 +54,8 @@ def up(
     offloads: links.Offloads = links.OnOff.off,
     loss: links.Loss = "0",
     receive_on: links.ReceiveOn = links.CoreOf.sender,
+    delay: links.Delay = "0",
+    jitter: links.Jitter = "0",
     standalone: Annotated[
         bool, typer.Option(help="Switches learn addresses, without a controller; for topologies without loops.")
     ] = False,
@@ -57,7 +65,7 @@ def up(
     as_json: _Json = False,
 ) -> None:
     """Create a lab that exists until `barewire lab down`."""
-    link = links.read(rate, mtu, offloads, loss, receive_on)
+    link = links.read(rate, mtu, offloads, loss, receive_on, delay, jitter)
     shape = parse_topology(topology)
     if shape.network is None and (standalone or static_neighbours):
         raise WrongUse(f"--standalone and --static-neighbours need a network of switches; {topology} has none")
@@ -66,7 +74,7 @@ def up(
         _print_json(lab_document(lab))
         return
     console = Console(highlight=False)
-    console.print(f"lab [bold]{lab.id}[/]: {lab.topology}, {_describe(lab.link)}")
+    console.print(f"lab [bold]{lab.id}[/]: {lab.topology}, {_describe(lab)}")
     hosts = Table("host", "address", "MAC", "interface", "cores")
     for host in lab.hosts:
         hosts.add_row(host.name, host.address, host.mac, host.interface, ", ".join(map(str, host.cpus)))
@@ -215,9 +223,12 @@ def lab_document(lab: Lab) -> dict[str, Any]:
     return document | derived
 
 
-def _describe(link: LinkSpec) -> str:
+def _describe(lab: Lab) -> str:
+    link = lab.link
     details = f", loss {100 * link.loss:g} %" if link.loss else ""
     details += f", received on the {link.receive_on}'s core" if link.receive_on != LinkSpec.receive_on else ""
+    details += f", delay {link.delay_us:g} ± {link.jitter_us:g} µs" if link.delay_us else ""
+    details += f", {_WIRES[Wire(lab.wire)]} ({lab.wire})" if lab.wire is not None else ""
     return f"{format_rate(link.rate_bit_s)}, MTU {link.mtu}, offloads {'on' if link.offloads else 'off'}{details}"
 
 

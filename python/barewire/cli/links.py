@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from barewire.lab import LinkSpec, parse_loss, parse_rate
+from barewire.lab import LinkSpec, parse_delay, parse_loss, parse_rate
 
 IN_A_LAB = "In a lab"
 
@@ -42,6 +42,20 @@ ReceiveOn = Annotated[
 ]
 
 
-def read(rate: str, mtu: int, offloads: OnOff, loss: str, receive_on: CoreOf) -> LinkSpec:
+Delay = Annotated[str, typer.Option(help="time that a frame travels on each link, such as 50us; needs --rate")]
+Jitter = Annotated[str, typer.Option(help="by how much the delay varies at most; frames keep their order")]
+
+
+def read(
+    rate: str, mtu: int, offloads: OnOff, loss: str, receive_on: CoreOf, delay: str = "0", jitter: str = "0"
+) -> LinkSpec:
     """Parse these options; WrongUse for invalid values."""
-    return LinkSpec(parse_rate(rate), mtu, offloads is OnOff.on, parse_loss(loss), receive_on.value)
+    return LinkSpec(
+        parse_rate(rate),
+        mtu,
+        offloads is OnOff.on,
+        parse_loss(loss),
+        receive_on.value,
+        parse_delay(delay),
+        parse_delay(jitter),
+    )

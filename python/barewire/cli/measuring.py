@@ -87,6 +87,9 @@ def lab_facts(lab: Lab) -> dict[str, Any]:
         "offloads": lab.link.offloads,
         "loss": lab.link.loss,
         "receive_on": lab.link.receive_on,
+        "delay_us": lab.link.delay_us,
+        "jitter_us": lab.link.jitter_us,
+        "wire": lab.wire,
         "notes": lab.notes,
     }
 

@@ -16,8 +16,10 @@ from collections.abc import Callable
 
 from pyroute2.iproute.linux import IPRoute
 
-from barewire.lab.network import add_shaper
-from barewire.lab.plan import make_shaper
+from barewire.lab.plan import make_emulation, make_shaper
+from barewire.lab.qdiscs import add_emulator, add_token_bucket
+from barewire.lab.shaping import try_clock
+from barewire.lab.spec import LinkSpec
 
 # linux/if_packet.h, linux/if_xdp.h, linux/if_ether.h
 SOL_PACKET, PACKET_RX_RING, PACKET_VERSION, PACKET_QDISC_BYPASS, TPACKET_V2 = 263, 5, 10, 20, 1
@@ -34,6 +36,8 @@ def main() -> None:
         ("veth", _veth),
         ("bridge", _bridge),
         ("tbf", _tbf),
+        ("clock", try_clock),
+        ("netem", _netem),
         ("htb", _htb),
         ("packet_ring", _packet_ring),
         ("qdisc_bypass", _qdisc_bypass),
@@ -65,7 +69,13 @@ def _bridge() -> None:
 
 def _tbf() -> None:
     with IPRoute() as netlink:
-        add_shaper(netlink, socket.if_nametoindex(_ONE), make_shaper(10**9, 1500))
+        add_token_bucket(netlink, socket.if_nametoindex(_ONE), make_shaper(10**9, 1500))
+
+
+def _netem() -> None:
+    with IPRoute() as netlink:
+        add_emulator(netlink, socket.if_nametoindex(_OTHER), make_emulation(10**9, LinkSpec(10**9)))
+        netlink.tc("del", "netem", socket.if_nametoindex(_OTHER))
 
 
 def _htb() -> None:

@@ -21,6 +21,16 @@ _FEATURES = {
     "veth": ("veth", "modprobe veth (CONFIG_VETH)", True),
     "bridge": ("bridge", "modprobe bridge (CONFIG_BRIDGE)", False),
     "tbf": ("tbf", "modprobe sch_tbf (CONFIG_NET_SCH_TBF); without it links cannot have a rate", False),
+    "clock": (
+        "links whose frames take their time, by a BPF program",
+        "run as root on Linux 5.17 or later (CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_BPF); otherwise netem is used",
+        False,
+    ),
+    "netem": (
+        "netem",
+        "modprobe sch_netem (CONFIG_NET_SCH_NETEM); without it links have no --delay and --jitter",
+        False,
+    ),
     "htb": ("htb", "modprobe sch_htb (CONFIG_NET_SCH_HTB)", False),
     "packet_ring": ("AF_PACKET with a mapped TPACKET_V2 ring", "modprobe af_packet (CONFIG_PACKET)", True),
     "qdisc_bypass": ("AF_PACKET past the queueing discipline", "use Linux 3.14 or later (CONFIG_PACKET)", True),

@@ -148,6 +148,11 @@ class Lab:
         return builtins.list(self._state.notes)
 
     @property
+    def wire(self) -> str | None:
+        """What makes a frame take its time: `clock`, `netem`, or `tbf`, which limits the rate only; None unshaped."""
+        return self._state.wire
+
+    @property
     def oversubscribed(self) -> bool:
         """Whether hosts share a core, so that times depend on the scheduler."""
         return is_oversubscribed(host.cpus for host in self._state.hosts)
@@ -254,9 +259,12 @@ class Lab:
     def set_carrier(self, host_name: str, up: bool) -> None:
         """Set the switch's end of a host's link down or up: the host's interface stays up and loses its carrier.
 
-        WrongUse if the other end is a host's as well: a pair without a rate.
+        Both hosts of a pair with a rate lose theirs. WrongUse for a pair without a rate, whose ends are both hosts'.
         """
         interface = self.host(host_name).interface
+        if self._plan.is_cable:
+            self._set_interfaces([end for wire in self._plan.wires for end in wire if end.node is None], up)
+            return
         for wire in self._plan.wires:
             ends = {(end.node, end.interface) == (host_name, interface): end for end in wire}
             if True in ends and ends[False].node is None:
@@ -380,6 +388,7 @@ class Lab:
             ),
             notes=tuple(handles.notes),
             servers={name: Process.of(pid) for name, pid in handles.server_pids.items()},
+            wire=handles.wire,
         )
         state.save(self._state)
         if self.persistent:

@@ -47,10 +47,11 @@ from barewire.lab.network import (
     bypass_netfilter,
     configure_host,
     configure_switch,
-    needs,
     silence_ipv6,
 )
 from barewire.lab.plan import HostPlan, Plan, barewire_hosts_file, hosts_file, plan_from_json
+from barewire.lab.qdiscs import needs
+from barewire.lab.shaping import Wire, choose_wire
 from barewire.lab.state import etc_directory, names_file
 
 _HOST_ENDED = "a host of the lab ended before it was ready"
@@ -76,6 +77,9 @@ def _create_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
         notes.append("hosts send IPv6 frames: /proc/sys/net is read-only here")
     if plan.switched is not None:
         bypass_netfilter()
+    choice = choose_wire(plan)
+    wire = None if choice is None else choice.wire
+    notes += () if choice is None else choice.notes
     _write_name_files(plan, directory)
     ready_read, ready_write = os.pipe()
     go_read, go_write = os.pipe()
@@ -86,27 +90,33 @@ def _create_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
         pid = os.fork()
         if pid == 0:
             os.close(go_write)
-            _or_report(report, partial(_create_host, plan, host, directory, report, ready_write, go_read))
+            _or_report(report, partial(_create_host, plan, host, wire, directory, report, ready_write, go_read))
             _execute_sleep(plan, host)
         pids[host.name] = pid
     os.close(ready_write)
     _wait_for_hosts(ready_read, len(plan.hosts))
     if plan.switched is None:
-        build_wires(plan, pids)
+        build_wires(plan, pids, wire)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     else:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         spawn = partial(_spawn, report, plan)
         databases = openvswitch.start_databases(plan, directory, spawn)
-        build_wires(plan, pids | databases)
+        build_wires(plan, pids | databases, wire)
         openvswitch.start_switches(plan, directory, spawn, databases)
     os.close(go_write)
     os.close(go_read)
-    _send(report, {"role": "keeper", "notes": notes})
+    _send(report, {"role": "keeper", "notes": notes, "wire": wire})
 
 
 def _create_host(
-    plan: Plan, host: HostPlan, directory: Path, report: socket.socket, ready_write: int, go_read: int
+    plan: Plan,
+    host: HostPlan,
+    wire: Wire | None,
+    directory: Path,
+    report: socket.socket,
+    ready_write: int,
+    go_read: int,
 ) -> None:
     with needs(
         "namespaces of their own to hosts", "sysctl -w user.max_net_namespaces=1024 user.max_mnt_namespaces=1024"
@@ -122,7 +132,7 @@ def _create_host(
     os.close(ready_write)
     os.read(go_read, 1)  # returns when the keeper has created the wires
     os.close(go_read)
-    configure_host(plan, host)
+    configure_host(plan, host, wire)
     _send(report, {"role": "host", "name": host.name, "inner_pid": os.getpid()})
 
 

@@ -3,52 +3,36 @@
 """Creates a plan's interfaces by netlink, in the caller's network namespace."""
 
 import errno
-import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from socket import htons
 
 from pyroute2.ethtool.ioctl import IoctlEthtool, NotSupportedError
 from pyroute2.iproute.linux import IPRoute
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, nla, nlmsg
-from pyroute2.netlink.exceptions import NetlinkError
-from pyroute2.netlink.rtnl import RTM_NEWNEIGH, RTM_NEWQDISC, RTM_NEWTFILTER, TC_H_CLSACT, TC_H_ROOT
+from pyroute2.netlink import NLM_F_EXCL
+from pyroute2.netlink.rtnl import RTM_NEWNEIGH
 from pyroute2.netlink.rtnl.ndmsg import NTF_MASTER, NTF_STICKY, ndmsg
-from pyroute2.netlink.rtnl.tcmsg import tcmsg
-from pyroute2.netlink.rtnl.tcmsg.sched_bpf import TCA_BPF_FLAG_ACT_DIRECT
-from pyroute2.protocols import ETH_P_ALL
 
 from barewire.errors import MachineCannot
 from barewire.lab.plan import (
     HOST_INTERFACE,
     MANAGEMENT_INTERFACE,
     MANAGEMENT_NETWORK,
-    WIRE_FRAME_BYTES_MIN,
-    WIRE_OVERHEAD_BYTES,
     Bridge,
     Cable,
     End,
     Gateway,
     HostPlan,
     Plan,
-    Shaper,
-    make_shaper,
 )
+from barewire.lab.qdiscs import CREATE, add_hooks, add_loss, needs
+from barewire.lab.shaping import Wire, shape_egress, shape_links
 
 _LOOPBACK_INDEX = 1
-_CREATE = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL
 _NEIGHBOUR_PERMANENT = 0x80  # NUD_PERMANENT
 _STATION_STATIC = 0x40  # NUD_NOARP; for a bridge, permanent would mean its own address
 _AF_INET = 2
-_LINKLAYER_ETHERNET = 1
-_RATE32_MAX = 0xFFFF_FFFF
-# linux/bpf_common.h, linux/filter.h (the ancillary word that is a random number), linux/pkt_cls.h
-_BPF_LOAD_WORD, _BPF_JUMP_IF_AT_LEAST, _BPF_RETURN = 0x20, 0x35, 0x06
-_BPF_RANDOM = 0xFFFF_F000 + 56
-_TC_OK, _TC_SHOT = 0, 2
-_CLSACT_INGRESS = 0xFFF2
 # By default bridges do not forward 01:80:c2:00:00:00 to 0f (IEEE 802.1D clause 7.12.6), among them LLDP's 0e;
 # the first three are never forwarded by the kernel.
 _FORWARD_ALL = 0xFFF8
@@ -58,17 +42,19 @@ _OPERATIONAL_TIMEOUT_S = 10.0
 _OFFLOAD_WORDS = ("segmentation", "checksum", "scatter-gather", "-gro", "-lro", "-gso")
 
 
-def build_wires(plan: Plan, pids: Mapping[str, int]) -> None:
+def build_wires(plan: Plan, pids: Mapping[str, int], wire: Wire | None) -> None:
     """Create all links and bridges; call in the namespace of the lab's first process.
 
-    `pids` are processes in the namespaces of hosts and switches, which configure their own ends afterwards.
+    `pids` are processes in the namespaces of hosts and switches, which configure their own ends afterwards. `wire` is
+    the means by which links have a rate.
     """
     with IPRoute() as netlink:
         set_loopback_up(netlink)
         for first, second in plan.wires:
             with needs("veth interfaces", "modprobe veth (CONFIG_VETH)"):
                 netlink.link("add", kind="veth", peer=_end(second, pids), **_end(first, pids))
-        for bridge in plan.bridges:
+        # At a cable's ends the clock's programs forward frames themselves.
+        for bridge in () if wire is Wire.CLOCK and plan.is_cable else plan.bridges:
             index = _add_bridge(netlink, bridge, bridge.ports)
             for port, mac in bridge.stations:
                 station = {"ifindex": _index(netlink, port), "lladdr": mac}
@@ -81,15 +67,16 @@ def build_wires(plan: Plan, pids: Mapping[str, int]) -> None:
             _add_cable(netlink, plan, cable)
         for interface in [end.interface for wire in plan.wires for end in wire if end.node is None]:
             _finish(netlink, plan, interface, "switch")
-        for interface, rate_bit_s in plan.shaped.items():
-            add_shaper(netlink, _index(netlink, interface), make_shaper(rate_bit_s, plan.link.mtu))
+        hooked = shape_links(netlink, plan, wire)
         for interface in plan.lossy:
+            if interface not in hooked:
+                add_hooks(netlink, _index(netlink, interface))
             add_loss(netlink, _index(netlink, interface), plan.link.loss)
         for host in plan.hosts:
             _route(netlink, host)
 
 
-def configure_host(plan: Plan, host: HostPlan) -> None:
+def configure_host(plan: Plan, host: HostPlan, wire: Wire | None) -> None:
     """Configure a host's addresses and neighbours and set its interfaces up; call in the host's namespace."""
     with IPRoute() as netlink:
         set_loopback_up(netlink)
@@ -103,9 +90,9 @@ def configure_host(plan: Plan, host: HostPlan) -> None:
             _finish(netlink, plan, interface, host.name)
         if host.gateway is not None:
             netlink.route("add", dst="default", gateway=host.gateway.address)
-            if plan.link.rate_bit_s is not None:
+            if plan.link.rate_bit_s is not None and wire is not Wire.CLOCK:
                 # IP passes a host's own queueing discipline, frames would not.
-                add_shaper(netlink, _index(netlink, HOST_INTERFACE), make_shaper(plan.link.rate_bit_s, plan.link.mtu))
+                shape_egress(netlink, plan, wire, _index(netlink, HOST_INTERFACE), plan.link.rate_bit_s)
         if plan.link.receive_on == "receiver":
             receive_on(host)
         if plan.static_neighbours:
@@ -211,72 +198,6 @@ def receive_on(host: HostPlan) -> None:
             (queue / "rps_cpus").write_text(",".join(words))
 
 
-def add_shaper(netlink: IPRoute, index: int, shaper: Shaper) -> None:
-    """Limit an interface's transmission to a wire's rate.
-
-    pyroute2's tbf request supports neither an exact burst nor rates above 32 bit, so the message is built here.
-    """
-    message = _TbfRequest()
-    message["index"] = index
-    message["parent"] = TC_H_ROOT
-    message["handle"] = 0x1_0000
-    rate = min(shaper.rate_byte_s, _RATE32_MAX)
-    parameters = {
-        "linklayer": _LINKLAYER_ETHERNET,
-        "overhead": WIRE_OVERHEAD_BYTES,
-        "mpu": WIRE_FRAME_BYTES_MIN,
-        "rate": rate,
-        "limit": shaper.queue_bytes,
-    }
-    options = [["TCA_TBF_PARMS", parameters], ["TCA_TBF_BURST", shaper.burst_bytes]]
-    if shaper.rate_byte_s > _RATE32_MAX:
-        options.append(["TCA_TBF_RATE64", shaper.rate_byte_s])
-    message["header"]["type"] = RTM_NEWQDISC
-    message["header"]["flags"] = _CREATE
-    message["attrs"] = [["TCA_KIND", "tbf"], ["TCA_OPTIONS", {"attrs": options}]]
-    with needs("the token bucket shaper (tbf)", "modprobe sch_tbf (CONFIG_NET_SCH_TBF)"):
-        netlink.nlm_request_batch([message])
-
-
-def add_loss(netlink: IPRoute, index: int, loss: float) -> None:
-    """Drop a share of the frames that an interface receives, independently at random.
-
-    Uses a classic BPF program as a classifier: many kernels lack the module netem, and an ordinary user may load no
-    other kind of program.
-    """
-    with needs("ingress filters (clsact)", "modprobe sch_ingress (CONFIG_NET_SCH_INGRESS)"):
-        netlink.tc("add", "clsact", index)
-    program = (
-        (_BPF_LOAD_WORD, 0, 0, _BPF_RANDOM),
-        (_BPF_JUMP_IF_AT_LEAST, 1, 0, min(round(loss * 2**32), 2**32 - 1)),
-        (_BPF_RETURN, 0, 0, _TC_SHOT),
-        (_BPF_RETURN, 0, 0, _TC_OK),
-    )
-    message = _BpfRequest()
-    message["index"] = index
-    message["parent"] = TC_H_CLSACT & 0xFFFF_0000 | _CLSACT_INGRESS
-    message["info"] = 1 << 16 | htons(ETH_P_ALL)  # priority and protocol
-    options = [
-        ["TCA_BPF_OPS_LEN", len(program)],
-        ["TCA_BPF_OPS", b"".join(struct.pack("=HBBI", *instruction) for instruction in program)],
-        ["TCA_BPF_FLAGS", TCA_BPF_FLAG_ACT_DIRECT],
-    ]
-    message["header"]["type"] = RTM_NEWTFILTER
-    message["header"]["flags"] = _CREATE
-    message["attrs"] = [["TCA_KIND", "bpf"], ["TCA_OPTIONS", {"attrs": options}]]
-    with needs("BPF classifier, which drops frames", "modprobe cls_bpf (CONFIG_NET_CLS_BPF)"):
-        netlink.nlm_request_batch([message])
-
-
-@contextmanager
-def needs(what: str, fix: str) -> Iterator[None]:
-    """Convert a refusal of the kernel into an error that says what is missing."""
-    try:
-        yield
-    except (NetlinkError, OSError) as error:
-        raise MachineCannot(f"this kernel does not provide {what}: {error}. Fix: {fix}") from error
-
-
 def _wait_until_operational(netlink: IPRoute, index: int) -> None:
     """Wait until the kernel reports an interface as up, which may be long after both ends are up.
 
@@ -347,7 +268,7 @@ def _add_neighbour(netlink: IPRoute, index: int, other: HostPlan | Gateway) -> N
     message["state"] = _NEIGHBOUR_PERMANENT
     message["attrs"] = [["NDA_DST", other.address], ["NDA_LLADDR", other.mac]]
     message["header"]["type"] = RTM_NEWNEIGH
-    message["header"]["flags"] = _CREATE & ~NLM_F_EXCL
+    message["header"]["flags"] = CREATE & ~NLM_F_EXCL
     netlink.nlm_request_batch([message])
 
 
@@ -367,62 +288,3 @@ def _index(netlink: IPRoute, interface: str) -> int:
     if not indices:
         raise MachineCannot(f"the lab has no interface {interface}: something else removed it")
     return int(indices[0])
-
-
-class _TbfRequest(nlmsg):
-    """RTM_NEWQDISC for tbf with all attributes of linux/pkt_sched.h that the lab uses."""
-
-    # Not derived from tcmsg: once used, its classes inherit its map. The base class is typed by its own contents.
-    fields = tcmsg.fields  # type: ignore[assignment]
-    nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "tbf_options"))  # type: ignore[assignment]
-
-    class tbf_options(nla):  # pyroute2 finds it by this name
-        nla_map = (  # type: ignore[assignment]
-            ("TCA_TBF_UNSPEC", "none"),
-            ("TCA_TBF_PARMS", "tbf_parameters"),
-            ("TCA_TBF_RTAB", "none"),
-            ("TCA_TBF_PTAB", "none"),
-            ("TCA_TBF_RATE64", "uint64"),
-            ("TCA_TBF_PRATE64", "uint64"),
-            ("TCA_TBF_BURST", "uint32"),
-        )
-
-        class tbf_parameters(nla):
-            # struct tc_tbf_qopt: tc_ratespec rate, tc_ratespec peakrate, limit, buffer, mtu
-            fields = (  # type: ignore[assignment]
-                ("cell_log", "B"),
-                ("linklayer", "B"),
-                ("overhead", "H"),
-                ("cell_align", "h"),
-                ("mpu", "H"),
-                ("rate", "I"),
-                ("peak_cell_log", "B"),
-                ("peak_linklayer", "B"),
-                ("peak_overhead", "H"),
-                ("peak_cell_align", "h"),
-                ("peak_mpu", "H"),
-                ("peak_rate", "I"),
-                ("limit", "I"),
-                ("buffer", "I"),
-                ("mtu", "I"),
-            )
-
-
-class _BpfRequest(nlmsg):
-    """RTM_NEWTFILTER for a classic BPF program; pyroute2's request supports loaded programs only."""
-
-    fields = tcmsg.fields  # type: ignore[assignment]
-    nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "classic_bpf"))  # type: ignore[assignment]
-
-    class classic_bpf(nla):
-        nla_map = (  # type: ignore[assignment]
-            ("TCA_BPF_UNSPEC", "none"),
-            ("TCA_BPF_ACT", "none"),
-            ("TCA_BPF_POLICE", "none"),
-            ("TCA_BPF_CLASSID", "uint32"),
-            ("TCA_BPF_OPS_LEN", "uint16"),
-            ("TCA_BPF_OPS", "cdata"),
-            ("TCA_BPF_FD", "uint32"),
-            ("TCA_BPF_NAME", "asciiz"),
-            ("TCA_BPF_FLAGS", "uint32"),
-        )

@@ -28,6 +28,10 @@ VLAN_TAG_BYTES = 4
 # Long enough that a late timer interrupt (some 50 µs on a busy virtual machine) loses no wire time, short enough that
 # a burst is far below any measurement and that a 64 KiB super-frame is segmented up to 1 Gb/s.
 BURST_S = 500e-6
+# The same for a bucket that starts empty, within what one frame can take from it.
+LATENESS_S, LATENESS_BYTES_MAX = 500e-6, 65_000
+# The longest that segmentation offload makes, with all headers of its segments: a bucket must pass it in one piece.
+SUPER_FRAME_BYTES = 72_000
 # More than a default socket send buffer (212992 bytes of memory, some 140 KB of frames): the sender blocks before the
 # queue drops. 10 ms is the buffer of a switch port with a few MB at 1 to 10 Gb/s.
 QUEUE_BYTES_MIN = 256 * 1024
@@ -137,6 +141,13 @@ class Plan:
     switched: Switched | None = None
 
     @property
+    def is_cable(self) -> bool:
+        """Whether each of the two hosts receives just what the other one sends, through ports with a rate."""
+        ports = {f"to-{host.name}" for host in self.hosts}
+        joined = [set(bridge.ports) for bridge in self.bridges] == [ports]
+        return len(self.hosts) == 2 and joined and set(self.shaped) == ports
+
+    @property
     def lossy(self) -> tuple[str, ...]:
         """The interfaces that drop received frames."""
         return tuple(f"to-{host.name}" for host in self.hosts) if self.link.loss else ()
@@ -163,12 +174,23 @@ class Plan:
 class Shaper:
     """Parameters of a token bucket (tbf) that passes frames at a wire's rate.
 
-    It limits the rate only: a single frame passes at once, without its serialisation delay.
+    By itself it limits the rate only: a single frame passes at once, without its serialisation delay.
     """
 
     rate_byte_s: int
     burst_bytes: int
     queue_bytes: int
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """Parameters of the kernel's network emulator (netem) for a wire; its queue also holds what is under way."""
+
+    rate_byte_s: int
+    mtu: int
+    queue_frames: int
+    delay_ns: int
+    jitter_ns: int
 
 
 def plan_from_json(document: dict[str, Any]) -> Plan:
@@ -204,15 +226,45 @@ def _bridge_from_json(document: dict[str, Any]) -> Bridge:
 
 
 def make_shaper(rate_bit_s: int, mtu_bytes: int) -> Shaper:
-    """Return a token bucket's parameters for a rate and an MTU."""
+    """Return the parameters of a token bucket that stands alone, for a rate and an MTU."""
     rate_byte_s = rate_bit_s // 8
     frame_bytes = mtu_bytes + ETHERNET_HEADER_BYTES + VLAN_TAG_BYTES
     return Shaper(
         rate_byte_s=rate_byte_s,
         # A frame larger than the bucket would never pass.
         burst_bytes=max(2 * frame_bytes, int(rate_byte_s * BURST_S)),
-        queue_bytes=max(QUEUE_BYTES_MIN, 4 * frame_bytes, int(rate_byte_s * QUEUE_S)),
+        queue_bytes=_queue_bytes(rate_byte_s, frame_bytes),
     )
+
+
+def make_wire_queue(rate_bit_s: int, link: LinkSpec) -> Shaper:
+    """Return the parameters of the token bucket behind a port that holds frames by the clock.
+
+    It starts empty, so its size is only what a late timer may make up for; and it must be emptied by one frame.
+    """
+    rate_byte_s = rate_bit_s // 8
+    frame_bytes = link.mtu + ETHERNET_HEADER_BYTES + VLAN_TAG_BYTES
+    least_bytes = SUPER_FRAME_BYTES if link.offloads else frame_bytes + WIRE_OVERHEAD_BYTES
+    burst_bytes = max(least_bytes, min(int(rate_byte_s * LATENESS_S), LATENESS_BYTES_MAX))
+    return Shaper(rate_byte_s, burst_bytes, _queue_bytes(rate_byte_s, frame_bytes))
+
+
+def make_emulation(rate_bit_s: int, link: LinkSpec) -> Emulation:
+    """Return the emulator's parameters for a wire."""
+    rate_byte_s = rate_bit_s // 8
+    frame_bytes = link.mtu + ETHERNET_HEADER_BYTES + VLAN_TAG_BYTES
+    under_way_bytes = int(rate_byte_s * (link.delay_us + link.jitter_us) / 1e6)
+    return Emulation(
+        rate_byte_s=rate_byte_s,
+        mtu=link.mtu,
+        queue_frames=(_queue_bytes(rate_byte_s, frame_bytes) + under_way_bytes) // WIRE_FRAME_BYTES_MIN,
+        delay_ns=round(1e3 * link.delay_us),
+        jitter_ns=round(1e3 * link.jitter_us),
+    )
+
+
+def _queue_bytes(rate_byte_s: int, frame_bytes: int) -> int:
+    return max(QUEUE_BYTES_MIN, 4 * frame_bytes, int(rate_byte_s * QUEUE_S))
 
 
 def hosts_file(hosts: Iterable[HostPlan]) -> str:

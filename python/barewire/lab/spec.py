@@ -19,6 +19,10 @@ RECEIVE_ON = ("sender", "receiver")
 TOPOLOGIES = (
     f"pair, star:N or routed:N with {STAR_HOSTS_MIN} ≤ N ≤ {STAR_HOSTS_MAX}, fat-tree:K with an even K, FILE.toml"
 )
+# Some times around the earth; longer ones would be a mistake.
+DELAY_US_MAX = 1e6
+_DELAY_UNITS_US = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|s)|0")
 _LOSS = re.compile(r"(\d+(?:\.\d+)?)\s*%|0")
 
 
@@ -28,6 +32,8 @@ class LinkSpec:
 
     `loss` is the share, 0 to 1, of a host's frames that the kernel drops at random. `receive_on` selects the side whose
     core runs the kernel's receive processing: `sender`, veth's default, or `receiver`, as between real hosts.
+    `delay_us` is the time that a frame travels, which varies by up to `jitter_us` in both directions; frames keep their
+    order.
     """
 
     rate_bit_s: int | None = None
@@ -35,6 +41,8 @@ class LinkSpec:
     offloads: bool = False
     loss: float = 0.0
     receive_on: str = RECEIVE_ON[0]
+    delay_us: float = 0.0
+    jitter_us: float = 0.0
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
@@ -47,6 +55,12 @@ class LinkSpec:
             raise WrongUse("with offloads a lost frame would be one of up to 64 KiB: use loss without offloads")
         if self.receive_on not in RECEIVE_ON:
             raise WrongUse(f"unknown core '{self.receive_on}' to receive on; there are: {', '.join(RECEIVE_ON)}")
+        if not 0 <= self.delay_us <= DELAY_US_MAX:
+            raise WrongUse(f"a delay of {self.delay_us:g} µs is outside 0 to {DELAY_US_MAX:g} µs")
+        if not 0 <= self.jitter_us <= self.delay_us:
+            raise WrongUse(f"a jitter of {self.jitter_us:g} µs is outside 0 to the delay, {self.delay_us:g} µs")
+        if self.delay_us and self.rate_bit_s is None:
+            raise WrongUse("a link with a delay needs a rate: add --rate, such as 1gbit")
 
 
 @dataclass(frozen=True)
@@ -92,3 +106,11 @@ def parse_loss(text: str) -> float:
         # A bare 0.1 could be a share or percent.
         raise WrongUse(f"unknown loss '{text}'; write it as 0.1% or 1%")
     return float(match[1] or 0) / 100
+
+
+def parse_delay(text: str) -> float:
+    """Parse `50us`, `1.5 ms` or `0` as µs; LinkSpec checks its range."""
+    match = _DELAY.fullmatch(text.strip())
+    if match is None:
+        raise WrongUse(f"unknown delay '{text}'; write it as 50us or 1.5ms")
+    return float(match[1] or 0) * _DELAY_UNITS_US.get(match[2], 0.0)

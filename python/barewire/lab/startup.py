@@ -38,6 +38,7 @@ class LabHandles:
     inner_pids: dict[str, int] = field(default_factory=dict)
     server_pids: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    wire: str | None = None
 
     def release(self) -> None:
         """Let the lab outlive its creator."""
@@ -157,7 +158,7 @@ def _collect_reports(handles: LabHandles, plan: Plan, reports: socket.socket, lo
             raise MachineCannot(report["message"])
         pid = _sender(ancillary)
         if report["role"] == "keeper":
-            handles.keeper_pid, handles.notes = pid, report["notes"]
+            handles.keeper_pid, handles.notes, handles.wire = pid, report["notes"], report["wire"]
         elif report["role"] == "server":
             handles.server_pids[report["name"]] = pid
         else:

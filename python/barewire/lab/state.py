@@ -18,7 +18,7 @@ from barewire.errors import MachineCannot, WrongUse
 from barewire.lab.kernel import Process
 from barewire.lab.spec import LinkSpec
 
-SCHEMA = 4
+SCHEMA = 5
 # Hosts file of barewire's own programs; crates/probe reads it.
 NAMES_VARIABLE = "BAREWIRE_HOSTS"
 
@@ -46,7 +46,8 @@ class Host:
 class LabState:
     """Everything needed to enter or end a lab; `keeper` is None while the lab is being created.
 
-    `servers` are Open vSwitch's processes by name, in a lab with switches.
+    `servers` are Open vSwitch's processes by name, in a lab with switches. `wire` is what makes a frame take its time
+    on links with a rate (`shaping.Wire`).
     """
 
     id: str
@@ -60,6 +61,7 @@ class LabState:
     hosts: tuple[Host, ...]
     notes: tuple[str, ...]
     servers: Mapping[str, Process] = field(default_factory=dict)
+    wire: str | None = None
 
     @property
     def status(self) -> str:
@@ -89,6 +91,7 @@ class LabState:
             hosts=tuple(Host(**host | {"cpus": tuple(host["cpus"])}) for host in document["hosts"]),
             notes=tuple(document["notes"]),
             servers={name: Process(**server) for name, server in document["servers"].items()},
+            wire=document["wire"],
         )
 
 

@@ -3,7 +3,8 @@
 
 Source of the frame's parts: IEEE 802.3 clauses 3.1.1, 3.2.7 and 4.4.2, 802.1Q for the tag; IP fragmentation: RFC 791;
 segments with the time-stamp option: RFC 7323. The limit includes no header of ours: a transport that adds one is
-compared with a link without it.
+compared with a link without it. On a lab's link with a rate the kernel makes every frame take this time
+(lab/wire_program.py, from the same numbers), except where only token buckets are available.
 """
 
 from dataclasses import dataclass

@@ -181,11 +181,14 @@ def _impossible(run: Run) -> list[str]:
     listed = _listed(run, "Impossible, better than the limit", lambda s: s.verdict == "impossible")
     wire = any(s.verdict == "impossible" and s.limit_kind == "wire" for s in run.series)
     if listed and wire and run.lab:
-        # A token bucket that is not empty does not delay frames: an artefact of the emulation.
-        listed[0] += (
-            " The link is emulated: a shaper lets short bursts pass at once, so below its rate it does not delay "
-            "a message as a real wire of that rate would."
-        )
+        means = run.lab.get("wire") or "tbf"  # earlier labs had nothing else
+        if means == "tbf":
+            listed[0] += (
+                " The link is emulated by a token bucket, which lets short bursts pass at once: below its rate it does "
+                "not delay a message as a real wire of that rate would."
+            )
+        else:
+            listed[0] += f" The link is emulated ({means}): please report this as a bug."
     return listed
 
 
