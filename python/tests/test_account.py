@@ -337,7 +337,7 @@ def test_captures_of_jobs_are_accounted_by_layer_and_phase(name: str) -> None:
     in_seal = {"sealed": 24, "encrypted": 24}.get(name, 0)
     # Fragment header 5 and message header 17, which encryption hides.
     assert data.payload == 4 * (size + (22 if name == "encrypted" else 0))
-    assert found.total.layers.payload == data.payload and found.total.layers.repeated == 0
+    assert found.total.layers.payload == data.payload and data.repeated == 0
     assert (data.message, data.mpi > 0) == (0 if name in ("tcp", "encrypted") else 4 * 17, name == "tcp")
     assert data.udp == (4 * 8 if name == "udp" else 0) and data.seal >= 4 * in_seal and bool(data.seal) == bool(in_seal)
     launch, end = found.of_phase(Phase.LAUNCH), found.of_phase(Phase.END)

@@ -199,7 +199,7 @@ def test_names_and_raw_frames(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("snap", range(14, 90, 5))
+@pytest.mark.parametrize("snap", range(14, 90, 15))
 def test_frames_captured_in_part_do_not_disturb(tmp_path: Path, snap: int) -> None:
     eager = b"\x03\0\0\0\x0e" + b"\x31" + b"tagtagtA" + b"datadatA" + b"hello"
     frames = [

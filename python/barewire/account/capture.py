@@ -55,12 +55,14 @@ def captured(lab: Lab, hosts: Sequence[str], file: Path) -> Iterator[None]:
         taps = [stack.enter_context(_tap(lab, host, file, described)) for host in hosts]
         for tap in taps:
             tap.await_start()
-        yield
-        time.sleep(_LAST_BLOCK_S)
-        for tap in taps:
-            tap.stop()
-        _merge(file, taps)
-        print(f"barewire: {summary(file, taps)}", file=sys.stderr)
+        try:
+            yield
+        finally:
+            time.sleep(_LAST_BLOCK_S)
+            for tap in taps:
+                tap.stop()
+            _merge(file, taps)
+            print(f"barewire: {summary(file, taps)}", file=sys.stderr)
 
 
 class _Tap:

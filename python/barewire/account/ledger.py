@@ -220,6 +220,6 @@ def _launchers(counts: Counts) -> Counts:
     result: Counts = Counter()
     for (source, destination, shape), count in counts.items():
         layers = shape.layers
-        own = layers._replace(payload=0, repeated=0, launcher=layers.payload + layers.repeated)
-        result[source, destination, shape._replace(layers=own)] += count
+        own = shape._replace(layers=layers._replace(payload=0, launcher=layers.payload))
+        result[source, destination, own] += count
     return result
