@@ -8,7 +8,7 @@ from pathlib import Path
 
 from barewire.account import envelope
 from barewire.account.accounts import Accounts
-from barewire.account.comment import hosts_of
+from barewire.account.comment import comment_of
 from barewire.account.frame import parse
 from barewire.account.ledger import Ledger, Phase
 from barewire.account.tshark import Dissection, Row
@@ -18,6 +18,8 @@ from barewire.errors import WrongUse
 _ETHERNET = "1"
 _LINK_TYPES = {"7": "raw IP", "15": "BSD loopback", "25": "Linux cooked (SLL)", "210": "Linux cooked (SLL2)"}
 _FRAMES_PER_REPORT = 20_000
+# Of most networks with jumbo frames.
+_MTU_MAX = 9216
 # A record's header in a pcap file.
 _RECORD_BYTES = 16
 
@@ -30,8 +32,9 @@ def account(capture: Path, message_bytes: int | None = None, progress: Progress 
 
     WrongUse if it is no capture of Ethernet frames, MachineCannot without tshark.
     """
-    dissection, ledger, watch = Dissection(capture), Ledger(), _Watch()
-    names = {address: name for name, addresses in hosts_of(capture).items() for address in addresses}
+    dissection, comment = Dissection(capture), comment_of(capture)
+    names = {address: name for name, addresses in comment.hosts.items() for address in addresses}
+    ledger, watch = Ledger(comment.mtu or _MTU_MAX), _Watch()
     first_s = last_s = 0.0
     read_bytes = 0
     with closing(dissection.rows()) as rows:
