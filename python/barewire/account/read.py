@@ -20,6 +20,8 @@ _LINK_TYPES = {"7": "raw IP", "15": "BSD loopback", "25": "Linux cooked (SLL)", 
 _FRAMES_PER_REPORT = 20_000
 # Of most networks with jumbo frames.
 _MTU_MAX = 9216
+# An address whose second digit is odd is a group's.
+_ODD_DIGITS = tuple("13579bdf")
 # A record's header in a pcap file.
 _RECORD_BYTES = 16
 
@@ -75,14 +77,15 @@ class _Watch:
         self.frames = 0
         self._cut = 0
         self._encrypted = 0
-        self._interfaces: defaultdict[str, set[str]] = defaultdict(set)
+        self._interfaces: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
 
     def see(self, row: Row) -> None:
         self.frames += 1
         self._cut += row.frame_cap_len != row.frame_len
         self._encrypted += bool(row.barewire_encrypted)
-        if row.interface:
-            self._interfaces[row.eth_src].add(row.interface)
+        is_group = row.eth_dst[1:2] in _ODD_DIGITS
+        if row.interface and not is_group:
+            self._interfaces[row.eth_src, row.eth_dst].add(row.interface)
 
     def notes(self, is_complete: bool, uncut: int) -> list[str]:
         notes = []
@@ -91,19 +94,19 @@ class _Watch:
         if self._cut:
             notes.append(
                 f"{self._cut} frames were captured in part (snap length): their lengths count, "
-                "what headers lie beyond counts as payload"
+                "what headers lie beyond counts as payload or other"
             )
         if uncut:
             notes.append(
-                f"{uncut} frames are longer than the link's: segmentation offload cuts them later, so there were more "
-                "frames and headers on the wire (ethtool -K eth0 tso off gso off gro off, or capture at the switch)"
+                f"{uncut} frames are longer than the link's: segmentation offload cuts or joins them, so there were "
+                "more frames and headers on the wire (ethtool -K eth0 tso off gso off gro off, or capture at the switch)"
             )
         if self._encrypted:
             notes.append(f"{self._encrypted} frames are encrypted: message headers in them count as payload")
-        twice = sorted(mac for mac, interfaces in self._interfaces.items() if len(interfaces) > 1)
+        twice = sorted({source for (source, _), interfaces in self._interfaces.items() if len(interfaces) > 1})
         if twice:
             notes.append(
                 f"frames of {', '.join(twice)} were captured at several interfaces, and may be counted more than once: "
-                "merge captures of outgoing frames only (ether src …)"
+                "merge captures of one direction only (tcpdump -Q in)"
             )
         return notes
