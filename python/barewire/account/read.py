@@ -99,7 +99,7 @@ class _Watch:
         if uncut:
             notes.append(
                 f"{uncut} frames are longer than the link's: segmentation offload cuts or joins them, so there were "
-                "more frames and headers on the wire (ethtool -K eth0 tso off gso off gro off, or capture at the switch)"
+                "more frames and headers on the wire (ethtool -K eth0 tso off gso off gro off; or at the switch)"
             )
         if self._encrypted:
             notes.append(f"{self._encrypted} frames are encrypted: message headers in them count as payload")
