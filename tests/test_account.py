@@ -28,10 +28,10 @@ TRIPS, BYTES = 20, 1426
 ERROR = "8388608"  # of `_ws.expert.severity`
 
 
-def captured(file: Path, *options: str, trips: int = TRIPS, size: int = BYTES, lab: str = "pair") -> str:
-    """Capture a ping-pong of messages of one size; what `barewire run` said."""
-    job = ("-n", "2", "--lab", lab, "--capture", str(file), *options)
-    done = barewire("run", *job, "--", program("openmpi", "one_size"), str(trips), str(size))
+def captured(file: Path, *options: str, source: str = "one_size", count: int = TRIPS, size: int = BYTES) -> str:
+    """Capture a ping-pong of messages of one size, or another program; what `barewire run` said."""
+    job = ("-n", "2", "--lab", "pair", "--capture", str(file), *options)
+    done = barewire("run", *job, "--", program("openmpi", source), str(count), str(size))
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -131,11 +131,25 @@ def test_a_lossy_link_is_seen_in_what_is_repeated(tmp_path: Path) -> None:
     """Frames are captured before they are lost, so each repetition is there beside what it repeats."""
     needs("barewire")
     file = tmp_path / "lossy.pcapng"
-    captured(file, "--loss", "2%", trips=300)
+    captured(file, "--loss", "2%", count=300)
     found = accounts(file)
     repeated = found["repeated"]["barewire"]
     assert repeated["frames"] > 0 and repeated["layers_bytes"]["repeated"] > 0
     assert found["phases"]["data"]["payload_bytes"] == 2 * 300 * BYTES
+
+
+def test_what_tcp_repeats_is_what_wireshark_finds(tmp_path: Path) -> None:
+    """Its analysis of sequence numbers, which `barewire account` does without, tells retransmissions by other rules."""
+    file = tmp_path / "lossy.pcapng"
+    captured(file, "--fabric", "tcp", "--loss", "3%", source="stream", count=3, size=16384)
+    kinds = ("retransmission", "fast_retransmission", "spurious_retransmission", "out_of_order")
+    wanted = f"tcp.len > 0 && ({' || '.join(f'tcp.analysis.{kind}' for kind in kinds)})"
+    command = ["tshark", "-n", "-r", str(file), "-Y", wanted, "-T", "fields", "-e", "tcp.len"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    theirs = [int(length) for length in done.stdout.split()]
+    repeated = accounts(file)["repeated"]["tcp"]
+    assert (repeated["frames"], repeated["layers_bytes"]["repeated"]) == (len(theirs), sum(theirs))
+    assert len(theirs) > 0
 
 
 def test_a_capture_ends_with_a_job_that_crashes_and_the_exit_code_is_the_programs(tmp_path: Path) -> None:
@@ -158,6 +172,18 @@ def test_a_capture_ends_with_a_job_that_crashes_and_the_exit_code_is_the_program
     assert done.returncode == 1 and "none lost" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["crash.pcapng"]
     assert accounts(file)["total"]["frames"] > 0
+
+
+def test_a_capture_ends_with_a_job_that_is_interrupted(tmp_path: Path) -> None:
+    file = tmp_path / "interrupted.pcapng"
+    command = ["run", "-n", "2", "--lab", "pair", "--fabric", "tcp", "--library", "openmpi", "--capture", str(file)]
+    parts = [tmp_path / f"{file.name}.{host}" for host in ("h1", "h2")]
+    with subprocess.Popen([BAREWIRE, *command, "--", "sleep", "60"], stderr=subprocess.PIPE, text=True) as run:
+        assert eventually(lambda: all(part.exists() and part.stat().st_size > 1000 for part in parts), 20)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=60)
+    assert run.returncode == 130 and "none lost" in said
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
 def test_dumpcap_ends_with_a_run_that_is_killed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// one_size TRIPS BYTES: rank 0 and the last exchange messages of one size, with tag 77 there and 78 back, and nothing else.
+// one_size TRIPS BYTES: rank 0 and the last exchange messages of one size, with tag 77 there and 78 back, and nothing
+// else.
 #include "check.h"
 
 int main(int argc, char **argv) {

@@ -6,6 +6,8 @@
 --   datagrams   UDP | length or EtherType 2 | LLC | …       recognised by a valid check, or by their connection
 --   raw frames  EtherType 0x88b5 | session | sequence | fragment     of the probe
 --
+-- It is one file because Wireshark loads each file of its folder by itself.
+--
 -- A check and a seal differ in length, and no field says which it is. A SABME or UA shows it by its version octet, any
 -- other PDU by a valid check; it then holds for both stations. Encrypted messages have no readable header.
 
@@ -273,7 +275,7 @@ local function learn(pdu, number, guard, is_set_up)
     if entry and entry.guard == guard and (entry.since == number or not is_set_up) then return entry end
     local entries = known[key] or {}
     known[key] = entries
-    entry = { guard = guard, since = number, is_set_up = is_set_up, is_encrypted = nil }
+    entry = { guard = guard, since = number, is_set_up = is_set_up, is_encrypted = false }
     entries[#entries + 1] = entry
     return entry
 end
@@ -354,10 +356,7 @@ local function add_fragment(pdu, read, entry, summary, tree)
     if information < 1 or not read:has(1) then return 0, 0 end
     local flags = read.tvb(read.at, 1):uint()
     local is_first = flags % 2 == 1
-    if entry.guard == SEAL and entry.is_encrypted == nil then
-        -- The first fragment that is seen tells; by chance it does once in 64 times, and then the next one corrects it.
-        entry.is_encrypted = false
-    end
+    -- One ciphertext in 64 looks like flags, but hardly all of a connection's.
     if entry.guard == SEAL and flags > 3 then entry.is_encrypted = true end
     if entry.is_encrypted then
         tree:add(field.encrypted, read.tvb(read.at, math.min(information, read.tvb:len() - read.at)), true)

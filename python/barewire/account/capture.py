@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from barewire.account.comment import comment
+from barewire.account.comment import Comment
 from barewire.account.tshark import find
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import Lab
@@ -50,17 +50,20 @@ def check(file: Path, lab: Lab | None = None) -> None:
 def captured(lab: Lab, hosts: Sequence[str], file: Path) -> Iterator[None]:
     """Capture what `hosts` send during the block; then one line on standard error says what was caught and lost."""
     check(file, lab)
-    described = comment({host: (lab.host(host).mac, lab.host(host).address) for host in hosts})
+    addresses = {host: (lab.host(host).mac, lab.host(host).address) for host in hosts}
+    described = str(Comment(addresses, lab.link.mtu))
     with ExitStack() as stack:
         taps = [stack.enter_context(_tap(lab, host, file, described)) for host in hosts]
         for tap in taps:
             tap.await_start()
-        yield
-        time.sleep(_LAST_BLOCK_S)
-        for tap in taps:
-            tap.stop()
-        _merge(file, taps)
-        print(f"barewire: {summary(file, taps)}", file=sys.stderr)
+        try:
+            yield
+        finally:
+            time.sleep(_LAST_BLOCK_S)
+            for tap in taps:
+                tap.stop()
+            _merge(file, taps)
+            print(f"barewire: {summary(file, taps)}", file=sys.stderr)
 
 
 class _Tap:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The comment that `barewire run --capture` leaves in a capture: the hosts by name, one line of JSON.
+"""The comment that `barewire run --capture` leaves in a capture: hosts by name, and their MTU; one line of JSON.
 
 It is an option of pcapng's section header block (draft-ietf-opsawg-pcapng, section 4.1).
 """
@@ -7,6 +7,7 @@ It is an option of pcapng's section header block (draft-ietf-opsawg-pcapng, sect
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,14 +20,21 @@ _BLOCK_BYTES_MAX = 1 << 20
 _COMMENT = 1
 
 
-def comment(hosts: Mapping[str, Sequence[str]]) -> str:
-    """Return the comment: names of hosts with their addresses."""
-    document = {"schema": _SCHEMA, "hosts": {name: list(addresses) for name, addresses in hosts.items()}}
-    return json.dumps(document, separators=(",", ":"))
+@dataclass(frozen=True)
+class Comment:
+    """What a capture says of itself: addresses of hosts by name, and the MTU of their links; nothing by default."""
+
+    hosts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    mtu: int | None = None
+
+    def __str__(self) -> str:
+        """Return the comment's text."""
+        hosts = {name: list(addresses) for name, addresses in self.hosts.items()}
+        return json.dumps({"schema": _SCHEMA, "hosts": hosts, "mtu": self.mtu}, separators=(",", ":"))
 
 
-def hosts_of(capture: Path) -> dict[str, list[str]]:
-    """Return the hosts of a capture's comment; none for a capture without it."""
+def comment_of(capture: Path) -> Comment:
+    """Read a capture's comment."""
     with capture.open("rb") as file:
         for text in _comments(file):
             # mergecap appends its own lines.
@@ -35,8 +43,8 @@ def hosts_of(capture: Path) -> dict[str, list[str]]:
             except (ValueError, IndexError):
                 continue
             if isinstance(document, dict) and document.get("schema") == _SCHEMA:
-                return dict(document["hosts"])
-    return {}
+                return Comment(document["hosts"], document["mtu"])
+    return Comment()
 
 
 def _comments(file: BinaryIO) -> list[str]:

@@ -21,8 +21,8 @@ from barewire.account.frame import Carrier, Event, Frame, Shape, Station, repeat
 
 _SSH_PORT = "22"
 _SEQUENCES = 1 << 32
-# Frames that no link carries: the sender's kernel has not cut them yet.
-_FRAME_BYTES_MAX = 9300
+# Ethernet's part of a frame, with a VLAN tag.
+_ETHERNET_BYTES = 38 + 4
 
 
 class Phase(Enum):
@@ -85,10 +85,11 @@ class _Connection:
 class Ledger:
     """Frames in, in the order of the capture; counts by phase out."""
 
-    def __init__(self) -> None:
-        """Start with no frame."""
+    def __init__(self, mtu: int) -> None:
+        """Start with no frame; `mtu` is that of the links, or the largest that is possible."""
         self.uncut = 0
-        """Frames longer than their connection or any link allows: captured before they are cut by the sender."""
+        """Frames longer than their connection or a link allows: captured before they are cut by the sender."""
+        self._frame_bytes_max = mtu + _ETHERNET_BYTES
         self._connections: dict[frozenset[Station], _Connection] = {}
         self._open_tallies: set[_Tally] = set()
         self._launchers_server: Station | None = None
@@ -107,7 +108,7 @@ class Ledger:
         if connection is not None and connection.mss is not None:
             self.uncut += frame.shape.layers.payload > connection.mss
         else:
-            self.uncut += sum(shape.layers) > _FRAME_BYTES_MAX
+            self.uncut += sum(shape.layers) > self._frame_bytes_max
         entry = (frame.source, frame.destination, shape)
         if connection is None:
             self._add_other(entry)
@@ -220,6 +221,6 @@ def _launchers(counts: Counts) -> Counts:
     result: Counts = Counter()
     for (source, destination, shape), count in counts.items():
         layers = shape.layers
-        own = layers._replace(payload=0, repeated=0, launcher=layers.payload + layers.repeated)
-        result[source, destination, shape._replace(layers=own)] += count
+        own = shape._replace(layers=layers._replace(payload=0, launcher=layers.payload))
+        result[source, destination, own] += count
     return result

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from barewire.account import envelope
 from barewire.account.accounts import Accounts
-from barewire.account.comment import hosts_of
+from barewire.account.comment import comment_of
 from barewire.account.frame import parse
 from barewire.account.ledger import Ledger, Phase
 from barewire.account.tshark import Dissection, Row
@@ -18,6 +18,10 @@ from barewire.errors import WrongUse
 _ETHERNET = "1"
 _LINK_TYPES = {"7": "raw IP", "15": "BSD loopback", "25": "Linux cooked (SLL)", "210": "Linux cooked (SLL2)"}
 _FRAMES_PER_REPORT = 20_000
+# Of most networks with jumbo frames.
+_MTU_MAX = 9216
+# An address whose second digit is odd is a group's.
+_ODD_DIGITS = tuple("13579bdf")
 # A record's header in a pcap file.
 _RECORD_BYTES = 16
 
@@ -30,8 +34,9 @@ def account(capture: Path, message_bytes: int | None = None, progress: Progress 
 
     WrongUse if it is no capture of Ethernet frames, MachineCannot without tshark.
     """
-    dissection, ledger, watch = Dissection(capture), Ledger(), _Watch()
-    names = {address: name for name, addresses in hosts_of(capture).items() for address in addresses}
+    dissection, comment = Dissection(capture), comment_of(capture)
+    names = {address: name for name, addresses in comment.hosts.items() for address in addresses}
+    ledger, watch = Ledger(comment.mtu or _MTU_MAX), _Watch()
     first_s = last_s = 0.0
     read_bytes = 0
     with closing(dissection.rows()) as rows:
@@ -72,14 +77,15 @@ class _Watch:
         self.frames = 0
         self._cut = 0
         self._encrypted = 0
-        self._interfaces: defaultdict[str, set[str]] = defaultdict(set)
+        self._interfaces: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
 
     def see(self, row: Row) -> None:
         self.frames += 1
         self._cut += row.frame_cap_len != row.frame_len
         self._encrypted += bool(row.barewire_encrypted)
-        if row.interface:
-            self._interfaces[row.eth_src].add(row.interface)
+        is_group = row.eth_dst[1:2] in _ODD_DIGITS
+        if row.interface and not is_group:
+            self._interfaces[row.eth_src, row.eth_dst].add(row.interface)
 
     def notes(self, is_complete: bool, uncut: int) -> list[str]:
         notes = []
@@ -88,19 +94,19 @@ class _Watch:
         if self._cut:
             notes.append(
                 f"{self._cut} frames were captured in part (snap length): their lengths count, "
-                "what headers lie beyond counts as payload"
+                "what headers lie beyond counts as payload or other"
             )
         if uncut:
             notes.append(
-                f"{uncut} frames are longer than the link's: segmentation offload cuts them later, so there were more "
-                "frames and headers on the wire (ethtool -K eth0 tso off gso off gro off, or capture at the switch)"
+                f"{uncut} frames are longer than the link's: segmentation offload cuts or joins them, so there were "
+                "more frames and headers on the wire (ethtool -K eth0 tso off gso off gro off; or at the switch)"
             )
         if self._encrypted:
             notes.append(f"{self._encrypted} frames are encrypted: message headers in them count as payload")
-        twice = sorted(mac for mac, interfaces in self._interfaces.items() if len(interfaces) > 1)
+        twice = sorted({source for (source, _), interfaces in self._interfaces.items() if len(interfaces) > 1})
         if twice:
             notes.append(
                 f"frames of {', '.join(twice)} were captured at several interfaces, and may be counted more than once: "
-                "merge captures of outgoing frames only (ether src …)"
+                "merge captures of one direction only (tcpdump -Q in)"
             )
         return notes

@@ -98,8 +98,8 @@ def _check_capture(request: Request, lab: "LabChoice | None") -> None:
         return
     if lab is None:
         raise WrongUse(
-            "--capture captures in a lab: add --lab pair. On real hosts run on each `tcpdump -i eth1 -w HOST.pcap "
-            "ether src ITS_MAC`, then `mergecap -w ALL.pcapng *.pcap` (docs/account.md says what tcpdump does not see)"
+            "--capture captures in a lab: add --lab pair. On real hosts run `tcpdump -i eth1 -Q in -w HOST.pcap` on "
+            "each, then `mergecap -w ALL.pcapng *.pcap` (docs/account.md)"
         )
     from barewire.account import capture
 
