@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Simulated runs: how often `compare` sees what is not there, and finds what is.
 
-The short forms run always, the full ones with `make matrix`, which prints their numbers. A run has ten launches with a
+The short forms run always, the full ones with `make matrix`, which print their numbers. A run has ten launches with a
 spread of 1 %, of which a part is common to all sizes of a launch, as drift and memory layout are.
 """
 
@@ -22,7 +22,7 @@ LAUNCHES = 10
 AT_99 = Settings(confidence=0.99)
 
 # Simulated runs of the full forms.
-TRIALS = int(os.environ.get("BAREWIRE_TRIALS", "1000"))
+TRIALS = int(os.environ.get("BAREWIRE_TRIALS", "300"))
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 Record = Callable[[str], None]
