@@ -57,7 +57,7 @@ class Found:
 def compare(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of a run, or of the older of two")],
     new_run: Annotated[
-        Path | None, typer.Argument(metavar="[NEW]", help="a newer run: each of its subjects is compared with itself")
+        Path | None, typer.Argument(metavar="NEW", help="a newer run: each of its subjects is compared with itself")
     ] = None,
     baseline: Annotated[
         str | None,
