@@ -18,7 +18,7 @@ BAREWIRE = str(ROOT / "bin" / "barewire")
 RATES = ("10mbit", "100mbit", "1gbit", "10gbit")
 TRANSPORTS = "raw,udp,tcp,llc2,endpoint"
 EFFORT = ("--launches", "3", "--seconds", "0.3")
-MESSAGE_BYTES, STREAM_BYTES = 1400, 65536
+MESSAGE_BYTES, STREAM_BYTES = 1400, 16384
 PING_PONG_MAX, STREAM_MIN = 1.03, 0.98
 
 
