@@ -33,6 +33,8 @@ SHORT_WAIT_NS = 2_000
 MARGIN_NS = 40_000
 # A pause of this length in what a core sends ends a burst.
 PAUSE_NS = 20_000
+# A stream's gaps are shorter than this part of it.
+STREAM_GAPS = 3
 # A queue that should have been empty for that long has lost frames, whose number is then forgotten.
 LOST_NS = 5_000_000
 # From the decision on a frame to its arrival behind a cable's port.
@@ -264,11 +266,24 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.store(R10, _STOLEN, R1)
     code.load(R1, R8, FREE_AT)
     code.jump_if(R1, ">", R7, "busy")
-    # Has the sender received anything since the last frame left, or has another core sent it?
+    # Has the sender received anything since the last frame left? Then it has waited for that, unless it has sent for
+    # much longer than one frame takes, almost without a gap: then what it received were acknowledgements.
     _find(code, maps.ports, port.reverse, "out")
     code.load(R2, R0, FREE_AT)
     code.load(R1, R8, FREE_AT)
-    code.jump_if(R2, ">", R1, "fresh")
+    code.jump_if(R2, "<=", R1, "did not wait")
+    code.load(R3, R8, BURST_AT)
+    code.compute(R2, "=", R1)
+    code.compute(R2, "-", R3)
+    code.compute(R3, "=", R9)
+    code.compute(R3, ">>", 1)
+    code.compute(R3, "+", R9)
+    code.jump_if(R2, "<=", R3, "fresh")
+    code.compute(R3, "=", R7)
+    code.compute(R3, "-", R1)
+    code.compute(R3, "*", STREAM_GAPS)
+    code.jump_if(R3, ">", R2, "fresh")
+    code.label("did not wait")
     code.load(R2, R10, _PROCESSOR)
     code.load(R3, R8, BURST_PROCESSOR)
     code.jump_if(R2, "!=", R3, "fresh")
