@@ -31,7 +31,7 @@ enum {
   STREAM_BLOCK_BYTES = 4 << 20,  // payload of a stream's block, as in the probe
   STREAM_BLOCK_MESSAGES = 16384,
   LARGEST_MESSAGE = 64 << 20,
-  SIZES = 64,
+  SIZES = 256,
 };
 static const uint32_t END = UINT32_MAX;  // in the field message bytes: the other side may exit
 
@@ -193,8 +193,10 @@ int main(int argc, char **argv) {
       case 't': seconds = atof(optarg); break;
       case 'b': blocks = strtoul(optarg, NULL, 10); break;
       case 's':
-        for (char *part = strtok(optarg, ","); part && sizes < SIZES; part = strtok(NULL, ","))
+        for (char *part = strtok(optarg, ","); part; part = strtok(NULL, ",")) {
+          if (sizes == SIZES) return fprintf(stderr, "barewire-floor: %d sizes at most\n", SIZES), 2;
           size[sizes++] = (uint32_t)strtoul(part, NULL, 10);
+        }
         break;
       default: return 2;
     }

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -56,6 +57,22 @@ def test_frames_of_every_transport_cross_a_router_in_datagrams(tmp_path: Path) -
     series = {(one["subject"], one["message_bytes"]): one for one in document["series"]}
     assert set(series) == {(f"{name}+udp", size) for name in transports for size in (8, 20000)}
     assert all(one["samples"] and one["limit_kind"] == "wire" for one in series.values())
+
+
+def test_refined_sizes_locate_the_second_frame(tmp_path: Path) -> None:
+    """Raw frames carry 12 bytes of header: a message above 1488 bytes needs a second frame, also of the floor."""
+    document = bench_json(
+        "pingpong", "--transport", "raw", "--sizes", "512..8KiB", "--refine", "0.1", "--refine-smallest", "64",
+        "--launches", "4..8", "--samples", "500", "--warmup", "50", "-o", str(tmp_path / "run"),
+    )  # fmt: skip
+    sizes = {
+        subject: {one["message_bytes"] for one in document["series"] if one["subject"] == subject}
+        for subject in ("raw", "floor")
+    }
+    assert sizes["raw"] == sizes["floor"]
+    low, high = next((low, high) for low, high in pairwise(sorted(sizes["raw"])) if low <= 1488 < high)
+    assert high - low <= 64
+    assert all(one["stop"] == "budget" or one["launches_to_converge"] for one in document["series"])
 
 
 @pytest.mark.parametrize("test", ["stream", "bidirectional"])
@@ -176,6 +193,13 @@ def test_a_star_measures_between_its_first_two_hosts(tmp_path):
         (("pingpong", "--launches", "5..2"), "5 to 2"),
         (("pingpong", "--hosts", "a"), "two hosts"),
         (("pingpong", "--pairs", "0"), "pairs"),
+        (("pingpong", "--refine", "0"), "the threshold must be a share between 0 and 1"),
+        (("pingpong", "--refine", "-0.1"), "not -0.1"),
+        (("pingpong", "--refine-smallest", "8"), "add --refine 0.05"),
+        (("pingpong", "--refine", "0.05", "--refine-smallest", "0"), "1 byte or more"),
+        (("pingpong", "--refine", "0.05", "--refine-smallest", "9000"), "no interval between the message sizes"),
+        (("pingpong", "--refine", "0.05", "--sizes", "64..64"), "a range of message sizes"),
+        (("pingpong", "--refine", "0.05", "--sizes", "8KiB..64"), "ends before it starts"),
     ],
 )
 def test_wrong_use_is_told_and_nothing_is_made(arguments, said, tmp_path):

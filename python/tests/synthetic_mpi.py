@@ -48,7 +48,7 @@ class Synthetic(MpiCampaign):
         """Write records like the programs of mpi/, with a drift for each launch."""
         generator = np.random.default_rng(order.seed)
         start = {"record": "start", "schema": "barewire-mpi/1", "test": order.test, "ranks": order.ranks}
-        written = [start, *RECORDS[order.test](order, generator, self.plan.sizes or ())]
+        written = [start, *RECORDS[order.test](order, generator, order.sizes or ())]
         whole = order.number not in self.failing
         written += [{"record": "end", "complete": True}] if whole else []
         records.write_text("".join(json.dumps(record) + "\n" for record in written))
@@ -65,10 +65,12 @@ def synthetic_mpi(
     launches: int = 6,
     link: Link | None = None,
     failing: dict[int, BaseException] | None = None,
+    stopping_rule: StoppingRule | None = None,
 ) -> Run:
     """Measure into `directory`; raises the error of a failing launch, with the run on disk."""
     chosen = subjects or tuple(subject(library, fabric) for library in ("openmpi", "mpich-5") for fabric in COST)
-    plan = MpiPlan(tests, chosen, ranks, seed=1, sizes=sizes, stopping_rule=StoppingRule(launches, launches))
+    rule = stopping_rule or StoppingRule(launches, launches)
+    plan = MpiPlan(tests, chosen, ranks, seed=1, sizes=sizes, stopping_rule=rule)
     site = MpiSite((HostSlots("localhost"), HostSlots("localhost2")), link or Link(None))
     return measure_mpi(Synthetic(site, plan, {}, failing or {}), directory, command=["barewire", "mpi", *tests])
 

@@ -21,6 +21,8 @@ from barewire.cli.measuring import (
     Output,
     Precision,
     RawInterface,
+    Refine,
+    RefineSmallest,
     RemoteShell,
     RoundTrips,
     Seconds,
@@ -29,6 +31,7 @@ from barewire.cli.measuring import (
     WarmUp,
     lab_facts,
     parse_launches,
+    parse_refinement,
     print_result,
     report_kept_samples,
 )
@@ -96,6 +99,8 @@ def bench(
     launches: Launches = "6..12",
     precision: Precision = 0.02,
     budget: Budget = 120,
+    refine: Refine = None,
+    refine_smallest: RefineSmallest = None,
     samples: RoundTrips = 3000,
     seconds: Seconds = 0.2,
     blocks: Annotated[int, typer.Option(min=1, help="timed blocks of a stream", rich_help_panel=EFFORT)] = 10,
@@ -125,7 +130,9 @@ def bench(
         walk_bytes=walk_bytes,
         tuned=tuple(_parse_tuned(text) for text in tuned or []),
         effort=Effort(samples, seconds, warmup, blocks),
-        stopping_rule=StoppingRule(*parse_launches(launches), precision, budget),
+        stopping_rule=StoppingRule(
+            *parse_launches(launches), precision, budget, parse_refinement(refine, refine_smallest)
+        ),
     )
     site_context: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:

@@ -15,6 +15,7 @@ from barewire.errors import BarewireError, WrongUse
 from barewire.lab import Lab
 from barewire.report.terminal import print_run
 from barewire.results import Run
+from barewire.stats import Refinement
 
 LAB = IN_A_LAB
 HOSTS = "Real machines"
@@ -35,6 +36,18 @@ Precision = Annotated[
     float, typer.Option(help="half width of the median's interval: 0.02 is ± 2 %", rich_help_panel=EFFORT)
 ]
 Budget = Annotated[float, typer.Option(help="seconds after which no new round begins", rich_help_panel=EFFORT)]
+Refine = Annotated[
+    float | None,
+    typer.Option(
+        help="add message sizes where linear interpolation between two sizes misses the middle by more than this "
+        "share: 0.05 is 5 %; launches and precision then apply to each size",
+        rich_help_panel=EFFORT,
+    ),
+]
+RefineSmallest = Annotated[
+    int | None,
+    typer.Option(help="intervals of this many bytes are not refined further; default: 32", rich_help_panel=EFFORT),
+]
 RoundTrips = Annotated[int, typer.Option(min=1, help="round trips per launch and size", rich_help_panel=EFFORT)]
 Seconds = Annotated[float, typer.Option(help="time per launch and size, at most", rich_help_panel=EFFORT)]
 WarmUp = Annotated[int, typer.Option(min=1, help="round trips before the samples", rich_help_panel=EFFORT)]
@@ -50,6 +63,18 @@ def parse_launches(text: str) -> tuple[int, int]:
         return int(first), int(last or first)
     except ValueError:
         raise WrongUse(f"'{text}' is not a number of launches; write 6, or 6..12 until precise") from None
+
+
+def parse_refinement(threshold: float | None, smallest_bytes: int | None) -> Refinement | None:
+    """Return the refinement of `--refine` and `--refine-smallest`; WrongUse if invalid."""
+    if threshold is None:
+        if smallest_bytes is not None:
+            raise WrongUse("--refine-smallest applies to --refine: add --refine 0.05")
+        return None
+    try:
+        return Refinement(threshold) if smallest_bytes is None else Refinement(threshold, smallest_bytes)
+    except ValueError as error:
+        raise WrongUse(f"--refine: {error}") from error
 
 
 def lab_facts(lab: Lab) -> dict[str, Any]:

@@ -24,9 +24,12 @@ from barewire.cli.measuring import (
     Launches,
     Output,
     Precision,
+    Refine,
+    RefineSmallest,
     Seed,
     lab_facts,
     parse_launches,
+    parse_refinement,
     print_result,
     report_kept_samples,
 )
@@ -116,6 +119,8 @@ def mpi(
     launches: Launches = "6..12",
     precision: Precision = 0.02,
     budget: Budget = 300,
+    refine: Refine = None,
+    refine_smallest: RefineSmallest = None,
     samples: Annotated[
         int | None, typer.Option(min=1, help="maximum of values per launch and point", rich_help_panel=EFFORT)
     ] = None,
@@ -148,7 +153,9 @@ def mpi(
         seconds=seconds,
         warmup=warmup,
         options=_own_options(options or []),
-        stopping_rule=StoppingRule(*parse_launches(launches), precision, budget),
+        stopping_rule=StoppingRule(
+            *parse_launches(launches), precision, budget, parse_refinement(refine, refine_smallest)
+        ),
         patience_s=patience,
     )
     choice = Choice(

@@ -66,7 +66,7 @@ class BudgetCampaign:
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
         """Make series with the site's link as the limit: the two ranks have a host each, like the two probes."""
-        return series_from_samples(frame, self.probe.site.link, hosts=2)
+        return series_from_samples(frame, self.probe.site.link, hosts=2, precision=self.stopping_rule.precision)
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
         """Return the run unchanged: the budget is derived from its series."""

@@ -17,14 +17,19 @@ from barewire.measure.environment import describe_environment
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.measure.mpi_subjects import MpiSubject
 from barewire.measure.records import LaunchRecords
+from barewire.measure.refining import check_refinement
 from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
 from barewire.measure.sites import Station
+from barewire.models.derived import DERIVED_TESTS
 from barewire.models.wire import Link
 from barewire.mpi import HostSlots, spread, start
 from barewire.mpi.prepare import is_crowded, prepare
 from barewire.results import Run, Series, series_from_samples
 from barewire.results.derived import derived_samples
+from barewire.results.quantities import is_kernel
 
+# Tests whose results are parameters of curves, or do not depend on the message size.
+_NO_CURVES = (*DERIVED_TESTS, "startup", "footprint")
 # A program's own message is one line; a launcher adds many.
 _LINES_SHOWN = 12
 _ERRORS: dict[int, type[BarewireError]] = {2: WrongUse, 3: MachineCannot}
@@ -81,6 +86,11 @@ class MpiPlan:
         """Reject invalid values."""
         if not self.patience_s > 0:
             raise WrongUse(f"--patience must be a number of seconds above 0, not {self.patience_s}")
+        if self.stopping_rule.refinement is not None:
+            other = [test for test in self.tests if test in _NO_CURVES or is_kernel(test)]
+            if other:
+                raise WrongUse(f"--refine needs a time or a rate for each message size, which {other[0]} does not give")
+            check_refinement(self.stopping_rule.refinement, self.sizes, self.stopping_rule.launches_max)
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,8 @@ class MpiOrder:
     ranks: int
     pairs: int | None
     seed: int
+    # None leaves them to the program.
+    sizes: tuple[int, ...] | None = None
 
     @property
     def subject_name(self) -> str:
@@ -123,10 +135,10 @@ class MpiCampaign:
         """Rounds of launches in an order drawn from the seed; each launch has its own message contents."""
         plan, generator = self.plan, random.Random(self.plan.seed)
         numbers = itertools.count()
-        for _ in range(plan.stopping_rule.launches_max):
+        for _ in plan.stopping_rule.round_numbers():
             cells = list(itertools.product(plan.tests, plan.subjects, plan.ranks, plan.pairs))
             generator.shuffle(cells)
-            yield [MpiOrder(next(numbers), *cell, seed=generator.getrandbits(31)) for cell in cells]
+            yield [MpiOrder(next(numbers), *cell, generator.getrandbits(31), plan.sizes) for cell in cells]
 
     def launch(self, order: MpiOrder, records: Path) -> None:
         """Start mpirun once; raise its failure with the end of its output."""
@@ -144,7 +156,7 @@ class MpiCampaign:
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
         """Make series; the link is their limit if each rank has its own host."""
-        return series_from_samples(frame, self.site.link, hosts=self.site.hosts)
+        return series_from_samples(frame, self.site.link, hosts=self.site.hosts, precision=self.stopping_rule.precision)
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
         """Add warnings: what the programs omitted, and what could not be derived from a launch's curves."""
@@ -156,7 +168,7 @@ class MpiCampaign:
             "--output": records.absolute(),
             "--seed": order.seed,
             "--variants": plan.variants.get(order.test),
-            "--sizes": None if plan.sizes is None else ",".join(map(str, plan.sizes)),
+            "--sizes": None if order.sizes is None else ",".join(map(str, order.sizes)),
             "--pairs": order.pairs,
             "--walk": plan.walk_bytes,
             "--samples": plan.samples,

@@ -14,6 +14,7 @@ from barewire.measure.session import LAUNCHES_DIRECTORY, parse_launch_file_name
 from barewire.models.naming import read_mpi_subject
 from barewire.models.wire import Link
 from barewire.results import SAMPLE_SCHEMA, Launch, Run, read_run, series_from_samples, shared_from_samples, write_run
+from barewire.stats import PRECISION
 
 
 def recover_run(directory: Path) -> Run:
@@ -38,7 +39,8 @@ def recover_run(directory: Path) -> Run:
         frames.append(records.samples)
     frame = pl.concat(frames)
     link = None if run.kind == "host" else Link(run.parameters["rate_bit_s"], run.parameters["mtu"])
-    series = series_from_samples(frame, link, hosts=run.parameters.get("hosts"))
+    precision = run.parameters.get("precision", PRECISION)
+    series = series_from_samples(frame, link, hosts=run.parameters.get("hosts"), precision=precision)
     recovered = replace(
         run,
         stopped_by="the run was killed",

@@ -13,6 +13,7 @@ from barewire.errors import WrongUse
 from barewire.measure.environment import describe_environment
 from barewire.measure.launch import Effort, Order, launch
 from barewire.measure.records import LaunchRecords, read_records
+from barewire.measure.refining import check_refinement
 from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
 from barewire.measure.sites import Site
 from barewire.measure.subjects import TUNED, Subject, floors_of
@@ -40,6 +41,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Reject invalid combinations."""
+        check_refinement(self.stopping_rule.refinement, self.sizes, self.stopping_rule.launches_max)
         if self.processes is not None:
             self._check_processes(self.processes)
         if self.tuned and not any(subject.transport in TUNED for subject in self.subjects):
@@ -105,7 +107,7 @@ class ProbeCampaign:
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
         """Make series with the site's link as the limit."""
-        return series_from_samples(frame, self.site.link)
+        return series_from_samples(frame, self.site.link, precision=self.stopping_rule.precision)
 
     def parameters(self) -> dict[str, Any]:
         """Return the run's parameters: the plan and the link."""
@@ -141,7 +143,7 @@ def _rounds(site: Site, plan: Plan) -> Iterator[list[Order]]:
     subjects = (*plan.subjects, *(floors_of(plan.subjects) if with_floor else ()))
     process_counts: tuple[int | None, ...] = (None,) if plan.processes is None else plan.processes
     number = 0
-    for _ in range(plan.stopping_rule.launches_max):
+    for _ in plan.stopping_rule.round_numbers():
         cells = [(test, subject, count) for test in plan.tests for subject in subjects for count in process_counts]
         generator.shuffle(cells)
         orders = []

@@ -4,11 +4,13 @@
 A campaign (of the probe, of MPI programs, of a host) defines the launches and how their records are read.
 """
 
+import itertools
+import math
 import random
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +21,10 @@ import polars as pl
 from barewire.errors import BarewireError, MeasurementFailed, WrongUse
 from barewire.interrupts import Hold, interrupts_held
 from barewire.measure.records import LaunchRecords
+from barewire.measure.refining import SizePlanner
 from barewire.results import SAMPLE_SCHEMA, Launch, Run, Series, Stop, series_key, write_run
 from barewire.results.series import Key
-from barewire.stats import is_precise
+from barewire.stats import PRECISION, Refinement, is_precise
 
 LAUNCHES_DIRECTORY = "launches"
 
@@ -33,13 +36,15 @@ class StoppingRule:
     """When a run has measured enough.
 
     There are at least `launches_min` rounds, then more until the interval of every series' median is within
-    ± `precision`, at most `launches_max` in all. No round begins after `budget_s` seconds.
+    ± `precision`, at most `launches_max` in all. No round begins after `budget_s` seconds, not counting the minimum.
+    With a `refinement` this applies to each size separately, sizes are added, and the budget limits all rounds.
     """
 
     launches_min: int = 6
     launches_max: int = 12
-    precision: float = 0.02
+    precision: float = PRECISION
     budget_s: float = 120.0
+    refinement: Refinement | None = None
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
@@ -50,6 +55,10 @@ class StoppingRule:
             )
         if not self.precision > 0 or not self.budget_s > 0:
             raise WrongUse("the precision and the budget must be above 0")
+
+    def round_numbers(self) -> Iterable[int]:
+        """Numbers of the rounds, from 0; with a refinement the measured values determine the last one."""
+        return range(self.launches_max) if self.refinement is None else itertools.count()
 
 
 class AnyOrder(Protocol):
@@ -138,6 +147,13 @@ class Session(Generic[OrderT]):
         self.stop_reason: Stop = "incomplete"
         self._launched: set[str] = set()
         self._medians: defaultdict[Key, list[float]] = defaultdict(list)
+        self._round_number = 0
+        rule = campaign.stopping_rule
+        self._planner = (
+            None
+            if rule.refinement is None
+            else SizePlanner(rule.refinement, rule.launches_min, rule.launches_max, rule.precision)
+        )
 
     def prepare(self) -> None:
         """Write the run to disk before its first launch, so that nothing measured is lost."""
@@ -151,19 +167,39 @@ class Session(Generic[OrderT]):
         """Run all rounds."""
         stopping_rule = self.campaign.stopping_rule
         started = time.monotonic()
-        for round_number, orders in enumerate(self.campaign.rounds()):
-            for order in orders:
+        for round_number, planned in enumerate(self.campaign.rounds()):
+            self._round_number = round_number
+            orders = planned if self._planner is None else self._planner.assign(planned)
+            if not orders:
+                self.stop_reason = "converged"
+                return
+            for done, order in enumerate(orders):
+                self._check_first_round(done, len(orders), time.monotonic() - started)
                 total = stopping_rule.launches_min * len(orders)
                 with self._hold.released():
                     progress(len(self.launches), max(total, len(self.launches) + 1), order.label)
                 self._launch(order)
-            if round_number + 1 >= stopping_rule.launches_min:
-                if all(is_precise(medians, stopping_rule.precision) for medians in self._medians.values()):
-                    self.stop_reason = "converged"
-                    return
-                if time.monotonic() - started > stopping_rule.budget_s:
-                    break
+            enough = round_number + 1 >= stopping_rule.launches_min
+            if enough and self._planner is None and self._all_precise():
+                self.stop_reason = "converged"
+                return
+            if (enough or self._planner is not None) and time.monotonic() - started > stopping_rule.budget_s:
+                break
         self.stop_reason = "budget"
+
+    def _all_precise(self) -> bool:
+        precision = self.campaign.stopping_rule.precision
+        return all(is_precise(medians, precision) for medians in self._medians.values())
+
+    def _check_first_round(self, done: int, launches: int, elapsed_s: float) -> None:
+        """Raise WrongUse if the first round of a refined run exceeds the budget: its sizes would not be comparable."""
+        budget_s = self.campaign.stopping_rule.budget_s
+        if self._planner is not None and self._round_number == 0 and done and elapsed_s > budget_s:
+            needed_s = math.ceil(elapsed_s / done * launches)
+            raise WrongUse(
+                f"the budget of {budget_s:g} s is too small for one round: {done} of its {launches} launches took "
+                f"{elapsed_s:.1f} s; a round needs about --budget {needed_s}, and several are needed"
+            )
 
     def finish(self, stopped_by: BaseException | None) -> Run:
         """Make the series, write everything, and delete the launches' files, which the samples now include."""
@@ -176,6 +212,8 @@ class Session(Generic[OrderT]):
             launches=tuple(self.launches),
             series=series,
         )
+        if self._planner is not None:
+            self.run = replace(self.run, warnings=(*self.run.warnings, *self._planner.warnings()))
         self.run = self.campaign.conclude(self.run, frame)
         write_run(self.directory, self.run, frame)
         for file in sorted((self.directory / LAUNCHES_DIRECTORY).iterdir()):
@@ -241,6 +279,8 @@ class Session(Generic[OrderT]):
         for series in self.campaign.series(records.samples):
             if series.median is not None:
                 self._medians[series_key(series)].append(series.median)
+                if self._planner is not None:
+                    self._planner.record(self._round_number, series)
 
 
 def new_run(

@@ -17,6 +17,7 @@ from barewire.report.words import (
     MARKS,
     baseline_name,
     bounds,
+    convergence,
     interval,
     marks_of,
     message_size,
@@ -45,6 +46,9 @@ def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
     """Print the run's series, then every subject against `baseline` if the run has it."""
     for table in sharing_tables(run) if run.shared else run_tables(run, width=console.width):
         console.print(table)
+    if run.parameters.get("refinement"):
+        for table in convergence_tables(run, width=console.width):
+            console.print(table)
     for text_table in _text_tables(run):
         for table in _rich_tables(text_table, console.width):
             console.print(table)
@@ -72,6 +76,18 @@ def run_tables(run: Run, *, width: int = 100) -> list[Table]:
             chosen = [s for s in series if s.subject in part]
             cells = {(s.row, s.subject): _cell(s) for s in chosen}
             tables.append(_matrix(_title(chosen), place, part, cells))
+    return tables
+
+
+def convergence_tables(run: Run, *, width: int = 100) -> list[Table]:
+    """Per place, rows × subjects: launches until the interval was narrow enough, and samples in each of them."""
+    tables = []
+    for place, series in mpi.by_place(run):
+        subjects = list(dict.fromkeys(s.subject for s in series))
+        title = f"{title_of(place)}: launches until within ± {run.parameters['precision']:.1%} × samples of a launch"
+        for part in _parts(subjects, [s.row for s in series], width, _CELL_COLUMNS):
+            cells = {(s.row, s.subject): Text(convergence(s)) for s in series if s.subject in part}
+            tables.append(_matrix(title, place, part, cells))
     return tables
 
 

@@ -176,6 +176,12 @@ def bounds(ci95: tuple[float, float] | None) -> str:
     return "" if ci95 is None else interval(ci95)
 
 
+def convergence(series: Series) -> str:
+    """`6 × 140`: launches until precise, and samples of a launch until its median settles; `> 12`: more than made."""
+    launches = series.launches_to_converge or f"> {series.launches}"
+    return f"{launches} × {series.samples_to_converge or 'all'}"
+
+
 def message_size(message_bytes: int) -> str:
     """64 B, 1400 B, 4 KiB, 1 MiB: binary units only where they are exact."""
     for factor, unit in ((_KIB**3, "GiB"), (_KIB**2, "MiB"), (_KIB, "KiB")):

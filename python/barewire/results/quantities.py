@@ -76,6 +76,20 @@ def is_lower_better(quantity: str, unit: str) -> bool:
     return unit in (*TIME_UNITS, _MEMORY_UNIT) and quantity not in _HIDING
 
 
+def message_time_us(value: float, unit: str, message_bytes: int) -> float | None:
+    """Return the time of a message from a time or a rate of messages; None for any other unit, and without a size."""
+    if value <= 0 or not message_bytes:
+        return None
+    match unit:
+        case "Mbit/s":
+            return message_bytes * 8 / value
+        case "messages/s":
+            return 1e6 / value
+        case _ if unit in TIME_UNITS:
+            return value * {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}[unit]
+    return None
+
+
 def may_be_zero(quantity: str) -> bool:
     """Return whether values of 0 and less are valid: shares, and differences."""
     return quantity in ("hidden_share", "growth")

@@ -83,6 +83,9 @@ class Series:
     mean of the launches' means, `mean_ci95` its Student interval. The quantiles, `min` and `max` are over the
     pooled samples. `samples` counts the used samples, `samples_measured` all those after warm-up; the difference is
     lossy or invalid samples. `lost` counts messages. All values are None if no sample can be used.
+    `launches_to_converge` is the number of launches after which the median was precise for the first time,
+    `samples_to_converge` that of samples in a launch after which its median changes no more (median of the launches);
+    None if they were too few.
     """
 
     test: str
@@ -117,6 +120,8 @@ class Series:
     quantity: str = ""
     parameter: str = ""
     parameter_value: float | None = None
+    launches_to_converge: int | None = None
+    samples_to_converge: int | None = None
 
     @property
     def lower_is_better(self) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Derives series from raw samples: each launch is summarised first, statistics are between launches only."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast, get_args
@@ -15,7 +16,14 @@ from barewire.models.wire import Link, Test, wire_limit
 from barewire.results.derived import derived_samples
 from barewire.results.quantities import COMPARED_UNITS, TIME_UNITS, may_be_zero, over_all
 from barewire.results.run import Place, Row, Series, Stop
-from barewire.stats import is_precise, mean_interval, median_interval
+from barewire.stats import (
+    PRECISION,
+    is_precise,
+    launches_to_converge,
+    mean_interval,
+    median_interval,
+    samples_to_converge,
+)
 
 # Variant under which a program reports its own computation and clock, which are not results.
 CALIBRATION = "calibration"
@@ -44,6 +52,7 @@ def series_from_samples(
     *,
     hosts: int | None = None,
     stops: Mapping[Key, Stop] | None = None,
+    precision: float = PRECISION,
 ) -> list[Series]:
     """Return one series per table, row and subject of `frame` (columns of `SAMPLE_SCHEMA`), sorted.
 
@@ -52,11 +61,14 @@ def series_from_samples(
     `link` has a rate, otherwise the floor over the same link for the same test, pairs and size. `hosts` is the number
     of hosts of an MPI job: with more ranks than hosts no link bounds the messages of all. `stops` has the reasons why
     measuring ended, by `series_key`; the default is "converged" if the launches are precise and "budget" otherwise.
+    `precision` is the half width of a median's interval at which it is precise, relative to the median.
     ValueError if one series mixes units.
     """
     measured = _comparable(frame.filter(pl.col("phase") == "measure"))
     parts = measured.partition_by(_KEY, as_dict=True, maintain_order=True)
-    unjudged = sorted((_summary(dict(zip(_KEY, key, strict=True)), part) for key, part in parts.items()), key=_order)
+    unjudged = sorted(
+        (_summary(dict(zip(_KEY, key, strict=True)), part, precision) for key, part in parts.items()), key=_order
+    )
     floors = {_floor_key(each): each for each in unjudged if is_floor(each.subject)}
     stops = stops or {}
     judged = [_judge(each, _bounding(each, link, hosts), floors.get(_floor_key(each))) for each in unjudged]
@@ -86,7 +98,7 @@ def _bounding(series: Series, link: Link | None, hosts: int | None) -> Link | No
     return None if hosts is not None and series.ranks > hosts else link
 
 
-def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
+def _summary(key: dict[str, Any], part: pl.DataFrame, precision: float) -> Series:
     units = part["unit"].unique().to_list()
     if len(units) != 1:
         raise ValueError(f"the series {key} mixes the units {', '.join(sorted(units))}")
@@ -98,7 +110,7 @@ def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
     )
     used = whole.filter(~lossy & is_valid)
     per_launch = used.group_by("launch").agg(
-        pl.col("value").median().alias("median"), pl.col("value").mean().alias("mean")
+        pl.col("value").median().alias("median"), pl.col("value").mean().alias("mean"), "value"
     )
     per_launch = per_launch.sort("launch")
     medians = [float(value) for value in per_launch["median"]]
@@ -128,9 +140,18 @@ def _summary(key: dict[str, Any], part: pl.DataFrame) -> Series:
         limit_kind=None,
         fraction_of_limit=None,
         verdict="no limit known" if medians else "no loss-free sample",
-        stop="converged" if medians and is_precise(medians) else "budget",
+        stop="converged" if medians and is_precise(medians, precision) else "budget",
         launch_medians=tuple(medians),
+        launches_to_converge=launches_to_converge(medians, precision),
+        samples_to_converge=_samples_to_converge(per_launch["value"], precision),
     )
+
+
+def _samples_to_converge(launches: pl.Series, precision: float) -> int | None:
+    """Return the median over the launches, each a list of values; None if more than half did not converge."""
+    counts = [samples_to_converge(values.to_numpy(), precision) or math.inf for values in launches]
+    median = float(np.median(counts)) if counts else math.inf
+    return math.ceil(median) if math.isfinite(median) else None
 
 
 def combined(part: pl.DataFrame) -> pl.DataFrame:

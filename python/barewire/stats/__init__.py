@@ -2,16 +2,22 @@
 """Statistics of launches; pure functions. The experimental unit is a launch, never an iteration inside one."""
 
 from barewire.stats.comparison import Comparison, compare_over_sizes, holm
+from barewire.stats.convergence import launches_to_converge, samples_to_converge
 from barewire.stats.crossover import crossover
-from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL, is_precise, mean_interval, median_interval
+from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL, PRECISION, is_precise, mean_interval, median_interval
+from barewire.stats.refinement import Refinement
 
 __all__ = [
     "LAUNCHES_FOR_INTERVAL",
+    "PRECISION",
     "Comparison",
+    "Refinement",
     "compare_over_sizes",
     "crossover",
     "holm",
     "is_precise",
+    "launches_to_converge",
     "mean_interval",
     "median_interval",
+    "samples_to_converge",
 ]

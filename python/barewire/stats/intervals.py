@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
+# Half width of a median's interval, relative to the median, at which it is precise.
+PRECISION = 0.02
 # With fewer, even the range contains the median with less than 95 % confidence: 1 - 2 * 0.5**n.
 LAUNCHES_FOR_INTERVAL = 6
 
@@ -45,7 +47,7 @@ def mean_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
     return float(interval.low), float(interval.high)
 
 
-def is_precise(launch_medians: Sequence[float], relative_half_width: float = 0.02) -> bool:
+def is_precise(launch_medians: Sequence[float], relative_half_width: float = PRECISION) -> bool:
     """Return whether there are enough launches: half the median's interval is at most this share of the median.
 
     False below 6 launches. ValueError for no values, values that are not finite, or a width that is not above 0.
@@ -66,7 +68,7 @@ def without_precision_warnings() -> Iterator[None]:
         yield
 
 
-def finite(values: Sequence[float]) -> NDArray[np.float64]:
+def finite(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Return `values` as an array of shape (n,), n ≥ 1; ValueError if empty or not finite."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
