@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,22 @@ def test_an_eager_limit_moves_the_switch_to_rendezvous(tmp_path: Path) -> None:
     assert any(one["low"] <= 4096 and one["high"] > 4000 and one["jump"] > 0 for one in law["breaks"]), law["breaks"]
 
 
+def test_refined_sizes_locate_the_second_segment(tmp_path: Path) -> None:
+    """Over TCP a message that fills more than one segment of 1448 bytes, with the library's header, takes longer."""
+    library("openmpi")
+    where = ("--library", "openmpi", "--fabric", "tcp", "--sizes", "1KiB..2KiB", "-o", str(tmp_path / "run"))
+    effort = ("--launches", "4..8", "--samples", "200", "--seconds", "0.02")
+    done = mpi("pingpong", *where, *effort, "--refine", "0.1", "--refine-smallest", "128", "--json")
+    assert done.returncode == 0, done.stderr
+    medians = {one["message_bytes"]: one["median"] for one in json.loads(done.stdout)["series"]}
+    steps = [
+        (low, high)
+        for low, high in pairwise(sorted(medians))
+        if high - low <= 128 and medians[high] > 1.2 * medians[low]
+    ]
+    assert len(steps) == 1 and 1250 <= steps[0][0] < 1448, medians
+
+
 def test_ranks_that_share_a_host_share_its_cores_and_the_run_says_so(tmp_path: Path) -> None:
     library("openmpi")
     where = ("--library", "openmpi", "--fabric", "tcp", "--lab", "pair", "-n", "4", "-o", str(tmp_path / "run"))
@@ -221,6 +238,9 @@ def test_the_job_script_of_the_guide_is_one(tmp_path: Path) -> None:
         ("pingpong", ("--library", "mpich", "--fabric", "barewire"), 3, "built for ucx only"),
         ("pingpong", ("--fabric", "ofi-tcp", "--eager", "1024"), 3, "no eager limit over ofi-tcp"),
         ("pingpong", ("--fabric", "shm"), 2, "within one host"),
+        ("pingpong", ("--refine", "0"), 2, "between 0 and 1"),
+        ("pingpong", ("--refine", "0.05"), 2, "a range of message sizes"),
+        ("logp", ("--refine", "0.05", "--sizes", "8..64"), 2, "which logp does not give"),
     ],
 )
 def test_whose_fault_it_is(tmp_path: Path, test: str, arguments: tuple[str, ...], code: int, said: str) -> None:
