@@ -66,8 +66,8 @@ def test_each_size_says_why_it_ended_and_after_how_many_repetitions(directory: P
     assert convergence(one) == f"6 × {one.samples_to_converge}"
     text, page = printed(run), render(run, samples(directory))
     assert "launches until within ± 2.0%" in text and convergence(one) in text and convergence(one) in page
-    noisy = replace(one, launches=12, launches_to_converge=None, samples_to_converge=None)
-    assert convergence(noisy) == "> 12 × all"
+    noisy = replace(one, launches=12, stop="budget", launches_to_converge=None, samples_to_converge=None)
+    assert convergence(noisy) == "> 12 × –"
 
 
 def test_launches_measure_sizes_in_different_orders_that_the_seed_decides(directory: Path, tmp_path: Path) -> None:
