@@ -177,7 +177,7 @@ def bounds(ci95: tuple[float, float] | None) -> str:
 
 
 def convergence(series: Series) -> str:
-    """`6 × 140`: launches until precise, and samples of a launch until its median settles; `> 12 × –`: not within 12."""
+    """`6 × 140`: launches until precise, samples of a launch until its median settles; `> 12 × –`: not within 12."""
     # Runs of earlier versions have no such numbers.
     launches = series.launches_to_converge or ("–" if series.stop == "converged" else f"> {series.launches}")
     return f"{launches} × {series.samples_to_converge or '–'}"
