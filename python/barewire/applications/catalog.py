@@ -6,7 +6,6 @@ import sysconfig
 from barewire.applications.application import NUMBER, AgreesWithSerial, Application, Figure, FileCheck, Prints
 from barewire.applications.generate import PARTS, alignment, grid_graph, partition_is_fair
 
-_SCALAPACK = f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}/scalapack/openmpi-tests"
 # Debian's own interpreter, for which its mpi4py is built.
 _PYTHON = "/usr/bin/python3"
 _WALL = Figure("wall time", "s", None)
@@ -145,18 +144,6 @@ _ALGEBRA = (
             Prints(r"^Success=1$", never="FAILED"),
             Prints(r"\|\|Ax-b\|\|.*PASSED"),
             Prints(r"^MPIRandomAccess_ErrorsFraction=0"),
-        ),
-    ),
-    Application(
-        name="scalapack",
-        what="dense LU with condition estimate and refinement, N = 450",
-        pattern="broadcasts and pivot searches along rows and columns",
-        packages=("scalapack-mpi-test",),
-        command=f"{_SCALAPACK}/xdlu",
-        figures=(_WALL,),
-        checks=(
-            Prints(r"^\s+3 tests completed and passed residual checks"),
-            Prints(r"^\s+0 tests completed and failed residual checks"),
         ),
     ),
     Application(
