@@ -33,10 +33,7 @@ _SOURCES: Mapping[str, tuple[_Source, ...]] = {
         _Source("pingpong", ("blocking-standard", "nonblocking-standard", "")),
         _Source("logp", ("logp",), "eel"),
     ),
-    "exchanged": (
-        _Source("exchange", ("sendrecv", "nonblocking-receive-standard", "blocking-receive")),
-        _Source("persistent", ("isend",)),
-    ),
+    "exchanged": (_Source("exchange", ("sendrecv", "nonblocking-receive-standard", "blocking-receive")),),
     "both_ways": (_Source("bidirectional", ("nonblocking-send", "blocking-send", ""), messages=2),),
     "gap": (
         _Source("stream", ("blocking-receive", "nonblocking-receive", "")),
