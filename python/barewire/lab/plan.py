@@ -29,7 +29,7 @@ VLAN_TAG_BYTES = 4
 # a burst is far below any measurement and that a 64 KiB super-frame is segmented up to 1 Gb/s.
 BURST_S = 500e-6
 # The same for a bucket that starts empty, within what one frame can take from it.
-LATENESS_S, LATENESS_BYTES_MAX = 500e-6, 65_000
+LATENESS_S, LATENESS_BYTES_MAX = 500e-6, 60_000
 # The longest that segmentation offload makes, with all headers of its segments: a bucket must pass it in one piece.
 SUPER_FRAME_BYTES = 72_000
 # More than a default socket send buffer (212992 bytes of memory, some 140 KB of frames): the sender blocks before the
