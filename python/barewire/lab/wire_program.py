@@ -8,12 +8,12 @@
 `entry` runs at the port, with the time at which the wire becomes free (`FREE_AT`) in a map. A frame that finds the wire
 idle, and the first frames of a burst, are held in a loop that reads the clock. Everything else goes to a token bucket
 on an interface of its own, whose timer does not occupy a core. A bucket that was idle is full, and would pass frames at
-once. So the first frame that goes there is preceded by a dummy of just the length that leaves the bucket as empty
-as it has to be; `leave`, behind the bucket, drops the dummy. A bucket's timer is some microseconds late or, by
-`MARGIN_NS`, early where the time is long; in that case `leave` holds the last frame of the queue by the clock.
+once. So the first frame that goes there is preceded by dummies of just the length that leaves the bucket as empty
+as it has to be; `leave`, behind the bucket, drops them. A bucket's timer is some microseconds late or, by
+`MARGIN_NS`, early where the time is long. `leave` holds the first and the last frame of the queue by the clock.
 
 The loop occupies the sender's core, which a real sender would have free. What a sender hands over without having
-received anything since is therefore treated as if it had come earlier by the time that the core spent in such loops:
+waited for anything since is therefore treated as if it had come earlier by the time that the core spent in such loops:
 a stream fills the wire.
 """
 
@@ -249,7 +249,7 @@ def _compute_wire_time(code: Assembler, port: Port) -> None:
 
 
 def _look_at_queue(code: Assembler) -> None:
-    """Continue at "queued" if frames wait in the bucket for the wire; _LATE: whether they only wait for a late timer."""
+    """Continue at "queued" if frames wait in the bucket for the wire; _LATE: whether only for a late timer."""
     code.compute(R4, "=", 0)
     code.load(R2, R8, QUEUED)
     code.load(R3, R8, LEFT)
@@ -420,7 +420,7 @@ def _enter_queue(code: Assembler, port: Port) -> None:
 
 
 def _send_dummies(code: Assembler, port: Port, otherwise: str) -> None:
-    """Take R1 ns from the bucket by as many dummies as it needs; at last, or if one would be too short, to `otherwise`."""
+    """Take R1 ns from the bucket by as many dummies as it needs; to `otherwise` when the next would be too short."""
     code.compute(R1, "<<", _FRACTION_BITS)
     code.constant(R3, port.byte_time)
     code.compute(R1, "/", R3)
