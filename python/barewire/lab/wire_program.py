@@ -276,6 +276,13 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.store(R10, _STOLEN, R1)
     code.load(R1, R8, FREE_AT)
     code.jump_if(R1, ">", R7, "busy")
+    _judge_sender(code, port, maps)
+    _occupy_afresh(code)
+    _follow_another_core(code)
+
+
+def _judge_sender(code: Assembler, port: Port, maps: Maps) -> None:
+    """The wire is free: continue at "fresh", or with a burst, in which the sender was held up."""
     # Has the sender received anything since the last frame left? Then it has waited for that, unless it has sent for
     # much longer than one frame takes, almost without a gap: then what it received were acknowledgements.
     _find(code, maps.ports, port.reverse, "out")
@@ -316,6 +323,9 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.jump_if(R1, "<=", HOLD_NS_MAX, "hold")
     code.jump("if short")
 
+
+def _occupy_afresh(code: Assembler) -> None:
+    """Begin a burst now."""
     code.label("fresh")
     code.compute(R4, "=", R7)
     code.load(R1, R8, FREE_AT)
@@ -327,6 +337,9 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.jump_if(R9, "<=", HOLD_NS_MAX, "hold")
     code.jump("enter queue")
 
+
+def _follow_another_core(code: Assembler) -> None:
+    """Begin when the wire is free; at "if short", hold the frame or go on to the queue."""
     # Another core holds a frame: wait for it, since the bucket cannot hold less than nothing.
     code.label("busy")
     code.load(R3, R10, _LATE)
