@@ -45,7 +45,7 @@ FREE_AT, QUEUED, LEFT, BURST_AT, BURST_STOLEN, BURST_PROCESSOR, DRAINED_AT = ran
 PORT_BYTES = 56
 
 # struct __sk_buff
-_LENGTH, _MARK, _SEGMENTS = 0, 8, 164
+_LENGTH, _MARK = 0, 8
 _FRACTION_BITS = 20
 # Marks of frames: how long a dummy is, the end of the first frame in the queue, and frames that come out of it.
 _FIRST, _DUMMY, _PASSED = 1 << 28, 1 << 29, 1 << 30
@@ -53,10 +53,6 @@ _FRAME_BYTES_MAX = 15_000  # programs may not make longer ones (SKB_MAX_ALLOC)
 _TC_UNSPECIFIED, _TC_OK, _TC_SHOT = -1, 0, 2
 _INGRESS = 1
 _LOOPS_MAX = 1 << 20
-# The header of each segment but the first: Ethernet, IPv4, and UDP or TCP with the time-stamp option.
-_UDP_HEADERS, _TCP_HEADERS = 42, 66
-_IP_PROTOCOL_AT, _UDP = 23, 17
-
 # Slots on the stack
 _UNTIL, _KEY, _PROCESSOR, _STOLEN_AT, _STOLEN, _BEGIN, _END, _LATE, _REST = range(-8, -80, -8)
 
@@ -95,7 +91,6 @@ class Port:
     rate_bit_s: int
     bucket_bytes: int
     queue_bytes: int
-    has_offloads: bool = False
 
     @property
     def byte_time(self) -> int:
@@ -214,34 +209,12 @@ def leave(port: Port, maps: Maps) -> Assembler:
 
 
 def _compute_wire_time(code: Assembler, port: Port) -> None:
-    """R9: the frame's time on the wire; that of a super-frame is the time of its segments."""
+    """R9: the frame's time on the wire."""
     code.load(R9, R6, _LENGTH, bits=32)
     code.compute(R9, "+", WIRE_OVERHEAD_BYTES)
     code.jump_if(R9, ">=", WIRE_FRAME_BYTES_MIN, "long enough")
     code.compute(R9, "=", WIRE_FRAME_BYTES_MIN)
     code.label("long enough")
-    if port.has_offloads:
-        code.load(R1, R6, _SEGMENTS, bits=32)
-        code.jump_if(R1, "<=", 1, "one segment")
-        code.compute(R1, "-", 1)
-        code.store(R10, _END, R1)
-        code.compute(R1, "=", 0)
-        code.store(R10, _KEY, R1)
-        code.compute(R1, "=", R6)
-        code.compute(R2, "=", _IP_PROTOCOL_AT)
-        code.compute(R3, "=", R10)
-        code.compute(R3, "+", _KEY)
-        code.compute(R4, "=", 1)
-        code.call(Helper.SKB_LOAD_BYTES)
-        code.load(R2, R10, _KEY)
-        code.compute(R3, "=", _UDP_HEADERS + WIRE_OVERHEAD_BYTES)
-        code.jump_if(R2, "==", _UDP, "headers known")
-        code.compute(R3, "=", _TCP_HEADERS + WIRE_OVERHEAD_BYTES)
-        code.label("headers known")
-        code.load(R1, R10, _END)
-        code.compute(R1, "*", R3)
-        code.compute(R9, "+", R1)
-        code.label("one segment")
     code.constant(R1, port.byte_time)
     code.compute(R9, "*", R1)
     code.compute(R9, "+", 1 << _FRACTION_BITS - 1)
