@@ -16,7 +16,8 @@ lint: ## formatting, lints and types only
 	@tools/lint.sh
 bench: build ## the performance promises, as ratios from interleaved runs
 	@.venv/bin/python tools/bench.py
-wire: build ## how well a lab's link is a wire, from 10 Mb/s to 10 Gb/s, for all transports; ten minutes
+wire: build ## a lab's link as a wire: under Debian's kernel in qemu, then from 10 Mb/s to 10 Gb/s for all transports; ten minutes
+	@.venv/bin/pytest -m matrix tests/debian_kernel
 	@.venv/bin/python tools/bench_wire.py
 benchmpi: build ## those of MPI over Barewire; needs the MPI libraries of `make test`
 	@.venv/bin/python tools/bench_mpi.py

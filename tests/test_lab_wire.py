@@ -32,10 +32,10 @@ def test_a_ping_pong_takes_the_wires_time_and_the_software_s(tmp_path: Path) -> 
     shaped = series_of(tmp_path / "shaped", *transports, "--rate", f"{RATE_MBIT_S}mbit")
     for transport, frame_bytes in FRAMES.items():
         wire_us = 8 * frame_bytes / RATE_MBIT_S
-        median = shaped[transport]["median"]
         assert shaped[transport]["verdict"] == "ok"
-        assert wire_us <= shaped[transport]["min"], "not one frame is too early"
-        assert median <= 1.1 * (wire_us + unshaped[transport]["median"]), (transport, median)
+        # Other work on the machine makes the rest later, never earlier.
+        least_us = shaped[transport]["min"]
+        assert wire_us <= least_us <= 1.03 * (wire_us + unshaped[transport]["median"]), transport
 
 
 @pytest.mark.parametrize("topology", ["star:2", "routed:2"])
@@ -45,7 +45,7 @@ def test_two_links_take_two_frames_time(topology: str, tmp_path: Path) -> None:
             pytest.skip(f"links are not held by the clock on this machine: {'; '.join(lab.notes)}")
     series = series_of(tmp_path / "run", "--transport", "udp", "--rate", f"{RATE_MBIT_S}mbit", "--lab", topology)
     wire_us = 2 * 8 * FRAMES["udp"] / RATE_MBIT_S
-    assert wire_us <= series["udp"]["min"] and series["udp"]["median"] <= 1.1 * wire_us + 40
+    assert wire_us <= series["udp"]["min"] <= 1.03 * (wire_us + 10)
 
 
 def test_a_delay_needs_netem_and_says_so() -> None:

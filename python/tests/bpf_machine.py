@@ -19,8 +19,6 @@ class Frame:
 
     length: int
     mark: int = 0
-    segments: int = 0
-    protocol: int = 6
 
 
 @dataclass
@@ -40,8 +38,7 @@ class Machine:
         self._context = bytearray(192)
         struct.pack_into("=I", self._context, 0, frame.length)
         struct.pack_into("=I", self._context, 8, frame.mark)
-        struct.pack_into("=I", self._context, 164, frame.segments)
-        self._frame, self._stack = frame, bytearray(_STACK_BYTES)
+        self._stack = bytearray(_STACK_BYTES)
         result = self._execute(code, 0, [0, _CONTEXT, *[0] * 8, _STACK + _STACK_BYTES])
         frame.mark = struct.unpack_from("=I", self._context, 8)[0]
         return _signed(result & 0xFFFF_FFFF, 32)
@@ -97,9 +94,6 @@ class Machine:
             return self.processor
         if helper is Helper.MAP_LOOKUP:
             return _MAP + (first << 16) + (self._load(second, 4) << 8)
-        if helper is Helper.SKB_LOAD_BYTES:
-            self._store(third, self._frame.protocol, 1)
-            return 0
         if helper is Helper.CLONE_REDIRECT:
             self.clones.append(self._load(_CONTEXT + 8, 4))
             return 0

@@ -218,18 +218,6 @@ def test_a_flood_does_not_occupy_the_wire_for_longer_than_its_queue_holds() -> N
     assert ahead_ns <= link.ports[0].queue_ns + 2 * link.wire_ns()
 
 
-def test_a_super_frame_takes_the_time_of_its_segments() -> None:
-    segments, payload = 4, 1448
-    for protocol, headers in ((6, 66), (17, 42)):
-        shaper = make_wire_queue(GIGABIT, LinkSpec(GIGABIT, offloads=True))
-        port = Port(0, 1, Forwarding.EGRESS, PEER, QUEUE, BEHIND, GIGABIT, shaper.burst_bytes, shaper.queue_bytes, True)
-        machine = Machine({1: [bytearray(PORT_BYTES), bytearray(PORT_BYTES)], 2: [bytearray(8)]})
-        begin = machine.now_ns
-        frame = Frame(headers + segments * payload, segments=segments, protocol=protocol)
-        assert machine.run(entry(port, MAPS), frame) == 0
-        assert machine.now_ns - begin == pytest.approx(8 * segments * (headers + payload + 24), abs=100)
-
-
 def test_frames_from_the_queue_pass_their_port_and_lose_the_mark() -> None:
     for forwarding, verdict in ((Forwarding.EGRESS, 0), (Forwarding.INGRESS, -1)):
         link = Link(forwarding=forwarding)

@@ -14,6 +14,9 @@ from guests.debian import CannotBuild
 from debian_kernel.guest import check, run
 from debian_kernel.image import Image, build
 
+# Half a minute in an emulated processor: `make wire` runs them, `make test` does not.
+pytestmark = pytest.mark.matrix
+
 # Slow enough that an emulated processor's own time matters little.
 RATE_MBIT_S = 2
 WIRE_NS = 1438 * 8 * 1000 / RATE_MBIT_S

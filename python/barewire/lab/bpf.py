@@ -44,7 +44,6 @@ class Helper(IntEnum):
     PROCESSOR = 8
     CLONE_REDIRECT = 13
     REDIRECT = 23
-    SKB_LOAD_BYTES = 26
     SKB_CHANGE_TAIL = 38
     REDIRECT_PEER = 155
     LOOP = 181

@@ -29,9 +29,7 @@ VLAN_TAG_BYTES = 4
 # a burst is far below any measurement and that a 64 KiB super-frame is segmented up to 1 Gb/s.
 BURST_S = 500e-6
 # The same for a bucket that starts empty, within what one frame can take from it.
-LATENESS_S, LATENESS_BYTES_MAX = 500e-6, 65_000
-# The longest that segmentation offload makes, with all headers of its segments: a bucket must pass it in one piece.
-SUPER_FRAME_BYTES = 72_000
+LATENESS_S, LATENESS_BYTES_MAX = 500e-6, 60_000
 # More than a default socket send buffer (212992 bytes of memory, some 140 KB of frames): the sender blocks before the
 # queue drops. 10 ms is the buffer of a switch port with a few MB at 1 to 10 Gb/s.
 QUEUE_BYTES_MIN = 256 * 1024
@@ -244,8 +242,7 @@ def make_wire_queue(rate_bit_s: int, link: LinkSpec) -> Shaper:
     """
     rate_byte_s = rate_bit_s // 8
     frame_bytes = link.mtu + ETHERNET_HEADER_BYTES + VLAN_TAG_BYTES
-    least_bytes = SUPER_FRAME_BYTES if link.offloads else frame_bytes + WIRE_OVERHEAD_BYTES
-    burst_bytes = max(least_bytes, min(int(rate_byte_s * LATENESS_S), LATENESS_BYTES_MAX))
+    burst_bytes = max(frame_bytes + WIRE_OVERHEAD_BYTES, min(int(rate_byte_s * LATENESS_S), LATENESS_BYTES_MAX))
     return Shaper(rate_byte_s, burst_bytes, _queue_bytes(rate_byte_s, frame_bytes))
 
 

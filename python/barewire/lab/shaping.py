@@ -73,22 +73,25 @@ def choose_wire(plan: Plan) -> Choice | None:
     if plan.switched is not None:
         return Choice(Wire.BUCKET)
     try:
+        # What segmentation offload passes on as one frame are many on a wire.
+        if plan.link.offloads:
+            raise OSError(0, "no offloads")
         try_clock()
         return Choice(Wire.CLOCK)
     except OSError as error:
-        refusal = f"frames are not held by the clock, which needs root and Linux 5.17 ({error})"
+        refusal = f"frames are not held by the clock, which needs root, Linux 5.17 and no offloads ({error.strerror})"
     try:
         _try_emulator(plan)
         return Choice(Wire.EMULATOR, (f"{refusal}: timers delay them, some microseconds too long",))
     except MachineCannot:
         without = "links limit their rate only, and a single frame passes at once"
-        return Choice(Wire.BUCKET, (f"{refusal}: {without}. Fix: run it as root, or {_NO_NETEM}",))
+        return Choice(Wire.BUCKET, (f"{refusal}: {without}. Fix: run it as root without offloads, or {_NO_NETEM}",))
 
 
 def try_clock() -> None:
     """Load the programs of a port; OSError if the kernel refuses."""
     index = _LOOPBACK_INDEX
-    port = Port(0, 0, Forwarding.PEER, index, index, index, 10**9, 2**16, 2**18, has_offloads=True)
+    port = Port(0, 0, Forwarding.PEER, index, index, index, 10**9, 2**16, 2**18)
     maps = _create_maps(1)
     loaded = [maps.ports, maps.stolen]
     try:
@@ -185,7 +188,6 @@ def _add_port(netlink: IPRoute, plan: Plan, place: _Place, numbers: dict[str, in
         rate_bit_s=place.rate_bit_s,
         bucket_bytes=shaper.burst_bytes,
         queue_bytes=shaper.queue_bytes,
-        has_offloads=plan.link.offloads,
     )
     priority = AFTER_LOSS if plan.is_cable else BEFORE_LOSS
     for program, interface, side, order in (

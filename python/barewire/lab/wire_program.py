@@ -8,12 +8,12 @@
 `entry` runs at the port, with the time at which the wire becomes free (`FREE_AT`) in a map. A frame that finds the wire
 idle, and the first frames of a burst, are held in a loop that reads the clock. Everything else goes to a token bucket
 on an interface of its own, whose timer does not occupy a core. A bucket that was idle is full, and would pass frames at
-once. So the first frame that goes there is preceded by a dummy of just the length that leaves the bucket as empty
-as it has to be; `leave`, behind the bucket, drops the dummy. A bucket's timer is some microseconds late or, by
-`MARGIN_NS`, early where the time is long; in that case `leave` holds the last frame of the queue by the clock.
+once. So the first frame that goes there is preceded by dummies of just the length that leaves the bucket as empty
+as it has to be; `leave`, behind the bucket, drops them. A bucket's timer is some microseconds late or, by
+`MARGIN_NS`, early where the time is long. `leave` holds the first and the last frame of the queue by the clock.
 
 The loop occupies the sender's core, which a real sender would have free. What a sender hands over without having
-received anything since is therefore treated as if it had come earlier by the time that the core spent in such loops:
+waited for anything since is therefore treated as if it had come earlier by the time that the core spent in such loops:
 a stream fills the wire.
 """
 
@@ -45,20 +45,16 @@ FREE_AT, QUEUED, LEFT, BURST_AT, BURST_STOLEN, BURST_PROCESSOR, DRAINED_AT = ran
 PORT_BYTES = 56
 
 # struct __sk_buff
-_LENGTH, _MARK, _SEGMENTS = 0, 8, 164
+_LENGTH, _MARK = 0, 8
 _FRACTION_BITS = 20
 # Marks of frames: how long a dummy is, the end of the first frame in the queue, and frames that come out of it.
 _FIRST, _DUMMY, _PASSED = 1 << 28, 1 << 29, 1 << 30
-_FRAME_BYTES_MAX = 65_000
+_FRAME_BYTES_MAX = 15_000  # programs may not make longer ones (SKB_MAX_ALLOC)
 _TC_UNSPECIFIED, _TC_OK, _TC_SHOT = -1, 0, 2
 _INGRESS = 1
 _LOOPS_MAX = 1 << 20
-# The header of each segment but the first: Ethernet, IPv4, and UDP or TCP with the time-stamp option.
-_UDP_HEADERS, _TCP_HEADERS = 42, 66
-_IP_PROTOCOL_AT, _UDP = 23, 17
-
 # Slots on the stack
-_UNTIL, _KEY, _PROCESSOR, _STOLEN_AT, _STOLEN, _BEGIN, _END = -8, -16, -24, -32, -40, -48, -56
+_UNTIL, _KEY, _PROCESSOR, _STOLEN_AT, _STOLEN, _BEGIN, _END, _LATE, _REST = range(-8, -80, -8)
 
 
 class Forwarding(Enum):
@@ -95,7 +91,6 @@ class Port:
     rate_bit_s: int
     bucket_bytes: int
     queue_bytes: int
-    has_offloads: bool = False
 
     @property
     def byte_time(self) -> int:
@@ -111,6 +106,11 @@ class Port:
     def dummy_bytes_max(self) -> int:
         """The longest dummy, with its overhead: a frame longer than the bucket is dropped."""
         return min(self.bucket_bytes, _FRAME_BYTES_MAX) + WIRE_OVERHEAD_BYTES
+
+    @property
+    def dummies_max(self) -> int:
+        """How many dummies empty the bucket."""
+        return -(-self.bucket_bytes // _FRAME_BYTES_MAX)
 
     @property
     def queue_ns(self) -> int:
@@ -209,34 +209,12 @@ def leave(port: Port, maps: Maps) -> Assembler:
 
 
 def _compute_wire_time(code: Assembler, port: Port) -> None:
-    """R9: the frame's time on the wire; that of a super-frame is the time of its segments."""
+    """R9: the frame's time on the wire."""
     code.load(R9, R6, _LENGTH, bits=32)
     code.compute(R9, "+", WIRE_OVERHEAD_BYTES)
     code.jump_if(R9, ">=", WIRE_FRAME_BYTES_MIN, "long enough")
     code.compute(R9, "=", WIRE_FRAME_BYTES_MIN)
     code.label("long enough")
-    if port.has_offloads:
-        code.load(R1, R6, _SEGMENTS, bits=32)
-        code.jump_if(R1, "<=", 1, "one segment")
-        code.compute(R1, "-", 1)
-        code.store(R10, _END, R1)
-        code.compute(R1, "=", 0)
-        code.store(R10, _KEY, R1)
-        code.compute(R1, "=", R6)
-        code.compute(R2, "=", _IP_PROTOCOL_AT)
-        code.compute(R3, "=", R10)
-        code.compute(R3, "+", _KEY)
-        code.compute(R4, "=", 1)
-        code.call(Helper.SKB_LOAD_BYTES)
-        code.load(R2, R10, _KEY)
-        code.compute(R3, "=", _UDP_HEADERS + WIRE_OVERHEAD_BYTES)
-        code.jump_if(R2, "==", _UDP, "headers known")
-        code.compute(R3, "=", _TCP_HEADERS + WIRE_OVERHEAD_BYTES)
-        code.label("headers known")
-        code.load(R1, R10, _END)
-        code.compute(R1, "*", R3)
-        code.compute(R9, "+", R1)
-        code.label("one segment")
     code.constant(R1, port.byte_time)
     code.compute(R9, "*", R1)
     code.compute(R9, "+", 1 << _FRACTION_BITS - 1)
@@ -244,16 +222,21 @@ def _compute_wire_time(code: Assembler, port: Port) -> None:
 
 
 def _look_at_queue(code: Assembler) -> None:
-    """Continue at "queued" if frames wait in the bucket."""
+    """Continue at "queued" if frames wait in the bucket for the wire; _LATE: whether only for a late timer."""
+    code.compute(R4, "=", 0)
     code.load(R2, R8, QUEUED)
     code.load(R3, R8, LEFT)
     code.jump_if(R2, "==", R3, "queue empty")
     code.load(R1, R8, FREE_AT)
+    code.jump_if(R1, ">", R7, "queued")
+    code.compute(R4, "=", 1)
     code.constant(R3, LOST_NS)
     code.compute(R1, "+", R3)
-    code.jump_if(R7, "<=", R1, "queued")
+    code.jump_if(R7, "<=", R1, "queue empty")
     code.store(R8, LEFT, R2)
+    code.compute(R4, "=", 0)
     code.label("queue empty")
+    code.store(R10, _LATE, R4)
 
 
 def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
@@ -266,6 +249,13 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.store(R10, _STOLEN, R1)
     code.load(R1, R8, FREE_AT)
     code.jump_if(R1, ">", R7, "busy")
+    _judge_sender(code, port, maps)
+    _occupy_afresh(code)
+    _follow_another_core(code)
+
+
+def _judge_sender(code: Assembler, port: Port, maps: Maps) -> None:
+    """The wire is free: continue at "fresh", or with a burst, in which the sender was held up."""
     # Has the sender received anything since the last frame left? Then it has waited for that, unless it has sent for
     # much longer than one frame takes, almost without a gap: then what it received were acknowledgements.
     _find(code, maps.ports, port.reverse, "out")
@@ -306,6 +296,9 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.jump_if(R1, "<=", HOLD_NS_MAX, "hold")
     code.jump("if short")
 
+
+def _occupy_afresh(code: Assembler) -> None:
+    """Begin a burst now."""
     code.label("fresh")
     code.compute(R4, "=", R7)
     code.load(R1, R8, FREE_AT)
@@ -317,8 +310,13 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
     code.jump_if(R9, "<=", HOLD_NS_MAX, "hold")
     code.jump("enter queue")
 
+
+def _follow_another_core(code: Assembler) -> None:
+    """Begin when the wire is free; at "if short", hold the frame or go on to the queue."""
     # Another core holds a frame: wait for it, since the bucket cannot hold less than nothing.
     code.label("busy")
+    code.load(R3, R10, _LATE)
+    code.jump_if(R3, "!=", 0, "queued")
     code.compute(R2, "=", R9)
     code.atomic_add(R8, FREE_AT, R2, fetch=True)
     code.store(R10, _BEGIN, R2)
@@ -339,13 +337,15 @@ def _judge_idle_wire(code: Assembler, port: Port, maps: Maps) -> None:
 
 
 def _occupy(code: Assembler) -> None:
-    """Occupy the wire, free since R1, from R4 on; leaves R4 in _BEGIN, and the end in R2."""
+    """Occupy the wire, free since R1, from R4 on; leaves R4 in _BEGIN, and the end in R2; to "late" behind a queue."""
     code.store(R10, _BEGIN, R4)
     code.compute(R2, "=", R4)
     code.compute(R2, "+", R9)
     code.compute(R0, "=", R1)
     code.compare_and_exchange(R8, FREE_AT, R2)
     code.jump_if(R0, "!=", R1, "busy")
+    code.load(R3, R10, _LATE)
+    code.jump_if(R3, "!=", 0, "late")
 
 
 def _enter_queue(code: Assembler, port: Port) -> None:
@@ -376,29 +376,17 @@ def _enter_queue(code: Assembler, port: Port) -> None:
     code.compute(R5, "-", R1)  # if nothing is taken
     code.store(R8, DRAINED_AT, R5)
     code.jump_if(R1, "s<=", 0, "no dummy")
-    code.compute(R1, "<<", _FRACTION_BITS)
-    code.constant(R3, port.byte_time)
-    code.compute(R1, "/", R3)
-    code.jump_if(R1, "<=", port.dummy_bytes_max, "not too long")
-    code.compute(R1, "=", port.dummy_bytes_max)
-    code.label("not too long")
-    code.jump_if(R1, "<", WIRE_FRAME_BYTES_MIN, "no dummy")
-    code.compute(R3, "*", R1)
-    code.compute(R3, ">>", _FRACTION_BITS)
-    code.compute(R5, "+", R3)
-    code.store(R8, DRAINED_AT, R5)
-    code.compute(R1, "-", WIRE_OVERHEAD_BYTES)
-    code.compute(R1, "|", _DUMMY)
-    code.store(R6, _MARK, R1, bits=32)
-    code.compute(R1, "=", R6)
-    code.compute(R2, "=", port.behind)
-    code.compute(R3, "=", 0)
-    code.call(Helper.CLONE_REDIRECT)
+    _send_dummies(code, port, "no dummy")
     code.label("no dummy")
     code.load(R1, R10, _END)
     code.compute(R1, "&", _FIRST - 1)
     code.compute(R1, "|", _FIRST)
     code.jump("in queue")
+    code.label("late")  # R1 to R4: the wire was free although a timer is late, and the bucket has filled meanwhile
+    code.compute(R4, "-", R1)
+    code.compute(R1, "=", R4)
+    _send_dummies(code, port, "follow")
+    code.jump("follow")
     code.label("queued")
     # A frame that the full queue drops takes no time.
     code.load(R1, R8, FREE_AT)
@@ -406,6 +394,7 @@ def _enter_queue(code: Assembler, port: Port) -> None:
     code.constant(R3, port.queue_ns)
     code.jump_if(R1, "s>", R3, "queue full")
     code.atomic_add(R8, FREE_AT, R9)
+    code.label("follow")
     code.atomic_add(R8, DRAINED_AT, R9)
     code.label("queue full")
     code.compute(R1, "=", 0)
@@ -414,6 +403,34 @@ def _enter_queue(code: Assembler, port: Port) -> None:
     code.compute(R1, "=", 1)
     code.atomic_add(R8, QUEUED, R1)
     _redirect(code, Helper.REDIRECT, port.queue, 0)
+
+
+def _send_dummies(code: Assembler, port: Port, otherwise: str) -> None:
+    """Take R1 ns from the bucket by as many dummies as it needs; to `otherwise` when the next would be too short."""
+    code.compute(R1, "<<", _FRACTION_BITS)
+    code.constant(R3, port.byte_time)
+    code.compute(R1, "/", R3)
+    for number in range(port.dummies_max):
+        label = f"dummy {number}, {otherwise}"
+        code.jump_if(R1, "<", WIRE_FRAME_BYTES_MIN, otherwise)
+        code.compute(R2, "=", R1)
+        code.jump_if(R1, "<=", port.dummy_bytes_max, label)
+        code.compute(R1, "=", port.dummy_bytes_max)
+        code.label(label)
+        code.compute(R2, "-", R1)
+        code.store(R10, _REST, R2)
+        code.constant(R3, port.byte_time)
+        code.compute(R3, "*", R1)
+        code.compute(R3, ">>", _FRACTION_BITS)
+        code.atomic_add(R8, DRAINED_AT, R3)
+        code.compute(R1, "-", WIRE_OVERHEAD_BYTES)
+        code.compute(R1, "|", _DUMMY)
+        code.store(R6, _MARK, R1, bits=32)
+        code.compute(R1, "=", R6)
+        code.compute(R2, "=", port.behind)
+        code.compute(R3, "=", 0)
+        code.call(Helper.CLONE_REDIRECT)
+        code.load(R1, R10, _REST)
 
 
 def _hold(code: Assembler, port: Port, *, steal: bool) -> None:
