@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The programs: description, command, reported figures, and checks of the results."""
 
-
 from barewire.applications.application import NUMBER, AgreesWithSerial, Application, Figure, FileCheck, Prints
 from barewire.applications.generate import PARTS, alignment, grid_graph, partition_is_fair
 
