@@ -27,6 +27,7 @@ from barewire.lab.startup import namespace_fix, needs_user_namespace
         ("100mbit", 10**8),
         ("25Mbit/s", 25 * 10**6),
         ("2.5Gbit", 25 * 10**8),
+        ("1 Gb/s", 10**9),
         ("800 kbit", 800_000),
         ("1Tbit", 10**12),
         ("unshaped", None),
@@ -36,7 +37,9 @@ def test_rates_are_parsed_as_bits_per_second(text: str, rate_bit_s: int | None) 
     assert parse_rate(text) == rate_bit_s
 
 
-@pytest.mark.parametrize("text", ["", "fast", "1", "1gbps", "-1gbit", "1e9bit", "1gbyte", "nanbit", "1gbit;reboot"])
+@pytest.mark.parametrize(
+    "text", ["", "fast", "1", "1gbps", "1GB/s", "-1gbit", "1e9bit", "1gbyte", "nanbit", "1gbit;reboot"]
+)
 def test_unknown_rates_are_rejected_with_an_example(text: str) -> None:
     with pytest.raises(WrongUse, match="100mbit"):
         parse_rate(text)

@@ -9,18 +9,18 @@ from barewire.errors import WrongUse
 RATE_BIT_S_MIN, RATE_BIT_S_MAX = 64_000, 400_000_000_000
 
 UNSHAPED = "unshaped"
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)bit(?:/s|ps)?", re.IGNORECASE)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:bit(?:/s|ps)?|(?-i:b/s))", re.IGNORECASE)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def parse_rate(text: str) -> int | None:
-    """Parse `1gbit`, `2.5Gbit/s`, `100mbit` as bit/s, `unshaped` as None; `check_rate` validates the value."""
+    """Parse `1gbit`, `2.5Gbit/s`, `1 Gb/s`, `100mbit` as bit/s, `unshaped` as None; `check_rate` validates it."""
     if text.strip().lower() == UNSHAPED:
         return None
     match = _RATE.fullmatch(text.strip())
     if match is None:
         # "1gbps" means bytes to tc and bits elsewhere, so the unit must be spelt out.
-        raise WrongUse(f"unknown rate '{text}'; write it as 100mbit, 1gbit, 2.5Gbit/s or {UNSHAPED}")
+        raise WrongUse(f"unknown rate '{text}'; write it as 100mbit, 1gbit, 2.5Gb/s or {UNSHAPED}")
     return round(float(match[1]) * _UNITS[match[2].lower()])
 
 
