@@ -6,6 +6,7 @@ dissects it, and every field of every frame is compared. What tshark 4.0 does no
 """
 
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -130,9 +131,10 @@ def dissect(frames: list[bytes], capture: Path, *options: str) -> list[Reading]:
     records = (struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame for frame in frames)
     capture.write_bytes(PCAP_HEADER + b"".join(records))
     assert TSHARK is not None
-    # No user's preferences, no name resolution; protocols above LLC would hide the information field.
+    # No user's preferences and plugins, no name resolution; protocols above LLC would hide the information field.
     command = [TSHARK, "-n", "-r", str(capture), "-T", "json", "--no-duplicate-keys", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    environment = {**os.environ, "HOME": str(capture.parent), "XDG_CONFIG_HOME": str(capture.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     return [read(packet["_source"]["layers"]) for packet in json.loads(done.stdout)]
 

@@ -72,20 +72,31 @@ def choose_wire(plan: Plan) -> Choice | None:
         return Choice(Wire.EMULATOR)
     if plan.switched is not None:
         return Choice(Wire.BUCKET)
-    try:
-        # What segmentation offload passes on as one frame are many on a wire.
-        if plan.link.offloads:
-            raise OSError(0, "no offloads")
-        try_clock()
+    obstacle = _obstacle_to_clock(plan)
+    if obstacle is None:
         return Choice(Wire.CLOCK)
-    except OSError as error:
-        refusal = f"frames are not held by the clock, which needs root, Linux 5.17 and no offloads ({error.strerror})"
+    refusal = f"frames are not held by the clock: {obstacle}"
     try:
         _try_emulator(plan)
-        return Choice(Wire.EMULATOR, (f"{refusal}: timers delay them, some microseconds too long",))
+        return Choice(Wire.EMULATOR, (f"{refusal}; timers delay them, some microseconds too long",))
     except MachineCannot:
         without = "links limit their rate only, and a single frame passes at once"
-        return Choice(Wire.BUCKET, (f"{refusal}: {without}. Fix: run it as root without offloads, or {_NO_NETEM}",))
+        fix = f"run it as root, without offloads and with a core for each host, or {_NO_NETEM}"
+        return Choice(Wire.BUCKET, (f"{refusal}; {without}. Fix: {fix}",))
+
+
+def _obstacle_to_clock(plan: Plan) -> str | None:
+    """Return why the clock cannot hold this plan's frames; None if it can."""
+    if plan.link.offloads:
+        return "what offloads pass on as one frame are many on a wire"
+    cpus = [cpu for host in plan.hosts for cpu in host.cpus]
+    if len(cpus) > len(set(cpus)):
+        return "hosts share cores, and one's frames would hold up others"
+    try:
+        try_clock()
+    except OSError as error:
+        return f"it needs root and Linux 5.17 ({error.strerror})"
+    return None
 
 
 def try_clock() -> None:
