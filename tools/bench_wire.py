@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """How well a lab's link is a wire: ping-pongs against wire time plus the unshaped exchange, streams against the rate.
 
-`bench_wire.py [ROUNDS] [RATE…]`. Unshaped and shaped runs take turns. Prints a table and what is missed; the exit code
+Unshaped and shaped runs take turns. Prints a table and what is missed; the exit code
 is then 1. A ratio contains each transport's own headers.
 """
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -60,5 +61,8 @@ def series(folder: Path, test: str, message_bytes: int, *link: str) -> dict[str,
 
 
 if __name__ == "__main__":
-    count, *chosen = sys.argv[1:] or ["3"]
-    sys.exit(main(int(count), chosen or list(RATES)))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("rates", metavar="RATE", nargs="*", help=f"default: {' '.join(RATES)}")
+    chosen = parser.parse_args()
+    sys.exit(main(chosen.rounds, chosen.rates or list(RATES)))
