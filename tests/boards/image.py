@@ -7,11 +7,11 @@ file system as files, with the headers of Open MPI: what programs for the board 
 
 import hashlib
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from guests import debian, initramfs
+from guests.cache import make_once
 from guests.debian import CannotBuild, Debian, modules_in_order
 from guests.initramfs import Archive
 
@@ -57,18 +57,8 @@ def build() -> Image:
     missing = [program for program in ("apt-get", "dpkg-deb") if shutil.which(program) is None]
     if missing:
         raise CannotBuild(f"no {', '.join(missing)} here, which a Debian has")
-    CACHE.mkdir(parents=True, exist_ok=True)
     directory = CACHE / _digest()
-    if not directory.is_dir():
-        with tempfile.TemporaryDirectory(dir=CACHE, prefix="making-") as name:
-            made = Path(name) / "image"
-            made.mkdir()
-            _make(Image(made), Path(name))
-            try:
-                made.rename(directory)
-            except OSError:
-                if not directory.is_dir():  # somebody else was faster; theirs is the same
-                    raise
+    make_once(directory, lambda image, scratch: _make(Image(image), scratch))
     return Image(directory)
 
 

@@ -6,11 +6,11 @@ The result lies in target/debian-kernel/VERSION-DIGEST/, as that of kernel_llc/i
 
 import hashlib
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from guests import debian, initramfs
+from guests.cache import make_once
 from guests.debian import CannotBuild, Debian, modules_in_order
 from guests.initramfs import Archive
 from kernel_llc.image import META_PACKAGE, uncompressed
@@ -39,17 +39,7 @@ def build() -> Image:
     packages = Debian("apt-get update, on a Debian of amd64")
     package, version = packages.concrete(META_PACKAGE)
     directory = CACHE / f"{version}-{_digest()}"
-    if not directory.is_dir():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE, prefix="making-") as name:
-            made = Path(name) / "image"
-            made.mkdir()
-            _make(packages, f"{package}={version}", made, Path(name) / "tree")
-            try:
-                made.rename(directory)
-            except OSError:
-                if not directory.is_dir():  # somebody else was faster; theirs is the same
-                    raise
+    make_once(directory, lambda image, scratch: _make(packages, f"{package}={version}", image, scratch / "tree"))
     return Image(directory / "vmlinux", directory / "initramfs.cpio")
 
 

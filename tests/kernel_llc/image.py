@@ -8,11 +8,11 @@ here that goes into the guest; so it is made once, in some seconds, and again wh
 import hashlib
 import lzma
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from guests import debian, initramfs
+from guests.cache import make_once
 from guests.debian import CannotBuild, Debian, modules_in_order
 from guests.initramfs import Archive
 
@@ -42,17 +42,7 @@ def build() -> Image:
     packages = Debian(f"apt-get update, on a Debian of amd64; {_apt_line()}")
     package, version = packages.concrete(META_PACKAGE)
     directory = CACHE / f"{version}-{_digest()}"
-    if not directory.is_dir():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE, prefix="making-") as name:
-            made = Path(name) / "image"
-            made.mkdir()
-            _make(packages, f"{package}={version}", made, Path(name))
-            try:
-                made.rename(directory)
-            except OSError:
-                if not directory.is_dir():  # somebody else was faster; theirs is the same
-                    raise
+    make_once(directory, lambda image, scratch: _make(packages, f"{package}={version}", image, scratch))
     return Image(directory / "vmlinux", directory / "initramfs.cpio", version)
 
 

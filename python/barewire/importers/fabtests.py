@@ -71,11 +71,8 @@ def _row(output: Output, text: Text, index: int, headings: list[str], test: str,
     size = _SIZE.fullmatch(words[0])
     if size is None or not all(map(_is_cell, words)):
         return
-    if reason := text.cut_row(index, len(words), len(headings)):
-        output.unfinished = output.unfinished or reason
+    if not text.is_whole_row(index, len(words), len(headings), output):
         return
-    if len(words) > len(headings):
-        raise text.error(index, f"{len(words)} columns under {len(headings)} headings")
     cells = dict(zip(headings, words, strict=True))
     if not cells.get("#ack", "=").startswith("="):
         output.left_out.append(f"{words[0]} B: messages were lost ({cells['#sent']} sent, {cells['#ack']} answered)")

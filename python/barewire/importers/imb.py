@@ -116,11 +116,8 @@ def _row(output: Output, text: Text, index: int, section: _Section) -> None:
     words = line.split()
     if not is_numeric(words):
         return
-    if reason := text.cut_row(index, len(words), len(section.columns)):
-        output.unfinished = output.unfinished or reason
+    if not text.is_whole_row(index, len(words), len(section.columns), output):
         return
-    if len(words) > len(section.columns):
-        raise text.error(index, f"{len(words)} columns under {len(section.columns)} headings")
     cells = {
         _COLUMNS[heading]: text.number(index, word)
         for heading, word in zip(section.columns, words, strict=True)

@@ -81,11 +81,8 @@ def _row(output: Output, text: Text, index: int, section: _Section, hints: Hints
     first = section.columns.index("time")
     if len(words) > first and not all(map(_is_cell, words[first:])):
         return
-    if reason := text.cut_row(index, len(words), len(section.columns)):
-        output.unfinished = output.unfinished or reason
+    if not text.is_whole_row(index, len(words), len(section.columns), output):
         return
-    if len(words) > len(section.columns):
-        raise text.error(index, f"{len(words)} columns under {len(section.columns)} headings")
     variant = _variant(text, section, hints)
     size, ranks = text.size(index, words[0]), hints.ranks or section.ranks
     if not size:

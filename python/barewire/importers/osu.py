@@ -108,11 +108,8 @@ def _row(output: Output, text: Text, index: int, section: _Section, hints: Hints
     numbers = [word for word in words if word not in ("Pass", "Fail")]
     if not is_numeric(numbers):
         return
-    if reason := text.cut_row(index, len(words), len(section.columns)):
-        output.unfinished = output.unfinished or reason
+    if not text.is_whole_row(index, len(words), len(section.columns), output):
         return
-    if len(words) > len(section.columns):
-        raise text.error(index, f"{len(words)} columns under {len(section.columns)} headings")
     if "Fail" in words:
         raise text.error(index, "the messages arrived with wrong contents: these numbers are worth nothing")
     cells = {

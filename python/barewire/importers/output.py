@@ -121,6 +121,15 @@ class Text:
             return f"line {index + 1} has no end, so its last number may be cut (if it is whole, end it with a newline)"
         return None
 
+    def is_whole_row(self, index: int, count: int, columns: int, output: "Output") -> bool:
+        """Whether a row has all columns; notes in `output` if it is cut. WrongUse if it has more than its headings."""
+        if reason := self.cut_row(index, count, columns):
+            output.unfinished = output.unfinished or reason
+            return False
+        if count > columns:
+            raise self.error(index, f"{count} columns under {columns} headings")
+        return True
+
     def number(self, index: int, word: str) -> float:
         """Return a number that is finite and not negative; WrongUse for anything else."""
         try:
