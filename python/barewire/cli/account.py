@@ -9,20 +9,28 @@ import typer
 from rich.console import Console
 
 from barewire.account import account as account_for
+from barewire.cli import complete, options
 from barewire.cli.progress import progress_bar
 from barewire.report.account import account_tables, summary
 
 
 def account(
-    capture: Annotated[Path, typer.Argument(metavar="FILE", help="capture of Ethernet frames: pcap or pcapng")],
+    capture: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="capture of Ethernet frames: pcap or pcapng", autocompletion=complete.paths
+        ),
+    ],
     message_bytes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="size of every message of the program: tells the MPI library's envelope in TCP's stream"
+            min=1,
+            metavar="BYTES",
+            help="size of every message of the program: tells the MPI library's envelope in TCP's stream",
         ),
     ] = None,
-    typical: Annotated[int, typer.Option(min=0, help="number of the commonest frames to show")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    typical: Annotated[int, typer.Option(min=0, metavar="N", help="number of the commonest frames to show")] = 3,
+    as_json: options.AsJson = False,
 ) -> None:
     """Account for the bytes of a capture: by layer, by phase of the job, by pair of hosts.
 

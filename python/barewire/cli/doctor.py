@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from barewire.cli import complete, options
 from barewire.doctor import Finding, Status, collect, exit_code, to_document, verdict
 
 _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
@@ -17,9 +18,14 @@ _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
 
 def doctor(
     try_xdp: Annotated[
-        str, typer.Option(help="interfaces to try AF_XDP on, comma-separated; may briefly interrupt their links")
+        str,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="interfaces to try AF_XDP on; may briefly interrupt their links",
+            autocompletion=complete.lists(complete.interface_names),
+        ),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Examine this machine: cores, kernel, privilege, network, software; each finding with its fix."""
     console = Console(highlight=False)

@@ -11,6 +11,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
+from barewire.cli import options
 from barewire.data import Run
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.report import words
@@ -40,16 +41,14 @@ class Table(StrEnum):
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of the run")],
+    run: Annotated[Path, options.RUN],
     form: Annotated[Format, typer.Option("--format", help="csv, markdown: one table; svg: every figure")] = Format.csv,
     table: Annotated[
         Table, typer.Option(help="results, raw samples, comparisons with --baseline, or fits")
     ] = Table.series,
-    baseline: Annotated[str, typer.Option(help="subject or fabric to compare with")] = "tcp",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="default: printed; for svg a directory")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    baseline: Annotated[str, options.BASELINE] = "tcp",
+    output: Annotated[Path | None, options.EXPORT_FILE] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a run's results as CSV or Markdown, or its figures as SVG. docs/data.md describes the columns."""
     loaded = Run.load(run)

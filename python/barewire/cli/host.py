@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from barewire.cli import complete, options
 from barewire.cli.measuring import report_kept_samples
 from barewire.cli.progress import progress_bar
 from barewire.cli.report import REFERENCE_FILE
@@ -35,24 +36,33 @@ _LAB_MTU = 65535
 
 
 def host(
-    launches: Annotated[int, typer.Option(help="launches of each test; no interval below 6")] = 6,
-    only: Annotated[
-        str, typer.Option(metavar="TEST[,TEST]", help=f"some of {', '.join(HOST_TESTS)}; default: all")
-    ] = ",".join(HOST_TESTS),
-    seconds: Annotated[float, typer.Option(help="time per launch, subject and size")] = 0.03,
+    tests: Annotated[str, options.TESTS_OF_HOST] = ",".join(HOST_TESTS),
+    launches: Annotated[
+        int,
+        typer.Option(metavar="N", help="launches of each test; no interval below 6", rich_help_panel=options.EFFORT),
+    ] = 6,
+    seconds: options.Seconds = 0.03,
     largest_block: Annotated[
         int | None,
-        typer.Option(min=8192, help="bytes of memory; default: 4 times the last-level cache, as far as memory allows"),
+        typer.Option(
+            min=8192,
+            metavar="BYTES",
+            help="largest block of memory",
+            show_default="4 times the last-level cache, as far as memory allows",
+        ),
     ] = None,
     reference: Annotated[
-        str, typer.Option(metavar="FILE|none", help="document of another run to compare with; default: the stored one")
+        str,
+        typer.Option(
+            metavar="FILE|none", help="document of another run to compare with", autocompletion=complete.paths
+        ),
     ] = "stored",
-    seed: Annotated[int | None, typer.Option(help="seed of the order; random unless given")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="the run's directory; default: runs/…")] = None,
+    seed: options.Seed = None,
+    output: options.Output = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="write the results to the tuning file that endpoints read")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Characterise this machine: memory, system calls, wake-ups, files, and when copying a message pays.
 
@@ -60,7 +70,7 @@ def host(
     none can be created. `barewire report` makes a page.
     """
     plan = HostPlan(
-        tests=tuple(dict.fromkeys(only.split(","))),
+        tests=tuple(dict.fromkeys(tests.split(","))),
         launches=launches,
         seconds=seconds,
         seed=secrets.randbits(32) if seed is None else seed,

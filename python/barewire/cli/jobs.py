@@ -7,13 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from barewire.cli.host_slots import host_slots_of
-from barewire.cli.labs import LAB_HELP, LabChoice, optional_lab
-from barewire.cli.links import IN_A_LAB
+from barewire.cli.labs import LabChoice, optional_lab
 from barewire.errors import WrongUse
 from barewire.lab import Lab, LinkSpec
 from barewire.mpi.fabrics import FabricOptions
@@ -22,25 +18,6 @@ from barewire.mpi.libraries import Library, find_library, library_of_program
 from barewire.mpi.placement import HostSlots, spread
 from barewire.mpi.prepare import prepare
 from barewire.mpi.rights import check_rights
-
-_HOSTS = "On real hosts"
-PATH = "The path"
-
-Program = Annotated[list[str], typer.Argument(metavar="-- PROGRAM…", help="the program and its arguments")]
-LibraryName = Annotated[
-    str | None,
-    typer.Option(help="MPI library by name or folder; only if the program does not determine it", rich_help_panel=PATH),
-]
-Interface = Annotated[
-    str | None, typer.Option(help="Ethernet interface; default: the first one that is up", rich_help_panel=PATH)
-]
-LabName = Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=IN_A_LAB)]
-Hosts = Annotated[
-    str | None, typer.Option(help="a,b or a:4,b:4, real or of the lab; default: this host", rich_help_panel=_HOSTS)
-]
-Hostfile = Annotated[Path | None, typer.Option(help="a file with lines a, a:4 or a slots=4", rich_help_panel=_HOSTS)]
-Limit = Annotated[float | None, typer.Option(help="seconds after which a launch is terminated with all its processes")]
-Directory = Annotated[Path | None, typer.Option("--output", "-o", help="the results' directory; default: runs/…")]
 
 
 @dataclass(frozen=True)

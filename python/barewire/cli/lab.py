@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from barewire.cli import links
+from barewire.cli import complete, links, options
 from barewire.cli.drawing import drawn_network, save_picture, table
 from barewire.cli.labs import choose_lab
 from barewire.errors import MeasurementFailed, WrongUse
@@ -32,9 +32,7 @@ _WIRES = {
     Wire.EMULATOR: "frames take their time by timers",
     Wire.BUCKET: "only the rate is limited",
 }
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_LabId = Annotated[str | None, typer.Option("--lab", help="The lab's id; needed only if several are running.")]
-_HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host's name, such as h1.")]
+_HostName = Annotated[str, typer.Argument(metavar="HOST", help="name of a host, such as h1")]
 
 
 class UpDown(StrEnum):
@@ -47,7 +45,12 @@ class UpDown(StrEnum):
 @app.command()
 def up(
     topology: Annotated[
-        str, typer.Option(help="pair; star:N: N hosts on one switch; routed:N: in N subnets; fat-tree:K or FILE.toml.")
+        str,
+        typer.Option(
+            metavar="TOPOLOGY",
+            help="pair; star:N: N hosts on one switch; routed:N: in N subnets; fat-tree:K or FILE.toml",
+            autocompletion=complete.topologies,
+        ),
     ] = "pair",
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
@@ -57,12 +60,18 @@ def up(
     delay: links.Delay = "0",
     jitter: links.Jitter = "0",
     standalone: Annotated[
-        bool, typer.Option(help="Switches learn addresses, without a controller; for topologies without loops.")
+        bool,
+        typer.Option(
+            "--standalone", help="switches learn addresses, without a controller; for topologies without loops"
+        ),
     ] = False,
     static_neighbours: Annotated[
-        bool, typer.Option(help="Hosts have static entries of all MAC addresses, as always in pair and star:N.")
+        bool,
+        typer.Option(
+            "--static-neighbours", help="hosts have static entries of all MAC addresses, as always in pair and star:N"
+        ),
     ] = False,
-    as_json: _Json = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Create a lab that exists until `barewire lab down`."""
     link = links.read(rate, mtu, offloads, loss, receive_on, delay, jitter)
@@ -89,11 +98,14 @@ def up(
 @app.command()
 def show(
     lab_or_topology: Annotated[
-        str | None, typer.Argument(metavar="[LAB|TOPOLOGY]", help="A lab's id, or any topology.")
+        str | None,
+        typer.Argument(
+            metavar="[LAB|TOPOLOGY]", help="id of a lab, or any topology", autocompletion=complete.labs_and_topologies
+        ),
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw it to this SVG file.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Draw it to this HTML page.")] = None,
-    as_json: _Json = False,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="draw it to this SVG file")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="draw it to this HTML page")] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show a network: its switches, their ports with peers, and the rates."""
     chosen = choose_lab(lab_or_topology or _chosen_lab(None).id)
@@ -123,12 +135,10 @@ def show(
 
 @app.command()
 def link(
-    first: Annotated[
-        str, typer.Argument(metavar="NODE", help="s5 or h1; or the port, s5:3, where links are parallel.")
-    ],
+    first: Annotated[str, typer.Argument(metavar="NODE", help="s5 or h1; or the port, s5:3, where links are parallel")],
     second: Annotated[str, typer.Argument(metavar="NODE")],
     state: Annotated[UpDown, typer.Argument()],
-    lab: _LabId = None,
+    lab: options.LabId = None,
 ) -> None:
     """Disconnect a link of a network of switches, or connect it again; its ports lose their carrier."""
     _chosen_lab(lab).set_cable(first, second, up=state is UpDown.up)
@@ -138,14 +148,14 @@ def link(
 def switch(
     name: Annotated[str, typer.Argument(metavar="SWITCH")],
     state: Annotated[UpDown, typer.Argument()],
-    lab: _LabId = None,
+    lab: options.LabId = None,
 ) -> None:
     """Switch a switch off or on; it loses its flows, and its peers lose the carrier of their links."""
     _chosen_lab(lab).set_switch(name, up=state is UpDown.up)
 
 
 @app.command("list")
-def list_labs(as_json: _Json = False) -> None:
+def list_labs(as_json: options.AsJson = False) -> None:
     """List this user's labs."""
     labs = Lab.list()
     if as_json:
@@ -172,8 +182,8 @@ def list_labs(as_json: _Json = False) -> None:
 @app.command("exec", context_settings=_COMMAND_FOLLOWS)
 def execute(
     host: _HostName,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The command and its arguments.")],
-    lab: _LabId = None,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="the command and its arguments")],
+    lab: options.LabId = None,
 ) -> None:
     """Run a command on a host, on its cores, and return its exit code."""
     # click keeps the separator if it follows a positional argument.
@@ -181,16 +191,19 @@ def execute(
 
 
 @app.command()
-def shell(host: _HostName, lab: _LabId = None) -> None:
+def shell(host: _HostName, lab: options.LabId = None) -> None:
     """Open a shell on a host."""
     _replace_this_process(_chosen_lab(lab), host, [os.environ.get("SHELL") or "/bin/sh"])
 
 
 @app.command()
 def down(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[LAB]…", help="The ids of the labs to remove.")] = None,
-    all_labs: Annotated[bool, typer.Option("--all", help="Remove all labs of this user.")] = False,
-    as_json: _Json = False,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[LAB]…", help="ids of the labs to remove", autocompletion=complete.labs),
+    ] = None,
+    all_labs: Annotated[bool, typer.Option("--all", help="remove all labs of this user")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Remove labs, and the records of those that have ended."""
     if bool(ids) == all_labs:

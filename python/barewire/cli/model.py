@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from barewire.errors import WrongUse
+from barewire.cli import complete, options
+from barewire.errors import WrongUse, unknown
 from barewire.lab import parse_rate
 from barewire.measure import recover_run
 from barewire.report.decisions import decisions
@@ -27,17 +28,32 @@ _LOGP_FAMILY = ("logp", "loggp", "loggps")
 
 
 def model(
-    run: Annotated[Path, typer.Argument(metavar="RUN|TABLE.csv", help="directory of a run, or a table of times")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|TABLE.csv", help="directory of a run, or a table of times", autocompletion=complete.runs
+        ),
+    ],
     only: Annotated[
-        str | None, typer.Option("--model", help=f"only these: {', '.join(MODELS)}; several with commas")
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="NAME,NAME",
+            help=", ".join(MODELS),
+            show_default="all",
+            autocompletion=complete.models,
+        ),
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="only this subject")] = None,
-    baseline: Annotated[str | None, typer.Option(help="subject or fabric to compare with; tcp unless given")] = None,
-    rate: Annotated[str | None, typer.Option(help="of a table: the rate of its link, such as 1gbit")] = None,
-    mtu: Annotated[int, typer.Option(help="of a table: the MTU of its link")] = 1500,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document, which predict reads")] = False,
+    subject: Annotated[str | None, options.SUBJECT] = None,
+    baseline: Annotated[str | None, options.BASELINE_OR_TCP] = None,
+    rate: Annotated[str | None, options.REAL_RATE] = None,
+    mtu: Annotated[int, options.REAL_MTU] = 1500,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Fit models to a run's times: Hockney, the LogP family, pieces with named break points; and what follows."""
+    """Fit models to a run's times: Hockney, the LogP family, pieces with named break points; and what follows.
+
+    --rate and --mtu describe the link of a table; a run knows its own. `barewire predict` reads what --json prints.
+    """
     chosen = _chosen(only)
     if run.is_file():
         if subject is not None or baseline is not None:
@@ -90,16 +106,16 @@ def _chosen(only: str | None) -> tuple[str, ...]:
     if only is None:
         return MODELS
     chosen = tuple(part.strip() for part in only.split(","))
-    unknown = [name for name in chosen if name not in MODELS]
-    if unknown:
-        raise WrongUse(f"--model takes {', '.join(MODELS)}, not '{unknown[0]}'")
+    for name in chosen:
+        if name not in MODELS:
+            raise unknown("--model", name, MODELS)
     return chosen
 
 
 def _only(run: Run, subject: str | None) -> Run:
     subjects = sorted({each.subject for each in run.series})
     if subject is not None and subject not in subjects:
-        raise WrongUse(f"the run has no subject {subject!r}; it has {', '.join(subjects) or 'none'}")
+        raise unknown("subject", subject, subjects)
     return run if subject is None else replace(run, series=tuple(s for s in run.series if s.subject == subject))
 
 

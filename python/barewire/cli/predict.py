@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from barewire.errors import WrongUse
+from barewire.cli import complete, options
+from barewire.errors import WrongUse, unknown
 from barewire.measure import recover_run
 from barewire.measure.programs import expand_sizes
 from barewire.models.kernels import FFT_VARIANTS, RADIX_VARIANTS
@@ -29,39 +30,56 @@ _KERNEL_VARIANTS = {"fft": FFT_VARIANTS, "radix": RADIX_VARIANTS}
 
 def predict(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN|MODEL…", help="runs of two ranks, or what `model --json` printed")
+        list[Path],
+        typer.Argument(
+            metavar="RUN|MODEL…",
+            help="runs of two ranks, or what `model --json` printed",
+            autocompletion=complete.runs,
+        ),
     ],
-    kernel: Annotated[str, typer.Option(help=f"{', '.join(KERNELS)}; several with commas")],
-    ranks: Annotated[str | None, typer.Option("-n", "--ranks", help="numbers of ranks: 2,4,8; default: 2")] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(help="messages, blocks, halos, or a sort's buffers: 64,4KiB or 1..64KiB; default: those measured"),
-    ] = None,
-    variants: Annotated[str | None, typer.Option(help="variants of fft or radix; default: all with a model")] = None,
-    order: Annotated[str, typer.Option(help="fft: transforms of 2^E elements")] = "20",
-    keys: Annotated[int, typer.Option(min=1, help="radix: keys of each rank")] = 524288,
+    kernel: Annotated[
+        str,
+        typer.Option(metavar="NAME,NAME", help=", ".join(KERNELS), autocompletion=complete.kernels),
+    ],
+    ranks: Annotated[str | None, options.RANK_COUNTS] = None,
+    sizes: Annotated[str | None, options.SIZES] = None,
+    variants: Annotated[str | None, options.VARIANTS] = None,
+    order: Annotated[str, typer.Option(metavar="E,E", help="fft: transforms of 2^E elements")] = "20",
+    keys: Annotated[int, typer.Option(min=1, metavar="N", help="radix: keys of each rank")] = 524288,
     compute_us: Annotated[
-        float | None, typer.Option(help="krylov: µs of computation of one iteration on each rank")
+        float | None, typer.Option(metavar="US", help="krylov: µs of computation of one iteration on each rank")
     ] = None,
     cores: Annotated[
-        int | None, typer.Option(min=1, help="cores that all ranks share; default: a lab's, else one for each rank")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="cores that all ranks share",
+            show_default="a lab's, else one for each rank",
+        ),
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="only this subject")] = None,
+    subject: Annotated[str | None, options.SUBJECT] = None,
     against: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="predict what this run measured, and print the errors")
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="predict what this run measured, and print the errors",
+            autocompletion=complete.runs,
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Predict times on more ranks from what two ranks measured: patterns, collectives by algorithm, kernels.
 
-    Several runs are used together, such as one of ping-pongs and one of a kernel on one rank.
+    Several runs are used together, such as one of ping-pongs and one of a kernel on one rank. --sizes are those of
+    messages, blocks, halos, or a sort's buffers; by default those measured. Without --ranks there are two.
     """
     model = _model(runs)
     kernels = _parse(kernel, KERNELS, "--kernel")
     if not model.functions:
         raise WrongUse(f"{runs[0]} has no messages between two ranks: give a run of `barewire mpi pingpong` too")
     if subject is not None and subject not in model.functions:
-        raise WrongUse(f"there is no subject {subject!r}; there are {', '.join(model.functions) or 'none'}")
+        raise unknown("subject", subject, model.functions)
     numbers = None if ranks is None else _whole(ranks, "-n")
     if against is not None:
         _check(model, runs, against, kernels, subject, numbers, cores, as_json)
@@ -173,9 +191,9 @@ def _requests(
 
 def _parse(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:
     chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    unknown = [name for name in chosen if name not in known]
-    if unknown:
-        raise WrongUse(f"{option} takes {', '.join(known)}, not '{unknown[0]}'")
+    for name in chosen:
+        if name not in known:
+            raise unknown(option, name, known)
     return chosen
 
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from barewire.cli import jobs, links
+from barewire.cli import jobs, links, options
 from barewire.errors import MeasurementFailed
-from barewire.mpi.fabrics import FABRICS, PROVIDER, FabricOptions
+from barewire.mpi.fabrics import PROVIDER, FabricOptions
 from barewire.mpi.profiler import build_profiler, with_profiler
 from barewire.mpi.start import run_limited
 from barewire.report.profile import print_profile
@@ -27,29 +27,28 @@ _RANKS_NAMED = 8
 
 
 def profile(
-    program: jobs.Program,
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="number of ranks")],
-    fabric: Annotated[str, typer.Option(help=FABRICS, rich_help_panel=jobs.PATH)] = PROVIDER,
-    library: jobs.LibraryName = None,
-    interface: jobs.Interface = None,
-    lab: jobs.LabName = None,
+    program: options.ProgramArguments,
+    ranks: Annotated[int, options.RANKS],
+    fabric: Annotated[str, options.FABRIC] = PROVIDER,
+    library: Annotated[str | None, options.LIBRARY] = None,
+    interface: Annotated[str | None, options.PATH_INTERFACE] = None,
+    lab: Annotated[str | None, options.LAB_CHOICE] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
     loss: links.Loss = "0",
     offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
-    hosts: jobs.Hosts = None,
-    hostfile: jobs.Hostfile = None,
-    limit: jobs.Limit = None,
-    output: jobs.Directory = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print the profile as JSON; what the program prints goes to standard error")
-    ] = False,
+    hosts: options.JobHosts = None,
+    hostfile: options.Hostfile = None,
+    limit: options.Limit = None,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run an MPI program once and report its time: computing, waiting for other ranks, moving messages.
 
     Preloads a profiler; the program is not relinked. Prints a summary on standard error and leaves a directory with
-    a page (report.html) and everything as JSON. The exit code is the program's.
+    a page (report.html) and everything as JSON. The exit code is the program's. With --json the profile is printed on
+    standard output, and what the program prints on standard error.
     """
     jobs.check_limit(limit)
     requested = FabricOptions(fabric, interface)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from barewire.cli import options
 from barewire.errors import MeasurementFailed
 from barewire.measure import recover_run
 from barewire.report.html import render, render_host, render_sdn
@@ -20,11 +21,9 @@ REFERENCE_FILE = "reference.json"
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of the run")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help=f"instead of RUN/{REPORT_FILE}")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    run: Annotated[Path, options.RUN],
+    output: Annotated[Path | None, options.REPORT_FILE] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a run's report: one HTML file that works offline."""
     path = write_report(run, output)

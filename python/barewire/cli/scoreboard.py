@@ -16,7 +16,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from barewire.cli.measuring import EFFORT, AsJson, Output, Seed, lab_facts
+from barewire.cli import complete, options
+from barewire.cli.measuring import lab_facts
 from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import Lab, parse_topology
@@ -49,39 +50,66 @@ _PATTERNS = ", ".join(dict.fromkeys(pattern.test for pattern in PATTERNS))
 
 def scoreboard(
     run: Annotated[
-        Path | None, typer.Argument(metavar="[RUN]", help="show this scoreboard instead of measuring one")
+        Path | None,
+        typer.Argument(
+            metavar="[RUN]", help="show this scoreboard instead of measuring one", autocompletion=complete.runs
+        ),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="a selection of testbeds, patterns and sizes: six minutes")
-    ] = False,
-    testbeds: Annotated[str | None, typer.Option(help=f"some of {_TESTBEDS}")] = None,
-    patterns: Annotated[str | None, typer.Option(help=f"some of {_PATTERNS}")] = None,
-    library: Annotated[str | None, typer.Option(help="MPI libraries by name or folder; default: all installed")] = None,
-    sizes: Annotated[str | None, typer.Option(help="message sizes instead of the form's: 8,4KiB")] = None,
+    quick: options.Quick = False,
+    testbeds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME",
+            help=_TESTBEDS,
+            show_default="all of the form",
+            autocompletion=complete.testbeds,
+        ),
+    ] = None,
+    patterns: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,NAME", help=_PATTERNS, show_default="all", autocompletion=complete.patterns),
+    ] = None,
+    library: Annotated[str | None, options.LIBRARIES] = None,
+    sizes: Annotated[str | None, options.SIZES] = None,
     launches: Annotated[
         int | None,
-        typer.Option(min=1, help="launches of each subject; default: 3 with --quick, else 6", rich_help_panel=EFFORT),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="launches of each subject",
+            show_default="3 with --quick, else 6",
+            rich_help_panel=options.EFFORT,
+        ),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=1, help="seconds for all testbeds, after which no round begins", rich_help_panel=EFFORT),
+        typer.Option(
+            min=1,
+            metavar="SECONDS",
+            help="time after which no new round begins",
+            show_default="320 with --quick, else none",
+            rich_help_panel=options.EFFORT,
+        ),
     ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="resume an interrupted scoreboard")] = None,
-    rows: Annotated[int, typer.Option(min=1, help="number of the worst rows to print")] = 20,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="resume an interrupted scoreboard", autocompletion=complete.runs),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, metavar="N", help="number of the worst rows to print")] = 20,
     fail_above: Annotated[
-        float | None, typer.Option(help="exit with 1 if a row's whole interval is above this ratio")
+        float | None,
+        typer.Option(metavar="RATIO", help="exit with 1 if a row's whole interval is above this"),
     ] = None,
-    to_markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="also write it as a page of documentation")
-    ] = None,
-    seed: Seed = None,
-    output: Output = None,
-    as_json: AsJson = False,
+    to_markdown: Annotated[Path | None, options.MARKDOWN] = None,
+    seed: options.Seed = None,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure every pattern with every library over Barewire and over TCP, and show the worst row first.
 
     A row is Barewire's time divided by the time of the best TCP of any library in the same run; on one host by that of
-    the best shared memory. Each testbed is a separate interleaved run in the scoreboard's directory.
+    the best shared memory. Each testbed is a separate interleaved run in the scoreboard's directory. --quick measures a
+    selection of testbeds, patterns and sizes in six minutes.
     """
     if sum(given is not None for given in (run, resume, output)) > 1:
         raise WrongUse("give one of RUN (show it), --resume RUN (continue it) and --output (measure)")

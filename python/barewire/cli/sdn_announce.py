@@ -9,17 +9,18 @@ from typing import Annotated
 
 import typer
 
-from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+from barewire.cli import options
+from barewire.cli.sdn_client import Sdn, SdnToken, client_of
 from barewire.errors import WrongUse
 from barewire.sdn.api.client import Announced
 
 
 def announce(
     file: Annotated[str, typer.Argument(metavar="FILE", help="the announcement as JSON; - reads standard input")],
-    hold: Annotated[bool, typer.Option(help="renew it until interrupted, then withdraw it")] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="renew it until interrupted, then withdraw it")] = False,
     sdn: Sdn = None,
     sdn_token: SdnToken = None,
-    as_json: Json = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Announce a job: its hosts, ranks, profile, traffic and patterns. Prints the job's id.
 

@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+from barewire.cli import options
+from barewire.cli.sdn_client import Sdn, SdnToken, client_of
 
 
-def flows(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: Json = False) -> None:
+def flows(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson = False) -> None:
     """Show the flows with a path: profile and how it was determined, path, and rate."""
     document = client_of(sdn, sdn_token).get("flows")
     if as_json:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+from barewire.cli import options
+from barewire.cli.sdn_client import Sdn, SdnToken, client_of
 
 
 def withdraw(
@@ -15,7 +16,7 @@ def withdraw(
     ],
     sdn: Sdn = None,
     sdn_token: SdnToken = None,
-    as_json: Json = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Withdraw announced jobs."""
     client = client_of(sdn, sdn_token)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from barewire.cli import options
 from barewire.cli.compare import AcrossEnvironments, Confidence, FloorName, Margin, read_settings
 from barewire.measure import recover_run
 from barewire.models.naming import FLOOR
@@ -17,16 +18,17 @@ from barewire.report.versus import MARGIN
 
 
 def trajectory(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="directories of runs, the oldest first")],
+    runs: Annotated[list[Path], options.RUNS],
     margin: Margin = MARGIN,
     confidence: Confidence = 99,
     floor: FloorName = FLOOR,
     across_environments: AcrossEnvironments = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Follow every test, subject and size over many runs, and name the run with which it became faster or slower.
 
-    Each run is normalised by its own floor, so that a busy machine is not taken for a slower program.
+    The oldest run comes first. Each is normalised by its own floor, so that a busy machine is not taken for a slower
+    program.
     """
     settings = read_settings(margin, confidence, floor)
     found = tracks.trajectory([recover_run(run) for run in runs], settings, across_environments=across_environments)
