@@ -13,6 +13,8 @@ class BarewireError(Exception):
         """`hint` is what the caller probably meant, if that is known."""
         super().__init__(message)
         self.hint = hint
+        # Whether --json was given, so that the error is an object, too.
+        self.as_json = False
 
 
 class MeasurementFailed(BarewireError):

@@ -4,20 +4,18 @@
 import secrets
 import sys
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from barewire.cli import complete, links, options
+from barewire.cli.directories import results_directory
 from barewire.cli.labs import LabChoice, choose_lab
 from barewire.cli.measuring import (
     lab_facts,
     parse_launches,
     parse_refinement,
     print_result,
-    report_kept_samples,
 )
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
@@ -140,10 +138,13 @@ def bench(
         site_context = nullcontext(
             (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
         )
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
-    with site_context as (site, lab_facts), progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
+    with (
+        site_context as (site, lab_facts),
+        results_directory(output, "-".join(plan.tests)) as directory,
+        progress_bar() as progress,
+    ):
         run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
-    print_result(run, directory, as_json)
+    print_result("bench", run, directory, as_json)
 
 
 def _parse_tuned(text: str) -> tuple[str, int]:

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire bench budget`: what each layer of one path adds to a message's latency, in one run."""
 
-import json
 import secrets
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,8 +12,10 @@ from rich.console import Console
 
 from barewire.cli import links, options
 from barewire.cli.bench import in_lab
+from barewire.cli.directories import results_directory
 from barewire.cli.labs import choose_lab
-from barewire.cli.measuring import parse_launches, report_kept_samples
+from barewire.cli.measuring import parse_launches
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import parse_rate
@@ -74,7 +73,6 @@ def budget(
         stopping_rule=StoppingRule(*parse_launches(launches), precision, budget),
     )
     libraries, reasons = _libraries(plan, library, interface, in_a_lab=hosts is None)
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-budget"
     site_context: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
         link = links.read(rate, mtu, offloads, loss, receive_on)
@@ -84,7 +82,11 @@ def budget(
             raise WrongUse("--lab and --hosts exclude each other")
         remote = RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu)
         site_context = nullcontext((remote, None))
-    with site_context as (site, facts), progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
+    with (
+        site_context as (site, facts),
+        results_directory(output, "budget") as directory,
+        progress_bar() as progress,
+    ):
         subjects, unavailable = available_subjects(site, plan.subjects)
         warnings = (*reasons, *unavailable)
         for warning in warnings:
@@ -95,7 +97,7 @@ def budget(
     budgets = budgets_of(run)
     if as_json:
         result = {"directory": str(directory), **run.to_json(), "budgets": document(budgets)}
-        typer.echo(json.dumps(result, allow_nan=False))
+        print_document("bench budget", result)
         return
     print_budgets(Console(highlight=False), run, budgets)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` draws it")

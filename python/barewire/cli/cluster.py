@@ -16,8 +16,11 @@ import typer
 from rich.console import Console
 
 from barewire.cli import complete, links, options
+from barewire.cli.directories import results_directory
+from barewire.cli.groups import typer_group
 from barewire.cli.host_slots import host_slots_of
 from barewire.cli.labs import LabChoice, optional_lab
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cluster import ClusterHost, LabReach, Reach, ShellReach, check, read_cluster_file, write_cluster_file
 from barewire.cluster.check import Checked
@@ -42,11 +45,7 @@ class Carrier(StrEnum):
     udp = "udp"
 
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Check the hosts, cables and switch of a cluster, and name what is wrong.",
-)
+app = typer_group("Check the hosts, cables and switch of a cluster, and name what is wrong.")
 
 Interface = Annotated[
     str | None,
@@ -75,10 +74,11 @@ def init(
         raise WrongUse("name the hosts: --hosts a,b,c, --hosts 'node[01-16]' or --hostfile FILE")
     if output.exists() and not force:
         raise WrongUse(f"{output} exists already; --force overwrites it")
-    found = survey(_shell(remote_shell), _names(hosts, hostfile, None), interface)
+    with progress_bar("asking the hosts"):
+        found = survey(_shell(remote_shell), _names(hosts, hostfile, None), interface)
     write_cluster_file(output, found, force=force)
     if as_json:
-        typer.echo(json.dumps({"file": str(output), "hosts": [asdict(host) for host in found]}))
+        print_document("cluster init", {"file": str(output), "hosts": [asdict(host) for host in found]})
         return
     for host in found:
         speed = "unknown speed" if host.speed_mbit_s is None else f"{host.speed_mbit_s} Mbit/s"
@@ -90,9 +90,7 @@ def init(
 def check_command(
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[FILE]", help="written by init", show_default="cluster.toml", autocompletion=complete.paths
-        ),
+        typer.Argument(metavar="[FILE]", help="written by init", show_default="cluster.toml"),
     ] = None,
     hosts: options.ManyHosts = None,
     hostfile: options.Hostfile = None,
@@ -117,8 +115,7 @@ def check_command(
         raise WrongUse("FILE, --hostfile, --interface and --remote-shell are for real machines: omit them, or --lab")
     if file is not None and (hosts, hostfile) != (None, None):
         raise WrongUse("give a file or hosts, not both")
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-cluster"
-    with _reach(choice, remote_shell) as reach, progress_bar(quiet=as_json) as progress:
+    with _reach(choice, remote_shell) as reach, progress_bar() as progress:
         checked = check(
             reach,
             _hosts(reach, choice, file, hosts, hostfile, interface),
@@ -127,9 +124,10 @@ def check_command(
             progress=progress,
         )
     document = _document(checked)
-    _write(directory, checked, document)
+    with results_directory(output, "cluster") as directory:
+        _write(directory, checked, document)
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **document}, allow_nan=False, ensure_ascii=False))
+        print_document("cluster check", {"directory": str(directory), **document})
     else:
         print_check(Console(highlight=False), checked)
         typer.echo(f"page: {directory / PAGE}; every number: {directory / DOCUMENT}")

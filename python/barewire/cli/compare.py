@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire compare`: which subject is faster, by how much, and with what certainty."""
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ import typer
 from rich.console import Console
 
 from barewire.cli import complete, options
+from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.measure import recover_run
 from barewire.models.naming import FLOOR
@@ -110,18 +111,19 @@ def compare(
     if fail_if_slower is None and (to_junit or to_markdown):
         raise WrongUse("--junit and --markdown write the result of a gate: give --fail-if-slower 5%")
     limit = None if fail_if_slower is None else read_share(fail_if_slower)
-    first = recover_run(run)
-    if new_run is not None:
-        found = _compare_runs(recover_run(new_run), first, settings, across_environments)
-    elif variant is not None:
-        found = Found((first,), compare_variants(first, variant, settings), [], _drifts([first], settings))
-    else:
-        found = Found((first,), compare_in_run(first, baseline or "tcp", settings), [], _drifts([first], settings))
+    with progress_bar("comparing"):
+        first = recover_run(run)
+        if new_run is not None:
+            found = _compare_runs(recover_run(new_run), first, settings, across_environments)
+        elif variant is not None:
+            found = Found((first,), compare_variants(first, variant, settings), [], _drifts([first], settings))
+        else:
+            found = Found((first,), compare_in_run(first, baseline or "tcp", settings), [], _drifts([first], settings))
     gate = None if limit is None else _gate(found, limit, settings)
     if gate is not None:
         _write(gate, found, to_junit, to_markdown)
     if as_json:
-        typer.echo(json.dumps(_document(found, gate, settings), allow_nan=False))
+        print_document("compare", _document(found, gate, settings))
     elif not found.comparisons:
         raise WrongUse(f"{run} contains nothing to compare: no other subject was measured at the same sizes")
     else:
@@ -194,7 +196,6 @@ def _notes(found: Found) -> list[str]:
 
 def _document(found: Found, gate: Gate | None, settings: Settings) -> dict[str, Any]:
     return {
-        "schema": "barewire-compare/2",
         "a": found.runs[0].id,
         "b": found.runs[-1].id,
         "incomplete": [run.id for run in found.runs if not run.complete],

@@ -4,7 +4,6 @@
 A completion must be quick and quiet: it loads only what it lists, and what cannot be read completes to nothing.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -71,8 +70,8 @@ def _labs() -> list[str]:
 
 
 def _topologies() -> dict[str, str]:
-    shapes = {"pair": "two hosts", "star:": "N hosts on a switch", "routed:": "N hosts in N subnets"}
-    return {**shapes, "fat-tree:": "a fat tree of K-port switches"}
+    shapes = {"pair": "two hosts", "star:4": "hosts on a switch", "routed:2": "hosts in subnets of their own"}
+    return {**shapes, "fat-tree:4": "16 hosts under 20 switches"}
 
 
 def _strategies() -> list[str]:
@@ -123,21 +122,10 @@ def interface_names() -> list[str]:
 
 
 def runs(incomplete: str) -> Completion:
-    """Directories below runs/ with a run, and any other path; the newest first."""
+    """Directories below runs/ with a run, the newest first; if none fits, the shell completes paths by itself."""
     found = sorted(_RUNS.glob("*/run.json"), reverse=True) + sorted(_RUNS.glob("*/scoreboard.json"), reverse=True)
     of_ours = [str(file.parent) for file in found]
-    return [(name, "") for name in of_ours if name.startswith(incomplete)] or paths(incomplete)
-
-
-def paths(incomplete: str) -> Completion:
-    """Files and folders; a folder ends with a slash."""
-    folder, part = os.path.split(incomplete)
-    try:
-        entries = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
-    except OSError:
-        return []
-    shown = [entry for entry in entries if entry.name.startswith(part) and (part or not entry.name.startswith("."))]
-    return [(f"{Path(folder, entry.name)}{'/' * entry.is_dir()}", "") for entry in shown]
+    return [(name, "") for name in of_ours if name.startswith(incomplete)]
 
 
 def tuned(incomplete: str) -> Completion:

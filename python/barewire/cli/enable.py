@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire enable`, `disable`, `status`, `modulefile`: plain mpirun over Barewire."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from barewire import installed
 from barewire.cli import complete, options
+from barewire.cli.output import print_document
 from barewire.enable import modulefile as modulefiles
 from barewire.enable.changes import (
     Change,
@@ -42,12 +42,7 @@ Fallback = Annotated[
 ]
 Provider = Annotated[
     Path | None,
-    typer.Option(
-        metavar="DIRECTORY",
-        help="where libbarewire-fi.so is",
-        show_default="this installation's",
-        autocompletion=complete.paths,
-    ),
+    typer.Option(metavar="DIRECTORY", help="where libbarewire-fi.so is", show_default="this installation's"),
 ]
 Interface = Annotated[str | None, options.INTERFACE]
 Libraries = Annotated[str | None, options.LIBRARIES]
@@ -89,7 +84,7 @@ def status(library: Libraries = None, as_json: options.AsJson = False) -> None:
     """Report for each MPI library whether its plain launcher uses Barewire, by which line, and what overrides it."""
     states = [state_of(found, os.environ, Path.home(), Path.cwd()) for found in _libraries(library)]
     if as_json:
-        typer.echo(json.dumps({"schema": "barewire-status/1", "libraries": [_document(state) for state in states]}))
+        print_document("status", {"libraries": [_document(state) for state in states]})
         return
     for state in states:
         _print_state(state)
@@ -115,9 +110,10 @@ def modulefile(
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
     text = FORMATS[form](_wanted(provider, fallback, interface))
-    typer.echo(
-        json.dumps({"schema": "barewire-modulefile/1", "format": form, "text": text}) if as_json else text, nl=as_json
-    )
+    if as_json:
+        print_document("modulefile", {"format": form, "text": text})
+    else:
+        typer.echo(text, nl=False)
 
 
 def _scope(system: bool, user: bool) -> Scope:
@@ -146,17 +142,7 @@ def _print_changes(
             {"file": str(change.file), "action": change.action, "libraries": _names(change.libraries)}
             for change in changes
         ]
-        typer.echo(
-            json.dumps(
-                {
-                    "schema": "barewire-enable/1",
-                    "scope": scope,
-                    "files": files,
-                    "refused": dict(refused),
-                    "notes": notes,
-                }
-            )
-        )
+        print_document("enable", {"scope": scope, "files": files, "refused": dict(refused), "notes": notes})
         return
     for change in changes:
         libraries = f" ({', '.join(_names(change.libraries))})" if change.libraries else ""

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire export`: a run as CSV, Markdown or SVG."""
 
-import json
 import re
 from collections.abc import Iterator
 from enum import StrEnum
@@ -12,6 +11,7 @@ import polars as pl
 import typer
 
 from barewire.cli import options
+from barewire.cli.output import print_document
 from barewire.data import Run
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.report import words
@@ -59,19 +59,18 @@ def export(
     else:
         text = _text(loaded, form, table, baseline)
         if output is None:
-            typer.echo(json.dumps({**_document(loaded), "text": text}) if as_json else text, nl=as_json)
+            if as_json:
+                print_document("export", {"run": loaded.record.id, "text": text})
+            else:
+                typer.echo(text, nl=False)
             return
         contents = {output: text}
     for path, text in contents.items():
         _write(path, text)
     if as_json:
-        typer.echo(json.dumps({**_document(loaded), "files": [str(path) for path in contents]}))
+        print_document("export", {"run": loaded.record.id, "files": [str(path) for path in contents]})
     else:
         typer.echo("\n".join(str(path) for path in contents))
-
-
-def _document(run: Run) -> dict[str, str]:
-    return {"schema": "barewire-export/1", "run": run.record.id}
 
 
 def _text(run: Run, form: Format, table: Table, baseline: str) -> str:

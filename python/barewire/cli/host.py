@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire bench host`: characterises this machine and compares it with a stored reference."""
 
-import json
 import secrets
 import sys
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from barewire.cli import complete, options
-from barewire.cli.measuring import report_kept_samples
+from barewire.cli import options
+from barewire.cli.directories import results_directory
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cli.report import REFERENCE_FILE
 from barewire.errors import MachineCannot
@@ -53,9 +52,7 @@ def host(
     ] = None,
     reference: Annotated[
         str,
-        typer.Option(
-            metavar="FILE|none", help="document of another run to compare with", autocompletion=complete.paths
-        ),
+        typer.Option(metavar="FILE|none", help="document of another run to compare with"),
     ] = "stored",
     seed: options.Seed = None,
     output: options.Output = None,
@@ -78,11 +75,10 @@ def host(
     )
     reference_file = {"none": None, "stored": STORED_REFERENCE}.get(reference, Path(reference))
     stored = None if reference_file is None else read_reference(reference_file)
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-host"
     with ExitStack() as stack:
         lab, warnings = _lab(stack, plan) if "send" in plan.tests else (None, ())
-        progress = stack.enter_context(progress_bar(quiet=as_json))
-        stack.enter_context(report_kept_samples(directory))
+        directory = stack.enter_context(results_directory(output, "host"))
+        progress = stack.enter_context(progress_bar())
         run = measure_host(plan, directory, command=sys.argv, lab=lab, warnings=warnings, progress=progress)
     if reference_file is not None:
         write_atomically(directory / REFERENCE_FILE, reference_file.read_bytes())
@@ -92,7 +88,7 @@ def host(
         typer.echo(f"endpoints of this user now use {path}", err=True)
     if as_json:
         document = {"directory": str(directory), **host_document(run, frame, stored)}
-        typer.echo(json.dumps(document, allow_nan=False))
+        print_document("bench host", document)
         return
     print_host(Console(highlight=False), run, host_measures(run, stored), host_crossovers(frame), stored)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")

@@ -2,14 +2,15 @@
 """`barewire import`: makes a run of what another benchmark printed."""
 
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from barewire.cli import complete, options
+from barewire.cli.directories import results_directory
 from barewire.cli.measuring import print_result
+from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
 from barewire.importers.output import Hints
 from barewire.importers.runs import ImportPlan, import_outputs
@@ -21,9 +22,7 @@ from barewire.topology.rate import UNSHAPED, check_rate, parse_rate
 def import_files(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE…", help="what the benchmark printed; one launch each", autocompletion=complete.paths
-        ),
+        typer.Argument(metavar="FILE…", help="what the benchmark printed; one launch each"),
     ],
     format: Annotated[
         str, typer.Option(metavar="TOOL", help=f"{AUTO}, or {', '.join(TOOLS)}", autocompletion=complete.tools)
@@ -73,5 +72,6 @@ def import_files(
     check_rate(rate_bit_s)
     hints = Hints(subject, ranks, test)
     plan = ImportPlan(tuple(files), format, hints, Link(rate_bit_s, mtu), environment, partial)
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-import"
-    print_result(import_outputs(plan, directory, command=sys.argv, add=add), directory, as_json)
+    with results_directory(output, "import") as directory, progress_bar("reading"):
+        run = import_outputs(plan, directory, command=sys.argv, add=add)
+    print_result("import", run, directory, as_json)

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from barewire.cli.host_slots import host_slots_of
@@ -76,18 +75,6 @@ def parse_job_hosts(lab: str | None, links: LinkSpec, hosts: str | None, hostfil
         raise WrongUse("--hosts and --hostfile exclude each other")
     chosen = optional_lab(lab, links)
     return JobHosts(tuple(host_slots_of(hosts, hostfile, None if chosen is None else chosen.topology)), chosen)
-
-
-def new_directory(requested: Path | None, command: str) -> Path:
-    """Create a directory for results; WrongUse if it is not empty."""
-    directory = (requested or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{command}").absolute()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if any(directory.iterdir()):
-            raise WrongUse(f"{directory} is not empty; results need an empty directory")
-    except OSError as error:
-        raise WrongUse(f"{directory} cannot be created: {error.strerror}") from error
-    return directory
 
 
 def check_limit(limit_s: float | None) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire lab`: manages an emulated cluster from the shell."""
 
-import json
 import os
 import sys
 from enum import StrEnum
@@ -14,7 +13,9 @@ from rich.table import Table
 
 from barewire.cli import complete, links, options
 from barewire.cli.drawing import drawn_network, save_picture, table
+from barewire.cli.groups import typer_group
 from barewire.cli.labs import choose_lab
+from barewire.cli.output import print_document
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab import Lab, LinkSpec, format_rate, parse_topology
 from barewire.lab.shaping import Wire
@@ -22,9 +23,7 @@ from barewire.lab.state import load
 from barewire.topology import to_json, with_rate
 from barewire.topology.picture import counted
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="An emulated cluster: hosts, links and a switch on this machine."
-)
+app = typer_group("An emulated cluster: hosts, links and a switch on this machine.")
 
 _COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 _WIRES = {
@@ -80,7 +79,7 @@ def up(
         raise WrongUse(f"--standalone and --static-neighbours need a network of switches; {topology} has none")
     lab = Lab.up(shape, link, persistent=True, standalone=standalone, static_neighbours=static_neighbours)
     if as_json:
-        _print_json(lab_document(lab))
+        print_document("lab up", lab_document(lab))
         return
     console = Console(highlight=False)
     console.print(f"lab [bold]{lab.id}[/]: {lab.topology}, {_describe(lab)}")
@@ -119,7 +118,7 @@ def show(
         if file is not None:
             save_picture(network, title, file, page=page)
     if as_json:
-        _print_json(to_json(network))
+        print_document("lab show", to_json(network))
         return
     console = Console(highlight=False)
     console.print(f"{title}: {counted(network)}", markup=False, soft_wrap=True)
@@ -159,7 +158,7 @@ def list_labs(as_json: options.AsJson = False) -> None:
     """List this user's labs."""
     labs = Lab.list()
     if as_json:
-        _print_json([lab_document(lab) for lab in labs])
+        print_document("lab list", {"labs": [lab_document(lab) for lab in labs]})
         return
     if not labs:
         typer.echo("no labs; `barewire lab up` creates one")
@@ -218,7 +217,7 @@ def down(
         if not as_json:
             typer.echo(f"lab {lab.id} ended")
     if as_json:
-        _print_json({"ended": [lab.id for lab in labs]})
+        print_document("lab down", {"ended": [lab.id for lab in labs]})
     elif not labs:
         typer.echo("no labs to end")
 
@@ -226,6 +225,8 @@ def down(
 def lab_document(lab: Lab) -> dict[str, Any]:
     """Return all facts about a lab, for --json."""
     document = load(lab.id).to_json()
+    # That of the file.
+    del document["schema"]
     derived: dict[str, Any] = {
         "status": lab.status,
         "oversubscribed": lab.oversubscribed,
@@ -261,7 +262,3 @@ def _replace_this_process(lab: Lab, host: str, command: list[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(line[0], line)
-
-
-def _print_json(document: object) -> None:
-    typer.echo(json.dumps(document, indent=2))

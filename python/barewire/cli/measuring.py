@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Options, lab facts and final output shared by measuring commands."""
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 
-from barewire.errors import BarewireError, WrongUse
+from barewire.cli.output import print_document
+from barewire.errors import WrongUse
 from barewire.lab import Lab
 from barewire.report.terminal import print_run
 from barewire.results import Run
@@ -55,24 +53,10 @@ def lab_facts(lab: Lab) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def report_kept_samples(directory: Path) -> Iterator[None]:
-    """Print where the samples of an interrupted run are."""
-    existed = (directory / "run.json").exists()
-    try:
-        yield
-    except (BarewireError, KeyboardInterrupt):
-        if not existed and (directory / "run.json").exists():
-            complete = json.loads((directory / "run.json").read_text())["complete"]
-            content = "all that was measured" if complete else "what was measured so far"
-            typer.echo(f"{content} is in {directory}{'' if complete else ', marked incomplete'}", err=True)
-        raise
-
-
-def print_result(run: Run, directory: Path, as_json: bool, **extra: Any) -> None:
+def print_result(command: str, run: Run, directory: Path, as_json: bool, **extra: Any) -> None:
     """Print the run's tables, or everything as JSON with the `extra` entries."""
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **run.to_json(), **extra}, allow_nan=False))
+        print_document(command, {"directory": str(directory), **run.to_json(), **extra})
         return
     print_run(Console(highlight=False), run)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")

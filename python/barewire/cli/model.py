@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire model`: parameters, break points and decisions from a run's times."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from barewire.cli import complete, options
+from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse, unknown
 from barewire.lab import parse_rate
 from barewire.measure import recover_run
@@ -63,8 +64,12 @@ def model(
         return
     if rate is not None:
         raise WrongUse("--rate and --mtu describe the link of a table; a run knows its own")
-    measured = _only(recover_run(run), subject)
-    fits, of_logp = latency_fits(measured), logp_fits(measured)
+    with progress_bar("fitting") as progress:
+        progress(0, 2, "latency")
+        measured = _only(recover_run(run), subject)
+        fits = latency_fits(measured)
+        progress(1, 2, "LogP")
+        of_logp = logp_fits(measured)
     if not fits and not of_logp:
         raise WrongUse(f"{run} has no times of messages: measure pingpong with three sizes or more, or logp")
     notes = [] if measured.complete else [f"this run is incomplete (stopped by {measured.stopped_by})"]
@@ -84,7 +89,7 @@ def _output(
 ) -> None:
     if as_json:
         fitted = {"latency": [fit.to_json() for fit in fits], "logp": [fit.to_json() for fit in of_logp]}
-        typer.echo(json.dumps({**document, **fitted, "decisions": list(sentences)}, allow_nan=False))
+        print_document("model", {**document, **fitted, "decisions": list(sentences)})
         return
     tables: list[TextTable] = [hockney_table(fits)] if fits and "hockney" in chosen else []
     tables += piece_tables(fits) if "pieces" in chosen else []

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from barewire.cli import complete, links, options
+from barewire.cli.directories import results_directory
 from barewire.cli.host_slots import host_slots_of
 from barewire.cli.labs import LabChoice, choose_lab
 from barewire.cli.measuring import (
@@ -22,7 +22,6 @@ from barewire.cli.measuring import (
     parse_launches,
     parse_refinement,
     print_result,
-    report_kept_samples,
 )
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
@@ -133,13 +132,16 @@ def mpi(
     link_spec = links.read(rate, mtu, offloads, loss, receive_on)
     where = _allocation(lab, hosts, hostfile, link_spec) if slurm else _parse_hosts(lab, hosts, hostfile, link_spec)
     plan, programs, warnings = _build(requested, choice, where)
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
-    for note in [*warnings, *where.notes(directory)]:
-        typer.echo(f"barewire: {note}", err=True)
-    with where.entered() as (site, facts), progress_bar(quiet=as_json) as show_progress, report_kept_samples(directory):
+    with (
+        where.entered() as (site, facts),
+        results_directory(output, "-".join(plan.tests)) as directory,
+        progress_bar() as show_progress,
+    ):
+        for note in [*warnings, *where.notes(directory)]:
+            typer.echo(f"barewire: {note}", err=True)
         campaign = MpiCampaign(site, plan, programs)
         run = measure_mpi(campaign, directory, command=sys.argv, lab=facts, warnings=warnings, progress=show_progress)
-    print_result(run, directory, as_json, laws=document(laws_of(run)))
+    print_result("mpi", run, directory, as_json, laws=document(laws_of(run)))
 
 
 @dataclass(frozen=True)

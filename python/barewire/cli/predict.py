@@ -2,7 +2,6 @@
 """`barewire predict`: times of patterns and kernels on P ranks, from runs of two ranks."""
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from barewire.cli import complete, options
+from barewire.cli.output import print_document
+from barewire.cli.progress import Progress, progress_bar
 from barewire.errors import WrongUse, unknown
 from barewire.measure import recover_run
 from barewire.measure.programs import expand_sizes
@@ -74,7 +75,8 @@ def predict(
     Several runs are used together, such as one of ping-pongs and one of a kernel on one rank. --sizes are those of
     messages, blocks, halos, or a sort's buffers; by default those measured. Without --ranks there are two.
     """
-    model = _model(runs)
+    with progress_bar("fitting"):
+        model = _model(runs)
     kernels = _parse(kernel, KERNELS, "--kernel")
     if not model.functions:
         raise WrongUse(f"{runs[0]} has no messages between two ranks: give a run of `barewire mpi pingpong` too")
@@ -86,20 +88,23 @@ def predict(
         return
     orders = _whole(order, "--order")
     requests = list(_requests(model, kernels, numbers or (2,), sizes, variants, orders, keys, compute_us))
-    predictions, unsaid = _predict(model, requests, subject, cores or model.cores)
+    with progress_bar("predicting") as progress:
+        predictions, unsaid = _predict(model, requests, subject, cores or model.cores, progress)
     if as_json:
-        document = {"schema": "barewire-prediction/1", "runs": list(model.runs), "cannot_say": unsaid}
-        typer.echo(json.dumps({**document, "predictions": [each.to_json() for each in predictions]}, allow_nan=False))
+        document = {"runs": list(model.runs), "cannot_say": unsaid}
+        print_document("predict", {**document, "predictions": [each.to_json() for each in predictions]})
         return
     _print(prediction_tables(predictions), unsaid)
 
 
 def _predict(
-    model: Model, requests: Sequence[Request], subject: str | None, cores: int | None
+    model: Model, requests: Sequence[Request], subject: str | None, cores: int | None, progress: Progress
 ) -> tuple[list[Prediction], list[str]]:
     predictions: list[Prediction] = []
     unsaid: dict[str, None] = {}
-    for name, request in itertools.product(model.functions if subject is None else [subject], requests):
+    asked = list(itertools.product(model.functions if subject is None else [subject], requests))
+    for number, (name, request) in enumerate(asked):
+        progress(number, len(asked), f"{request.kernel}, {request.ranks} ranks, {name}")
         try:
             predictions += predictions_of(model, name, request, cores)
         except CannotSay as reason:
@@ -122,21 +127,21 @@ def _check(
     run = recover_run(against)
     if run.id in model.runs:
         raise WrongUse(f"{against} is one of {', '.join(map(str, runs))}: a prediction is checked against another run")
-    checked, unsaid = check(model, run, kernels, subject, ranks, cores or shared_cores(run))
+    with progress_bar("predicting"):
+        checked, unsaid = check(model, run, kernels, subject, ranks, cores or shared_cores(run))
     if not checked and not unsaid:
         known = ", ".join(model.functions) or "none"
         raise WrongUse(f"{against} has no {' or '.join(kernels)} of a subject of the model, which are {known}")
     summary = errors(checked)
     if as_json:
         document = {
-            "schema": "barewire-prediction/1",
             "runs": list(model.runs),
             "against": run.id,
             "cannot_say": unsaid,
             "predictions": [each.to_json() for each in checked],
             "errors": {each.kernel: {"mean": each.mean, "worst": each.worst, "count": each.count} for each in summary},
         }
-        typer.echo(json.dumps(document, allow_nan=False))
+        print_document("predict", document)
         return
     _print(checked_tables(checked, summary), unsaid)
     for each in summary:

@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 
 from barewire.cli import jobs, links, options
+from barewire.cli.directories import make_empty, results_directory
+from barewire.cli.output import SCHEMAS, print_document
 from barewire.errors import MeasurementFailed
 from barewire.mpi.fabrics import PROVIDER, FabricOptions
 from barewire.mpi.profiler import build_profiler, with_profiler
@@ -55,9 +57,9 @@ def profile(
     hosts_choice = jobs.parse_job_hosts(lab, links.read(rate, mtu, offloads, loss, receive_on), hosts, hostfile)
     request = jobs.parse_request(program, library, hosts_choice, ranks)
     profiler = build_profiler(request.library)
-    with hosts_choice.entered() as running:
+    with hosts_choice.entered() as running, results_directory(output, "profile") as directory:
         job = request.job(requested, running)
-        directory = jobs.new_directory(output, "profile")
+        make_empty(directory)
         (directory / RANKS_FOLDER).mkdir()
         started = datetime.now(UTC).isoformat(timespec="seconds")
         profiled = with_profiler(job, profiler, directory / RANKS_FOLDER)
@@ -69,7 +71,7 @@ def profile(
     summary = combine_profiles(convert_profiles(directory / RANKS_FOLDER), request.ranks)
     notes = notes_of(summary, code, limit)
     facts = {
-        "schema": "barewire-profile/1",
+        "schema": SCHEMAS["profile"],
         "created": started,
         "command": [*request.command],
         "fabric": fabric,
@@ -82,7 +84,7 @@ def profile(
     page = profile_page(summary, facts, shlex.join(sys.argv), notes)
     write_atomically(directory / REPORT_FILE, page.encode())
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **facts, **summary.to_json()}, allow_nan=False))
+        print_document("profile", {"directory": str(directory), **facts, **summary.to_json()})
     else:
         print_profile(Console(stderr=True, highlight=False), summary, fabric, notes)
         typer.echo(f"the page is {directory / REPORT_FILE}; all of it as JSON is beside it", err=True)

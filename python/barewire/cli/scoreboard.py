@@ -7,9 +7,8 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,9 @@ import typer
 from rich.console import Console
 
 from barewire.cli import complete, options
+from barewire.cli.directories import make_empty, results_directory
 from barewire.cli.measuring import lab_facts
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import Lab, parse_topology
@@ -115,40 +116,40 @@ def scoreboard(
         raise WrongUse("give one of RUN (show it), --resume RUN (continue it) and --output (measure)")
     if fail_above is not None and not fail_above > 0:
         raise WrongUse(f"--fail-above must be a ratio above 0, such as 1.05, not {fail_above}")
-    stopped: BaseException | None = None
-    directory = run or resume or output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-scoreboard"
-    if resume is not None:
-        stopped = _measure(BoardPlan.read(resume), directory, quiet=as_json)
-    elif run is None:
-        plan = BoardPlan(
-            quick=quick,
-            seed=secrets.randbits(32) if seed is None else seed,
-            launches=launches or (_QUICK_LAUNCHES if quick else _FULL_LAUNCHES),
-            budget_s=budget or (_QUICK_BUDGET_S if quick else None),
-            testbeds=testbeds,
-            patterns=patterns,
-            libraries=library,
-            sizes=None if sizes is None else expand_sizes(sizes, 0),
-        )
-        if directory.exists() and any(directory.iterdir()):
-            raise WrongUse(f"{directory} is not empty; a scoreboard needs an empty directory")
-        parse_libraries(library)
-        plan.write(directory)
-        stopped = _measure(plan, directory, quiet=as_json)
-    try:
-        board = read_board(directory)
-    except WrongUse:
-        # The error that ended the measurement before its first run is more specific than its absence.
-        raise stopped or sys.exception() from None  # type: ignore[misc]
-    _write(board, directory, to_markdown)
-    _show(board, directory, rows, as_json)
-    if stopped is not None:
-        typer.echo(f"to resume: barewire mpi scoreboard --resume {directory}", err=True)
-        raise stopped
+    existing = run or resume
+    with results_directory(output, "scoreboard") if existing is None else nullcontext(existing) as directory:
+        stopped: BaseException | None = None
+        if resume is not None:
+            stopped = _measure(BoardPlan.read(resume), directory)
+        elif run is None:
+            plan = BoardPlan(
+                quick=quick,
+                seed=secrets.randbits(32) if seed is None else seed,
+                launches=launches or (_QUICK_LAUNCHES if quick else _FULL_LAUNCHES),
+                budget_s=budget or (_QUICK_BUDGET_S if quick else None),
+                testbeds=testbeds,
+                patterns=patterns,
+                libraries=library,
+                sizes=None if sizes is None else expand_sizes(sizes, 0),
+            )
+            parse_libraries(library)
+            make_empty(directory)
+            plan.write(directory)
+            stopped = _measure(plan, directory)
+        try:
+            board = read_board(directory)
+        except WrongUse:
+            # The error that ended the measurement before its first run is more specific than its absence.
+            raise stopped or sys.exception() from None  # type: ignore[misc]
+        _write(board, directory, to_markdown)
+        _show(board, directory, rows, as_json)
+        if stopped is not None:
+            typer.echo(f"to resume: barewire mpi scoreboard --resume {directory}", err=True)
+            raise stopped
     _judge(board, fail_above)
 
 
-def _measure(plan: BoardPlan, directory: Path, *, quiet: bool) -> BaseException | None:
+def _measure(plan: BoardPlan, directory: Path) -> BaseException | None:
     """Measure the testbeds without a complete run; return the error that ended this early, with all samples on disk."""
     libraries = parse_libraries(plan.libraries) or tuple(installed_libraries())
     busy = _busy()
@@ -166,7 +167,7 @@ def _measure(plan: BoardPlan, directory: Path, *, quiet: bool) -> BaseException 
                 else remaining_s * testbed.weight / sum(each.weight for each in testbeds[number:])
             )
             try:
-                _measure_testbed(plan, testbed, libraries, share_s, directory, busy, quiet=quiet)
+                _measure_testbed(plan, testbed, libraries, share_s, directory, busy)
             except MachineCannot as error:
                 if plan.testbeds is not None:
                     raise
@@ -183,8 +184,6 @@ def _measure_testbed(
     seconds: float | None,
     directory: Path,
     busy: Sequence[str],
-    *,
-    quiet: bool,
 ) -> None:
     started = time.monotonic()
     candidates, reasons = find_subjects(libraries, testbed, quick=plan.quick)
@@ -201,13 +200,12 @@ def _measure_testbed(
 
     subjects, unbuilt = exclude_failing(candidates, build, named=plan.libraries is not None)
     warnings = (*busy, *reasons, *unbuilt)
-    if not quiet:
-        typer.echo(f"{testbed.title}: {len(subjects)} subjects", err=True)
+    typer.echo(f"{testbed.title}: {len(subjects)} subjects", err=True)
     for warning in warnings:
         typer.echo(f"barewire: {warning}", err=True)
     if seconds is not None:
         scores = replace(scores, seconds=max(seconds - (time.monotonic() - started), 0.0))
-    with _site(testbed) as (site, lab), progress_bar(quiet=quiet) as progress:
+    with _site(testbed) as (site, lab), progress_bar() as progress:
         measure_testbed(
             ScoreCampaign(site, replace(scores, subjects=subjects), programs),
             directory_for(directory, testbed.name),
@@ -269,7 +267,7 @@ def _document(board: Board) -> dict[str, Any]:
 
 def _show(board: Board, directory: Path, rows: int, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **_document(board)}, allow_nan=False))
+        print_document("mpi scoreboard", {"directory": str(directory), **_document(board)})
         return
     print_board(Console(highlight=False), board, rows)
     typer.echo(f"page: {directory / PAGE}; every row: {directory / DOCUMENT}; every sample is beside them")

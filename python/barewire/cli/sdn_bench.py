@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn bench`: measures strategies on real switches."""
 
-import json
 import secrets
 import sys
 from dataclasses import replace
-from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from barewire.cli import complete, options
-from barewire.cli.measuring import report_kept_samples
+from barewire.cli.directories import results_directory
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cli.sdn_simulate import parse_counts, parse_shape
 from barewire.errors import WrongUse
@@ -129,12 +127,11 @@ def bench(
         patience_s=patience,
     )
     campaign = prepared(plan, library)
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-sdn-{workload.value}"
-    with progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
+    with results_directory(output, f"sdn-{workload.value}") as directory, progress_bar() as progress:
         run = measure(campaign, directory, command=sys.argv, progress=progress)
     outcome = summarised(run, samples(directory))
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **run.to_json(), **outcome.to_json()}, allow_nan=False))
+        print_document("sdn bench", {"directory": str(directory), **run.to_json(), **outcome.to_json()})
         return
     print_sdn(Console(highlight=False), run, outcome)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn simulate`: simulates strategies on networks that need not exist."""
 
-import json
 import re
 from dataclasses import replace
 from enum import StrEnum
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from barewire.cli import options
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
 from barewire.sdn.simulate import RingPlan, Series, Setup, Shape, experiment, simulations
@@ -83,7 +83,7 @@ def simulate(
     counts = parse_counts(host_counts)
     total = simulations(workload.value, len(strategies), len(counts), seeds)
     done = 0
-    with progress_bar(quiet=as_json) as show:
+    with progress_bar() as show:
 
         def advance() -> None:
             nonlocal done
@@ -92,8 +92,8 @@ def simulate(
 
         series = experiment(setup, workload.value, strategies, counts, seeds, advance)
     if as_json:
-        document = {"schema": "barewire-simulate/1", "topology": topology, "rate_bit_s": rate_bit_s, "seeds": seeds}
-        typer.echo(json.dumps({**document, "series": [part.to_json() for part in series]}, allow_nan=False))
+        document = {"topology": topology, "rate_bit_s": rate_bit_s, "seeds": seeds}
+        print_document("sdn simulate", {**document, "series": [part.to_json() for part in series]})
     else:
         _print(series, both=workload is WorkloadName.both, markdown=form is options.TableFormat.markdown)
 

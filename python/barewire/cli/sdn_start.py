@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn start`: runs a controller until terminated; the switches keep their rules."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ from typing import Annotated
 import typer
 
 from barewire.cli import complete, options
+from barewire.cli.output import print_document
 from barewire.cli.sdn_client import DEFAULT_API
 from barewire.sdn.api.token import default_token_file
 from barewire.topology.rate import parse_rate
@@ -108,7 +108,7 @@ def start(
 def _print_event(kind: str, text: str, as_json: bool) -> None:
     now = time.time()
     if as_json:
-        typer.echo(json.dumps({"time_s": round(now, 6), "event": kind, "text": text}))
+        print_document("sdn start", {"time_s": round(now, 6), "event": kind, "text": text})
     else:
         stamp = time.strftime("%H:%M:%S", time.localtime(now))
         typer.echo(f"{stamp}.{int(now * 1000) % 1000:03d} {kind}: {text}")

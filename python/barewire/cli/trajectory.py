@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire trajectory`: how every value changed over many runs, and with which run."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from barewire.cli import options
 from barewire.cli.compare import AcrossEnvironments, Confidence, FloorName, Margin, read_settings
+from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
 from barewire.measure import recover_run
 from barewire.models.naming import FLOOR
 from barewire.report import trajectory as tracks
@@ -31,8 +31,14 @@ def trajectory(
     program.
     """
     settings = read_settings(margin, confidence, floor)
-    found = tracks.trajectory([recover_run(run) for run in runs], settings, across_environments=across_environments)
+    with progress_bar("reading") as progress:
+        loaded = []
+        for number, run in enumerate(runs):
+            progress(number, len(runs) + 1, f"reading {run}")
+            loaded.append(recover_run(run))
+        progress(len(runs), len(runs) + 1, "comparing")
+        found = tracks.trajectory(loaded, settings, across_environments=across_environments)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), allow_nan=False))
+        print_document("trajectory", found.to_json())
     else:
         print_trajectory(Console(highlight=False), found)

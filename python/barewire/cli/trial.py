@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire try`: compares a program over Barewire with another fabric."""
 
-import json
 import os
 import secrets
 import shlex
@@ -15,7 +14,9 @@ import typer
 from rich.console import Console
 
 from barewire.cli import jobs, links, options
+from barewire.cli.directories import make_empty, results_directory
 from barewire.cli.measuring import lab_facts, parse_launches
+from barewire.cli.output import SCHEMAS, print_document
 from barewire.cli.profile import REPORT_FILE, write_result
 from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, MeasurementFailed, WrongUse
@@ -82,11 +83,11 @@ def trial(
     hosts_choice = jobs.parse_job_hosts("pair" if use_default_lab else lab, link, hosts, hostfile)
     request = jobs.parse_request(program, library, hosts_choice, ranks)
     profiler = build_profiler(request.library) if profiled else None
-    with hosts_choice.entered() as running:
+    with hosts_choice.entered() as running, results_directory(output, "try") as directory:
         jobs_by_fabric = {name: request.job(option, running) for name, option in requested.items()}
-        directory = jobs.new_directory(output, "try")
+        make_empty(directory)
         facts = _facts(request, running, (fabric, baseline), plan)
-        with progress_bar(quiet=as_json) as progress:
+        with progress_bar() as progress:
             trials = Trial(jobs_by_fabric, running, profiler, directory, plan, progress, _print_note)
             try:
                 trials.run()
@@ -130,7 +131,7 @@ def _facts(request: jobs.JobRequest, lab: Lab | None, fabrics: tuple[str, str], 
             "affected all times"
         )
     return {
-        "schema": "barewire-try/2",
+        "schema": SCHEMAS["try"],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": list(request.command),
         "fabrics": list(fabrics),
@@ -167,7 +168,7 @@ def _conclude(trials: Trial, facts: dict[str, Any], ranks: int, any_output: bool
     page = trial_page(outcome, facts, shlex.join(sys.argv), notes)
     write_atomically(trials.directory / REPORT_FILE, page.encode())
     if as_json:
-        typer.echo(json.dumps({"directory": str(trials.directory), **facts}, allow_nan=False))
+        print_document("try", {"directory": str(trials.directory), **facts})
     else:
         print_trial(Console(highlight=False), outcome, notes)
         typer.echo(f"the page is {trials.directory / REPORT_FILE}; the output of every launch is in its folder output")
@@ -188,7 +189,7 @@ def _failure(trials: Trial, fabrics: tuple[str, str], as_json: bool, facts: dict
         name: [launch for launch in trials.launches if launch.fabric == name and launch.code != 0] for name in fabrics
     }
     if as_json:
-        typer.echo(json.dumps({"directory": str(trials.directory), **facts}, allow_nan=False))
+        print_document("try", {"directory": str(trials.directory), **facts})
     descriptions = [
         _failure_text(trials.directory, failed[name][-1], trials.plan.limit_s) for name in fabrics if failed[name]
     ]

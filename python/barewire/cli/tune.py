@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire tune`: finds endpoint values for this machine, and writes them to the tuning file."""
 
-import json
 import secrets
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -9,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from barewire.cli import links, options
 from barewire.cli.labs import LabChoice, choose_lab
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
 from barewire.lab import LinkSpec, parse_rate
@@ -59,12 +58,12 @@ def tune(
         site_context = _in_lab(choose_lab(lab or "pair", LinkSpec(parse_rate(rate), mtu)))
     else:
         site_context = nullcontext(RemoteSite.parse(hosts, interface, remote_shell))
-    with site_context as site, progress_bar(quiet=as_json) as progress:
+    with site_context as site, progress_bar() as progress:
         tuned = measure_all(site, plan, progress)
     source = f"barewire tune, {datetime.now(UTC):%Y-%m-%d}, {hosts or 'lab'}, seed {plan.seed}"
     write_tuning(tuned.values, measured=plan.names, source=source, path=path)
     if as_json:
-        typer.echo(json.dumps({"file": str(path), "seed": plan.seed, **_document(tuned)}, allow_nan=False))
+        print_document("tune", {"file": str(path), "seed": plan.seed, **_document(tuned)})
     else:
         _print(Console(highlight=False), tuned, path)
 
