@@ -30,8 +30,8 @@ from barewire.mpi.libraries import Library, find_library, installed_libraries
 
 FORMATS = {"lua": modulefiles.lua, "tcl": modulefiles.tcl, "slurm": modulefiles.slurm}
 
-System = Annotated[bool, typer.Option("--system", help="for all users of this machine; root's default")]
-User = Annotated[bool, typer.Option("--user", help="for yourself; the default of all others")]
+System = Annotated[bool, typer.Option("--system", help="for all users of this machine, as root by default")]
+User = Annotated[bool, typer.Option("--user", help="for yourself, as all others by default")]
 Fallback = Annotated[
     str,
     typer.Option(

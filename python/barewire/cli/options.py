@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from barewire.cli import complete
-from barewire.models.catalogue import Program, tests_of
+from barewire.models.catalogue import Program, names_of_tests
 from barewire.models.wire import MTU_BYTES_MAX, MTU_BYTES_MIN
 from barewire.mpi.fabrics import AUTHS, FABRICS, LINKS, PROGRESSES, THREAD, WAITS
 
@@ -186,7 +186,7 @@ REAL_RATE = typer.Option(metavar="RATE", help="the link's rate, such as 1gbit")
 REAL_MTU = typer.Option(metavar="BYTES", min=MTU_BYTES_MIN, max=MTU_BYTES_MAX, help="the link's MTU in bytes")
 TESTS_OF_HOST = typer.Argument(
     metavar="[TEST,TEST]",
-    help=", ".join(tests_of(Program.host)),
+    help=", ".join(names_of_tests(Program.host)),
     show_default="all",
     autocompletion=complete.host_tests,
 )

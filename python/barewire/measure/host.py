@@ -20,10 +20,10 @@ from barewire.measure.launch import end_process, raise_failure
 from barewire.measure.programs import HOST, find_program
 from barewire.measure.records import LaunchRecords
 from barewire.measure.session import StoppingRule, new_run, run_campaign
-from barewire.models.catalogue import Program, tests_of
+from barewire.models.catalogue import Program, names_of_tests
 from barewire.results import Run, Series, series_from_samples
 
-HOST_TESTS = tests_of(Program.host)
+HOST_TESTS = names_of_tests(Program.host)
 LAUNCHES_MAX = 1000
 
 

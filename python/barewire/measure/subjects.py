@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from barewire.errors import WrongUse, unknown
 from barewire.models import catalogue
-from barewire.models.catalogue import Program, tests_of
+from barewire.models.catalogue import Program, names_of_tests
 from barewire.models.naming import (
     FLOOR,
     LIBFABRIC,
@@ -20,7 +20,7 @@ from barewire.models.naming import (
     provider_of,
 )
 
-TESTS = tests_of(Program.probe)
+TESTS = names_of_tests(Program.probe)
 TRANSPORTS = tuple(transport.name for transport in catalogue.TRANSPORTS)
 SOCKETS = ("tcp", "udp")
 BROKERED = tuple(transport.name for transport in catalogue.TRANSPORTS if transport.brokered)

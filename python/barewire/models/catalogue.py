@@ -134,7 +134,7 @@ TUNING_VALUES = (
 )
 
 
-def tests_of(*programs: Program) -> tuple[str, ...]:
+def names_of_tests(*programs: Program) -> tuple[str, ...]:
     """Names of a program's tests, in the table's order."""
     return tuple(test.name for test in TESTS if test.program in programs)
 

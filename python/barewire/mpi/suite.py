@@ -10,7 +10,7 @@ from pathlib import Path
 
 from barewire import installed
 from barewire.errors import MachineCannot, MeasurementFailed, unknown
-from barewire.models.catalogue import TESTS, Program, tests_of
+from barewire.models.catalogue import TESTS, Program, names_of_tests
 from barewire.mpi.libraries import Library
 
 SOURCES = installed.MPI_SOURCES
@@ -25,12 +25,12 @@ _ALL = "all"
 
 def tests() -> tuple[str, ...]:
     """Names of the measurements."""
-    return tests_of(Program.mpi)
+    return names_of_tests(Program.mpi)
 
 
 def kernels() -> tuple[str, ...]:
     """Names of the kernels."""
-    return tests_of(Program.kernel)
+    return names_of_tests(Program.kernel)
 
 
 def parse_tests(text: str) -> tuple[str, ...]:
