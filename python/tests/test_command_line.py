@@ -226,6 +226,12 @@ def test_the_tables_are_those_of_the_programs() -> None:
     overridden = {name.upper(): value for name, value in re.findall(r'\(\s*c"([a-z_]+)",\s*"([a-z_]+)",', parameters)}
     expected = {one.parameter: one.name for one in catalogue.TUNING_VALUES if one.parameter is not None}
     assert expected.items() <= overridden.items()
+    described = (ROOT / "docs/provider.md").read_text()
+    for one in catalogue.TUNING_VALUES:
+        row = re.search(rf"^\| `{one.name}`: .*$", described, re.MULTILINE)
+        assert row is not None, f"docs/provider.md has no row of {one.name}"
+        cells = [cell.strip().replace("`", "") for cell in row[0].strip("|").split("|")]
+        assert cells[1] == (one.parameter or "none") and cells[3] == one.measured_by, row[0]
     assert all(test.name in TEST_TITLES for test in catalogue.TESTS), "the report has no title for a test"
     probe = installed.PROGRAMS / "barewire-probe"
     if not os.access(probe, os.X_OK):
