@@ -105,6 +105,6 @@ def option_of(command: Any, name: str) -> TyperOption:
     return option
 
 
-def typer_group(help: str, **settings: Any) -> typer.Typer:
+def typer_group(help: str) -> typer.Typer:
     """Return a group of commands, such as `barewire lab`."""
-    return typer.Typer(cls=Group, add_completion=False, no_args_is_help=True, help=help, **settings)
+    return typer.Typer(cls=Group, add_completion=False, no_args_is_help=True, help=help)

@@ -43,7 +43,7 @@ RUNS = typer.Argument(metavar="RUN…", help="directories of runs", autocompleti
 # Labs; their links are in links.py.
 LAB_CHOICE = typer.Option(
     metavar="LAB",
-    help="pair, star:N, routed:N, fat-tree:K or FILE.toml for a lab of this run, or the id of a running lab",
+    help="pair, star:N, routed:N or FILE.toml for a lab of this run, or the id of a running lab",
     rich_help_panel=LAB,
     autocompletion=complete.labs_and_topologies,
 )
