@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -24,10 +25,12 @@ from barewire.cli.directories import results_directory
 from barewire.cli.manual import COMPLETIONS, commands, completion, page, tables, write_all
 from barewire.cli.output import SCHEMAS
 from barewire.errors import MeasurementFailed, WrongUse, unknown
+from barewire.measure.session import new_run
 from barewire.models import catalogue
 from barewire.models.catalogue import Program, names_of_tests
 from barewire.mpi import suite
 from barewire.report.words import TEST_TITLES
+from barewire.results import SAMPLE_SCHEMA, write_run
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {" ".join(words): command for words, command in commands()}
@@ -304,8 +307,9 @@ def test_a_failed_run_leaves_no_empty_directory(existed: bool, tmp_path: Path) -
         wanted.mkdir(parents=True)
     with pytest.raises(WrongUse), results_directory(wanted, "x") as directory:
         (directory / "launches").mkdir(parents=True)
-        (directory / "run.json").write_text("{}")
         (directory / "launches/0001.jsonl").touch()
+        (directory / "plan.json").write_text("{}")
+        write_run(directory, new_run(command=[], seed=1, parameters={}, environment={}), samples_of_nothing())
         raise WrongUse("nothing was measured")
     if existed:
         assert list(wanted.iterdir()) == []
@@ -361,6 +365,10 @@ def test_a_manual_page_has_every_option_with_its_default() -> None:
     for option in (parameter for words, parameter in options() if words == "bench"):
         assert all(name in text for name in option.opts), option.opts
     assert "[default: (runs/…)]" in text and ".SH SYNOPSIS" in text and ".SH EXIT STATUS" in text
+
+
+def samples_of_nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema=SAMPLE_SCHEMA)
 
 
 def path_with_command(tmp_path: Path) -> str:

@@ -65,15 +65,17 @@ def _keep_or_remove(directory: Path, created: list[Path]) -> None:
 
 def _has_results(directory: Path) -> bool:
     """Whether there are samples, records of launches, or output of programs, and not only plans and empty runs."""
-    from barewire.results import samples
+    return any(_is_result(file) for file in directory.rglob("*") if not file.is_dir())
 
-    for file in directory.rglob("*"):
-        if file.is_dir() or file.name in ("run.json", "try.json", "plan.json"):
-            continue
-        if file.name == "samples.parquet":
-            is_empty = samples(file.parent).is_empty()
-        else:
-            is_empty = file.suffix == ".jsonl" and file.stat().st_size == 0
-        if not is_empty:
-            return True
-    return False
+
+def _is_result(file: Path) -> bool:
+    from barewire.results import read_run, samples
+
+    if file.name == "run.json":
+        # A program that had started may have found a wrong result, which is not a sample.
+        return any(launch.details.get("start") for launch in read_run(file.parent).launches)
+    if file.name == "samples.parquet":
+        return not samples(file.parent).is_empty()
+    if file.suffix == ".jsonl":
+        return file.stat().st_size > 0
+    return file.name not in ("try.json", "plan.json")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from barewire.cli import options
+from barewire.cli import complete, options
 from barewire.cli.directories import results_directory
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
@@ -35,7 +35,15 @@ _LAB_MTU = 65535
 
 
 def host(
-    tests: Annotated[str, options.TESTS_OF_HOST] = ",".join(HOST_TESTS),
+    tests: Annotated[
+        str,
+        typer.Argument(
+            metavar="[TEST,TEST]",
+            help=", ".join(HOST_TESTS),
+            show_default="all",
+            autocompletion=complete.host_tests,
+        ),
+    ] = ",".join(HOST_TESTS),
     launches: Annotated[
         int,
         typer.Option(metavar="N", help="launches of each test; no interval below 6", rich_help_panel=options.EFFORT),

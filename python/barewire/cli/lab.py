@@ -16,6 +16,7 @@ from barewire.cli.drawing import drawn_network, save_picture, table
 from barewire.cli.groups import typer_group
 from barewire.cli.labs import choose_lab
 from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab import Lab, LinkSpec, format_rate, parse_topology
 from barewire.lab.shaping import Wire
@@ -77,7 +78,8 @@ def up(
     shape = parse_topology(topology)
     if shape.network is None and (standalone or static_neighbours):
         raise WrongUse(f"--standalone and --static-neighbours need a network of switches; {topology} has none")
-    lab = Lab.up(shape, link, persistent=True, standalone=standalone, static_neighbours=static_neighbours)
+    with progress_bar("creating the lab"):
+        lab = Lab.up(shape, link, persistent=True, standalone=standalone, static_neighbours=static_neighbours)
     if as_json:
         print_document("lab up", lab_document(lab))
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Options, lab facts and final output shared by measuring commands."""
+"""What measuring commands share: options of several parts, a lab's facts, the final output."""
 
 from pathlib import Path
 from typing import Any

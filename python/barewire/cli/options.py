@@ -12,14 +12,12 @@ from typing import Annotated
 import typer
 
 from barewire.cli import complete
-from barewire.models.catalogue import Program, names_of_tests
 from barewire.models.wire import MTU_BYTES_MAX, MTU_BYTES_MIN
-from barewire.mpi.fabrics import AUTHS, FABRICS, LINKS, PROGRESSES, THREAD, WAITS
+from barewire.mpi.fabrics import FABRICS, LINKS, PROGRESSES, THREAD, WAITS
 
 LAB = "In a lab"
 HOSTS = "On real hosts"
 PATH = "The path"
-WHAT = "What to measure"
 EFFORT = "How much to measure"
 
 # Results.
@@ -156,12 +154,6 @@ PROGRESS = typer.Option(
     rich_help_panel=PATH,
     autocompletion=complete.lists(lambda: (*PROGRESSES, THREAD)),
 )
-AUTH = typer.Option(
-    metavar="HOW",
-    help="frames of barewire: none, job (authenticated), encrypt (and messages encrypted)",
-    rich_help_panel=PATH,
-    autocompletion=complete.names(lambda: AUTHS),
-)
 Limit = Annotated[
     float | None,
     typer.Option(metavar="SECONDS", help="time after which a launch is terminated with all its processes"),
@@ -184,12 +176,6 @@ BASELINE_OR_TCP = typer.Option(
 )
 REAL_RATE = typer.Option(metavar="RATE", help="the link's rate, such as 1gbit")
 REAL_MTU = typer.Option(metavar="BYTES", min=MTU_BYTES_MIN, max=MTU_BYTES_MAX, help="the link's MTU in bytes")
-TESTS_OF_HOST = typer.Argument(
-    metavar="[TEST,TEST]",
-    help=", ".join(names_of_tests(Program.host)),
-    show_default="all",
-    autocompletion=complete.host_tests,
-)
 
 # How much.
 LAUNCHES = typer.Option(

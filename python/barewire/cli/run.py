@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from barewire.cli import links, options
+from barewire.cli import complete, links, options
 from barewire.cli.launch import launch
 from barewire.cli.run_arguments import Request
 from barewire.cli.sdn_client import Sdn, SdnToken
-from barewire.mpi.fabrics import PROVIDER
+from barewire.mpi.fabrics import AUTHS, PROVIDER
 
 
 def run(
@@ -22,7 +22,15 @@ def run(
     link: Annotated[str | None, options.LINK] = None,
     wait: Annotated[str | None, options.WAIT] = None,
     progress: Annotated[str | None, options.PROGRESS] = None,
-    auth: Annotated[str | None, options.AUTH] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="frames of barewire: none, job (authenticated), encrypt (and messages encrypted)",
+            rich_help_panel=options.PATH,
+            autocompletion=complete.names(lambda: AUTHS),
+        ),
+    ] = None,
     ulfm: Annotated[
         bool,
         typer.Option(
