@@ -273,6 +273,11 @@ def test_progress_says_what_is_done_what_is_left_and_until_when() -> None:
     # More steps than planned, as with a budget.
     estimate.update(10, 80, "pingpong, raw")
     assert estimate.left(noon) == "70 left, until about 12:03:30"
+    # A step that lasts longer does not move the end, until it is past.
+    clock.now_s = 40.0
+    assert estimate.left(noon) == "70 left, until about 12:03:20"
+    clock.now_s = 300.0
+    assert estimate.left(noon) == "70 left, until about 12:00:00"
     assert progress.Estimate(clock, label="fitting").line(noon) == "barewire: fitting, 0 s so far"
 
 

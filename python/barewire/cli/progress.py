@@ -29,20 +29,25 @@ class Estimate:
     total: int = 0
     label: str = ""
     started_s: float = field(init=False)
+    # When the last step was finished: the one that is being done is not counted.
+    finished_s: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Start the clock."""
-        self.started_s = self.clock()
+        self.started_s = self.finished_s = self.clock()
 
     def update(self, done: int, total: int, label: str) -> None:
         """Note the state."""
+        if done != self.done:
+            self.finished_s = self.clock()
         self.done, self.total, self.label = done, total, label
 
     def remaining_s(self) -> float | None:
         """Seconds until the end; None before the first step is finished."""
         if self.done < 1 or self.total < self.done:
             return None
-        return (self.clock() - self.started_s) / self.done * (self.total - self.done)
+        whole_s = (self.finished_s - self.started_s) / self.done * self.total
+        return max(0.0, self.started_s + whole_s - self.clock())
 
     def left(self, now: datetime) -> str:
         """What is left and until when."""
