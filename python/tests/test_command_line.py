@@ -214,6 +214,30 @@ def test_documents_begin_with_their_schema(arguments: str) -> None:
     assert next(iter(document.items())) == ("schema", SCHEMAS[command])
 
 
+def documented_commands() -> Iterator[tuple[str, str]]:
+    """Every `barewire …` in code of README, docs and scripts, without what follows a program's --."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/ci").glob("*.yml")]
+    pages += [ROOT / "Makefile", *(ROOT / "tools").glob("*.sh")]
+    for file in pages:
+        text = file.read_text().replace("\\\n", " ")
+        for line in re.findall(r"(?:^|[`/ ])barewire ((?:[a-z]+ )[^`\n]*)", text, re.MULTILINE):
+            yield file.name, re.split(r" -- | {2,}|[|;&#]", line)[0]
+
+
+def test_commands_in_the_documentation_exist_with_their_options() -> None:
+    checked = 0
+    for file, line in documented_commands():
+        words = line.split()
+        known = [" ".join(words[:count]) for count in (2, 1) if " ".join(words[:count]) in COMMANDS]
+        if not known:
+            continue
+        opts = {name for one in COMMANDS[known[0]].params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+        used = re.findall(r"(?<!\S)--[a-z][a-z-]*", line)
+        assert set(used) <= opts, f"{file}: barewire {line}"
+        checked += len(used)
+    assert checked > 100
+
+
 def test_the_tables_of_the_reference_are_those_of_the_program() -> None:
     text = (ROOT / "docs/reference.md").read_text()
     for name, table in tables().items():
