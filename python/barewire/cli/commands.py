@@ -94,6 +94,7 @@ def _all(
         bool,
         typer.Option(
             "--version",
+            metavar="",
             is_eager=True,
             expose_value=False,
             callback=_print_version,

@@ -13,7 +13,7 @@ from typer.exceptions import TyperException
 
 from barewire.errors import BarewireError, WrongUse, closest, unknown
 
-CONTEXT = {"help_option_names": ["-h", "--help"]}
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 # Options by the names that they once had.
 _RENAMED = {
     "--on": ("--hosts", "--hostfile", "--slurm"),
@@ -35,15 +35,33 @@ class Group(TyperGroup):
             raise unknown("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return -h and --help, described like all other options."""
+        return _plain(super().get_help_option(ctx))
+
 
 def finish(command: Any, version: TyperOption) -> Any:
-    """Add --version to a command and to those below it, and what they need to report errors as JSON."""
+    """Add --version to a command and to those below it, and what they need to report errors as JSON.
+
+    Lines of a paragraph of help are joined, because typer keeps their ends.
+    """
+    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n"))
     command.params.append(version)
+    for parameter in command.params:
+        if getattr(parameter, "is_flag", False):
+            # Else the type is shown, which is of no use.
+            parameter.metavar = ""
     for below in getattr(command, "commands", {}).values():
         finish(below, version)
     if isinstance(command, TyperCommand):
+        _plain(command.get_help_option(typer.Context(command, **CONTEXT)))
         command.callback = _with_json_errors(command.callback)
     return command
+
+
+def _plain(help_option: Any) -> Any:
+    help_option.metavar, help_option.help = "", "show this help"
+    return help_option
 
 
 def _with_json_errors(callback: Any) -> Any:
