@@ -188,7 +188,7 @@ int main(int argc, char **argv) {
                           .ranks_min = 2});
   if (rings > RINGS_MAX) usage_error("--rings must be at most %d, not %" PRId64, RINGS_MAX, rings);
   if (exchanges < 1 || exchanges > INT32_MAX) usage_error("--exchanges must be 1 or more, not %" PRId64, exchanges);
-  if (settings.walk_bytes) usage_error("--walk does not apply to rings: b_eff reuses the same messages");
+  if (settings.walk_bytes) usage_error("--walk-bytes does not apply to rings: b_eff reuses the same messages");
   open_steps(listener);
   for (int size = 0; size < settings.size_count; size++) measure(settings.sizes[size]);
   close_steps();

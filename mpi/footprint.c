@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
                           .variants = variants,
                           .threads = MPI_THREAD_SINGLE,
                           .ranks_min = 2});
-  if (settings.walk_bytes) usage_error("--walk does not apply to this test, which measures the library's memory");
+  if (settings.walk_bytes) usage_error("--walk-bytes does not apply to this test, which measures the library's memory");
   size_t longest = 0;
   for (int size = 0; size < settings.size_count; size++)
     if (settings.sizes[size] > longest) longest = settings.sizes[size];

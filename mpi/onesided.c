@@ -216,7 +216,7 @@ int main(int argc, char **argv) {
             .extras = (struct extra[]){MEMORY_OPTION, {0}},
             .threads = MPI_THREAD_SINGLE,
             .ranks_min = 2});
-  if (settings.walk_bytes) usage_error("--walk does not apply to windows: all operations access the same memory");
+  if (settings.walk_bytes) usage_error("--walk-bytes does not apply to windows: all operations access the same memory");
   join();
   for (int index = 0; index < ACCESSES * METHODS; index++) {
     access = &accesses[index / METHODS], method = methods[index % METHODS].run;

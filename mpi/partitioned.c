@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
                           .threads = MPI_THREAD_SINGLE,
                           .ranks_min = 2,
                           .needs_even_ranks = 1});
-  if (settings.walk_bytes) usage_error("--walk does not apply to persistent requests: each has a fixed buffer");
+  if (settings.walk_bytes) usage_error("--walk-bytes does not apply to persistent requests: each has a fixed buffer");
   pair = join_pairs();
   for (int number = 0; number < KINDS; number++) {
     kind = &kinds[number];

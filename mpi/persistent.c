@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
             .needs_even_ranks = 1});
   if (messages < 1 || messages > MESSAGES_MAX)
     usage_error("--messages must be from 1 to %d, not %" PRId64, MESSAGES_MAX, messages);
-  if (settings.walk_bytes) usage_error("--walk does not apply to persistent requests: each has a fixed buffer");
+  if (settings.walk_bytes) usage_error("--walk-bytes does not apply to persistent requests: each has a fixed buffer");
   pair = join_pairs();
   message_count = (int)messages;
   for (int number = 0; number < message_count; number++) peers[number] = pair.partner, numbers[number] = number;

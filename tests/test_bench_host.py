@@ -98,11 +98,11 @@ def test_a_run_has_a_report_and_compares_with_another(document):
 def test_an_own_document_is_a_reference(document, tmp_path):
     reference = tmp_path / "reference.json"
     reference.write_text(json.dumps(document))
-    arguments = ("bench", "host", "--only", "syscall", *SHORT, "--reference", str(reference))
+    arguments = ("bench", "host", "syscall", *SHORT, "--reference", str(reference))
     done = barewire(*arguments, "-o", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     assert "syscall/getppid" in done.stdout and document["run"] in done.stdout
-    without = barewire("bench", "host", "--only", "syscall", *SHORT, "--reference", "none", "--json",
+    without = barewire("bench", "host", "syscall", *SHORT, "--reference", "none", "--json",
                        "-o", str(tmp_path / "none"))  # fmt: skip
     answer = json.loads(without.stdout)
     assert answer["reference"] is None and all(one["times_reference"] is None for one in answer["measures"])
@@ -111,7 +111,7 @@ def test_an_own_document_is_a_reference(document, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--only", "nosuch"), "memory, syscall, wakeup, file, send"),
+        (("nosuch",), "memory, syscall, wakeup, file, send"),
         (("--launches", "0"), "1 to"),
         (("--launches", "many"), "integer"),
         (("--seconds", "0"), "above 0"),
@@ -140,7 +140,7 @@ def test_the_program_refuses_what_it_cannot_measure(arguments):
 def test_an_interrupt_keeps_what_was_measured(delay_s, tmp_path):
     """Interrupts the whole process group, as a terminal does."""
     run = tmp_path / "run"
-    command = [BAREWIRE, "bench", "host", "--launches", "500", "--seconds", "0.01", "--only", "syscall,wakeup,file",
+    command = [BAREWIRE, "bench", "host", "syscall,wakeup,file", "--launches", "500", "--seconds", "0.01",
                "-o", str(run)]  # fmt: skip
     with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as process:
         time.sleep(delay_s)
@@ -166,7 +166,6 @@ def test_a_killed_run_is_recovered_from_its_launches(tmp_path):
         "500",
         "--seconds",
         "0.005",
-        "--only",
         "syscall",
         "-o",
         str(run),

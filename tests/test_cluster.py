@@ -179,12 +179,12 @@ def test_more_ranks_than_the_allocation_takes_are_sruns_error(slurm: Cluster) ->
 
 
 def test_libraries_are_measured_in_an_allocation(slurm: Cluster) -> None:
-    done = slurm.run(["salloc", "-N2", "-n2", BAREWIRE, *MEASURE, "--on", "slurm", "-o", str(slurm.folder / "run")])
+    done = slurm.run(["salloc", "-N2", "-n2", BAREWIRE, *MEASURE, "--slurm", "-o", str(slurm.folder / "run")])
     assert measured(done) == {"openmpi/barewire", "mpich-5/barewire"}
 
 
 def test_libraries_are_measured_on_hosts_that_ssh_reaches(hosts: Cluster) -> None:
-    done = hosts.barewire(*MEASURE, "--on", ADDRESSES, "-o", str(hosts.folder / "run"))
+    done = hosts.barewire(*MEASURE, "--hosts", ADDRESSES, "-o", str(hosts.folder / "run"))
     assert measured(done) == {"openmpi/barewire", "mpich-5/barewire"}
 
 

@@ -200,7 +200,7 @@ def test_a_switch_that_is_off_is_seen_by_its_neighbours_and_begins_anew(tree: La
     assert flows(tree, "s1") == [] and flows(tree, "s5") != []
     lay_flows(tree, "h1", "h16")
     assert ask(tree, "h1", "h16", 1472)[-1] == "1472 10.77.0.16"
-    with pytest.raises(WrongUse, match="no switch s99"):
+    with pytest.raises(WrongUse, match="unknown switch 's99'"):
         tree.set_switch("s99", up=True)
 
 

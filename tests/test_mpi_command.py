@@ -209,7 +209,7 @@ def test_ranks_that_share_a_host_share_its_cores_and_the_run_says_so(tmp_path: P
 def test_this_machine_alone_is_a_place_too(tmp_path: Path) -> None:
     """Shared memory needs one host; the launcher binds the ranks."""
     library("openmpi")
-    where = ("--on", "localhost", "--library", "openmpi", "--fabric", "shm", "-o", str(tmp_path / "run"))
+    where = ("--hosts", "localhost", "--library", "openmpi", "--fabric", "shm", "-o", str(tmp_path / "run"))
     done = mpi("pingpong", *where, "--sizes", "8", *SHORT, "--json")
     assert done.returncode == 0, done.stderr
     (one,) = json.loads(done.stdout)["series"]
@@ -231,7 +231,7 @@ exec {launcher} -launcher fork -n "$ranks" "$@"
     srun.chmod(stat.S_IRWXU)
     slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "2"}
     environment = dict(os.environ) | slurm | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    where = ("--on", "slurm", "--library", "mpich-5", "--fabric", "shm")
+    where = ("--slurm", "--library", "mpich-5", "--fabric", "shm")
     output = ("-o", str(tmp_path / "run"))
     done = mpi("pingpong", *where, "--sizes", "8", *SHORT, *output, env=environment)
     assert done.returncode == 2 and "within one host" in done.stderr, done.stderr
@@ -246,7 +246,7 @@ def test_the_job_script_of_the_guide_is_one(tmp_path: Path) -> None:
     guide = (ROOT / "docs" / "mpi.md").read_text()
     (script,) = re.findall(r"```bash\n(#!/bin/bash\n.*?)```", guide, re.DOTALL)
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
-    assert script.count("#SBATCH") >= 4 and "--on slurm" in script
+    assert script.count("#SBATCH") >= 4 and "--slurm" in script
     # Every option that it uses is one of the command's.
     known = mpi("--help", env=dict(os.environ) | {"COLUMNS": "200"}).stdout
     for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", script.partition("set -euo pipefail")[2]):

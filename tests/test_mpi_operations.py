@@ -173,7 +173,7 @@ def test_what_is_left_out_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("test", "ranks", "arguments", "says"),
     [
-        ("onesided", 2, ("--walk", "100000"), "--walk does not apply to windows"),
+        ("onesided", 2, ("--walk-bytes", "100000"), "--walk-bytes does not apply to windows"),
         ("persistent", 2, ("--messages", "0"), "--messages must be from 1 to 256, not 0"),
         ("incast", 2, ("--senders", "2"), "--senders 2 needs one more rank; there are 2"),
         ("burst", 2, ("--pause", "2000000"), "--pause must be at most 1000000 us, not 2000000"),

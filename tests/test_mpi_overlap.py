@@ -89,7 +89,7 @@ def test_every_curve_is_recorded_over_every_fabric(name: str, fabric: str, progr
 def test_every_curve_is_recorded_of_no_byte_and_of_buffers_that_walk(program: str) -> None:
     """Also beside a third rank, which has nothing to do, but polls: it may hold up one run, and not each of three."""
     for runs_left in (2, 1, 0):
-        done = run_here(program, "--sizes", "0,1", "--walk", "1000", *SHORT, ranks=3)
+        done = run_here(program, "--sizes", "0,1", "--walk-bytes", "1000", *SHORT, ranks=3)
         assert done.returncode == 0, done.stderr
         points = list(points_of(records(done.stdout)))
         assert {one.rank for one in points if one.variant != "calibration"} <= {0, 2}
@@ -174,7 +174,7 @@ def test_a_flipped_byte_is_found_by_each_program(program: str) -> None:
         ("overhead", ("--train", "2"), "--train must be 16 or more"),
         ("beff", ("--rings", "100000"), "--rings must be at most 10000"),
         ("beff", ("--exchanges", "0"), "--exchanges must be 1 or more"),
-        ("beff", ("--walk", "1000000"), "--walk does not apply to rings"),
+        ("beff", ("--walk-bytes", "1000000"), "--walk-bytes does not apply to rings"),
     ],
 )
 def test_wrong_use_says_what_to_do(program: str, options: tuple[str, ...], says: str) -> None:

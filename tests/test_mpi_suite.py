@@ -171,7 +171,7 @@ def test_any_number_of_ranks_finds_its_peers(test: str, ranks: int, tmp_path: Pa
 def test_buffers_that_walk_through_memory_are_checked_too(tmp_path: Path) -> None:
     file = tmp_path / "records"
     for test in ("bandwidth", "alltoall"):
-        done = launch(test, "openmpi", "--sizes", "0,3000", "--walk", "100000", *FEW, "--output", str(file))
+        done = launch(test, "openmpi", "--sizes", "0,3000", "--walk-bytes", "100000", *FEW, "--output", str(file))
         assert done.returncode == 0, done.stderr
         judge(test, file, 2, 1, [0, 3000])
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_is_said_once(test: str, ranks: int, arguments: tuple[str
 
 
 def test_more_memory_than_there_is_is_this_machines_limit() -> None:
-    done = launch("stream", "openmpi", "--walk", str(1 << 40), "--output", "/dev/null")
+    done = launch("stream", "openmpi", "--walk-bytes", str(1 << 40), "--output", "/dev/null")
     assert done.returncode == 3, done.stderr
     assert re.search(r"stream: rank \d: no memory for 10995\d+ bytes: use smaller --sizes", done.stderr)
 

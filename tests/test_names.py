@@ -93,6 +93,7 @@ def announced(star: Lab) -> Iterator[Lab]:
 
 def test_four_hosts_find_each_other_on_the_segment(announced: Lab) -> None:
     found = listing(announced)
+    assert found["schema"] == "barewire-names/1"
     assert [(one["name"], one["mac"], one["interface"]) for one in found["hosts"]] == [
         (host.name, host.mac, "eth0") for host in announced.hosts
     ]

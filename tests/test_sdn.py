@@ -390,7 +390,7 @@ def test_a_job_that_the_controller_refuses_does_not_start(site: Site) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (("--strategy", "mpi=best"), 2, "there is no strategy 'best'; there are: stp"),
+        (("--strategy", "mpi=best"), 2, "unknown strategy 'best'; there are: stp"),
         (("--listen", "6653"), 2, "unix:PATH or tcp:ADDRESS:PORT"),
         (("--api", "0.0.0.0:8181"), 2, "means all addresses"),
         (("--policy", "/none"), 2, "cannot read /none"),

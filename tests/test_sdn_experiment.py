@@ -25,8 +25,8 @@ from barewire.topology import fat_tree, with_rate
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 RATE = 25_000_000
 SHORT = (
-    *("--hosts", "4", "--blocks", "1", "--rings", "1", "--measurements", "1", "--exchanges", "1", "--seed", "3"),
-    *("--rate", "25mbit", "--message", "50000"),
+    *("--host-counts", "4", "--blocks", "1", "--rings", "1", "--measurements", "1", "--exchanges", "1", "--seed", "3"),
+    *("--rate", "25mbit", "--message-bytes", "50000"),
 )
 COMMAND = [sys.executable, "-m", "barewire", "sdn", "bench"]
 
@@ -40,7 +40,7 @@ def bench(*words: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.matrix
 def test_rings_are_measured_on_both_references_and_under_a_strategy_that_plans_each_ring(tmp_path: Path) -> None:
     directory = tmp_path / "run"
-    done = bench("--strategies", "planned", *SHORT, "-o", str(directory))
+    done = bench("--strategy", "planned", *SHORT, "-o", str(directory))
     assert done.returncode == 0, done.stderr
     run = read_run(directory)
     assert run.complete and sorted(one.subject for one in run.launches) == ["planned", STAR, WIDE]
@@ -91,7 +91,7 @@ def test_rings_run_over_barewire_too(tmp_path: Path) -> None:
 def test_an_interrupted_run_keeps_what_was_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:
     """Interrupted in its second launch, as by a terminal: every process of the group is."""
     directory = tmp_path / "run"
-    words = [*COMMAND, "--strategies", "stp", *SHORT, "--exchanges", "3", "-o", str(directory)]
+    words = [*COMMAND, "--strategy", "stp", *SHORT, "--exchanges", "3", "-o", str(directory)]
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(words, env=environment(), stdout=said, stderr=said, start_new_session=True)
     deadline = time.monotonic() + 60

@@ -79,10 +79,10 @@ def test_a_program_that_never_ends_is_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--against", "barewire", "--", "true"), "compared with itself"),
+        (("--baseline", "barewire", "--", "true"), "compared with itself"),
         (("--launches", "0", "--library", "mpich", "--", "true"), "--launches takes"),
         (("--limit", "-1", "--library", "mpich", "--", "true"), "above 0"),
-        (("--library", "mpich", "--against", "token-ring", "--", "true"), "unknown fabric"),
+        (("--library", "mpich", "--baseline", "token-ring", "--", "true"), "unknown fabric"),
     ],
 )
 def test_bad_input_says_what_to_do(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_a_quick_run_measures_all_candidates_and_writes_a_file_that_endpoints_ta
     """Whatever it finds: what is in the file was better twice, and what it did not measure stays."""
     file = tmp_path / "tuning.toml"
     file.write_text("copy_crossover_bytes = 4000\nwindow = 40\nacknowledge_every = 1\n")
-    done = barewire("tune", "--quick", "--out", str(file), "--seed", "1", "--json")
+    done = barewire("tune", "--quick", "--output", str(file), "--seed", "1", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (found,) = document["findings"]

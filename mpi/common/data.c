@@ -11,7 +11,7 @@ void *allocate(size_t bytes) {
   // With overcommitted memory the kernel would kill a process when the memory is touched.
   int exceeds_memory = whole / page > (size_t)sysconf(_SC_PHYS_PAGES);
   void *memory = exceeds_memory ? NULL : aligned_alloc(page, whole);
-  if (!memory) unsupported_here("no memory for %zu bytes: use smaller --sizes or a smaller --walk", bytes);
+  if (!memory) unsupported_here("no memory for %zu bytes: use smaller --sizes or a smaller --walk-bytes", bytes);
   memset(memory, 0, whole);
   return memory;
 }

@@ -95,7 +95,7 @@ static void help(void) {
     if (!program->has_no_sizes)
       puts(
           "  --sizes B,B       message sizes in bytes (8,1024,65536,1048576)\n"
-          "  --walk BYTES      message buffers cycle through this much memory, to defeat the cache (0: one buffer)");
+          "  --walk-bytes N    cycle messages through a buffer of this size, to defeat the cache (0: one message)");
     puts(
         "  --samples N       maximum values of each point (200)\n"
         "  --seconds S       approximate time for each point (0.5)\n"
@@ -157,7 +157,7 @@ static const char *read_options(int argc, char **argv) {
     name += 2;
     if (++number == argc) usage_error("--%s needs a value, or is unknown; --help lists the options", name);
     const char *value = argv[number];
-    if (program->has_no_sizes && (!strcmp(name, "sizes") || !strcmp(name, "walk")))
+    if (program->has_no_sizes && (!strcmp(name, "sizes") || !strcmp(name, "walk-bytes")))
       usage_error("--%s does not apply to this test; --help lists the options", name);
     const struct extra *extra = program->extras;
     while (extra && extra->name && strcmp(extra->name, name)) extra++;
@@ -175,7 +175,7 @@ static const char *read_options(int argc, char **argv) {
       settings.seconds = real_of(name, value);
     } else if (!strcmp(name, "warmup")) {
       settings.warmup = (int)count_of(name, value, SAMPLES_MAX);
-    } else if (!strcmp(name, "walk")) {
+    } else if (!strcmp(name, "walk-bytes")) {
       settings.walk_bytes = (size_t)count_of(name, value, INT64_C(1) << 40);
     } else if (!strcmp(name, "seed")) {
       settings.seed = (uint64_t)count_of(name, value, INT64_MAX);

@@ -35,7 +35,7 @@ struct program {
   const struct extra *extras;   // or NULL
   int threads;                  // required level: MPI_THREAD_SINGLE … MULTIPLE
   int threads_preferred;        // requested if higher; the start record has the provided level
-  int has_no_sizes;             // message sizes follow from other options: --sizes and --walk are rejected
+  int has_no_sizes;             // message sizes follow from other options: --sizes and --walk-bytes are rejected
   int ranks_min;
   int needs_even_ranks;  // whether the number of ranks must be even
   // Called right after MPI_Init with the time right before it, before any other MPI call; or NULL.

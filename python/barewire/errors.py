@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The three kinds of failure of a command, by whose fault it is, each with an exit code."""
 
+from collections.abc import Iterable
+
 
 class BarewireError(Exception):
     """Base of all errors that the command line prints as one message. The message says how to fix the problem."""
 
     exit_code = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        """`hint` is what the caller probably meant, if that is known."""
+        super().__init__(message)
+        self.hint = hint
+        # Whether --json was given, so that the error is an object, too.
+        self.as_json = False
 
 
 class MeasurementFailed(BarewireError):
@@ -22,3 +31,19 @@ class MachineCannot(BarewireError):
     """This machine lacks what the command needs; the message says how to get it. Exit code 3."""
 
     exit_code = 3
+
+
+def unknown(kind: str, name: str, known: Iterable[str], also: str = "") -> WrongUse:
+    """Return the error for a name that is none of the `known` ones of its kind; `also` says what else is allowed."""
+    names = list(dict.fromkeys(known))
+    close = closest(name, names)
+    hint = None if close is None else f"did you mean '{close}'?"
+    return WrongUse(f"unknown {kind} '{name}'; there are: {', '.join(names) or 'none'}{also}", hint)
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar; None if none is."""
+    # Local: `barewire run` imports this module before every launch of a program.
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(known), n=1)), None)

@@ -112,7 +112,7 @@ def test_drift_within_a_run_is_named(runs):
 
 
 def test_the_tests_are_printed_as_papers_do(runs):
-    text = _invoke(runs / "a", runs / "slower", "--tests", "--confidence", "99").stdout
+    text = _invoke(runs / "a", runs / "slower", "--p-values", "--confidence", "99").stdout
     for expected in ("by floors [99 %]", " df ", " U ", "TOST p", "of means, Welch", "in µs"):
         assert expected in text
     entry = _json(runs / "a")["comparisons"][0]

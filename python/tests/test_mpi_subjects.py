@@ -266,11 +266,11 @@ def test_programs_are_built_once_and_again_for_another_library_of_the_same_name(
         (("pingpong", "--patience", "0"), "--patience"),
         (("pingpong", "--launches", "many"), "not a number of launches"),
         (("pingpong", "--lab", "ring"), "unknown topology"),
-        (("pingpong", "--lab", "pair", "--on", "localhost"), "--lab and --on exclude each other"),
-        (("pingpong", "--on", "localhost", "--loss", "1%"), "omit them with --on"),
-        (("pingpong", "--on", "/no/such/hosts"), "hostfile /no/such/hosts cannot be read"),
-        (("pingpong", "--on", "no-such-host.invalid"), "is unknown"),
-        (("pingpong", "--on", "slurm"), "needs an allocation"),
+        (("pingpong", "--lab", "pair", "--hosts", "localhost"), "unknown host of the lab 'localhost'"),
+        (("pingpong", "--hosts", "localhost", "--loss", "1%"), "omit them for real hosts"),
+        (("pingpong", "--hostfile", "/no/such/hosts"), "hostfile /no/such/hosts cannot be read"),
+        (("pingpong", "--hosts", "no-such-host.invalid"), "is unknown"),
+        (("pingpong", "--slurm"), "needs an allocation"),
         (("pingpong", "--fabric", "tcp", "--wait", "spin"), "--wait spin applies to the fabric barewire"),
     ],
 )
@@ -285,7 +285,18 @@ def test_more_ranks_than_slots_are_rejected_before_anything_runs(complete, tmp_p
     monkeypatch.setattr(cli_mpi.suite, "build", lambda library, tests: dict.fromkeys(tests, "/nowhere"))
     hosts = tmp_path / "hosts"
     hosts.write_text("localhost slots=2\n")
-    arguments = ["mpi", "pingpong", "--on", str(hosts), "-n", "2,4", "--fabric", "tcp", "-o", str(tmp_path / "run")]
+    arguments = [
+        "mpi",
+        "pingpong",
+        "--hostfile",
+        str(hosts),
+        "-n",
+        "2,4",
+        "--fabric",
+        "tcp",
+        "-o",
+        str(tmp_path / "run"),
+    ]
     done = CliRunner().invoke(app, arguments)
     assert isinstance(done.exception, WrongUse) and "4 ranks, but the hosts take 2" in str(done.exception)
     assert not (tmp_path / "run").exists()
@@ -295,7 +306,7 @@ def test_hosts_and_slots_come_from_the_slurm_allocation(complete, monkeypatch, t
     monkeypatch.setattr(cli_mpi.shutil, "which", lambda name: "/usr/bin/srun")
     for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_NTASKS": "6"}.items():
         monkeypatch.setenv(name, value)
-    where = cli_mpi._parse_hosts(None, "slurm", cli_mpi.LinkSpec())
+    where = cli_mpi._allocation(None, None, None, cli_mpi.LinkSpec())
     with where.entered() as (site, lab):
         assert site.hosts == 3 and lab is None and site.shares(6) == [("localhost", 6)]
         with pytest.raises(WrongUse, match="7 ranks, but the hosts take 6"):

@@ -120,7 +120,7 @@ def test_every_option_that_typer_declares_is_known() -> None:
     group: Any = typer.main.get_command(app)
     run = group.get_command(None, "run")
     declared = {name for parameter in run.params if parameter.param_type_name == "option" for name in parameter.opts}
-    assert declared - {"--help"} == set(OPTIONS)
+    assert declared - {"--help", "--version"} == set(OPTIONS)
 
 
 def test_a_library_is_loaded_once_until_its_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

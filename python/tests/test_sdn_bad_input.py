@@ -258,7 +258,7 @@ def test_a_strategy_that_fails_does_not_stop_the_network() -> None:
 def test_an_unknown_strategy_is_refused_and_nothing_changes() -> None:
     world = acquainted()
     before = world.controller.policy
-    with pytest.raises(WrongUse, match="there is no strategy 'best'; there are: stp"):
+    with pytest.raises(WrongUse, match="unknown strategy 'best'; there are: stp"):
         world.controller.set_strategy("mpi", "best", world.now)
     assert world.controller.policy is before
 

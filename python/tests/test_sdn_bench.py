@@ -71,7 +71,7 @@ def test_references_have_two_message_sizes_and_their_own_networks() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"policies": ("stp", "fastest")}, "there is no strategy 'fastest'"),
+        ({"policies": ("stp", "fastest")}, "unknown strategy 'fastest'"),
         ({"policies": ("stp", "stp")}, "each once"),
         ({"policies": ()}, "at least one strategy"),
         ({"counts": (4, 17)}, "17 hosts are impossible"),
@@ -88,9 +88,9 @@ def test_impossible_experiments_are_refused_before_measuring(changes: dict[str, 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--strategies", "fastest"), "there is no strategy 'fastest'"),
-        (("--hosts", "99"), "99 hosts are impossible"),
-        (("--hosts", "four"), "--hosts takes comma-separated numbers"),
+        (("--strategy", "fastest"), "unknown strategy 'fastest'"),
+        (("--host-counts", "99"), "99 hosts are impossible"),
+        (("--host-counts", "four"), "--host-counts takes comma-separated numbers"),
         (("--rate", "unshaped"), "such as 2500kbit"),
         (("--shape", "8"), "mappers x reducers"),
     ],

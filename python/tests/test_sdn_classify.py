@@ -144,7 +144,7 @@ def test_the_number_of_announcements_is_bounded() -> None:
         ("[strategies]\nmpi = ", "policy p.toml: "),
         (
             '[strategies]\nmpi = "isolated"\nhadoop = "best"\n',
-            "policy p.toml, line 3: there is no strategy 'best'; there are: stp",
+            "policy p.toml, line 3: unknown strategy 'best'; there are: stp",
         ),
         ('[strategies]\nmpi = "isolated:seconds=-1"\n', "line 2: isolated's seconds"),
         ('\n[stratagems]\nmpi = "stp"\n', "line 2: there is no 'stratagems'"),

@@ -256,9 +256,9 @@ def run(*words: str) -> str:
 
 
 def test_the_command_prints_values_fractions_and_what_was_published() -> None:
-    table = run("--strategy", "stp,planned", "--hosts", "8", "--seeds", "2", "--markdown")
+    table = run("--strategy", "stp,planned", "--host-counts", "8", "--seeds", "2", "--format", "markdown")
     assert "| stp" in table and "45.65" in table and "of bound" in table
-    document = json.loads(run("--strategy", "stp", "--hosts", "4", "--seeds", "1", "--json"))
+    document = json.loads(run("--strategy", "stp", "--host-counts", "4", "--seeds", "1", "--json"))
     assert document["schema"] == "barewire-simulate/1" and document["rate_bit_s"] == 10**9
     first = document["series"][0]
     assert (first["strategy"], first["hosts"], first["published"]) == ("stp", 4, 63.17)
@@ -268,19 +268,22 @@ def test_the_command_prints_values_fractions_and_what_was_published() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--strategy", "best"), "no strategy 'best'; there are"),
+        (("--strategy", "best"), "unknown strategy 'best'; there are"),
         (("--strategy", ","), "--strategy is empty"),
-        (("--hosts", "4,x"), "comma-separated numbers"),
-        (("--hosts", "17"), "the topology has 16"),
+        (("--host-counts", "4,x"), "comma-separated numbers"),
+        (("--host-counts", "17"), "the topology has 16"),
         (("--topology", "torus:3"), "unknown topology"),
         (("--rate", "unshaped"), "needs a rate"),
         (("--seeds", "0"), "at least 1"),
         (("--workload", "shuffle", "--shape", "many"), "mappers x reducers"),
-        (("--workload", "shuffle", "--copies", "0"), "from 1"),
-        (("--message", "0"), "1 byte or more"),
         (("--overhead-ms", "-1"), "0 or more"),
     ],
 )
 def test_impossible_simulations_are_refused_with_the_remedy(words: tuple[str, ...], says: str) -> None:
     with pytest.raises(WrongUse, match=says):
         run(*words)
+
+
+@pytest.mark.parametrize("option", ["--message-bytes", "--copies", "--volume-bytes"])
+def test_sizes_and_numbers_of_nothing_are_wrong_use(option: str) -> None:
+    assert CliRunner().invoke(app, ["sdn", "simulate", option, "0"]).exit_code == 2

@@ -51,7 +51,7 @@ install -D -m 644 "$here/debian/lintian-overrides" "$tree/usr/share/lintian/over
 install -m 644 "$here/debian/copyright" crates/broker/broker.toml target/packages/barewire.cdx.json "$doc"
 python3 "$here/changelog.py" "${version##*-}" "$maintainer" | gzip -9n >"$doc/changelog.Debian.gz"
 gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
-PYTHONPATH=$tree/$packages TYPER_USE_RICH=0 PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$here/pages.py" "$1" "$tree"
+PYTHONPATH=$tree/$packages PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$here/pages.py" "$1" "$tree"
 
 # In KiB as Debian's own tools count them, whatever the file system.
 size=$(find "$tree" -printf '%y %s\n' | awk '{ sum += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print sum }')

@@ -15,7 +15,10 @@ barewire-broker check --policy /etc/barewire/broker.toml
 getent group barewire
 apt-get install -y -qq --no-install-recommends libfabric-bin gcc libc6-dev libopenmpi-dev make man-db >/dev/null 2>&1
 fi_info -p barewire | grep -m1 "provider: barewire"
-man -w barewire barewire-run barewire-probe barewire-broker
+man -w barewire barewire-run barewire-lab-up barewire-probe barewire-broker
+for shell in bash-completion/completions/barewire zsh/vendor-completions/_barewire fish/vendor_completions.d/barewire.fish; do
+    [ -s "/usr/share/$shell" ]
+done
 barewire mpi pingpong --library openmpi --fabric barewire --lab pair -n 2 --sizes 8 --launches 2 --budget 20
 [ -x ~/.cache/barewire/mpi/openmpi/pingpong ]
 plain_job

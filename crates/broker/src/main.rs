@@ -40,7 +40,7 @@ const DEFAULT_POLICY: &str = "/etc/barewire/broker.toml";
 ///
 /// Exit codes: 0 success, 1 failure, 2 usage or policy error, 3 unsupported machine.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -42,7 +42,7 @@ use transport::{LocalConfig, llc};
 /// Start `barewire-probe serve` on one host, then a test on the other; samples are printed as JSON Lines.
 /// Exit codes: 0 done, 1 the measured transport failed, 2 wrong use, 3 this machine lacks something, 130 interrupted.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The command line: turns all errors into a message and an exit code."""
 
-import os
 import signal
 import sys
 
+from barewire.cli.output import print_error
 from barewire.errors import BarewireError
-
-# Set by the shell's completion function, which packages install.
-_COMPLETE = "_BAREWIRE_COMPLETE"
 
 
 def main() -> None:
@@ -18,9 +15,7 @@ def main() -> None:
     try:
         sys.exit(_command(sys.argv[1:]))
     except BarewireError as error:
-        from rich.console import Console
-
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"barewire: {error}", markup=False)
+        print_error(str(error), error.hint, error.exit_code, as_json=error.as_json)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -34,12 +29,19 @@ def _command(arguments: list[str]) -> int:
         if (request := parse(arguments[1:])) is not None:
             from barewire.cli.launch import launch
 
-            return launch(request)
+            try:
+                return launch(request)
+            except BarewireError as error:
+                error.as_json = request.as_json
+                raise
+    from typer.exceptions import TyperException
+
     from barewire.cli.commands import app
+    from barewire.cli.groups import is_help, usage_error
 
-    if _COMPLETE in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined]
-
-        completion_init()
-    app(arguments, prog_name="barewire")
-    return 0
+    try:
+        return app(arguments, prog_name="barewire", standalone_mode=False) or 0
+    except TyperException as error:
+        if is_help(error):
+            return error.exit_code
+        raise usage_error(error, arguments) from error

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire account`: where the bytes of a capture went."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,30 +8,37 @@ import typer
 from rich.console import Console
 
 from barewire.account import account as account_for
+from barewire.cli import options
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.report.account import account_tables, summary
 
 
 def account(
-    capture: Annotated[Path, typer.Argument(metavar="FILE", help="capture of Ethernet frames: pcap or pcapng")],
+    capture: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="capture of Ethernet frames: pcap or pcapng"),
+    ],
     message_bytes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="size of every message of the program: tells the MPI library's envelope in TCP's stream"
+            min=1,
+            metavar="BYTES",
+            help="size of every message of the program: tells the MPI library's envelope in TCP's stream",
         ),
     ] = None,
-    typical: Annotated[int, typer.Option(min=0, help="number of the commonest frames to show")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    typical: Annotated[int, typer.Option(min=0, metavar="N", help="number of the commonest frames to show")] = 3,
+    as_json: options.AsJson = False,
 ) -> None:
     """Account for the bytes of a capture: by layer, by phase of the job, by pair of hosts.
 
     `barewire run --capture FILE` makes one with each frame once. Phases and layers: docs/account.md.
     """
-    with progress_bar(quiet=as_json) as show:
+    with progress_bar("reading") as show:
         size = capture.stat().st_size if capture.is_file() else 0
-        accounts = account_for(capture, message_bytes, lambda done: show(min(done, size), size, "reading"))
+        accounts = account_for(capture, message_bytes, lambda done: show(min(done, size) >> 20, size >> 20, "MiB read"))
     if as_json:
-        typer.echo(json.dumps(accounts.to_json(typical), allow_nan=False))
+        print_document("account", accounts.to_json(typical))
         return
     console = Console(highlight=False)
     console.print(summary(accounts))

@@ -4,47 +4,29 @@
 import secrets
 import sys
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from barewire.cli import links
+from barewire.cli import complete, links, options
+from barewire.cli.directories import results_directory
+from barewire.cli.labs import LabChoice, choose_lab
 from barewire.cli.measuring import (
-    EFFORT,
-    LAB,
-    AsJson,
-    Budget,
-    ControlPort,
-    Launches,
-    Output,
-    Precision,
-    RawInterface,
-    Refine,
-    RefineSmallest,
-    RemoteShell,
-    RoundTrips,
-    Seconds,
-    Seed,
-    TwoHosts,
-    WarmUp,
     lab_facts,
     parse_launches,
     parse_refinement,
     print_result,
-    report_kept_samples,
 )
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
-from barewire.lab import Lab, LinkSpec, parse_rate, parse_topology
+from barewire.lab import parse_rate
 from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_processes, parse_subjects, parse_tests
 from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
 from barewire.measure.session import StoppingRule
-from barewire.measure.subjects import TRANSPORTS
-from barewire.models.naming import PACKET
+from barewire.measure.subjects import BROKERED, TESTS, TRANSPORTS, TUNED, WAITS
+from barewire.models.naming import LINKS, PACKET
 
 
 def bench(
@@ -52,68 +34,81 @@ def bench(
         str,
         typer.Argument(
             metavar="TEST[,TEST]",
-            help="pingpong, stream, bidirectional; or host, or budget, each with its own --help",
+            help=f"{', '.join(TESTS)}; or host, or budget",
+            autocompletion=complete.bench_tests,
         ),
     ],
     transport: Annotated[
         str,
-        typer.Option(help=f"{', '.join(TRANSPORTS)}, libfabric-NAME for another provider; several with commas"),
+        typer.Option(
+            metavar="TRANSPORT,TRANSPORT",
+            help=f"{', '.join(TRANSPORTS)}, libfabric-NAME for another provider",
+            autocompletion=complete.transports,
+        ),
     ] = "tcp,udp,raw",
     link: Annotated[
         str,
         typer.Option(
-            help="for raw, llc, endpoint and messages: packet, xdp, xdp-generic, xdp-native, xdp-zerocopy, or udp, "
-            "which puts each frame into a datagram; or several"
+            metavar="LINK,LINK",
+            help=f"of transports over frames: {', '.join(LINKS)}; udp puts each frame into a datagram",
+            autocompletion=complete.probe_links,
         ),
     ] = PACKET,
-    wait: Annotated[str, typer.Option(help="spin, adaptive, block, busypoll; several with commas")] = "spin",
-    sizes: Annotated[str, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles")] = "64,1400",
-    perturbation: Annotated[
-        int, typer.Option(min=0, help="also measure this many bytes around each size of a range")
-    ] = 0,
-    pairs: Annotated[int, typer.Option(min=1, max=64, help="concurrent pairs, as threads of one process")] = 1,
+    wait: Annotated[
+        str,
+        typer.Option(metavar="POLICY,POLICY", help=", ".join(WAITS), autocompletion=complete.probe_waits),
+    ] = "spin",
+    sizes: Annotated[str, options.SIZES] = "64,1400",
+    perturbation: Annotated[int, options.PERTURBATION] = 0,
+    pairs: Annotated[
+        int, typer.Option(min=1, max=64, metavar="N", help="concurrent pairs, as threads of one process")
+    ] = 1,
     processes: Annotated[
         str | None,
-        typer.Option(help="concurrent processes on each side: 1,2,4,8; each number separately"),
+        typer.Option(metavar="N,N", help="concurrent processes on each side: 1,2,4,8; each number separately"),
     ] = None,
     cache: Annotated[links.OnOff, typer.Option(help="off: walk a buffer larger than the cache")] = links.OnOff.on,
-    walk_bytes: Annotated[int | None, typer.Option(min=1, help="size of that buffer")] = None,
-    lab: Annotated[str, typer.Option(help="pair, star:N or routed:N", rich_help_panel=LAB)] = "pair",
+    walk_bytes: Annotated[int | None, options.WALK_BYTES] = None,
+    lab: Annotated[str | None, options.LAB_CHOICE] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
-    offloads: links.Offloads = links.OnOff.off,
     loss: links.Loss = "0",
+    offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
     broker: Annotated[
         bool,
         typer.Option(
             "--broker",
-            help="llc1, llc2, llc3 and endpoints get their sockets from a broker on each host",
-            rich_help_panel=LAB,
+            help=f"{', '.join(BROKERED)} get their sockets from a broker on each host",
+            rich_help_panel=options.LAB,
         ),
     ] = False,
-    hosts: TwoHosts = None,
-    interface: RawInterface = None,
-    remote_shell: RemoteShell = None,
-    port: ControlPort = 5288,
-    launches: Launches = "6..12",
-    precision: Precision = 0.02,
-    budget: Budget = 120,
-    refine: Refine = None,
-    refine_smallest: RefineSmallest = None,
-    samples: RoundTrips = 3000,
-    seconds: Seconds = 0.2,
-    blocks: Annotated[int, typer.Option(min=1, help="timed blocks of a stream", rich_help_panel=EFFORT)] = 10,
-    warmup: WarmUp = 200,
+    hosts: options.TwoHosts = None,
+    interface: options.InterfaceOfHosts = None,
+    remote_shell: options.RemoteShell = None,
+    port: options.ControlPort = 5288,
+    launches: Annotated[str, options.LAUNCHES] = "6..12",
+    precision: options.Precision = 0.02,
+    budget: options.Budget = 120,
+    refine: options.Refine = None,
+    refine_smallest: options.RefineSmallest = None,
+    samples: Annotated[int, options.SAMPLES] = 3000,
+    seconds: options.Seconds = 0.2,
+    blocks: Annotated[
+        int, typer.Option(min=1, metavar="N", help="timed blocks of a stream", rich_help_panel=options.EFFORT)
+    ] = 10,
+    warmup: Annotated[int, options.WARM_UP] = 200,
     tuned: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=NUMBER", help="tuning of endpoint and messages, such as eager_bytes=4096; may be repeated"
+            metavar="NAME=NUMBER",
+            help=f"tuning of {' and '.join(TUNED)}, such as eager_bytes=4096; may be repeated",
+            autocompletion=complete.tuned,
         ),
     ] = None,
-    seed: Seed = None,
-    output: Output = None,
-    as_json: AsJson = False,
+    seed: options.Seed = None,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure transports between two hosts, interleaved in one run.
 
@@ -136,17 +131,20 @@ def bench(
     )
     site_context: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
-        site_context = in_lab(lab, links.read(rate, mtu, offloads, loss, receive_on), broker)
+        site_context = in_lab(choose_lab(lab or "pair", links.read(rate, mtu, offloads, loss, receive_on)), broker)
     else:
-        if broker:
-            raise WrongUse("--broker starts brokers on a lab's hosts: omit it with --hosts")
+        if broker or lab is not None:
+            raise WrongUse("--lab and --broker apply to a lab: omit them with --hosts")
         site_context = nullcontext(
             (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
         )
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
-    with site_context as (site, lab_facts), progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
+    with (
+        site_context as (site, lab_facts),
+        results_directory(output, "-".join(plan.tests)) as directory,
+        progress_bar() as progress,
+    ):
         run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
-    print_result(run, directory, as_json)
+    print_result("bench", run, directory, as_json)
 
 
 def _parse_tuned(text: str) -> tuple[str, int]:
@@ -156,13 +154,12 @@ def _parse_tuned(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
-def in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
-    """Return a context that makes a lab for the block and yields its first two hosts, and its facts for the run."""
-    shape = parse_topology(topology)
+def in_lab(choice: LabChoice, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:
+    """Return a context that enters the lab and yields its first two hosts, and its facts for the run."""
 
     @contextmanager
     def lab_site() -> Any:
-        with Lab.up(shape, link, standalone=True) as lab:
+        with choice.entered() as lab:
             facts = lab_facts(lab) | {"broker": broker}
             with brokers_in(lab, lab.hosts[:2] if broker else []) as brokers:
                 yield LabSite(lab, brokers), facts

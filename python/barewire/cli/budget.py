@@ -1,38 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire bench budget`: what each layer of one path adds to a message's latency, in one run."""
 
-import json
 import secrets
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from barewire.cli import links
+from barewire.cli import links, options
 from barewire.cli.bench import in_lab
-from barewire.cli.measuring import (
-    LAB,
-    AsJson,
-    Budget,
-    ControlPort,
-    Launches,
-    Output,
-    Precision,
-    RawInterface,
-    RemoteShell,
-    RoundTrips,
-    Seconds,
-    Seed,
-    TwoHosts,
-    WarmUp,
-    parse_launches,
-    report_kept_samples,
-)
+from barewire.cli.directories import results_directory
+from barewire.cli.labs import choose_lab
+from barewire.cli.measuring import parse_launches
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import parse_rate
@@ -54,36 +37,32 @@ _VARIANT = "blocking-standard"
 
 
 def budget(
-    sizes: Annotated[
-        str, typer.Option(help="message sizes: 8,1400,4KiB or 1..64KiB, which doubles")
-    ] = "8,1KiB,16KiB,64KiB",
-    library: Annotated[
-        str | None, typer.Option(help="MPI libraries by name or folder, or none; default: all installed")
-    ] = None,
-    lab: Annotated[str, typer.Option(help="pair, star:N or routed:N", rich_help_panel=LAB)] = "pair",
+    sizes: Annotated[str, options.SIZES] = "8,1KiB,16KiB,64KiB",
+    library: Annotated[str | None, options.LIBRARIES] = None,
+    lab: Annotated[str | None, options.LAB_CHOICE] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
-    offloads: links.Offloads = links.OnOff.off,
     loss: links.Loss = "0",
+    offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
-    hosts: TwoHosts = None,
-    interface: RawInterface = None,
-    remote_shell: RemoteShell = None,
-    port: ControlPort = 5288,
-    launches: Launches = "6..12",
-    precision: Precision = 0.02,
-    time: Budget = 300,
-    samples: RoundTrips = 3000,
-    seconds: Seconds = 0.2,
-    warmup: WarmUp = 200,
-    seed: Seed = None,
-    output: Output = None,
-    as_json: AsJson = False,
+    hosts: options.TwoHosts = None,
+    interface: options.InterfaceOfHosts = None,
+    remote_shell: options.RemoteShell = None,
+    port: options.ControlPort = 5288,
+    launches: Annotated[str, options.LAUNCHES] = "6..12",
+    precision: options.Precision = 0.02,
+    budget: options.Budget = 300,
+    samples: Annotated[int, options.SAMPLES] = 3000,
+    seconds: options.Seconds = 0.2,
+    warmup: Annotated[int, options.WARM_UP] = 200,
+    seed: options.Seed = None,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure one ping-pong through every layer of the path, from plain frames to each MPI library, beside TCP.
 
     All layers are launched alternately in one run, so that the difference between two is what the upper one adds.
-    Prints a table for each message size; `barewire report` draws it.
+    Prints a table for each message size; `barewire report` draws it. --library none measures no MPI library.
     """
     plan = Plan(
         tests=(TEST,),
@@ -91,17 +70,23 @@ def budget(
         sizes=expand_sizes(sizes, 0),
         seed=secrets.randbits(32) if seed is None else seed,
         effort=Effort(samples, seconds, warmup, blocks=1),
-        stopping_rule=StoppingRule(*parse_launches(launches), precision, time),
+        stopping_rule=StoppingRule(*parse_launches(launches), precision, budget),
     )
     libraries, reasons = _libraries(plan, library, interface, in_a_lab=hosts is None)
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-budget"
     site_context: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
     if hosts is None:
-        site_context = in_lab(lab, links.read(rate, mtu, offloads, loss, receive_on), broker=False)
+        link = links.read(rate, mtu, offloads, loss, receive_on)
+        site_context = in_lab(choose_lab(lab or "pair", link), broker=False)
     else:
+        if lab is not None:
+            raise WrongUse("--lab and --hosts exclude each other")
         remote = RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu)
         site_context = nullcontext((remote, None))
-    with site_context as (site, facts), progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
+    with (
+        site_context as (site, facts),
+        results_directory(output, "budget") as directory,
+        progress_bar() as progress,
+    ):
         subjects, unavailable = available_subjects(site, plan.subjects)
         warnings = (*reasons, *unavailable)
         for warning in warnings:
@@ -112,7 +97,7 @@ def budget(
     budgets = budgets_of(run)
     if as_json:
         result = {"directory": str(directory), **run.to_json(), "budgets": document(budgets)}
-        typer.echo(json.dumps(result, allow_nan=False))
+        print_document("bench budget", result)
         return
     print_budgets(Console(highlight=False), run, budgets)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` draws it")

@@ -15,10 +15,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from barewire.cli import links
+from barewire.cli import complete, links, options
+from barewire.cli.directories import results_directory
+from barewire.cli.groups import typer_group
 from barewire.cli.host_slots import host_slots_of
-from barewire.cli.labs import LAB_HELP, LabChoice, optional_lab
-from barewire.cli.measuring import HOSTS, LAB, AsJson, RemoteShell
+from barewire.cli.labs import LabChoice, optional_lab
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cluster import ClusterHost, LabReach, Reach, ShellReach, check, read_cluster_file, write_cluster_file
 from barewire.cluster.check import Checked
@@ -43,40 +45,40 @@ class Carrier(StrEnum):
     udp = "udp"
 
 
-app = typer.Typer(no_args_is_help=True, help="Check the hosts, cables and switch of a cluster, and name what is wrong.")
+app = typer_group("Check the hosts, cables and switch of a cluster, and name what is wrong.")
 
-ManyHosts = Annotated[
+Interface = Annotated[
     str | None,
     typer.Option(
-        metavar="HOSTS", help="a,b,c or Slurm's node[01-16]; localhost is this machine", rich_help_panel=HOSTS
+        metavar="NAME",
+        help="Ethernet interface, on every host",
+        show_default="the fastest that is up",
+        rich_help_panel=options.HOSTS,
+        autocompletion=complete.interfaces,
     ),
-]
-HostFile = Annotated[Path | None, typer.Option(help="file with one host per line", rich_help_panel=HOSTS)]
-OneInterface = Annotated[
-    str | None,
-    typer.Option(help="interface on every host; default: the fastest that is up", rich_help_panel=HOSTS),
 ]
 
 
 @app.command()
 def init(
-    hosts: ManyHosts = None,
-    hostfile: HostFile = None,
-    interface: OneInterface = None,
-    remote_shell: RemoteShell = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="the file to write")] = _FILE,
+    hosts: options.ManyHosts = None,
+    hostfile: options.Hostfile = None,
+    interface: Interface = None,
+    remote_shell: options.RemoteShell = None,
+    output: Annotated[Path, options.OUTPUT_FILE] = _FILE,
     force: Annotated[bool, typer.Option("--force", help="overwrite the file")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Ask hosts for their interfaces and speeds, and write cluster.toml."""
     if hosts is None and hostfile is None:
         raise WrongUse("name the hosts: --hosts a,b,c, --hosts 'node[01-16]' or --hostfile FILE")
     if output.exists() and not force:
         raise WrongUse(f"{output} exists already; --force overwrites it")
-    found = survey(_shell(remote_shell), _names(hosts, hostfile, None), interface)
+    with progress_bar("asking the hosts"):
+        found = survey(_shell(remote_shell), _names(hosts, hostfile, None), interface)
     write_cluster_file(output, found, force=force)
     if as_json:
-        typer.echo(json.dumps({"file": str(output), "hosts": [asdict(host) for host in found]}))
+        print_document("cluster init", {"file": str(output), "hosts": [asdict(host) for host in found]})
         return
     for host in found:
         speed = "unknown speed" if host.speed_mbit_s is None else f"{host.speed_mbit_s} Mbit/s"
@@ -87,26 +89,25 @@ def init(
 @app.command("check")
 def check_command(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="written by init; default: cluster.toml")
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="written by init", show_default="cluster.toml"),
     ] = None,
-    hosts: ManyHosts = None,
-    hostfile: HostFile = None,
-    interface: OneInterface = None,
-    remote_shell: RemoteShell = None,
-    lab: Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=LAB)] = None,
+    hosts: options.ManyHosts = None,
+    hostfile: options.Hostfile = None,
+    interface: Interface = None,
+    remote_shell: options.RemoteShell = None,
+    lab: Annotated[str | None, options.LAB_CHOICE] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
-    offloads: links.Offloads = links.OnOff.off,
     loss: links.Loss = "0",
+    offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
     carrier: Annotated[
         Carrier, typer.Option("--link", help="what carries the measurement; auto: frames, or UDP where not permitted")
     ] = Carrier.auto,
     doctor: Annotated[bool, typer.Option(help="also run doctor on every host")] = True,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="directory of page and document; default: runs/…")
-    ] = None,
-    as_json: AsJson = False,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure all pairs of hosts, then all hosts at once, and name what is wrong. Exit code 1 if anything is."""
     choice = optional_lab(lab, links.read(rate, mtu, offloads, loss, receive_on))
@@ -114,8 +115,7 @@ def check_command(
         raise WrongUse("FILE, --hostfile, --interface and --remote-shell are for real machines: omit them, or --lab")
     if file is not None and (hosts, hostfile) != (None, None):
         raise WrongUse("give a file or hosts, not both")
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-cluster"
-    with _reach(choice, remote_shell) as reach, progress_bar(quiet=as_json) as progress:
+    with _reach(choice, remote_shell) as reach, progress_bar() as progress:
         checked = check(
             reach,
             _hosts(reach, choice, file, hosts, hostfile, interface),
@@ -124,9 +124,10 @@ def check_command(
             progress=progress,
         )
     document = _document(checked)
-    _write(directory, checked, document)
+    with results_directory(output, "cluster") as directory:
+        _write(directory, checked, document)
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **document}, allow_nan=False, ensure_ascii=False))
+        print_document("cluster check", {"directory": str(directory), **document})
     else:
         print_check(Console(highlight=False), checked)
         typer.echo(f"page: {directory / PAGE}; every number: {directory / DOCUMENT}")

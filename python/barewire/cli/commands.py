@@ -5,7 +5,8 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+
+from barewire.cli.groups import CONTEXT, Group, finish, option_of
 
 _COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 # Module and function (or group) of each command, and its settings if any, in the order of the help. Modules are
@@ -39,7 +40,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
 }
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     """`bench` and `mpi` take tests as arguments, but commands such as `bench host` have options of their own."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -56,7 +57,7 @@ class _Commands(TyperGroup):
             target = single
         command = typer.main.get_command(target)
         command.name = cmd_name
-        return command
+        return finish(command, option_of(self, "version"))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         two_words = " ".join(args[:2])
@@ -64,12 +65,16 @@ class _Commands(TyperGroup):
             return two_words, self.get_command(ctx, two_words), args[2:]
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete one word: the second one of `bench host` is completed as an argument of `bench`."""
+        return [item for item in super().shell_complete(ctx, incomplete) if " " not in item.value]
+
 
 app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings=CONTEXT,
     help="MPI over plain Ethernet frames: carry it, measure it, route it.",
     epilog="Exit codes: 0 success, 1 the measured system failed, 2 wrong use, 3 unsupported machine, 130 interrupted.",
 )
@@ -86,6 +91,14 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _all(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print what is installed.")
+        bool,
+        typer.Option(
+            "--version",
+            metavar="",
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="print the versions of what is installed",
+        ),
     ] = False,
 ) -> None: ...

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire compare`: which subject is faster, by how much, and with what certainty."""
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from barewire.cli import complete, options
+from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.measure import recover_run
 from barewire.models.naming import FLOOR
@@ -28,8 +30,10 @@ from barewire.stats.intervals import CONFIDENCE_MAX, CONFIDENCE_MIN
 
 _SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)")
 
-Confidence = Annotated[float, typer.Option(help="confidence of intervals and verdicts in percent: 95, 99")]
-Margin = Annotated[float, typer.Option(help="difference that does not matter: 0.02 is 2 %")]
+Confidence = Annotated[
+    float, typer.Option(metavar="PERCENT", help="confidence of intervals and verdicts in percent: 95, 99")
+]
+Margin = Annotated[float, typer.Option(metavar="SHARE", help="difference that does not matter: 0.02 is 2 %")]
 FloorName = Annotated[
     str,
     typer.Option(
@@ -55,23 +59,29 @@ class Found:
 
 
 def compare(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of a run, or of the older of two")],
+    run: Annotated[Path, options.RUN],
     new_run: Annotated[
-        Path | None, typer.Argument(metavar="NEW", help="a newer run: each of its subjects is compared with itself")
+        Path | None,
+        typer.Argument(
+            metavar="[NEW]",
+            help="a newer run: each of its subjects is compared with itself in RUN",
+            autocompletion=complete.runs,
+        ),
     ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="subject, or fabric of each MPI library, to compare with in one run; tcp unless given"),
-    ] = None,
+    baseline: Annotated[str | None, options.BASELINE_OR_TCP] = None,
     variant: Annotated[
-        str | None, typer.Option(help="variant to compare the others of its test with, in one run")
+        str | None,
+        typer.Option(metavar="NAME", help="variant to compare the others of its test with, in one run"),
     ] = None,
     margin: Margin = MARGIN,
     confidence: Confidence = 95,
     floor: FloorName = FLOOR,
     across_environments: AcrossEnvironments = False,
-    tests: Annotated[
-        bool, typer.Option("--tests", help="also print differences in their unit, and both tests as papers do")
+    p_values: Annotated[
+        bool,
+        typer.Option(
+            "--p-values", help="also print differences in their unit, and Welch's and rank tests as papers do"
+        ),
     ] = False,
     fail_if_slower: Annotated[
         str | None,
@@ -84,13 +94,8 @@ def compare(
     to_junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="also write JUnit XML", rich_help_panel=_GATE)
     ] = None,
-    to_markdown: Annotated[
-        Path | None,
-        typer.Option(
-            "--markdown", metavar="FILE", help="also write a comment for a merge request", rich_help_panel=_GATE
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    to_markdown: Annotated[Path | None, options.MARKDOWN] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Report which subject is faster, by how much and with what certainty, in one run or between two.
 
@@ -106,22 +111,23 @@ def compare(
     if fail_if_slower is None and (to_junit or to_markdown):
         raise WrongUse("--junit and --markdown write the result of a gate: give --fail-if-slower 5%")
     limit = None if fail_if_slower is None else read_share(fail_if_slower)
-    first = recover_run(run)
-    if new_run is not None:
-        found = _compare_runs(recover_run(new_run), first, settings, across_environments)
-    elif variant is not None:
-        found = Found((first,), compare_variants(first, variant, settings), [], _drifts([first], settings))
-    else:
-        found = Found((first,), compare_in_run(first, baseline or "tcp", settings), [], _drifts([first], settings))
+    with progress_bar("comparing"):
+        first = recover_run(run)
+        if new_run is not None:
+            found = _compare_runs(recover_run(new_run), first, settings, across_environments)
+        elif variant is not None:
+            found = Found((first,), compare_variants(first, variant, settings), [], _drifts([first], settings))
+        else:
+            found = Found((first,), compare_in_run(first, baseline or "tcp", settings), [], _drifts([first], settings))
     gate = None if limit is None else _gate(found, limit, settings)
     if gate is not None:
         _write(gate, found, to_junit, to_markdown)
     if as_json:
-        typer.echo(json.dumps(_document(found, gate, settings), allow_nan=False))
+        print_document("compare", _document(found, gate, settings))
     elif not found.comparisons:
         raise WrongUse(f"{run} contains nothing to compare: no other subject was measured at the same sizes")
     else:
-        _print(found, gate, settings, with_tests=tests)
+        _print(found, gate, settings, with_tests=p_values)
     if gate is not None and not gate.passed:
         worst = gate.of("slower")[0]
         raise MeasurementFailed(f"{gate.summary}; the worst is {worst.label}: {worst.numbers}")
@@ -190,7 +196,6 @@ def _notes(found: Found) -> list[str]:
 
 def _document(found: Found, gate: Gate | None, settings: Settings) -> dict[str, Any]:
     return {
-        "schema": "barewire-compare/2",
         "a": found.runs[0].id,
         "b": found.runs[-1].id,
         "incomplete": [run.id for run in found.runs if not run.complete],

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire doctor`: what this machine supports, and how to fix what it lacks."""
 
-import json
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -10,6 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from barewire.cli import complete, options
+from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
 from barewire.doctor import Finding, Status, collect, exit_code, to_document, verdict
 
 _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
@@ -17,19 +19,23 @@ _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
 
 def doctor(
     try_xdp: Annotated[
-        str, typer.Option(help="interfaces to try AF_XDP on, comma-separated; may briefly interrupt their links")
+        str,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="interfaces to try AF_XDP on; may briefly interrupt their links",
+            autocompletion=complete.lists(complete.interface_names),
+        ),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Examine this machine: cores, kernel, privilege, network, software; each finding with its fix."""
-    console = Console(highlight=False)
     named = [name.strip() for name in try_xdp.split(",") if name.strip()]
-    if as_json:
+    with progress_bar("examining this machine"):
         findings = collect(named)
-        typer.echo(json.dumps(to_document(findings), indent=2, ensure_ascii=False))
+    if as_json:
+        print_document("doctor", to_document(findings))
     else:
-        with console.status("examining this machine"):
-            findings = collect(named)
+        console = Console(highlight=False)
         console.print(render(findings))
         console.print(verdict(findings), markup=False)
     raise typer.Exit(exit_code(findings))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire enable`, `disable`, `status`, `modulefile`: plain mpirun over Barewire."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Annotated
 import typer
 
 from barewire import installed
+from barewire.cli import complete, options
+from barewire.cli.output import print_document
 from barewire.enable import modulefile as modulefiles
 from barewire.enable.changes import (
     Change,
@@ -24,22 +25,27 @@ from barewire.enable.changes import (
 from barewire.enable.files import Scope
 from barewire.enable.settings import FALLBACKS, Wanted
 from barewire.enable.state import LibraryState, folders_in_use, state_of
-from barewire.errors import MachineCannot, WrongUse
+from barewire.errors import MachineCannot, WrongUse, unknown
 from barewire.mpi.libraries import Library, find_library, installed_libraries
 
 FORMATS = {"lua": modulefiles.lua, "tcl": modulefiles.tcl, "slurm": modulefiles.slurm}
 
-System = Annotated[bool, typer.Option("--system", help="for all users of this machine; root's default")]
-User = Annotated[bool, typer.Option("--user", help="for yourself; the default of all others")]
-Fallback = Annotated[str, typer.Option(help="what ranks without Barewire do: tcp (use TCP) or none (the job ends)")]
+System = Annotated[bool, typer.Option("--system", help="for all users of this machine, as root by default")]
+User = Annotated[bool, typer.Option("--user", help="for yourself, as all others by default")]
+Fallback = Annotated[
+    str,
+    typer.Option(
+        metavar="HOW",
+        help="what ranks without Barewire do: tcp (use TCP) or none (the job ends)",
+        autocompletion=complete.names(lambda: FALLBACKS),
+    ),
+]
 Provider = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="folder of libbarewire-fi.so; default: this installation's")
+    Path | None,
+    typer.Option(metavar="DIRECTORY", help="where libbarewire-fi.so is", show_default="this installation's"),
 ]
-Interface = Annotated[str | None, typer.Option(help="Ethernet interface; default: the first one that is up")]
-Libraries = Annotated[
-    str | None, typer.Option(help="MPI libraries by name or folder, comma-separated; default: all installed")
-]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+Interface = Annotated[str | None, options.INTERFACE]
+Libraries = Annotated[str | None, options.LIBRARIES]
 
 
 def enable(
@@ -49,7 +55,7 @@ def enable(
     fallback: Fallback = FALLBACKS[0],
     provider: Provider = None,
     interface: Interface = None,
-    as_json: Json = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Let plain mpirun, mpiexec and srun use Barewire, by marked lines in files that each MPI library reads."""
     scope = _scope(system, user)
@@ -64,7 +70,9 @@ def enable(
     _print_changes(changes, scope, as_json, refused, notes)
 
 
-def disable(system: System = False, user: User = False, library: Libraries = None, as_json: Json = False) -> None:
+def disable(
+    system: System = False, user: User = False, library: Libraries = None, as_json: options.AsJson = False
+) -> None:
     """Remove what `barewire enable` wrote, and nothing else."""
     scope = _scope(system, user)
     changes = plan_disable(possible_files(_libraries(library), scope, Path.home()), scope)
@@ -72,11 +80,11 @@ def disable(system: System = False, user: User = False, library: Libraries = Non
     _print_changes(changes, scope, as_json)
 
 
-def status(library: Libraries = None, as_json: Json = False) -> None:
+def status(library: Libraries = None, as_json: options.AsJson = False) -> None:
     """Report for each MPI library whether its plain launcher uses Barewire, by which line, and what overrides it."""
     states = [state_of(found, os.environ, Path.home(), Path.cwd()) for found in _libraries(library)]
     if as_json:
-        typer.echo(json.dumps({"schema": "barewire-status/1", "libraries": [_document(state) for state in states]}))
+        print_document("status", {"libraries": [_document(state) for state in states]})
         return
     for state in states:
         _print_state(state)
@@ -86,20 +94,26 @@ def status(library: Libraries = None, as_json: Json = False) -> None:
 
 def modulefile(
     form: Annotated[
-        str, typer.Argument(metavar="lua|tcl|slurm", help="for Lmod, environment-modules, or a TaskProlog")
+        str,
+        typer.Argument(
+            metavar="lua|tcl|slurm",
+            help="for Lmod, environment-modules, or a TaskProlog",
+            autocompletion=complete.names(lambda: FORMATS),
+        ),
     ],
     fallback: Fallback = FALLBACKS[0],
     provider: Provider = None,
     interface: Interface = None,
-    as_json: Json = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Print a modulefile, for one shell, or a TaskProlog of Slurm; the settings are those of `barewire enable`."""
     if form not in FORMATS:
-        raise WrongUse(f"unknown format '{form}'; there are: {', '.join(FORMATS)}")
+        raise unknown("format", form, FORMATS)
     text = FORMATS[form](_wanted(provider, fallback, interface))
-    typer.echo(
-        json.dumps({"schema": "barewire-modulefile/1", "format": form, "text": text}) if as_json else text, nl=as_json
-    )
+    if as_json:
+        print_document("modulefile", {"format": form, "text": text})
+    else:
+        typer.echo(text, nl=False)
 
 
 def _scope(system: bool, user: bool) -> Scope:
@@ -128,17 +142,7 @@ def _print_changes(
             {"file": str(change.file), "action": change.action, "libraries": _names(change.libraries)}
             for change in changes
         ]
-        typer.echo(
-            json.dumps(
-                {
-                    "schema": "barewire-enable/1",
-                    "scope": scope,
-                    "files": files,
-                    "refused": dict(refused),
-                    "notes": notes,
-                }
-            )
-        )
+        print_document("enable", {"scope": scope, "files": files, "refused": dict(refused), "notes": notes})
         return
     for change in changes:
         libraries = f" ({', '.join(_names(change.libraries))})" if change.libraries else ""

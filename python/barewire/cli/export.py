@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire export`: a run as CSV, Markdown or SVG."""
 
-import json
 import re
 from collections.abc import Iterator
 from enum import StrEnum
@@ -11,6 +10,8 @@ from typing import Annotated
 import polars as pl
 import typer
 
+from barewire.cli import options
+from barewire.cli.output import print_document
 from barewire.data import Run
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.report import words
@@ -40,16 +41,14 @@ class Table(StrEnum):
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of the run")],
+    run: Annotated[Path, options.RUN],
     form: Annotated[Format, typer.Option("--format", help="csv, markdown: one table; svg: every figure")] = Format.csv,
     table: Annotated[
         Table, typer.Option(help="results, raw samples, comparisons with --baseline, or fits")
     ] = Table.series,
-    baseline: Annotated[str, typer.Option(help="subject or fabric to compare with")] = "tcp",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="default: printed; for svg a directory")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    baseline: Annotated[str, options.BASELINE] = "tcp",
+    output: Annotated[Path | None, options.EXPORT_FILE] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a run's results as CSV or Markdown, or its figures as SVG. docs/data.md describes the columns."""
     loaded = Run.load(run)
@@ -60,19 +59,18 @@ def export(
     else:
         text = _text(loaded, form, table, baseline)
         if output is None:
-            typer.echo(json.dumps({**_document(loaded), "text": text}) if as_json else text, nl=as_json)
+            if as_json:
+                print_document("export", {"run": loaded.record.id, "text": text})
+            else:
+                typer.echo(text, nl=False)
             return
         contents = {output: text}
     for path, text in contents.items():
         _write(path, text)
     if as_json:
-        typer.echo(json.dumps({**_document(loaded), "files": [str(path) for path in contents]}))
+        print_document("export", {"run": loaded.record.id, "files": [str(path) for path in contents]})
     else:
         typer.echo("\n".join(str(path) for path in contents))
-
-
-def _document(run: Run) -> dict[str, str]:
-    return {"schema": "barewire-export/1", "run": run.record.id}
 
 
 def _text(run: Run, form: Format, table: Table, baseline: str) -> str:

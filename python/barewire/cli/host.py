@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire bench host`: characterises this machine and compares it with a stored reference."""
 
-import json
 import secrets
 import sys
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from barewire.cli.measuring import report_kept_samples
+from barewire.cli import complete, options
+from barewire.cli.directories import results_directory
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cli.report import REFERENCE_FILE
 from barewire.errors import MachineCannot
@@ -35,24 +35,39 @@ _LAB_MTU = 65535
 
 
 def host(
-    launches: Annotated[int, typer.Option(help="launches of each test; no interval below 6")] = 6,
-    only: Annotated[
-        str, typer.Option(metavar="TEST[,TEST]", help=f"some of {', '.join(HOST_TESTS)}; default: all")
+    tests: Annotated[
+        str,
+        typer.Argument(
+            metavar="[TEST,TEST]",
+            help=", ".join(HOST_TESTS),
+            show_default="all",
+            autocompletion=complete.host_tests,
+        ),
     ] = ",".join(HOST_TESTS),
-    seconds: Annotated[float, typer.Option(help="time per launch, subject and size")] = 0.03,
+    launches: Annotated[
+        int,
+        typer.Option(metavar="N", help="launches of each test; no interval below 6", rich_help_panel=options.EFFORT),
+    ] = 6,
+    seconds: options.Seconds = 0.03,
     largest_block: Annotated[
         int | None,
-        typer.Option(min=8192, help="bytes of memory; default: 4 times the last-level cache, as far as memory allows"),
+        typer.Option(
+            min=8192,
+            metavar="BYTES",
+            help="largest block of memory",
+            show_default="4 times the last-level cache, as far as memory allows",
+        ),
     ] = None,
     reference: Annotated[
-        str, typer.Option(metavar="FILE|none", help="document of another run to compare with; default: the stored one")
+        str,
+        typer.Option(metavar="FILE|none", help="document of another run to compare with"),
     ] = "stored",
-    seed: Annotated[int | None, typer.Option(help="seed of the order; random unless given")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="the run's directory; default: runs/…")] = None,
+    seed: options.Seed = None,
+    output: options.Output = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="write the results to the tuning file that endpoints read")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Characterise this machine: memory, system calls, wake-ups, files, and when copying a message pays.
 
@@ -60,7 +75,7 @@ def host(
     none can be created. `barewire report` makes a page.
     """
     plan = HostPlan(
-        tests=tuple(dict.fromkeys(only.split(","))),
+        tests=tuple(dict.fromkeys(tests.split(","))),
         launches=launches,
         seconds=seconds,
         seed=secrets.randbits(32) if seed is None else seed,
@@ -68,11 +83,10 @@ def host(
     )
     reference_file = {"none": None, "stored": STORED_REFERENCE}.get(reference, Path(reference))
     stored = None if reference_file is None else read_reference(reference_file)
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-host"
     with ExitStack() as stack:
         lab, warnings = _lab(stack, plan) if "send" in plan.tests else (None, ())
-        progress = stack.enter_context(progress_bar(quiet=as_json))
-        stack.enter_context(report_kept_samples(directory))
+        directory = stack.enter_context(results_directory(output, "host"))
+        progress = stack.enter_context(progress_bar())
         run = measure_host(plan, directory, command=sys.argv, lab=lab, warnings=warnings, progress=progress)
     if reference_file is not None:
         write_atomically(directory / REFERENCE_FILE, reference_file.read_bytes())
@@ -82,7 +96,7 @@ def host(
         typer.echo(f"endpoints of this user now use {path}", err=True)
     if as_json:
         document = {"directory": str(directory), **host_document(run, frame, stored)}
-        typer.echo(json.dumps(document, allow_nan=False))
+        print_document("bench host", document)
         return
     print_host(Console(highlight=False), run, host_measures(run, stored), host_crossovers(frame), stored)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")

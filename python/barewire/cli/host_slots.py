@@ -4,7 +4,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barewire.errors import WrongUse
+from barewire.errors import WrongUse, unknown
 from barewire.mpi.placement import LOCAL_HOST, HostSlots, parse_hostfile, parse_hosts
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ def host_slots_of(hosts: str | None, hostfile: Path | None, topology: "Topology 
         except (OSError, UnicodeDecodeError) as error:
             raise WrongUse(f"hostfile {hostfile} cannot be read: {error}") from error
     if topology is not None:
-        unknown = [entry.host for entry in host_slots or [] if entry.host not in topology.hosts]
-        if unknown:
-            raise WrongUse(f"the lab has no host '{unknown[0]}'; there are: {', '.join(topology.hosts)}")
+        for entry in host_slots or []:
+            if entry.host not in topology.hosts:
+                raise unknown("host of the lab", entry.host, topology.hosts)
         return host_slots or [HostSlots(name) for name in topology.workers]
     for entry in host_slots or []:
         import socket

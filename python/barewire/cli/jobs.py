@@ -5,15 +5,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from barewire.cli.host_slots import host_slots_of
-from barewire.cli.labs import LAB_HELP, LabChoice, optional_lab
-from barewire.cli.links import IN_A_LAB
+from barewire.cli.labs import LabChoice, optional_lab
 from barewire.errors import WrongUse
 from barewire.lab import Lab, LinkSpec
 from barewire.mpi.fabrics import FabricOptions
@@ -22,25 +17,6 @@ from barewire.mpi.libraries import Library, find_library, library_of_program
 from barewire.mpi.placement import HostSlots, spread
 from barewire.mpi.prepare import prepare
 from barewire.mpi.rights import check_rights
-
-_HOSTS = "On real hosts"
-PATH = "The path"
-
-Program = Annotated[list[str], typer.Argument(metavar="-- PROGRAM…", help="the program and its arguments")]
-LibraryName = Annotated[
-    str | None,
-    typer.Option(help="MPI library by name or folder; only if the program does not determine it", rich_help_panel=PATH),
-]
-Interface = Annotated[
-    str | None, typer.Option(help="Ethernet interface; default: the first one that is up", rich_help_panel=PATH)
-]
-LabName = Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=IN_A_LAB)]
-Hosts = Annotated[
-    str | None, typer.Option(help="a,b or a:4,b:4, real or of the lab; default: this host", rich_help_panel=_HOSTS)
-]
-Hostfile = Annotated[Path | None, typer.Option(help="a file with lines a, a:4 or a slots=4", rich_help_panel=_HOSTS)]
-Limit = Annotated[float | None, typer.Option(help="seconds after which a launch is terminated with all its processes")]
-Directory = Annotated[Path | None, typer.Option("--output", "-o", help="the results' directory; default: runs/…")]
 
 
 @dataclass(frozen=True)
@@ -99,18 +75,6 @@ def parse_job_hosts(lab: str | None, links: LinkSpec, hosts: str | None, hostfil
         raise WrongUse("--hosts and --hostfile exclude each other")
     chosen = optional_lab(lab, links)
     return JobHosts(tuple(host_slots_of(hosts, hostfile, None if chosen is None else chosen.topology)), chosen)
-
-
-def new_directory(requested: Path | None, command: str) -> Path:
-    """Create a directory for results; WrongUse if it is not empty."""
-    directory = (requested or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{command}").absolute()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if any(directory.iterdir()):
-            raise WrongUse(f"{directory} is not empty; results need an empty directory")
-    except OSError as error:
-        raise WrongUse(f"{directory} cannot be created: {error.strerror}") from error
-    return directory
 
 
 def check_limit(limit_s: float | None) -> None:

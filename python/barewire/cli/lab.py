@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire lab`: manages an emulated cluster from the shell."""
 
-import json
 import os
 import sys
 from enum import StrEnum
@@ -12,9 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from barewire.cli import links
+from barewire.cli import complete, links, options
 from barewire.cli.drawing import drawn_network, save_picture, table
+from barewire.cli.groups import typer_group
 from barewire.cli.labs import choose_lab
+from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab import Lab, LinkSpec, format_rate, parse_topology
 from barewire.lab.shaping import Wire
@@ -22,9 +24,7 @@ from barewire.lab.state import load
 from barewire.topology import to_json, with_rate
 from barewire.topology.picture import counted
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="An emulated cluster: hosts, links and a switch on this machine."
-)
+app = typer_group("An emulated cluster: hosts, links and a switch on this machine.")
 
 _COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 _WIRES = {
@@ -32,9 +32,7 @@ _WIRES = {
     Wire.EMULATOR: "frames take their time by timers",
     Wire.BUCKET: "only the rate is limited",
 }
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-_LabId = Annotated[str | None, typer.Option("--lab", help="The lab's id; needed only if several are running.")]
-_HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host's name, such as h1.")]
+_HostName = Annotated[str, typer.Argument(metavar="HOST", help="name of a host, such as h1")]
 
 
 class UpDown(StrEnum):
@@ -47,7 +45,12 @@ class UpDown(StrEnum):
 @app.command()
 def up(
     topology: Annotated[
-        str, typer.Option(help="pair; star:N: N hosts on one switch; routed:N: in N subnets; fat-tree:K or FILE.toml.")
+        str,
+        typer.Option(
+            metavar="TOPOLOGY",
+            help="pair; star:N: N hosts on one switch; routed:N: in N subnets; fat-tree:K or FILE.toml",
+            autocompletion=complete.topologies,
+        ),
     ] = "pair",
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
@@ -57,21 +60,28 @@ def up(
     delay: links.Delay = "0",
     jitter: links.Jitter = "0",
     standalone: Annotated[
-        bool, typer.Option(help="Switches learn addresses, without a controller; for topologies without loops.")
+        bool,
+        typer.Option(
+            "--standalone", help="switches learn addresses, without a controller; for topologies without loops"
+        ),
     ] = False,
     static_neighbours: Annotated[
-        bool, typer.Option(help="Hosts have static entries of all MAC addresses, as always in pair and star:N.")
+        bool,
+        typer.Option(
+            "--static-neighbours", help="hosts have static entries of all MAC addresses, as always in pair and star:N"
+        ),
     ] = False,
-    as_json: _Json = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Create a lab that exists until `barewire lab down`."""
     link = links.read(rate, mtu, offloads, loss, receive_on, delay, jitter)
     shape = parse_topology(topology)
     if shape.network is None and (standalone or static_neighbours):
         raise WrongUse(f"--standalone and --static-neighbours need a network of switches; {topology} has none")
-    lab = Lab.up(shape, link, persistent=True, standalone=standalone, static_neighbours=static_neighbours)
+    with progress_bar("creating the lab"):
+        lab = Lab.up(shape, link, persistent=True, standalone=standalone, static_neighbours=static_neighbours)
     if as_json:
-        _print_json(lab_document(lab))
+        print_document("lab up", lab_document(lab))
         return
     console = Console(highlight=False)
     console.print(f"lab [bold]{lab.id}[/]: {lab.topology}, {_describe(lab)}")
@@ -89,11 +99,14 @@ def up(
 @app.command()
 def show(
     lab_or_topology: Annotated[
-        str | None, typer.Argument(metavar="[LAB|TOPOLOGY]", help="A lab's id, or any topology.")
+        str | None,
+        typer.Argument(
+            metavar="[LAB|TOPOLOGY]", help="id of a lab, or any topology", autocompletion=complete.labs_and_topologies
+        ),
     ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw it to this SVG file.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Draw it to this HTML page.")] = None,
-    as_json: _Json = False,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="draw it to this SVG file")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="draw it to this HTML page")] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show a network: its switches, their ports with peers, and the rates."""
     chosen = choose_lab(lab_or_topology or _chosen_lab(None).id)
@@ -107,7 +120,7 @@ def show(
         if file is not None:
             save_picture(network, title, file, page=page)
     if as_json:
-        _print_json(to_json(network))
+        print_document("lab show", to_json(network))
         return
     console = Console(highlight=False)
     console.print(f"{title}: {counted(network)}", markup=False, soft_wrap=True)
@@ -123,12 +136,10 @@ def show(
 
 @app.command()
 def link(
-    first: Annotated[
-        str, typer.Argument(metavar="NODE", help="s5 or h1; or the port, s5:3, where links are parallel.")
-    ],
+    first: Annotated[str, typer.Argument(metavar="NODE", help="s5 or h1; or the port, s5:3, where links are parallel")],
     second: Annotated[str, typer.Argument(metavar="NODE")],
     state: Annotated[UpDown, typer.Argument()],
-    lab: _LabId = None,
+    lab: options.LabId = None,
 ) -> None:
     """Disconnect a link of a network of switches, or connect it again; its ports lose their carrier."""
     _chosen_lab(lab).set_cable(first, second, up=state is UpDown.up)
@@ -138,18 +149,18 @@ def link(
 def switch(
     name: Annotated[str, typer.Argument(metavar="SWITCH")],
     state: Annotated[UpDown, typer.Argument()],
-    lab: _LabId = None,
+    lab: options.LabId = None,
 ) -> None:
     """Switch a switch off or on; it loses its flows, and its peers lose the carrier of their links."""
     _chosen_lab(lab).set_switch(name, up=state is UpDown.up)
 
 
 @app.command("list")
-def list_labs(as_json: _Json = False) -> None:
+def list_labs(as_json: options.AsJson = False) -> None:
     """List this user's labs."""
     labs = Lab.list()
     if as_json:
-        _print_json([lab_document(lab) for lab in labs])
+        print_document("lab list", {"labs": [lab_document(lab) for lab in labs]})
         return
     if not labs:
         typer.echo("no labs; `barewire lab up` creates one")
@@ -172,8 +183,8 @@ def list_labs(as_json: _Json = False) -> None:
 @app.command("exec", context_settings=_COMMAND_FOLLOWS)
 def execute(
     host: _HostName,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The command and its arguments.")],
-    lab: _LabId = None,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="the command and its arguments")],
+    lab: options.LabId = None,
 ) -> None:
     """Run a command on a host, on its cores, and return its exit code."""
     # click keeps the separator if it follows a positional argument.
@@ -181,16 +192,19 @@ def execute(
 
 
 @app.command()
-def shell(host: _HostName, lab: _LabId = None) -> None:
+def shell(host: _HostName, lab: options.LabId = None) -> None:
     """Open a shell on a host."""
     _replace_this_process(_chosen_lab(lab), host, [os.environ.get("SHELL") or "/bin/sh"])
 
 
 @app.command()
 def down(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[LAB]…", help="The ids of the labs to remove.")] = None,
-    all_labs: Annotated[bool, typer.Option("--all", help="Remove all labs of this user.")] = False,
-    as_json: _Json = False,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[LAB]…", help="ids of the labs to remove", autocompletion=complete.labs),
+    ] = None,
+    all_labs: Annotated[bool, typer.Option("--all", help="remove all labs of this user")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Remove labs, and the records of those that have ended."""
     if bool(ids) == all_labs:
@@ -205,7 +219,7 @@ def down(
         if not as_json:
             typer.echo(f"lab {lab.id} ended")
     if as_json:
-        _print_json({"ended": [lab.id for lab in labs]})
+        print_document("lab down", {"ended": [lab.id for lab in labs]})
     elif not labs:
         typer.echo("no labs to end")
 
@@ -213,6 +227,8 @@ def down(
 def lab_document(lab: Lab) -> dict[str, Any]:
     """Return all facts about a lab, for --json."""
     document = load(lab.id).to_json()
+    # That of the file.
+    del document["schema"]
     derived: dict[str, Any] = {
         "status": lab.status,
         "oversubscribed": lab.oversubscribed,
@@ -248,7 +264,3 @@ def _replace_this_process(lab: Lab, host: str, command: list[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(line[0], line)
-
-
-def _print_json(document: object) -> None:
-    typer.echo(json.dumps(document, indent=2))

@@ -10,7 +10,6 @@ from barewire.errors import WrongUse
 from barewire.lab import Lab, LinkSpec, Topology, parse_topology
 from barewire.lab.spec import topology_of
 
-LAB_HELP = "pair, star:N, routed:N or FILE.toml for a lab of this run, or the id of a running lab"
 _ID = re.compile(r"[0-9a-f]{8}")
 _ANY_LINK = LinkSpec()
 _LINK_OPTIONS = "--rate, --mtu, --loss, --offloads and --receive-on"

@@ -4,7 +4,6 @@
 Every import here delays each launch: imports that only some launches need are local to functions.
 """
 
-import json
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -12,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from barewire.cli.host_slots import host_slots_of
+from barewire.cli.output import print_document
 from barewire.cli.run_arguments import SDN_URL, Request
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi import start
@@ -131,7 +131,7 @@ def _print_dry(
             "environment": {name: value for name, value in job.environment().items() if name not in HIDDEN},
             "path": [asdict(row) for row in explain.rows(job, requested, reason, None)],
         }
-        print(json.dumps(document))
+        print_document("run", document)
         return
     if explained:
         _print_table(explain.rows(job, requested, reason, None))
@@ -146,7 +146,7 @@ def _explain(job: Job, requested: FabricOptions, reason: str, lab: "Lab | None",
     evidence, output = start.witness(job, lab)
     table = explain.rows(job, requested, reason, evidence)
     if as_json:
-        print(json.dumps({"path": [asdict(row) for row in table]}), file=sys.stderr)
+        print_document("run", {"path": [asdict(row) for row in table]}, to=sys.stderr)
     else:
         _print_table(table)
     wrong = [f"{row.what}: {row.wrong}" for row in table if row.wrong]

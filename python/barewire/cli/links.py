@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
+from barewire.cli.options import LAB
 from barewire.lab import LinkSpec, parse_delay, parse_loss, parse_rate
-
-IN_A_LAB = "In a lab"
 
 
 class OnOff(StrEnum):
@@ -25,25 +24,36 @@ class CoreOf(StrEnum):
     receiver = "receiver"
 
 
-Rate = Annotated[str, typer.Option(help="each link's rate, such as 1gbit; or unshaped", rich_help_panel=IN_A_LAB)]
-Mtu = Annotated[int, typer.Option(help="each link's MTU in bytes, 68 to 65535", rich_help_panel=IN_A_LAB)]
+Rate = Annotated[
+    str, typer.Option(metavar="RATE", help="each link's rate, such as 1gbit; or unshaped", rich_help_panel=LAB)
+]
+Mtu = Annotated[int, typer.Option(metavar="BYTES", help="each link's MTU in bytes, 68 to 65535", rich_help_panel=LAB)]
 Offloads = Annotated[
-    OnOff, typer.Option(help="segmentation, checksum and receive offloads of the links", rich_help_panel=IN_A_LAB)
+    OnOff, typer.Option(help="segmentation, checksum and receive offloads of the links", rich_help_panel=LAB)
 ]
 Loss = Annotated[
-    str, typer.Option(help="share of each host's frames that are lost, such as 0.1%", rich_help_panel=IN_A_LAB)
+    str,
+    typer.Option(metavar="SHARE", help="share of each host's frames that are lost, such as 0.1%", rich_help_panel=LAB),
 ]
 ReceiveOn = Annotated[
     CoreOf,
     typer.Option(
         help="side whose core runs the kernel's receive processing; receiver, as on real hosts, needs root",
-        rich_help_panel=IN_A_LAB,
+        rich_help_panel=LAB,
     ),
 ]
-
-
-Delay = Annotated[str, typer.Option(help="time that a frame travels on each link, such as 50us; needs --rate")]
-Jitter = Annotated[str, typer.Option(help="by how much the delay varies at most; frames keep their order")]
+Delay = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME", help="time that a frame travels on each link, such as 50us; needs --rate", rich_help_panel=LAB
+    ),
+]
+Jitter = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME", help="by how much the delay varies at most; frames keep their order", rich_help_panel=LAB
+    ),
+]
 
 
 def read(

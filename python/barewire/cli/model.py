@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire model`: parameters, break points and decisions from a run's times."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from barewire.errors import WrongUse
+from barewire.cli import complete, options
+from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
+from barewire.errors import WrongUse, unknown
 from barewire.lab import parse_rate
 from barewire.measure import recover_run
 from barewire.report.decisions import decisions
@@ -27,17 +29,32 @@ _LOGP_FAMILY = ("logp", "loggp", "loggps")
 
 
 def model(
-    run: Annotated[Path, typer.Argument(metavar="RUN|TABLE.csv", help="directory of a run, or a table of times")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|TABLE.csv", help="directory of a run, or a table of times", autocompletion=complete.runs
+        ),
+    ],
     only: Annotated[
-        str | None, typer.Option("--model", help=f"only these: {', '.join(MODELS)}; several with commas")
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="NAME,NAME",
+            help=", ".join(MODELS),
+            show_default="all",
+            autocompletion=complete.models,
+        ),
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="only this subject")] = None,
-    baseline: Annotated[str | None, typer.Option(help="subject or fabric to compare with; tcp unless given")] = None,
-    rate: Annotated[str | None, typer.Option(help="of a table: the rate of its link, such as 1gbit")] = None,
-    mtu: Annotated[int, typer.Option(help="of a table: the MTU of its link")] = 1500,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document, which predict reads")] = False,
+    subject: Annotated[str | None, options.SUBJECT] = None,
+    baseline: Annotated[str | None, options.BASELINE_OR_TCP] = None,
+    rate: Annotated[str | None, options.REAL_RATE] = None,
+    mtu: Annotated[int, options.REAL_MTU] = 1500,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Fit models to a run's times: Hockney, the LogP family, pieces with named break points; and what follows."""
+    """Fit models to a run's times: Hockney, the LogP family, pieces with named break points; and what follows.
+
+    --rate and --mtu describe the link of a table; a run knows its own. `barewire predict` reads what --json prints.
+    """
     chosen = _chosen(only)
     if run.is_file():
         if subject is not None or baseline is not None:
@@ -47,8 +64,12 @@ def model(
         return
     if rate is not None:
         raise WrongUse("--rate and --mtu describe the link of a table; a run knows its own")
-    measured = _only(recover_run(run), subject)
-    fits, of_logp = latency_fits(measured), logp_fits(measured)
+    with progress_bar("fitting") as progress:
+        progress(0, 2, "latency")
+        measured = _only(recover_run(run), subject)
+        fits = latency_fits(measured)
+        progress(1, 2, "LogP")
+        of_logp = logp_fits(measured)
     if not fits and not of_logp:
         raise WrongUse(f"{run} has no times of messages: measure pingpong with three sizes or more, or logp")
     notes = [] if measured.complete else [f"this run is incomplete (stopped by {measured.stopped_by})"]
@@ -68,7 +89,7 @@ def _output(
 ) -> None:
     if as_json:
         fitted = {"latency": [fit.to_json() for fit in fits], "logp": [fit.to_json() for fit in of_logp]}
-        typer.echo(json.dumps({**document, **fitted, "decisions": list(sentences)}, allow_nan=False))
+        print_document("model", {**document, **fitted, "decisions": list(sentences)})
         return
     tables: list[TextTable] = [hockney_table(fits)] if fits and "hockney" in chosen else []
     tables += piece_tables(fits) if "pieces" in chosen else []
@@ -90,16 +111,16 @@ def _chosen(only: str | None) -> tuple[str, ...]:
     if only is None:
         return MODELS
     chosen = tuple(part.strip() for part in only.split(","))
-    unknown = [name for name in chosen if name not in MODELS]
-    if unknown:
-        raise WrongUse(f"--model takes {', '.join(MODELS)}, not '{unknown[0]}'")
+    for name in chosen:
+        if name not in MODELS:
+            raise unknown("--model", name, MODELS)
     return chosen
 
 
 def _only(run: Run, subject: str | None) -> Run:
     subjects = sorted({each.subject for each in run.series})
     if subject is not None and subject not in subjects:
-        raise WrongUse(f"the run has no subject {subject!r}; it has {', '.join(subjects) or 'none'}")
+        raise unknown("subject", subject, subjects)
     return run if subject is None else replace(run, series=tuple(s for s in run.series if s.subject == subject))
 
 

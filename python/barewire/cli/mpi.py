@@ -8,30 +8,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from barewire.cli import links
+from barewire.cli import complete, links, options
+from barewire.cli.directories import results_directory
 from barewire.cli.host_slots import host_slots_of
-from barewire.cli.labs import LAB_HELP, LabChoice, choose_lab
+from barewire.cli.labs import LabChoice, choose_lab
 from barewire.cli.measuring import (
-    EFFORT,
-    AsJson,
-    Budget,
-    Launches,
-    Output,
-    Precision,
-    Refine,
-    RefineSmallest,
-    Seed,
     lab_facts,
     parse_launches,
     parse_refinement,
     print_result,
-    report_kept_samples,
 )
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
@@ -46,94 +36,66 @@ from barewire.mpi.fabrics import FABRICS
 from barewire.mpi.placement import LOCAL_HOST, HostSlots
 from barewire.results.laws import document, laws_of
 
-SLURM = "slurm"
-_WHAT = "What to measure"
-_HOSTS = "On real hosts"
-
 
 def mpi(
     tests: Annotated[
         str,
         typer.Argument(
-            metavar="TEST[,TEST]", help=f"{', '.join(suite.tests())}; kernels: {', '.join(suite.kernels())}"
+            metavar="TEST[,TEST]",
+            help=f"{', '.join(suite.tests())}; kernels: {', '.join(suite.kernels())}; or scoreboard",
+            autocompletion=complete.mpi_tests,
         ),
     ],
-    options: Annotated[
+    own_options: Annotated[
         list[str] | None, typer.Argument(metavar="[-- OPTION…]", help="options of the test, such as --order 20")
     ] = None,
-    library: Annotated[
-        str | None, typer.Option(help="names or folders; default: all installed", rich_help_panel=_WHAT)
-    ] = None,
+    library: Annotated[str | None, options.LIBRARIES] = None,
     fabric: Annotated[
         str | None,
-        typer.Option(help=f"{FABRICS}; several with commas; default: barewire,tcp", rich_help_panel=_WHAT),
-    ] = None,
-    ranks: Annotated[str, typer.Option("-n", "--ranks", help="numbers of ranks: 2,4,8", rich_help_panel=_WHAT)] = "2",
-    variants: Annotated[
-        str | None, typer.Option(help="variants of the test, or all; default: the usual ones", rich_help_panel=_WHAT)
-    ] = None,
-    sizes: Annotated[
-        str | None, typer.Option(help="message sizes: 64,1400,4KiB or 1..64KiB, which doubles", rich_help_panel=_WHAT)
-    ] = None,
-    perturbation: Annotated[
-        int, typer.Option(min=0, help="also measure this many bytes around each size of a range", rich_help_panel=_WHAT)
-    ] = 0,
-    pairs: Annotated[
-        str | None, typer.Option(help="concurrent pairs, for tests with pairs: 1,2,4; 0 is all", rich_help_panel=_WHAT)
-    ] = None,
-    walk: Annotated[
-        int | None,
         typer.Option(
-            min=1, help="bytes of the buffer that messages cycle through, to defeat the cache", rich_help_panel=_WHAT
+            metavar="FABRIC,FABRIC", help=FABRICS, show_default="barewire,tcp", autocompletion=complete.fabrics
         ),
     ] = None,
+    ranks: Annotated[str, options.RANK_COUNTS] = "2",
+    variants: Annotated[str | None, options.VARIANTS] = None,
+    sizes: Annotated[str | None, options.SIZES] = None,
+    perturbation: Annotated[int, options.PERTURBATION] = 0,
+    pairs: Annotated[
+        str | None, typer.Option(metavar="N,N", help="concurrent pairs, for tests with pairs: 1,2,4; 0 is all")
+    ] = None,
+    walk_bytes: Annotated[int | None, options.WALK_BYTES] = None,
     eager: Annotated[
         str | None,
-        typer.Option(help="eager limits in bytes, each measured separately: 4096,65536", rich_help_panel=_WHAT),
+        typer.Option(metavar="BYTES,BYTES", help="eager limits, each measured separately: 4096,65536"),
     ] = None,
-    progress: Annotated[
-        str | None,
-        typer.Option(help="barewire: auto, manual; any library: thread; several with commas", rich_help_panel=_WHAT),
-    ] = None,
-    wait: Annotated[str | None, typer.Option(help="barewire: spin, adaptive, block", rich_help_panel=_WHAT)] = None,
-    link: Annotated[str | None, typer.Option(help="barewire: auto, packet, xdp, udp", rich_help_panel=_WHAT)] = None,
-    interface: Annotated[
-        str | None, typer.Option(help="Ethernet interface of all hosts", rich_help_panel=_HOSTS)
-    ] = None,
-    lab: Annotated[
-        str | None, typer.Option(help=f"{LAB_HELP}; default: pair, without --on", rich_help_panel=links.IN_A_LAB)
-    ] = None,
+    progress: Annotated[str | None, options.PROGRESS] = None,
+    wait: Annotated[str | None, options.WAIT] = None,
+    link: Annotated[str | None, options.LINK] = None,
+    lab: Annotated[str | None, options.LAB_CHOICE] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
     loss: links.Loss = "0",
     offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOSTFILE|HOSTS|slurm",
-            help="a file of hosts, or a:4,b:4; localhost is this machine; slurm is the Slurm allocation",
-            rich_help_panel=_HOSTS,
-        ),
-    ] = None,
-    launches: Launches = "6..12",
-    precision: Precision = 0.02,
-    budget: Budget = 300,
-    refine: Refine = None,
-    refine_smallest: RefineSmallest = None,
-    samples: Annotated[
-        int | None, typer.Option(min=1, help="maximum of values per launch and point", rich_help_panel=EFFORT)
-    ] = None,
-    seconds: Annotated[float, typer.Option(help="approximate time per launch and point", rich_help_panel=EFFORT)] = 0.2,
-    warmup: Annotated[
-        int | None, typer.Option(min=0, help="warm-up values before these", rich_help_panel=EFFORT)
-    ] = None,
-    patience: Annotated[
-        float, typer.Option(help="seconds without a new record until a launch counts as hung", rich_help_panel=EFFORT)
-    ] = 120,
-    seed: Seed = None,
-    output: Output = None,
-    as_json: AsJson = False,
+    hosts: options.JobHosts = None,
+    hostfile: options.Hostfile = None,
+    slurm: Annotated[
+        bool,
+        typer.Option("--slurm", help="the hosts of the Slurm allocation, by srun", rich_help_panel=options.HOSTS),
+    ] = False,
+    interface: options.InterfaceOfHosts = None,
+    launches: Annotated[str, options.LAUNCHES] = "6..12",
+    precision: options.Precision = 0.02,
+    budget: options.Budget = 300,
+    refine: options.Refine = None,
+    refine_smallest: options.RefineSmallest = None,
+    samples: Annotated[int | None, options.SAMPLES] = None,
+    seconds: options.Seconds = 0.2,
+    warmup: Annotated[int | None, options.WARM_UP] = None,
+    patience: options.Patience = 120,
+    seed: options.Seed = None,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure MPI libraries over each fabric, interleaved in one run.
 
@@ -148,11 +110,11 @@ def mpi(
         sizes=None if sizes is None else expand_sizes(sizes, perturbation),
         variants=suite.variants_of(suite.parse_tests(tests), variants),
         pairs=(None,) if pairs is None else _numbers(pairs, "--pairs", 0),
-        walk_bytes=walk,
+        walk_bytes=walk_bytes,
         samples=samples,
         seconds=seconds,
         warmup=warmup,
-        options=_own_options(options or []),
+        options=_own_options(own_options or []),
         stopping_rule=StoppingRule(
             *parse_launches(launches), precision, budget, parse_refinement(refine, refine_smallest)
         ),
@@ -167,15 +129,19 @@ def mpi(
         links=_optional(link),
         interface=interface,
     )
-    hosts = _parse_hosts(lab, on, links.read(rate, mtu, offloads, loss, receive_on))
-    plan, programs, warnings = _build(requested, choice, hosts)
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
-    for note in [*warnings, *hosts.notes(directory)]:
-        typer.echo(f"barewire: {note}", err=True)
-    with hosts.entered() as (site, facts), progress_bar(quiet=as_json) as show_progress, report_kept_samples(directory):
+    link_spec = links.read(rate, mtu, offloads, loss, receive_on)
+    where = _allocation(lab, hosts, hostfile, link_spec) if slurm else _parse_hosts(lab, hosts, hostfile, link_spec)
+    plan, programs, warnings = _build(requested, choice, where)
+    with (
+        where.entered() as (site, facts),
+        results_directory(output, "-".join(plan.tests)) as directory,
+        progress_bar() as show_progress,
+    ):
+        for note in [*warnings, *where.notes(directory)]:
+            typer.echo(f"barewire: {note}", err=True)
         campaign = MpiCampaign(site, plan, programs)
         run = measure_mpi(campaign, directory, command=sys.argv, lab=facts, warnings=warnings, progress=show_progress)
-    print_result(run, directory, as_json, laws=document(laws_of(run)))
+    print_result("mpi", run, directory, as_json, laws=document(laws_of(run)))
 
 
 @dataclass(frozen=True)
@@ -210,24 +176,33 @@ class _Hosts:
             yield MpiSite(self.host_slots, limits, lab), lab_facts(lab)
 
 
-def _parse_hosts(lab: str | None, on: str | None, link: LinkSpec) -> _Hosts:
-    if on is None:
+def _parse_hosts(lab: str | None, hosts: str | None, hostfile: Path | None, link: LinkSpec) -> _Hosts:
+    if hosts is not None and hostfile is not None:
+        raise WrongUse("--hosts and --hostfile exclude each other")
+    if lab is not None or (hosts, hostfile) == (None, None):
         chosen = choose_lab(lab or "pair", link)
-        return _Hosts(tuple(host_slots_of(None, None, chosen.topology)), chosen.link, chosen)
-    if lab is not None:
-        raise WrongUse("--lab and --on exclude each other")
-    # Rate and MTU of a real link are given for the physical limit.
+        return _Hosts(tuple(host_slots_of(hosts, hostfile, chosen.topology)), chosen.link, chosen)
+    _check_real(link)
+    return _Hosts(tuple(host_slots_of(hosts, hostfile, None)), link)
+
+
+def _allocation(lab: str | None, hosts: str | None, hostfile: Path | None, link: LinkSpec) -> _Hosts:
+    """Return the whole Slurm allocation that this process is in."""
+    if (lab, hosts, hostfile) != (None, None, None):
+        raise WrongUse("--slurm takes the allocation's hosts: omit --lab, --hosts and --hostfile")
+    _check_real(link)
+    if "SLURM_JOB_ID" not in os.environ or shutil.which("srun") is None:
+        raise WrongUse("--slurm needs an allocation (sbatch, salloc) and srun")
+    nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
+    slots = os.environ.get("SLURM_NTASKS")
+    entry = HostSlots(LOCAL_HOST, int(slots) if slots else None)
+    return _Hosts((entry,), link, allocated=int(nodes))
+
+
+def _check_real(link: LinkSpec) -> None:
+    """Rate and MTU of a real link are given for the physical limit; the rest applies to a lab."""
     if link != LinkSpec(link.rate_bit_s, link.mtu):
-        raise WrongUse("--loss, --offloads and --receive-on apply to a lab: omit them with --on")
-    if on == SLURM:
-        if "SLURM_JOB_ID" not in os.environ or shutil.which("srun") is None:
-            raise WrongUse("--on slurm needs an allocation (sbatch, salloc) and srun")
-        nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
-        slots = os.environ.get("SLURM_NTASKS")
-        entry = HostSlots(LOCAL_HOST, int(slots) if slots else None)
-        return _Hosts((entry,), link, allocated=int(nodes))
-    is_file = Path(on).exists() or "/" in on
-    return _Hosts(tuple(host_slots_of(None if is_file else on, Path(on) if is_file else None, None)), link)
+        raise WrongUse("--loss, --offloads and --receive-on apply to a lab: omit them for real hosts")
 
 
 def _build(plan: MpiPlan, choice: Choice, hosts: _Hosts) -> tuple[MpiPlan, dict[tuple[str, str], str], tuple[str, ...]]:

@@ -2,7 +2,6 @@
 """`barewire predict`: times of patterns and kernels on P ranks, from runs of two ranks."""
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from barewire.errors import WrongUse
+from barewire.cli import complete, options
+from barewire.cli.output import print_document
+from barewire.cli.progress import Progress, progress_bar
+from barewire.errors import WrongUse, unknown
 from barewire.measure import recover_run
 from barewire.measure.programs import expand_sizes
 from barewire.models.kernels import FFT_VARIANTS, RADIX_VARIANTS
@@ -29,59 +31,80 @@ _KERNEL_VARIANTS = {"fft": FFT_VARIANTS, "radix": RADIX_VARIANTS}
 
 def predict(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN|MODEL…", help="runs of two ranks, or what `model --json` printed")
+        list[Path],
+        typer.Argument(
+            metavar="RUN|MODEL…",
+            help="runs of two ranks, or what `model --json` printed",
+            autocompletion=complete.runs,
+        ),
     ],
-    kernel: Annotated[str, typer.Option(help=f"{', '.join(KERNELS)}; several with commas")],
-    ranks: Annotated[str | None, typer.Option("-n", "--ranks", help="numbers of ranks: 2,4,8; default: 2")] = None,
-    sizes: Annotated[
-        str | None,
-        typer.Option(help="messages, blocks, halos, or a sort's buffers: 64,4KiB or 1..64KiB; default: those measured"),
-    ] = None,
-    variants: Annotated[str | None, typer.Option(help="variants of fft or radix; default: all with a model")] = None,
-    order: Annotated[str, typer.Option(help="fft: transforms of 2^E elements")] = "20",
-    keys: Annotated[int, typer.Option(min=1, help="radix: keys of each rank")] = 524288,
+    kernel: Annotated[
+        str,
+        typer.Option(metavar="NAME,NAME", help=", ".join(KERNELS), autocompletion=complete.kernels),
+    ],
+    ranks: Annotated[str | None, options.RANK_COUNTS] = None,
+    sizes: Annotated[str | None, options.SIZES] = None,
+    variants: Annotated[str | None, options.VARIANTS] = None,
+    order: Annotated[str, typer.Option(metavar="E,E", help="fft: transforms of 2^E elements")] = "20",
+    keys: Annotated[int, typer.Option(min=1, metavar="N", help="radix: keys of each rank")] = 524288,
     compute_us: Annotated[
-        float | None, typer.Option(help="krylov: µs of computation of one iteration on each rank")
+        float | None, typer.Option(metavar="US", help="krylov: µs of computation of one iteration on each rank")
     ] = None,
     cores: Annotated[
-        int | None, typer.Option(min=1, help="cores that all ranks share; default: a lab's, else one for each rank")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="cores that all ranks share",
+            show_default="a lab's, else one for each rank",
+        ),
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="only this subject")] = None,
+    subject: Annotated[str | None, options.SUBJECT] = None,
     against: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="predict what this run measured, and print the errors")
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="predict what this run measured, and print the errors",
+            autocompletion=complete.runs,
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Predict times on more ranks from what two ranks measured: patterns, collectives by algorithm, kernels.
 
-    Several runs are used together, such as one of ping-pongs and one of a kernel on one rank.
+    Several runs are used together, such as one of ping-pongs and one of a kernel on one rank. --sizes are those of
+    messages, blocks, halos, or a sort's buffers; by default those measured. Without --ranks there are two.
     """
-    model = _model(runs)
+    with progress_bar("fitting"):
+        model = _model(runs)
     kernels = _parse(kernel, KERNELS, "--kernel")
     if not model.functions:
         raise WrongUse(f"{runs[0]} has no messages between two ranks: give a run of `barewire mpi pingpong` too")
     if subject is not None and subject not in model.functions:
-        raise WrongUse(f"there is no subject {subject!r}; there are {', '.join(model.functions) or 'none'}")
+        raise unknown("subject", subject, model.functions)
     numbers = None if ranks is None else _whole(ranks, "-n")
     if against is not None:
         _check(model, runs, against, kernels, subject, numbers, cores, as_json)
         return
     orders = _whole(order, "--order")
     requests = list(_requests(model, kernels, numbers or (2,), sizes, variants, orders, keys, compute_us))
-    predictions, unsaid = _predict(model, requests, subject, cores or model.cores)
+    with progress_bar("predicting") as progress:
+        predictions, unsaid = _predict(model, requests, subject, cores or model.cores, progress)
     if as_json:
-        document = {"schema": "barewire-prediction/1", "runs": list(model.runs), "cannot_say": unsaid}
-        typer.echo(json.dumps({**document, "predictions": [each.to_json() for each in predictions]}, allow_nan=False))
+        document = {"runs": list(model.runs), "cannot_say": unsaid}
+        print_document("predict", {**document, "predictions": [each.to_json() for each in predictions]})
         return
     _print(prediction_tables(predictions), unsaid)
 
 
 def _predict(
-    model: Model, requests: Sequence[Request], subject: str | None, cores: int | None
+    model: Model, requests: Sequence[Request], subject: str | None, cores: int | None, progress: Progress
 ) -> tuple[list[Prediction], list[str]]:
     predictions: list[Prediction] = []
     unsaid: dict[str, None] = {}
-    for name, request in itertools.product(model.functions if subject is None else [subject], requests):
+    asked = list(itertools.product(model.functions if subject is None else [subject], requests))
+    for number, (name, request) in enumerate(asked):
+        progress(number, len(asked), f"{request.kernel}, {request.ranks} ranks, {name}")
         try:
             predictions += predictions_of(model, name, request, cores)
         except CannotSay as reason:
@@ -104,21 +127,21 @@ def _check(
     run = recover_run(against)
     if run.id in model.runs:
         raise WrongUse(f"{against} is one of {', '.join(map(str, runs))}: a prediction is checked against another run")
-    checked, unsaid = check(model, run, kernels, subject, ranks, cores or shared_cores(run))
+    with progress_bar("predicting"):
+        checked, unsaid = check(model, run, kernels, subject, ranks, cores or shared_cores(run))
     if not checked and not unsaid:
         known = ", ".join(model.functions) or "none"
         raise WrongUse(f"{against} has no {' or '.join(kernels)} of a subject of the model, which are {known}")
     summary = errors(checked)
     if as_json:
         document = {
-            "schema": "barewire-prediction/1",
             "runs": list(model.runs),
             "against": run.id,
             "cannot_say": unsaid,
             "predictions": [each.to_json() for each in checked],
             "errors": {each.kernel: {"mean": each.mean, "worst": each.worst, "count": each.count} for each in summary},
         }
-        typer.echo(json.dumps(document, allow_nan=False))
+        print_document("predict", document)
         return
     _print(checked_tables(checked, summary), unsaid)
     for each in summary:
@@ -173,9 +196,9 @@ def _requests(
 
 def _parse(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:
     chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    unknown = [name for name in chosen if name not in known]
-    if unknown:
-        raise WrongUse(f"{option} takes {', '.join(known)}, not '{unknown[0]}'")
+    for name in chosen:
+        if name not in known:
+            raise unknown(option, name, known)
     return chosen
 
 

@@ -11,9 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from barewire.cli import jobs, links
+from barewire.cli import jobs, links, options
+from barewire.cli.directories import make_empty, results_directory
+from barewire.cli.output import SCHEMAS, print_document
 from barewire.errors import MeasurementFailed
-from barewire.mpi.fabrics import FABRICS, PROVIDER, FabricOptions
+from barewire.mpi.fabrics import PROVIDER, FabricOptions
 from barewire.mpi.profiler import build_profiler, with_profiler
 from barewire.mpi.start import run_limited
 from barewire.report.profile import print_profile
@@ -27,38 +29,37 @@ _RANKS_NAMED = 8
 
 
 def profile(
-    program: jobs.Program,
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="number of ranks")],
-    fabric: Annotated[str, typer.Option(help=FABRICS, rich_help_panel=jobs.PATH)] = PROVIDER,
-    library: jobs.LibraryName = None,
-    interface: jobs.Interface = None,
-    lab: jobs.LabName = None,
+    program: options.ProgramArguments,
+    ranks: Annotated[int, options.RANKS],
+    fabric: Annotated[str, options.FABRIC] = PROVIDER,
+    library: Annotated[str | None, options.LIBRARY] = None,
+    interface: Annotated[str | None, options.PATH_INTERFACE] = None,
+    lab: Annotated[str | None, options.LAB_CHOICE] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
     loss: links.Loss = "0",
     offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
-    hosts: jobs.Hosts = None,
-    hostfile: jobs.Hostfile = None,
-    limit: jobs.Limit = None,
-    output: jobs.Directory = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print the profile as JSON; what the program prints goes to standard error")
-    ] = False,
+    hosts: options.JobHosts = None,
+    hostfile: options.Hostfile = None,
+    limit: options.Limit = None,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run an MPI program once and report its time: computing, waiting for other ranks, moving messages.
 
     Preloads a profiler; the program is not relinked. Prints a summary on standard error and leaves a directory with
-    a page (report.html) and everything as JSON. The exit code is the program's.
+    a page (report.html) and everything as JSON. The exit code is the program's. With --json the profile is printed on
+    standard output, and what the program prints on standard error.
     """
     jobs.check_limit(limit)
     requested = FabricOptions(fabric, interface)
     hosts_choice = jobs.parse_job_hosts(lab, links.read(rate, mtu, offloads, loss, receive_on), hosts, hostfile)
     request = jobs.parse_request(program, library, hosts_choice, ranks)
     profiler = build_profiler(request.library)
-    with hosts_choice.entered() as running:
+    with hosts_choice.entered() as running, results_directory(output, "profile") as directory:
         job = request.job(requested, running)
-        directory = jobs.new_directory(output, "profile")
+        make_empty(directory)
         (directory / RANKS_FOLDER).mkdir()
         started = datetime.now(UTC).isoformat(timespec="seconds")
         profiled = with_profiler(job, profiler, directory / RANKS_FOLDER)
@@ -70,7 +71,7 @@ def profile(
     summary = combine_profiles(convert_profiles(directory / RANKS_FOLDER), request.ranks)
     notes = notes_of(summary, code, limit)
     facts = {
-        "schema": "barewire-profile/1",
+        "schema": SCHEMAS["profile"],
         "created": started,
         "command": [*request.command],
         "fabric": fabric,
@@ -83,7 +84,7 @@ def profile(
     page = profile_page(summary, facts, shlex.join(sys.argv), notes)
     write_atomically(directory / REPORT_FILE, page.encode())
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **facts, **summary.to_json()}, allow_nan=False))
+        print_document("profile", {"directory": str(directory), **facts, **summary.to_json()})
     else:
         print_profile(Console(stderr=True, highlight=False), summary, fabric, notes)
         typer.echo(f"the page is {directory / REPORT_FILE}; all of it as JSON is beside it", err=True)

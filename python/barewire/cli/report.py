@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire report`: renders a run as one self-contained HTML file."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from barewire.cli import options
+from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
 from barewire.errors import MeasurementFailed
 from barewire.measure import recover_run
 from barewire.report.html import render, render_host, render_sdn
@@ -20,16 +22,15 @@ REFERENCE_FILE = "reference.json"
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="directory of the run")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help=f"instead of RUN/{REPORT_FILE}")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    run: Annotated[Path, options.RUN],
+    output: Annotated[Path | None, options.REPORT_FILE] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write a run's report: one HTML file that works offline."""
-    path = write_report(run, output)
+    with progress_bar("building the report"):
+        path = write_report(run, output)
     if as_json:
-        typer.echo(json.dumps({"schema": "barewire-report/1", "report": str(path), "bytes": path.stat().st_size}))
+        print_document("report", {"report": str(path), "bytes": path.stat().st_size})
     else:
         typer.echo(path)
 

@@ -6,44 +6,29 @@ from typing import Annotated
 
 import typer
 
-from barewire.cli import links
-from barewire.cli.labs import LAB_HELP
+from barewire.cli import complete, links, options
 from barewire.cli.launch import launch
 from barewire.cli.run_arguments import Request
 from barewire.cli.sdn_client import Sdn, SdnToken
-from barewire.mpi.fabrics import FABRICS, PROVIDER
-
-_HOSTS = "On real hosts"
-_PATH = "The path"
+from barewire.mpi.fabrics import AUTHS, PROVIDER
 
 
 def run(
-    program: Annotated[list[str], typer.Argument(metavar="-- PROGRAM…", help="the program and its arguments")],
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="number of ranks")],
-    fabric: Annotated[str, typer.Option(help=FABRICS, rich_help_panel=_PATH)] = PROVIDER,
-    library: Annotated[
-        str | None,
-        typer.Option(
-            help="MPI library by name or folder; only if the program does not determine it", rich_help_panel=_PATH
-        ),
-    ] = None,
-    interface: Annotated[
-        str | None, typer.Option(help="Ethernet interface; default: the first one that is up", rich_help_panel=_PATH)
-    ] = None,
-    link: Annotated[str | None, typer.Option(help="barewire: auto, packet, xdp, udp", rich_help_panel=_PATH)] = None,
-    wait: Annotated[str | None, typer.Option(help="barewire: spin, adaptive, block", rich_help_panel=_PATH)] = None,
-    progress: Annotated[
-        str | None,
-        typer.Option(
-            help="while the program computes: barewire auto (a progress thread) or manual; thread (the library's own)",
-            rich_help_panel=_PATH,
-        ),
-    ] = None,
+    program: options.ProgramArguments,
+    ranks: Annotated[int, options.RANKS],
+    fabric: Annotated[str, options.FABRIC] = PROVIDER,
+    library: Annotated[str | None, options.LIBRARY] = None,
+    interface: Annotated[str | None, options.PATH_INTERFACE] = None,
+    link: Annotated[str | None, options.LINK] = None,
+    wait: Annotated[str | None, options.WAIT] = None,
+    progress: Annotated[str | None, options.PROGRESS] = None,
     auth: Annotated[
         str | None,
         typer.Option(
+            metavar="HOW",
             help="frames of barewire: none, job (authenticated), encrypt (and messages encrypted)",
-            rich_help_panel=_PATH,
+            rich_help_panel=options.PATH,
+            autocompletion=complete.names(lambda: AUTHS),
         ),
     ] = None,
     ulfm: Annotated[
@@ -51,21 +36,17 @@ def run(
         typer.Option(
             "--ulfm",
             help="survivors of a failed rank continue (user-level failure mitigation): Open MPI 5",
-            rich_help_panel=_PATH,
+            rich_help_panel=options.PATH,
         ),
     ] = False,
-    lab: Annotated[str | None, typer.Option(help=LAB_HELP, rich_help_panel=links.IN_A_LAB)] = None,
+    lab: Annotated[str | None, options.LAB_CHOICE] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
     loss: links.Loss = "0",
     offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
-    hosts: Annotated[
-        str | None, typer.Option(help="a,b or a:4,b:4, real or of the lab; default: this host", rich_help_panel=_HOSTS)
-    ] = None,
-    hostfile: Annotated[
-        Path | None, typer.Option(help="a file with lines a, a:4 or a slots=4", rich_help_panel=_HOSTS)
-    ] = None,
+    hosts: options.JobHosts = None,
+    hostfile: options.Hostfile = None,
     sdn: Sdn = None,
     sdn_token: SdnToken = None,
     capture: Annotated[
@@ -73,22 +54,20 @@ def run(
         typer.Option(
             metavar="FILE",
             help="capture all frames of the job's hosts, for `barewire account FILE`",
-            rich_help_panel=links.IN_A_LAB,
+            rich_help_panel=options.LAB,
         ),
     ] = None,
     explained: Annotated[
         bool, typer.Option("--explain", help="first verify which path is taken; a table on standard error")
     ] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="print the command line and start no rank")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print the output of --explain and --dry-run as JSON")
-    ] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run an MPI program over plain Ethernet frames, or over another fabric to compare.
 
     Finds the MPI library that the program was built with, selects its path, and starts it with that library's own
     launcher. The exit code is the program's. On a network with Barewire's controller, use --sdn: the job is announced
-    there while it runs.
+    there while it runs. With --json, --explain and --dry-run print JSON.
     """
     request = Request(
         program=tuple(program[1:] if program[0] == "--" else program),

@@ -7,16 +7,18 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from barewire.cli.measuring import EFFORT, AsJson, Output, Seed, lab_facts
+from barewire.cli import complete, options
+from barewire.cli.directories import make_empty, results_directory
+from barewire.cli.measuring import lab_facts
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import Lab, parse_topology
@@ -49,78 +51,105 @@ _PATTERNS = ", ".join(dict.fromkeys(pattern.test for pattern in PATTERNS))
 
 def scoreboard(
     run: Annotated[
-        Path | None, typer.Argument(metavar="[RUN]", help="show this scoreboard instead of measuring one")
+        Path | None,
+        typer.Argument(
+            metavar="[RUN]", help="show this scoreboard instead of measuring one", autocompletion=complete.runs
+        ),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="a selection of testbeds, patterns and sizes: six minutes")
-    ] = False,
-    testbeds: Annotated[str | None, typer.Option(help=f"some of {_TESTBEDS}")] = None,
-    patterns: Annotated[str | None, typer.Option(help=f"some of {_PATTERNS}")] = None,
-    library: Annotated[str | None, typer.Option(help="MPI libraries by name or folder; default: all installed")] = None,
-    sizes: Annotated[str | None, typer.Option(help="message sizes instead of the form's: 8,4KiB")] = None,
+    quick: options.Quick = False,
+    testbeds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME",
+            help=_TESTBEDS,
+            show_default="all of the form",
+            autocompletion=complete.testbeds,
+        ),
+    ] = None,
+    patterns: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,NAME", help=_PATTERNS, show_default="all", autocompletion=complete.patterns),
+    ] = None,
+    library: Annotated[str | None, options.LIBRARIES] = None,
+    sizes: Annotated[str | None, options.SIZES] = None,
     launches: Annotated[
         int | None,
-        typer.Option(min=1, help="launches of each subject; default: 3 with --quick, else 6", rich_help_panel=EFFORT),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="launches of each subject",
+            show_default="3 with --quick, else 6",
+            rich_help_panel=options.EFFORT,
+        ),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=1, help="seconds for all testbeds, after which no round begins", rich_help_panel=EFFORT),
+        typer.Option(
+            min=1,
+            metavar="SECONDS",
+            help="time after which no new round begins",
+            show_default="320 with --quick, else none",
+            rich_help_panel=options.EFFORT,
+        ),
     ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="resume an interrupted scoreboard")] = None,
-    rows: Annotated[int, typer.Option(min=1, help="number of the worst rows to print")] = 20,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="resume an interrupted scoreboard", autocompletion=complete.runs),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, metavar="N", help="number of the worst rows to print")] = 20,
     fail_above: Annotated[
-        float | None, typer.Option(help="exit with 1 if a row's whole interval is above this ratio")
+        float | None,
+        typer.Option(metavar="RATIO", help="exit with 1 if a row's whole interval is above this"),
     ] = None,
-    to_markdown: Annotated[
-        Path | None, typer.Option("--markdown", metavar="FILE", help="also write it as a page of documentation")
-    ] = None,
-    seed: Seed = None,
-    output: Output = None,
-    as_json: AsJson = False,
+    to_markdown: Annotated[Path | None, options.MARKDOWN] = None,
+    seed: options.Seed = None,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure every pattern with every library over Barewire and over TCP, and show the worst row first.
 
     A row is Barewire's time divided by the time of the best TCP of any library in the same run; on one host by that of
-    the best shared memory. Each testbed is a separate interleaved run in the scoreboard's directory.
+    the best shared memory. Each testbed is a separate interleaved run in the scoreboard's directory. --quick measures a
+    selection of testbeds, patterns and sizes in six minutes.
     """
     if sum(given is not None for given in (run, resume, output)) > 1:
         raise WrongUse("give one of RUN (show it), --resume RUN (continue it) and --output (measure)")
     if fail_above is not None and not fail_above > 0:
         raise WrongUse(f"--fail-above must be a ratio above 0, such as 1.05, not {fail_above}")
-    stopped: BaseException | None = None
-    directory = run or resume or output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-scoreboard"
-    if resume is not None:
-        stopped = _measure(BoardPlan.read(resume), directory, quiet=as_json)
-    elif run is None:
-        plan = BoardPlan(
-            quick=quick,
-            seed=secrets.randbits(32) if seed is None else seed,
-            launches=launches or (_QUICK_LAUNCHES if quick else _FULL_LAUNCHES),
-            budget_s=budget or (_QUICK_BUDGET_S if quick else None),
-            testbeds=testbeds,
-            patterns=patterns,
-            libraries=library,
-            sizes=None if sizes is None else expand_sizes(sizes, 0),
-        )
-        if directory.exists() and any(directory.iterdir()):
-            raise WrongUse(f"{directory} is not empty; a scoreboard needs an empty directory")
-        parse_libraries(library)
-        plan.write(directory)
-        stopped = _measure(plan, directory, quiet=as_json)
-    try:
-        board = read_board(directory)
-    except WrongUse:
-        # The error that ended the measurement before its first run is more specific than its absence.
-        raise stopped or sys.exception() from None  # type: ignore[misc]
-    _write(board, directory, to_markdown)
-    _show(board, directory, rows, as_json)
-    if stopped is not None:
-        typer.echo(f"to resume: barewire mpi scoreboard --resume {directory}", err=True)
-        raise stopped
+    existing = run or resume
+    with results_directory(output, "scoreboard") if existing is None else nullcontext(existing) as directory:
+        stopped: BaseException | None = None
+        if resume is not None:
+            stopped = _measure(BoardPlan.read(resume), directory)
+        elif run is None:
+            plan = BoardPlan(
+                quick=quick,
+                seed=secrets.randbits(32) if seed is None else seed,
+                launches=launches or (_QUICK_LAUNCHES if quick else _FULL_LAUNCHES),
+                budget_s=budget or (_QUICK_BUDGET_S if quick else None),
+                testbeds=testbeds,
+                patterns=patterns,
+                libraries=library,
+                sizes=None if sizes is None else expand_sizes(sizes, 0),
+            )
+            parse_libraries(library)
+            make_empty(directory)
+            plan.write(directory)
+            stopped = _measure(plan, directory)
+        try:
+            board = read_board(directory)
+        except WrongUse:
+            # The error that ended the measurement before its first run is more specific than its absence.
+            raise stopped or sys.exception() from None  # type: ignore[misc]
+        _write(board, directory, to_markdown)
+        _show(board, directory, rows, as_json)
+        if stopped is not None:
+            typer.echo(f"to resume: barewire mpi scoreboard --resume {directory}", err=True)
+            raise stopped
     _judge(board, fail_above)
 
 
-def _measure(plan: BoardPlan, directory: Path, *, quiet: bool) -> BaseException | None:
+def _measure(plan: BoardPlan, directory: Path) -> BaseException | None:
     """Measure the testbeds without a complete run; return the error that ended this early, with all samples on disk."""
     libraries = parse_libraries(plan.libraries) or tuple(installed_libraries())
     busy = _busy()
@@ -138,7 +167,7 @@ def _measure(plan: BoardPlan, directory: Path, *, quiet: bool) -> BaseException 
                 else remaining_s * testbed.weight / sum(each.weight for each in testbeds[number:])
             )
             try:
-                _measure_testbed(plan, testbed, libraries, share_s, directory, busy, quiet=quiet)
+                _measure_testbed(plan, testbed, libraries, share_s, directory, busy)
             except MachineCannot as error:
                 if plan.testbeds is not None:
                     raise
@@ -155,8 +184,6 @@ def _measure_testbed(
     seconds: float | None,
     directory: Path,
     busy: Sequence[str],
-    *,
-    quiet: bool,
 ) -> None:
     started = time.monotonic()
     candidates, reasons = find_subjects(libraries, testbed, quick=plan.quick)
@@ -173,13 +200,12 @@ def _measure_testbed(
 
     subjects, unbuilt = exclude_failing(candidates, build, named=plan.libraries is not None)
     warnings = (*busy, *reasons, *unbuilt)
-    if not quiet:
-        typer.echo(f"{testbed.title}: {len(subjects)} subjects", err=True)
+    typer.echo(f"{testbed.title}: {len(subjects)} subjects", err=True)
     for warning in warnings:
         typer.echo(f"barewire: {warning}", err=True)
     if seconds is not None:
         scores = replace(scores, seconds=max(seconds - (time.monotonic() - started), 0.0))
-    with _site(testbed) as (site, lab), progress_bar(quiet=quiet) as progress:
+    with _site(testbed) as (site, lab), progress_bar() as progress:
         measure_testbed(
             ScoreCampaign(site, replace(scores, subjects=subjects), programs),
             directory_for(directory, testbed.name),
@@ -241,7 +267,7 @@ def _document(board: Board) -> dict[str, Any]:
 
 def _show(board: Board, directory: Path, rows: int, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **_document(board)}, allow_nan=False))
+        print_document("mpi scoreboard", {"directory": str(directory), **_document(board)})
         return
     print_board(Console(highlight=False), board, rows)
     typer.echo(f"page: {directory / PAGE}; every row: {directory / DOCUMENT}; every sample is beside them")

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn`: the controller and its strategies, one module per command."""
 
-import typer
-
 from barewire.cli import sdn_announce, sdn_bench, sdn_flows, sdn_simulate, sdn_start, sdn_status, sdn_withdraw
+from barewire.cli.groups import typer_group
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="One network for HPC and Big Data: a controller and its strategies.",
-)
+app = typer_group("One network for HPC and Big Data: a controller and its strategies.")
 app.command()(sdn_start.start)
 app.command()(sdn_announce.announce)
 app.command()(sdn_withdraw.withdraw)

@@ -5,21 +5,23 @@ import json
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+from barewire.cli import options
+from barewire.cli.output import print_document
+from barewire.cli.sdn_client import Sdn, SdnToken, client_of
 from barewire.errors import WrongUse
 from barewire.sdn.api.client import Announced
 
 
 def announce(
     file: Annotated[str, typer.Argument(metavar="FILE", help="the announcement as JSON; - reads standard input")],
-    hold: Annotated[bool, typer.Option(help="renew it until interrupted, then withdraw it")] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="renew it until interrupted, then withdraw it")] = False,
     sdn: Sdn = None,
     sdn_token: SdnToken = None,
-    as_json: Json = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Announce a job: its hosts, ranks, profile, traffic and patterns. Prints the job's id.
 
@@ -29,12 +31,19 @@ def announce(
     job = _read(file)
     if not hold:
         created = client.announce(job)
-        typer.echo(json.dumps(created) if as_json else created["id"])
+        _print(created, as_json)
         return
     with Announced(client, job, lambda text: typer.echo(f"barewire: {text}", err=True)) as announced:
-        typer.echo(json.dumps({"id": announced.id}) if as_json else announced.id)
+        _print({"id": announced.id}, as_json)
         sys.stdout.flush()
         threading.Event().wait()
+
+
+def _print(job: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_document("sdn announce", job)
+    else:
+        typer.echo(job["id"])
 
 
 def _read(file: str) -> dict[str, object]:

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn bench`: measures strategies on real switches."""
 
-import json
 import secrets
 import sys
 from dataclasses import replace
-from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from barewire.cli.measuring import EFFORT, AsJson, Output, Seed, report_kept_samples
+from barewire.cli import complete, options
+from barewire.cli.directories import results_directory
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cli.sdn_simulate import parse_counts, parse_shape
 from barewire.errors import WrongUse
@@ -21,7 +20,7 @@ from barewire.sdn.simulate import RingPlan, Shape
 from barewire.topology import parse, with_rate
 from barewire.topology.rate import check_rate, parse_rate
 
-DEFAULT_STRATEGIES = "stp,traffic,ecmp-published,isolated,least-loaded,planned"
+DEFAULT_STRATEGIES = ("stp", "traffic", "ecmp-published", "isolated", "least-loaded", "planned")
 _JOBS = "The jobs"
 
 
@@ -42,56 +41,59 @@ class FabricName(StrEnum):
 
 def bench(
     workload: Annotated[
-        ExperimentName, typer.Option(help="rings of MPI, a shuffle, or both: each alone and beside the other")
+        ExperimentName, typer.Option(help="what communicates; both: each alone and beside the other")
     ] = ExperimentName.ring,
-    strategies: Annotated[
-        str,
-        typer.Option(
-            help="comma-separated, parameters as in isolated:seconds=30; mpi=planned+bigdata=ecmp gives each "
-            "profile its own"
-        ),
-    ] = DEFAULT_STRATEGIES,
-    hosts: Annotated[
-        str, typer.Option(help="numbers of hosts, comma-separated; in the published placement")
-    ] = "4,8,16",
-    topology: Annotated[str, typer.Option(help="fat-tree:K or FILE.toml")] = "fat-tree:4",
-    rate: Annotated[
-        str, typer.Option(help="each link's rate; two cores support at most 2500kbit for 16 hosts")
-    ] = "2500kbit",
+    strategy: Annotated[list[str], options.STRATEGIES] = list(DEFAULT_STRATEGIES),  # noqa: B006
+    host_counts: options.HostCounts = "4,8,16",
+    topology: Annotated[str, options.TOPOLOGY] = "fat-tree:4",
+    rate: Annotated[str, options.SWITCH_RATE] = "2500kbit",
     fabric: Annotated[FabricName, typer.Option(help="fabric of the rings' messages", rich_help_panel=_JOBS)] = (
         FabricName.tcp
     ),
-    library: Annotated[str | None, typer.Option(help="MPI library; default: Open MPI", rich_help_panel=_JOBS)] = (None),
-    message: Annotated[
-        int | None,
+    library: Annotated[
+        str | None,
         typer.Option(
-            min=1, help="bytes of a ring's message; default: what a link carries in 160 ms", rich_help_panel=_JOBS
+            metavar="LIBRARY",
+            help="MPI library by name or folder",
+            show_default="Open MPI",
+            rich_help_panel=_JOBS,
+            autocompletion=complete.library,
         ),
     ] = None,
-    rings: Annotated[int, typer.Option(min=1, help="random rings", rich_help_panel=_JOBS)] = 5,
+    message_bytes: Annotated[int | None, options.MESSAGE_BYTES] = None,
+    rings: Annotated[int, typer.Option(min=1, metavar="N", help="random rings", rich_help_panel=_JOBS)] = 5,
     measurements: Annotated[
-        int, typer.Option(min=1, help="measurements of each ring, of which the best counts", rich_help_panel=_JOBS)
+        int,
+        typer.Option(
+            min=1, metavar="N", help="measurements of each ring, of which the best counts", rich_help_panel=_JOBS
+        ),
     ] = 2,
     exchanges: Annotated[
-        int, typer.Option(min=1, help="exchanges per measurement, which is their mean", rich_help_panel=_JOBS)
+        int,
+        typer.Option(min=1, metavar="N", help="exchanges per measurement, which is their mean", rich_help_panel=_JOBS),
     ] = 1,
-    shape: Annotated[str, typer.Option(help="mappers x reducers of a shuffle", rich_help_panel=_JOBS)] = "128x4",
-    volume: Annotated[
-        int | None,
-        typer.Option(min=1, help="bytes of a shuffle; default: in proportion to 4 GB at 1 Gb/s", rich_help_panel=_JOBS),
-    ] = None,
-    copies: Annotated[int, typer.Option(min=1, help="parts a reducer fetches at a time", rich_help_panel=_JOBS)] = 5,
+    shape: Annotated[str, options.SHAPE] = "128x4",
+    volume_bytes: Annotated[int | None, options.VOLUME_BYTES] = None,
+    copies: Annotated[int, options.COPIES] = 5,
     blocks: Annotated[
-        int, typer.Option(min=1, help="repetitions of all strategies, each with its own seeds", rich_help_panel=EFFORT)
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="repetitions of all strategies, each with its own seeds",
+            rich_help_panel=options.EFFORT,
+        ),
     ] = 6,
-    patience: Annotated[
-        float, typer.Option(help="seconds without output until a launch counts as hung", rich_help_panel=EFFORT)
-    ] = 120,
-    seed: Seed = None,
-    output: Output = None,
-    as_json: AsJson = False,
+    patience: options.Patience = 120,
+    seed: options.Seed = None,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Measure strategies on Open vSwitch, in blocks of shuffled order, beside a non-blocking star."""
+    """Measure strategies on Open vSwitch, in blocks of shuffled order, beside a non-blocking star.
+
+    By default a ring's message is what a link carries in 160 ms, and a shuffle is in proportion to 4 GB at 1 Gb/s. Two
+    cores support at most 2500kbit for 16 hosts.
+    """
     # Imported here: loading everything that measures takes half a second, which other commands need not wait for.
     from barewire.report.sdn import print_sdn
     from barewire.results import samples
@@ -109,28 +111,27 @@ def bench(
         topology=topology,
         network=with_rate(parse(topology), rate_bit_s),
         rate_bit_s=rate_bit_s,
-        policies=tuple(strategy.strip() for strategy in strategies.split(",") if strategy.strip()),
-        counts=tuple(dict.fromkeys(parse_counts(hosts))),
+        policies=options.flatten(strategy),
+        counts=tuple(dict.fromkeys(parse_counts(host_counts))),
         blocks=blocks,
         seed=secrets.randbits(32) if seed is None else seed,
         fabric=fabric.value,
         ring=replace(
             RingPlan(),
-            message_bytes=message or message_bytes_of(rate_bit_s),
+            message_bytes=message_bytes or message_bytes_of(rate_bit_s),
             rings=rings,
             measurements=measurements,
             exchanges=exchanges,
         ),
-        shape=Shape(mappers, reducers, volume or volume_bytes_of(rate_bit_s), copies),
+        shape=Shape(mappers, reducers, volume_bytes or volume_bytes_of(rate_bit_s), copies),
         patience_s=patience,
     )
     campaign = prepared(plan, library)
-    directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-sdn-{workload.value}"
-    with progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
+    with results_directory(output, f"sdn-{workload.value}") as directory, progress_bar() as progress:
         run = measure(campaign, directory, command=sys.argv, progress=progress)
     outcome = summarised(run, samples(directory))
     if as_json:
-        typer.echo(json.dumps({"directory": str(directory), **run.to_json(), **outcome.to_json()}, allow_nan=False))
+        print_document("sdn bench", {"directory": str(directory), **run.to_json(), **outcome.to_json()})
         return
     print_sdn(Console(highlight=False), run, outcome)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")

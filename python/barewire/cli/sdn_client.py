@@ -17,10 +17,13 @@ DEFAULT_API = "127.0.0.1:8181"
 
 Sdn = Annotated[
     str | None,
-    typer.Option("--sdn", help=f"the network's controller: http://ADDRESS:PORT or unix:PATH; else ${URL}"),
+    typer.Option(
+        "--sdn", metavar="URL", help=f"the network's controller: http://ADDRESS:PORT or unix:PATH; else ${URL}"
+    ),
 ]
-SdnToken = Annotated[Path | None, typer.Option("--sdn-token", help=f"its token file; else ${TOKEN_FILE}")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+SdnToken = Annotated[
+    Path | None, typer.Option("--sdn-token", metavar="FILE", help=f"its token file; else ${TOKEN_FILE}")
+]
 
 
 def client_of(sdn: str | None, token: Path | None) -> Client:

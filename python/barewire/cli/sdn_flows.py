@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn flows`: shows the paths of flows, and their reasons."""
 
-import json
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+from barewire.cli import options
+from barewire.cli.output import print_document
+from barewire.cli.sdn_client import Sdn, SdnToken, client_of
 
 
-def flows(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: Json = False) -> None:
+def flows(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson = False) -> None:
     """Show the flows with a path: profile and how it was determined, path, and rate."""
     document = client_of(sdn, sdn_token).get("flows")
     if as_json:
-        typer.echo(json.dumps(document, indent=2))
+        print_document("sdn flows", document)
         return
     table = Table("flow", "profile", "known by", "path", "why", "Mbit/s", "age")
     for flow in document["flows"]:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn simulate`: simulates strategies on networks that need not exist."""
 
-import json
 import re
 from dataclasses import replace
 from enum import StrEnum
@@ -12,6 +11,8 @@ from rich.box import MARKDOWN, SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from barewire.cli import options
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
 from barewire.sdn.simulate import RingPlan, Series, Setup, Shape, experiment, simulations
@@ -41,51 +42,48 @@ class Transport(StrEnum):
 
 
 def simulate(
-    topology: Annotated[str, typer.Option(help="fat-tree:K, star:N or FILE.toml.")] = "fat-tree:4",
-    strategy: Annotated[
-        str,
-        typer.Option(
-            help="Strategies, comma-separated, with parameters as in isolated:seconds=30; or all. "
-            "mpi=planned+bigdata=ecmp gives each profile its own."
-        ),
-    ] = ALL,
-    workload: Annotated[WorkloadName, typer.Option(help="Workload; both: rings beside a shuffle.")] = WorkloadName.ring,
-    hosts: Annotated[
-        str, typer.Option(help="Numbers of hosts, comma-separated; in the published placement.")
-    ] = "4,8,16",
-    seeds: Annotated[int, typer.Option(help="Number of different rings, jobs or permutations.")] = 5,
-    rate: Annotated[str, typer.Option(help="Rate of links without one in the topology.")] = "1gbit",
-    message: Annotated[int, typer.Option(help="Bytes of a ring's message.")] = 2_000_000,
+    topology: Annotated[str, options.TOPOLOGY] = "fat-tree:4",
+    strategy: Annotated[list[str], options.STRATEGIES] = [ALL],  # noqa: B006
+    workload: Annotated[
+        WorkloadName, typer.Option(help="what communicates; both: rings beside a shuffle")
+    ] = WorkloadName.ring,
+    host_counts: options.HostCounts = "4,8,16",
+    seeds: Annotated[int, typer.Option(metavar="N", help="number of different rings, jobs or permutations")] = 5,
+    rate: Annotated[str, options.SWITCH_RATE] = "1gbit",
+    message_bytes: Annotated[int, options.MESSAGE_BYTES] = 2_000_000,
     overhead_ms: Annotated[
-        float, typer.Option(help="Additional time of a message at its sender; 10 ms fits the published stp.")
+        float,
+        typer.Option(metavar="MS", help="additional time of a message at its sender; 10 ms fits the published stp"),
     ] = 10.0,
-    transport: Annotated[Transport, typer.Option(help="tcp: a connection per pair of ranks.")] = Transport.tcp,
-    shape: Annotated[str, typer.Option(help="Mappers x reducers of a shuffle.")] = "128x4",
-    volume: Annotated[int, typer.Option(help="Bytes of a shuffle.")] = 4_000_000_000,
-    copies: Annotated[int, typer.Option(help="Parts that a reducer fetches at a time.")] = 5,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table for a document.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    transport: Annotated[Transport, typer.Option(help="tcp: a connection per pair of ranks")] = Transport.tcp,
+    shape: Annotated[str, options.SHAPE] = "128x4",
+    volume_bytes: Annotated[int, options.VOLUME_BYTES] = 4_000_000_000,
+    copies: Annotated[int, options.COPIES] = 5,
+    form: Annotated[options.TableFormat, typer.Option("--format", help="form of the table")] = (
+        options.TableFormat.table
+    ),
+    as_json: options.AsJson = False,
 ) -> None:
     """Simulate strategies on a network: max-min fair flows, with the controller's own plug-ins."""
-    strategies = names() if strategy == ALL else [name.strip() for name in strategy.split(",") if name.strip()]
+    strategies = names() if strategy == [ALL] else list(options.flatten(strategy))
     if not strategies:
         raise WrongUse(f"--strategy is empty; there are: {', '.join(names())}")
     rate_bit_s = parse_rate(rate)
     check_rate(rate_bit_s)
     if rate_bit_s is None:
         raise WrongUse("--rate: a simulation needs a rate, such as 1gbit")
-    if message < 1 or not 0 <= overhead_ms < float("inf"):
-        raise WrongUse("--message must be 1 byte or more, and --overhead-ms 0 or more")
+    if not 0 <= overhead_ms < float("inf"):
+        raise WrongUse("--overhead-ms must be 0 or more")
     mappers, reducers = parse_shape(shape)
     setup = Setup(
         with_rate(parse(topology), rate_bit_s),
-        replace(RingPlan(), message_bytes=message, overhead_s=overhead_ms / 1e3, transport=transport.value),
-        Shape(mappers, reducers, volume, copies),
+        replace(RingPlan(), message_bytes=message_bytes, overhead_s=overhead_ms / 1e3, transport=transport.value),
+        Shape(mappers, reducers, volume_bytes, copies),
     )
-    counts = parse_counts(hosts)
+    counts = parse_counts(host_counts)
     total = simulations(workload.value, len(strategies), len(counts), seeds)
     done = 0
-    with progress_bar(quiet=as_json) as show:
+    with progress_bar() as show:
 
         def advance() -> None:
             nonlocal done
@@ -94,17 +92,17 @@ def simulate(
 
         series = experiment(setup, workload.value, strategies, counts, seeds, advance)
     if as_json:
-        document = {"schema": "barewire-simulate/1", "topology": topology, "rate_bit_s": rate_bit_s, "seeds": seeds}
-        typer.echo(json.dumps({**document, "series": [part.to_json() for part in series]}, allow_nan=False))
+        document = {"topology": topology, "rate_bit_s": rate_bit_s, "seeds": seeds}
+        print_document("sdn simulate", {**document, "series": [part.to_json() for part in series]})
     else:
-        _print(series, both=workload is WorkloadName.both, markdown=markdown)
+        _print(series, both=workload is WorkloadName.both, markdown=form is options.TableFormat.markdown)
 
 
 def parse_counts(text: str) -> list[int]:
     """Parse `4,8,16`."""
     words = [word.strip() for word in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,6}", word) for word in words):
-        raise WrongUse(f"--hosts takes comma-separated numbers, as in 4,8,16, not '{text}'")
+        raise WrongUse(f"--host-counts takes comma-separated numbers, as in 4,8,16, not '{text}'")
     return [int(word) for word in words]
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn start`: runs a controller until terminated; the switches keep their rules."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from barewire.cli import complete, options
+from barewire.cli.output import print_document
 from barewire.cli.sdn_client import DEFAULT_API
 from barewire.sdn.api.token import default_token_file
 from barewire.topology.rate import parse_rate
@@ -19,40 +20,74 @@ _NETWORK, _FLOWS, _API = "The network", "Flows", "The API"
 def start(
     listen: Annotated[
         list[str] | None,
-        typer.Option(help=f"tcp:ADDRESS:PORT or unix:PATH; default: {DEFAULT_LISTEN}", rich_help_panel=_NETWORK),
+        typer.Option(
+            metavar="ADDRESS",
+            help="tcp:ADDRESS:PORT or unix:PATH; may be repeated",
+            show_default=DEFAULT_LISTEN,
+            rich_help_panel=_NETWORK,
+        ),
     ] = None,
     lab: Annotated[
-        str | None, typer.Option(help="control this lab; its hosts are known", rich_help_panel=_NETWORK)
+        str | None,
+        typer.Option(
+            metavar="LAB",
+            help="control this lab; its hosts are known",
+            rich_help_panel=_NETWORK,
+            autocompletion=complete.labs,
+        ),
     ] = None,
-    hosts: Annotated[
-        Path | None, typer.Option(help="hosts file: lines name MAC interface", rich_help_panel=_NETWORK)
+    hosts_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="hosts: lines name MAC interface", rich_help_panel=_NETWORK)
     ] = None,
     addresses: Annotated[
-        Path | None, typer.Option(help="their IPv4 addresses: lines address name", rich_help_panel=_NETWORK)
+        Path | None,
+        typer.Option(metavar="FILE", help="their IPv4 addresses: lines address name", rich_help_panel=_NETWORK),
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="links' rate, if switches do not report it: 25mbit", rich_help_panel=_NETWORK)
+        str | None,
+        typer.Option(
+            metavar="RATE", help="links' rate, if switches do not report it: 25mbit", rich_help_panel=_NETWORK
+        ),
     ] = None,
-    policy: Annotated[Path | None, typer.Option(help="policy file, TOML", rich_help_panel=_FLOWS)] = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="policy file, TOML", rich_help_panel=_FLOWS)
+    ] = None,
     strategy: Annotated[
-        list[str] | None, typer.Option(help="PROFILE=STRATEGY, overrides the policy file", rich_help_panel=_FLOWS)
+        list[str] | None,
+        typer.Option(
+            metavar="PROFILE=STRATEGY",
+            help="overrides the policy file; may be repeated",
+            rich_help_panel=_FLOWS,
+        ),
     ] = None,
     idle: Annotated[
-        int, typer.Option(help="seconds until an idle flow's rules expire; 0: never", rich_help_panel=_FLOWS)
+        int,
+        typer.Option(
+            metavar="SECONDS", help="time until an idle flow's rules expire; 0: never", rich_help_panel=_FLOWS
+        ),
     ] = 20,
     hard: Annotated[
-        int, typer.Option(help="seconds until a flow is placed again; 0: never", rich_help_panel=_FLOWS)
+        int,
+        typer.Option(metavar="SECONDS", help="time until a flow is placed again; 0: never", rich_help_panel=_FLOWS),
     ] = 60,
     statistics: Annotated[
-        float, typer.Option(help="seconds between polls of port counters", rich_help_panel=_FLOWS)
+        float, typer.Option(metavar="SECONDS", help="time between polls of port counters", rich_help_panel=_FLOWS)
     ] = 1.0,
     api: Annotated[
-        str, typer.Option(help="ADDRESS:PORT of the management network, or unix:PATH", rich_help_panel=_API)
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="ADDRESS:PORT of the management network, or unix:PATH", rich_help_panel=_API
+        ),
     ] = DEFAULT_API,
-    token: Annotated[Path | None, typer.Option(help="token file; created if missing", rich_help_panel=_API)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each event as one line of JSON.")] = False,
+    token: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="token file; created if missing", rich_help_panel=_API)
+    ] = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Control a network of OpenFlow 1.3 switches, until interrupted or terminated."""
+    """Control a network of OpenFlow 1.3 switches, until interrupted or terminated.
+
+    With --json each event is a document of one line.
+    """
     # Imported here: loading the controller takes half a second, which other commands need not wait for.
     from barewire.sdn import daemon
     from barewire.sdn.controller.settings import Settings
@@ -66,14 +101,14 @@ def start(
     )
     listeners = listen or ([] if lab is not None else [DEFAULT_LISTEN])
     secret = token or default_token_file()
-    options = daemon.Options(listeners, api, secret, settings, lab, hosts, addresses, policy, strategy or [])
+    options = daemon.Options(listeners, api, secret, settings, lab, hosts_file, addresses, policy, strategy or [])
     daemon.run(options, lambda event: _print_event(event.kind, event.text, as_json))
 
 
 def _print_event(kind: str, text: str, as_json: bool) -> None:
     now = time.time()
     if as_json:
-        typer.echo(json.dumps({"time_s": round(now, 6), "event": kind, "text": text}))
+        print_document("sdn start", {"time_s": round(now, 6), "event": kind, "text": text})
     else:
         stamp = time.strftime("%H:%M:%S", time.localtime(now))
         typer.echo(f"{stamp}.{int(now * 1000) % 1000:03d} {kind}: {text}")

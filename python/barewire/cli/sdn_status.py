@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn status`: shows the state of the network and its announced jobs."""
 
-import json
-
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+from barewire.cli import options
+from barewire.cli.output import print_document
+from barewire.cli.sdn_client import Sdn, SdnToken, client_of
 
 
-def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: Json = False) -> None:
+def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson = False) -> None:
     """Show switches, links, hosts, flows, jobs and the policy of a running controller."""
     client = client_of(sdn, sdn_token)
     document = client.get("status") | client.get("jobs") | {"policy": client.get("policy")["strategies"]}
     if as_json:
-        typer.echo(json.dumps(document, indent=2))
+        print_document("sdn status", document)
         return
     console = Console(highlight=False)
     console.print(

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn withdraw`: withdraws announcements."""
 
-import json
 from typing import Annotated
 
 import typer
 
-from barewire.cli.sdn_client import Json, Sdn, SdnToken, client_of
+from barewire.cli import options
+from barewire.cli.output import print_document
+from barewire.cli.sdn_client import Sdn, SdnToken, client_of
 
 
 def withdraw(
@@ -15,7 +16,7 @@ def withdraw(
     ],
     sdn: Sdn = None,
     sdn_token: SdnToken = None,
-    as_json: Json = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Withdraw announced jobs."""
     client = client_of(sdn, sdn_token)
@@ -24,4 +25,4 @@ def withdraw(
         if not as_json:
             typer.echo(f"job {job} withdrawn")
     if as_json:
-        typer.echo(json.dumps({"withdrawn": jobs}))
+        print_document("sdn withdraw", {"withdrawn": jobs})

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire trajectory`: how every value changed over many runs, and with which run."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 
+from barewire.cli import options
 from barewire.cli.compare import AcrossEnvironments, Confidence, FloorName, Margin, read_settings
+from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
 from barewire.measure import recover_run
 from barewire.models.naming import FLOOR
 from barewire.report import trajectory as tracks
@@ -17,20 +18,27 @@ from barewire.report.versus import MARGIN
 
 
 def trajectory(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN…", help="directories of runs, the oldest first")],
+    runs: Annotated[list[Path], options.RUNS],
     margin: Margin = MARGIN,
     confidence: Confidence = 99,
     floor: FloorName = FLOOR,
     across_environments: AcrossEnvironments = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Follow every test, subject and size over many runs, and name the run with which it became faster or slower.
 
-    Each run is normalised by its own floor, so that a busy machine is not taken for a slower program.
+    The oldest run comes first. Each is normalised by its own floor, so that a busy machine is not taken for a slower
+    program.
     """
     settings = read_settings(margin, confidence, floor)
-    found = tracks.trajectory([recover_run(run) for run in runs], settings, across_environments=across_environments)
+    with progress_bar("reading") as progress:
+        loaded = []
+        for number, run in enumerate(runs):
+            progress(number, len(runs) + 1, f"reading {run}")
+            loaded.append(recover_run(run))
+        progress(len(runs), len(runs) + 1, "comparing")
+        found = tracks.trajectory(loaded, settings, across_environments=across_environments)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), allow_nan=False))
+        print_document("trajectory", found.to_json())
     else:
         print_trajectory(Console(highlight=False), found)

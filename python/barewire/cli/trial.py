@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire try`: compares a program over Barewire with another fabric."""
 
-import json
 import os
 import secrets
 import shlex
@@ -14,15 +13,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from barewire.cli import jobs, links
-from barewire.cli.measuring import EFFORT, Seed, lab_facts, parse_launches
+from barewire.cli import jobs, links, options
+from barewire.cli.directories import make_empty, results_directory
+from barewire.cli.measuring import lab_facts, parse_launches
+from barewire.cli.output import SCHEMAS, print_document
 from barewire.cli.profile import REPORT_FILE, write_result
 from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, MeasurementFailed, WrongUse
 from barewire.lab import Lab
 from barewire.measure.environment import describe_machine
 from barewire.measure.trial import TIMED, WARM_UP, Trial, TrialLaunch, TrialPlan
-from barewire.mpi.fabrics import FABRICS, PROVIDER, FabricOptions
+from barewire.mpi.fabrics import PROVIDER, FabricOptions
 from barewire.mpi.prepare import is_crowded
 from barewire.mpi.profiler import build_profiler
 from barewire.report.trial import disagreement, headlines, print_trial, trial_page
@@ -38,41 +39,33 @@ _BUSY = 0.5
 
 
 def trial(
-    program: jobs.Program,
-    ranks: Annotated[
-        int | None, typer.Option("-n", "--ranks", min=1, help="number of ranks; default: one on each host")
-    ] = None,
-    fabric: Annotated[str, typer.Option(help=f"fabric to try: {FABRICS}", rich_help_panel=jobs.PATH)] = PROVIDER,
-    against: Annotated[str, typer.Option(help="fabric to compare it with", rich_help_panel=jobs.PATH)] = "tcp",
-    library: jobs.LibraryName = None,
-    interface: jobs.Interface = None,
-    lab: jobs.LabName = None,
+    program: options.ProgramArguments,
+    ranks: Annotated[int | None, options.RANKS_OR_HOSTS] = None,
+    fabric: Annotated[str, options.FABRIC] = PROVIDER,
+    baseline: Annotated[str, options.BASELINE] = "tcp",
+    library: Annotated[str | None, options.LIBRARY] = None,
+    interface: Annotated[str | None, options.PATH_INTERFACE] = None,
+    lab: Annotated[str | None, options.LAB_CHOICE] = None,
     rate: links.Rate = "unshaped",
     mtu: links.Mtu = 1500,
     loss: links.Loss = "0",
     offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
-    hosts: jobs.Hosts = None,
-    hostfile: jobs.Hostfile = None,
-    launches: Annotated[
-        str, typer.Option(help="timed launches of each: N, or N..M until precise", rich_help_panel=EFFORT)
-    ] = "3..20",
-    budget: Annotated[
-        float, typer.Option(help="seconds after which no round of launches begins", rich_help_panel=EFFORT)
-    ] = 120,
-    precision: Annotated[
-        float, typer.Option(help="half width of the median's interval: 0.02 is ± 2 %", rich_help_panel=EFFORT)
-    ] = 0.02,
-    limit: jobs.Limit = None,
+    hosts: options.JobHosts = None,
+    hostfile: options.Hostfile = None,
+    launches: Annotated[str, options.LAUNCHES] = "3..20",
+    budget: options.Budget = 120,
+    precision: options.Precision = 0.02,
+    limit: options.Limit = None,
     profiled: Annotated[
         bool, typer.Option("--profile/--no-profile", help="load the profiler; without it only wall times are measured")
     ] = True,
     any_output: Annotated[
         bool, typer.Option("--any-output", help="accept different output over the two fabrics")
     ] = False,
-    seed: Seed = None,
-    output: jobs.Directory = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    seed: options.Seed = None,
+    output: options.Output = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Find out whether Barewire makes an MPI program faster than TCP.
 
@@ -81,20 +74,20 @@ def trial(
     profiled launch of each, where the time goes. Leaves a directory with a page (report.html), all numbers and output.
     """
     jobs.check_limit(limit)
-    if fabric == against:
-        raise WrongUse(f"{fabric} would be compared with itself: give another --fabric or --against")
-    requested = {name: FabricOptions(name, interface) for name in (fabric, against)}
+    if fabric == baseline:
+        raise WrongUse(f"{fabric} would be compared with itself: give another --fabric or --baseline")
+    requested = {name: FabricOptions(name, interface) for name in (fabric, baseline)}
     plan = _plan(launches, precision, budget, limit, secrets.randbits(32) if seed is None else seed)
     use_default_lab = lab is None and hosts is None and hostfile is None
     link = links.read(rate, mtu, offloads, loss, receive_on)
     hosts_choice = jobs.parse_job_hosts("pair" if use_default_lab else lab, link, hosts, hostfile)
     request = jobs.parse_request(program, library, hosts_choice, ranks)
     profiler = build_profiler(request.library) if profiled else None
-    with hosts_choice.entered() as running:
+    with hosts_choice.entered() as running, results_directory(output, "try") as directory:
         jobs_by_fabric = {name: request.job(option, running) for name, option in requested.items()}
-        directory = jobs.new_directory(output, "try")
-        facts = _facts(request, running, (fabric, against), plan)
-        with progress_bar(quiet=as_json) as progress:
+        make_empty(directory)
+        facts = _facts(request, running, (fabric, baseline), plan)
+        with progress_bar() as progress:
             trials = Trial(jobs_by_fabric, running, profiler, directory, plan, progress, _print_note)
             try:
                 trials.run()
@@ -102,7 +95,7 @@ def trial(
                 write_result(directory, TRY_FILE, facts | {"launches": [asdict(launch) for launch in trials.launches]})
     facts |= {"launches": [asdict(launch) for launch in trials.launches]}
     if trials.failed:
-        raise _failure(trials, (fabric, against), as_json, facts)
+        raise _failure(trials, (fabric, baseline), as_json, facts)
     _conclude(trials, facts, request.ranks, any_output, as_json)
 
 
@@ -138,7 +131,7 @@ def _facts(request: jobs.JobRequest, lab: Lab | None, fabrics: tuple[str, str], 
             "affected all times"
         )
     return {
-        "schema": "barewire-try/2",
+        "schema": SCHEMAS["try"],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": list(request.command),
         "fabrics": list(fabrics),
@@ -175,7 +168,7 @@ def _conclude(trials: Trial, facts: dict[str, Any], ranks: int, any_output: bool
     page = trial_page(outcome, facts, shlex.join(sys.argv), notes)
     write_atomically(trials.directory / REPORT_FILE, page.encode())
     if as_json:
-        typer.echo(json.dumps({"directory": str(trials.directory), **facts}, allow_nan=False))
+        print_document("try", {"directory": str(trials.directory), **facts})
     else:
         print_trial(Console(highlight=False), outcome, notes)
         typer.echo(f"the page is {trials.directory / REPORT_FILE}; the output of every launch is in its folder output")
@@ -196,7 +189,7 @@ def _failure(trials: Trial, fabrics: tuple[str, str], as_json: bool, facts: dict
         name: [launch for launch in trials.launches if launch.fabric == name and launch.code != 0] for name in fabrics
     }
     if as_json:
-        typer.echo(json.dumps({"directory": str(trials.directory), **facts}, allow_nan=False))
+        print_document("try", {"directory": str(trials.directory), **facts})
     descriptions = [
         _failure_text(trials.directory, failed[name][-1], trials.plan.limit_s) for name in fabrics if failed[name]
     ]

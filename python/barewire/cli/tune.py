@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire tune`: finds endpoint values for this machine, and writes them to the tuning file."""
 
-import json
 import secrets
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -9,14 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from barewire.cli import links, options
+from barewire.cli.labs import LabChoice, choose_lab
+from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
-from barewire.lab import Lab, LinkSpec, parse_rate, parse_topology
+from barewire.lab import LinkSpec, parse_rate
 from barewire.measure import LabSite, RemoteSite
 from barewire.measure.programs import read_tuning
 from barewire.measure.tune import Findings, Tuned, TunePlan
@@ -27,53 +28,49 @@ from barewire.results.tuning import tuning_path, write_tuning
 
 
 def tune(
-    lab: Annotated[str | None, typer.Option(help="two emulated hosts of this run [default: pair]")] = None,
-    rate: Annotated[str, typer.Option(help="the lab's rate, such as 1gbit")] = "unshaped",
-    mtu: Annotated[int, typer.Option(help="the lab's MTU in bytes")] = 1500,
-    hosts: Annotated[
-        str | None, typer.Option(help="two real hosts a,b with barewire-probe installed, instead of a lab")
-    ] = None,
-    interface: Annotated[str | None, typer.Option(help="interface of both real hosts")] = None,
-    remote_shell: Annotated[str | None, typer.Option(help="command that reaches real hosts, instead of ssh")] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="only the two most important values: a minute, not six")
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="the file to write; default: this user's tuning file")] = None,
-    seed: Annotated[int | None, typer.Option(help="seed of the order; random unless given")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    lab: Annotated[str | None, options.LAB_CHOICE] = None,
+    rate: links.Rate = "unshaped",
+    mtu: links.Mtu = 1500,
+    hosts: options.TwoHosts = None,
+    interface: options.InterfaceOfHosts = None,
+    remote_shell: options.RemoteShell = None,
+    quick: options.Quick = False,
+    output: Annotated[Path | None, options.TUNING_FILE] = None,
+    seed: options.Seed = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Find values for this machine and link by comparing each with its default, interleaved.
 
     For endpoints over frames: window, acknowledgements, rings, slots, descriptors. For messages: the eager limit, and
     the ring to a process of the same host. A value is changed only if it is better outside the measurement's interval,
     worse in no test, and a second run of the changes agrees. Values that are not measured stay as they are in the file.
-    Nothing else should run meanwhile.
+    Nothing else should run meanwhile: six minutes, or one with --quick, for the two values that matter most.
     """
     if hosts is None and interface is not None:
         raise WrongUse("--interface applies to real hosts: add --hosts a,b; a lab has its own interfaces")
     if hosts is not None and (lab is not None or rate != "unshaped" or mtu != 1500):
         raise WrongUse("--lab, --rate and --mtu apply to emulated hosts: omit them with --hosts")
-    path = out or tuning_path()
+    path = output or tuning_path()
     defaults, kept = read_tuning(path)
     plan = TunePlan(secrets.randbits(32) if seed is None else seed, defaults, kept, quick)
     site_context: AbstractContextManager[Any]
     if hosts is None:
-        site_context = _in_lab(lab or "pair", LinkSpec(parse_rate(rate), mtu))
+        site_context = _in_lab(choose_lab(lab or "pair", LinkSpec(parse_rate(rate), mtu)))
     else:
         site_context = nullcontext(RemoteSite.parse(hosts, interface, remote_shell))
-    with site_context as site, progress_bar(quiet=as_json) as progress:
+    with site_context as site, progress_bar() as progress:
         tuned = measure_all(site, plan, progress)
     source = f"barewire tune, {datetime.now(UTC):%Y-%m-%d}, {hosts or 'lab'}, seed {plan.seed}"
     write_tuning(tuned.values, measured=plan.names, source=source, path=path)
     if as_json:
-        typer.echo(json.dumps({"file": str(path), "seed": plan.seed, **_document(tuned)}, allow_nan=False))
+        print_document("tune", {"file": str(path), "seed": plan.seed, **_document(tuned)})
     else:
         _print(Console(highlight=False), tuned, path)
 
 
 @contextmanager
-def _in_lab(topology: str, link: LinkSpec) -> Any:
-    with Lab.up(parse_topology(topology), link, standalone=True) as lab:
+def _in_lab(choice: LabChoice) -> Any:
+    with choice.entered() as lab:
         yield LabSite(lab)
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-SCHEMA = 1
+SCHEMA = "barewire-cluster/1"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-SCHEMA = 1
+SCHEMA = "barewire-doctor/1"
 EXIT_READY, EXIT_CANNOT = 0, 3
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from barewire.errors import WrongUse
+from barewire.errors import WrongUse, unknown
 from barewire.mpi.fabrics import INTERFACE, PROVIDER, FabricOptions, fabric_settings
 from barewire.mpi.libraries import Family, Library
 
@@ -35,7 +35,7 @@ class Wanted:
     def __post_init__(self) -> None:
         """Reject values that a parameter file cannot hold."""
         if self.fallback not in FALLBACKS:
-            raise WrongUse(f"unknown --fallback '{self.fallback}'; there are: {', '.join(FALLBACKS)}")
+            raise unknown("--fallback", self.fallback, FALLBACKS)
         if _SAFE_PATH.fullmatch(str(self.provider)) is None:
             raise WrongUse(f"--provider must be an absolute path without spaces, quotes and \\;:,#=$: {self.provider}")
         if self.interface is not None and _INTERFACES.fullmatch(self.interface) is None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The tools whose outputs can be imported, and how a file's tool is found out."""
 
-from barewire.errors import WrongUse
+from barewire.errors import WrongUse, unknown
 from barewire.importers.fabtests import FABTESTS
 from barewire.importers.hpcc import HPCC
 from barewire.importers.imb import IMB
@@ -18,7 +18,7 @@ TOOLS = {tool.name: tool for tool in (OSU, IMB, HPCC, FABTESTS, NCCL_TESTS, NETP
 def tool_of(text: Text, name: str) -> Tool:
     """Return the tool that printed `text`; WrongUse if it is not `name`, none that is known, or several."""
     if name != AUTO and name not in TOOLS:
-        raise WrongUse(f"--format must be {AUTO} or one of {', '.join(TOOLS)}, not '{name}'")
+        raise unknown("--format", name, (AUTO, *TOOLS))
     found = [tool for tool in TOOLS.values() if tool.recognises(text)]
     if len(found) > 1:
         raise WrongUse(

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
+from barewire.errors import MachineCannot, MeasurementFailed, WrongUse, unknown
 from barewire.interrupts import interrupts_held
 from barewire.lab import agent, enter, openvswitch, state
 from barewire.lab.kernel import Process
@@ -189,8 +189,7 @@ class Lab:
         for host in self._state.hosts:
             if host.name == name:
                 return host
-        known = ", ".join(host.name for host in self._state.hosts) or "none"
-        raise WrongUse(f"lab {self.id} has no host '{name}'; there are: {known}")
+        raise unknown(f"host of lab {self.id}", name, [host.name for host in self._state.hosts])
 
     def command(self, host_name: str, command: Sequence[str]) -> "builtins.list[str]":
         """Return the command line that runs `command` on a host, on its cores, where the lab's names resolve."""
@@ -287,7 +286,7 @@ class Lab:
         """
         network = self._switched().network
         if name not in network.switches:
-            raise WrongUse(f"the network has no switch {name}; there are: {', '.join(network.switches)}")
+            raise unknown("switch", name, network.switches)
         self._fault(None, "switch", "up" if up else "down", name)
         links = [interfaces_of_link(self._plan, str(port), str(network.peers[port])) for port in network.ports[name]]
         self._set_interfaces([end for link in links for end in link], up)

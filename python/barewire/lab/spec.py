@@ -4,7 +4,7 @@
 import re
 from dataclasses import dataclass
 
-from barewire.errors import WrongUse
+from barewire.errors import WrongUse, unknown
 from barewire.topology import Network, parse
 from barewire.topology.checks import is_server
 from barewire.topology.rate import check_rate
@@ -16,9 +16,7 @@ MTU_BYTES_MIN, MTU_BYTES_MAX = 68, 65535
 
 RECEIVE_ON = ("sender", "receiver")
 
-TOPOLOGIES = (
-    f"pair, star:N or routed:N with {STAR_HOSTS_MIN} ≤ N ≤ {STAR_HOSTS_MAX}, fat-tree:K with an even K, FILE.toml"
-)
+TOPOLOGIES = ("pair", "star:N", "routed:N", "fat-tree:K", "FILE.toml")
 # Some times around the earth; longer ones would be a mistake.
 DELAY_US_MAX = 1e6
 _DELAY_UNITS_US = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
@@ -54,7 +52,7 @@ class LinkSpec:
         if self.loss and self.offloads:
             raise WrongUse("with offloads a lost frame would be one of up to 64 KiB: use loss without offloads")
         if self.receive_on not in RECEIVE_ON:
-            raise WrongUse(f"unknown core '{self.receive_on}' to receive on; there are: {', '.join(RECEIVE_ON)}")
+            raise unknown("core to receive on", self.receive_on, RECEIVE_ON)
         if not 0 <= self.delay_us <= DELAY_US_MAX:
             raise WrongUse(f"a delay of {self.delay_us:g} µs is outside 0 to {DELAY_US_MAX:g} µs")
         if not 0 <= self.jitter_us <= self.delay_us:
@@ -90,7 +88,7 @@ def parse_topology(text: str) -> Topology:
     if kind in ("star", "routed") and counted:
         return Topology(f"{kind}:{int(count)}", tuple(f"h{number}" for number in range(1, int(count) + 1)))
     if kind != "fat-tree" and not text.endswith(".toml"):
-        raise WrongUse(f"unknown topology '{text}'; there are: {TOPOLOGIES}")
+        raise unknown("topology", text, TOPOLOGIES, f"; N from {STAR_HOSTS_MIN} to {STAR_HOSTS_MAX}, K even")
     return topology_of(parse(text), text)
 
 

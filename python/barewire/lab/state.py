@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barewire.errors import MachineCannot, WrongUse
+from barewire.errors import MachineCannot, WrongUse, unknown
 from barewire.lab.kernel import Process
 from barewire.lab.spec import LinkSpec
 
@@ -136,8 +136,7 @@ def load(lab_id: str) -> LabState:
     try:
         return LabState.from_json(json.loads(file.read_text()))
     except FileNotFoundError:
-        known = ", ".join(known_ids()) or "none"
-        raise WrongUse(f"unknown lab '{lab_id}'; there are: {known}") from None
+        raise unknown("lab", lab_id, known_ids()) from None
     except (KeyError, TypeError, ValueError) as error:
         raise WrongUse(
             f"{file} was not written by this version ({error}); if its lab is gone, remove the file"

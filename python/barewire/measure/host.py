@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from barewire.errors import MeasurementFailed, WrongUse
+from barewire.errors import MeasurementFailed, WrongUse, unknown
 from barewire.lab import Lab
 from barewire.measure.environment import describe_machine
 from barewire.measure.host_records import SUBJECT, read_host_records
@@ -20,9 +20,10 @@ from barewire.measure.launch import end_process, raise_failure
 from barewire.measure.programs import HOST, find_program
 from barewire.measure.records import LaunchRecords
 from barewire.measure.session import StoppingRule, new_run, run_campaign
+from barewire.models.catalogue import Program, names_of_tests
 from barewire.results import Run, Series, series_from_samples
 
-HOST_TESTS = ("memory", "syscall", "wakeup", "file", "send")
+HOST_TESTS = names_of_tests(Program.host)
 LAUNCHES_MAX = 1000
 
 
@@ -38,9 +39,11 @@ class HostPlan:
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
-        unknown = [test for test in self.tests if test not in HOST_TESTS]
-        if unknown or not self.tests:
-            raise WrongUse(f"'{','.join(unknown)}' is not a host test; choose from {', '.join(HOST_TESTS)}")
+        if not self.tests:
+            raise WrongUse(f"choose from the tests {', '.join(HOST_TESTS)}")
+        for test in self.tests:
+            if test not in HOST_TESTS:
+                raise unknown("test", test, HOST_TESTS)
         if not 1 <= self.launches <= LAUNCHES_MAX:
             raise WrongUse(f"--launches must be 1 to {LAUNCHES_MAX}, not {self.launches}")
         if not 0 < self.seconds <= 60:

@@ -170,7 +170,7 @@ class MpiCampaign:
             "--variants": plan.variants.get(order.test),
             "--sizes": None if order.sizes is None else ",".join(map(str, order.sizes)),
             "--pairs": order.pairs,
-            "--walk": plan.walk_bytes,
+            "--walk-bytes": plan.walk_bytes,
             "--samples": plan.samples,
             "--seconds": plan.seconds,
             "--warmup": plan.warmup,

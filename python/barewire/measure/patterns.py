@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from barewire.errors import WrongUse
+from barewire.errors import unknown
 from barewire.lab import LinkSpec
 
 _KIB, _MIB = 1 << 10, 1 << 20
@@ -134,7 +134,7 @@ def parse_patterns(text: str | None) -> tuple[Pattern, ...]:
 
 def _known_names(text: str, known_names: "dict[str, Testbed] | list[str]", kind: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    unknown = [name for name in names if name not in known_names]
-    if unknown:
-        raise WrongUse(f"unknown {kind} '{unknown[0]}'; there are: {', '.join(dict.fromkeys(known_names))}")
+    for name in names:
+        if name not in known_names:
+            raise unknown(kind, name, known_names)
     return names

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from barewire.errors import WrongUse
+from barewire.errors import WrongUse, unknown
+from barewire.models import catalogue
+from barewire.models.catalogue import Program, names_of_tests
 from barewire.models.naming import (
     FLOOR,
     LIBFABRIC,
@@ -18,16 +20,12 @@ from barewire.models.naming import (
     provider_of,
 )
 
-TESTS = ("pingpong", "stream", "bidirectional")
-TRANSPORTS = (
-    *("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint", "messages"),
-    *(LIBFABRIC, f"{LIBFABRIC}-tcp", f"{LIBFABRIC}-udp"),
-)
+TESTS = names_of_tests(Program.probe)
+TRANSPORTS = tuple(transport.name for transport in catalogue.TRANSPORTS)
 SOCKETS = ("tcp", "udp")
-# Transports whose sockets a broker may grant.
-BROKERED = ("llc1", "llc2", "llc3", "endpoint", "messages", LIBFABRIC)
-# Transports that read the tuning file; a launch may override its values.
-TUNED = ("endpoint", "messages")
+BROKERED = tuple(transport.name for transport in catalogue.TRANSPORTS if transport.brokered)
+TUNED = tuple(transport.name for transport in catalogue.TRANSPORTS if transport.tuned)
+_WITH_LINKS = (FLOOR, *(transport.name for transport in catalogue.TRANSPORTS if transport.has_link))
 WAITS = ("spin", "adaptive", "block", "busypoll")
 # Number of individual LSAPs available to users; the same bound as in the probe.
 PROCESSES_MAX = 111
@@ -56,7 +54,7 @@ class Subject:
     @property
     def has_link(self) -> bool:
         """Whether the transport has a choice of links."""
-        return self.transport not in SOCKETS and self.provider is None
+        return self.transport in _WITH_LINKS
 
     @property
     def is_floor(self) -> bool:
@@ -121,9 +119,7 @@ def _known_transport(name: str) -> str:
     name = name.strip()
     if name in TRANSPORTS or (provider_of(name) is not None and name != f"{LIBFABRIC}-{OWN_PROVIDER}"):
         return name
-    raise WrongUse(
-        f"unknown transport '{name}'; there are: {', '.join(TRANSPORTS)}, and {LIBFABRIC}-NAME for any other provider"
-    )
+    raise unknown("transport", name, TRANSPORTS, f", and {LIBFABRIC}-NAME for any other provider")
 
 
 def _has_busypoll(subject: Subject) -> bool:
@@ -133,7 +129,7 @@ def _has_busypoll(subject: Subject) -> bool:
 def _known(name: str, names: tuple[str, ...], kind: str) -> str:
     name = name.strip()
     if name not in names:
-        raise WrongUse(f"unknown {kind} '{name}'; there are: {', '.join(names)}")
+        raise unknown(kind, name, names)
     return name
 
 

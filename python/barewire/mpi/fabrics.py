@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from barewire.errors import MachineCannot, WrongUse
+from barewire.errors import MachineCannot, WrongUse, unknown
 from barewire.installed import FIX, MPICH_FIX, SOURCE
 from barewire.models.naming import MPI_FABRICS, OTHER_PROVIDER
 from barewire.mpi.eager import eager_settings
@@ -57,7 +57,7 @@ class FabricOptions:
     def __post_init__(self) -> None:
         """Reject unknown fabrics and values, and options that do not apply to this fabric."""
         if self.fabric not in MPI_FABRICS and OTHER_PROVIDER.fullmatch(self.fabric) is None:
-            raise WrongUse(f"unknown fabric '{self.fabric}'; there are: {FABRICS}")
+            raise unknown("fabric", self.fabric, MPI_FABRICS, ", or ofi-NAME for any other libfabric provider")
         options = (
             ("--wait", self.wait, WAITS),
             ("--link", self.link, LINKS),
@@ -68,7 +68,7 @@ class FabricOptions:
             if value is not None and self.fabric != PROVIDER:
                 raise WrongUse(f"{name} applies to --fabric {PROVIDER} only, not to {self.fabric}")
             if value is not None and value not in choices:
-                raise WrongUse(f"unknown {name} '{value}'; there are: {', '.join(choices)}")
+                raise unknown(name, value, choices)
 
     @property
     def provider(self) -> str | None:
@@ -169,7 +169,7 @@ def auth_of(settings: Sequence[Setting]) -> Setting:
     if setting is None:
         return Setting(AUTH, AUTHS[0], "default")
     if setting.value not in AUTHS:
-        raise WrongUse(f"unknown {AUTH} '{setting.value}'; there are: {', '.join(AUTHS)}")
+        raise unknown(AUTH, setting.value, AUTHS)
     return setting
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from barewire import installed
-from barewire.errors import MachineCannot, WrongUse
+from barewire.errors import MachineCannot, WrongUse, closest
 from barewire.mpi.version_cache import cached_version, store_version
 
 _IDENTIFY = Path(__file__).with_name("identify.py")
@@ -115,7 +115,8 @@ def find_library(name: str) -> Library:
     for library in libraries:
         if library.name == name:
             return library
-    raise WrongUse(f"unknown MPI library '{name}'; {_choice(libraries)}")
+    close = closest(name, [library.name for library in libraries])
+    raise WrongUse(f"unknown MPI library '{name}'; {_choice(libraries)}", close and f"did you mean '{close}'?")
 
 
 def identify(file: Path) -> Library | None:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barewire import installed
-from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
+from barewire.errors import MachineCannot, MeasurementFailed, unknown
+from barewire.models.catalogue import TESTS, Program, names_of_tests
 from barewire.mpi.libraries import Library
 
 SOURCES = installed.MPI_SOURCES
@@ -17,29 +18,27 @@ BUILT = installed.built_mpi()
 # Identifies the library that a folder was built for; for another library of the same name it is rebuilt.
 _STAMP = "built-for"
 _LINES_SHOWN = 8
-# Defaults of tests whose variants are send modes; all other tests measure every variant.
-_DEFAULT_VARIANTS = {"pingpong": "blocking-standard", "stream": "blocking-receive", "bidirectional": "nonblocking-send"}
+# All other tests measure every variant.
+_USUAL_VARIANTS = {test.name: test.usual for test in TESTS if test.program is Program.mpi and test.usual is not None}
 _ALL = "all"
 
 
 def tests() -> tuple[str, ...]:
     """Names of the measurements."""
-    return tuple(sorted(file.stem for file in SOURCES.glob("*.c")))
+    return names_of_tests(Program.mpi)
 
 
 def kernels() -> tuple[str, ...]:
     """Names of the kernels."""
-    return tuple(sorted(file.stem for file in (SOURCES / "kernels").glob("*.c")))
+    return names_of_tests(Program.kernel)
 
 
 def parse_tests(text: str) -> tuple[str, ...]:
     """Read `pingpong,stream`; WrongUse lists the known tests."""
     chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    unknown = [name for name in chosen if name not in (*tests(), *kernels())]
-    if unknown:
-        raise WrongUse(
-            f"unknown test '{unknown[0]}'; there are: {', '.join(tests())}; and the kernels {', '.join(kernels())}"
-        )
+    for name in chosen:
+        if name not in (*tests(), *kernels()):
+            raise unknown("test", name, (*tests(), *kernels()))
     return chosen
 
 
@@ -49,7 +48,7 @@ def variants_of(chosen: Sequence[str], variants: str | None) -> dict[str, str]:
         return {}
     if variants is not None:
         return dict.fromkeys(chosen, variants)
-    return {test: _DEFAULT_VARIANTS[test] for test in chosen if test in _DEFAULT_VARIANTS}
+    return {test: _USUAL_VARIANTS[test] for test in chosen if test in _USUAL_VARIANTS}
 
 
 def build(library: Library, names: Sequence[str]) -> dict[str, str]:

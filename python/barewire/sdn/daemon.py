@@ -83,13 +83,13 @@ def _network(options: Options) -> tuple[Hosts, Sequence[str]]:
     """The hosts, and the addresses for switches."""
     if options.lab is not None:
         if options.hosts is not None or options.addresses is not None:
-            raise WrongUse("a lab's hosts are known: leave out --hosts and --addresses")
+            raise WrongUse("a lab's hosts are known: leave out --hosts-file and --addresses")
         lab = Lab.open(options.lab)
         named = {host.name: host.mac for host in lab.hosts}
         known = Hosts(named, {host.address: host.name for host in lab.hosts})
         return known, [*options.listen, f"unix:{lab.controller_socket}"]
     if options.addresses is not None and options.hosts is None:
-        raise WrongUse("--addresses needs --hosts, which names the hosts: give both")
+        raise WrongUse("--addresses needs --hosts-file, which names the hosts: give both")
     named = {} if options.hosts is None else parse_hosts_file(_read(options.hosts), str(options.hosts))
     addresses = {}
     if options.addresses is not None:

@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from barewire.errors import WrongUse
+from barewire.errors import unknown
 from barewire.topology.custom import load
 from barewire.topology.fat_tree import fat_tree
 from barewire.topology.network import Network
 from barewire.topology.star import star
 
-KINDS = "fat-tree:K with an even K, star:N, FILE.toml"
+KINDS = ("fat-tree:K", "star:N", "FILE.toml")
 _SHAPES: dict[str, Callable[[int], Network]] = {"fat-tree": fat_tree, "star": star}
 
 
@@ -21,7 +21,7 @@ def parse(text: str) -> Network:
         return load(text)
     kind, _, size = text.partition(":")
     if kind not in _SHAPES or re.fullmatch(r"[0-9]{1,4}", size) is None:
-        raise WrongUse(f"unknown topology '{text}'; there are: {KINDS}")
+        raise unknown("topology", text, KINDS, "; K even")
     return _SHAPES[kind](int(size))
 
 

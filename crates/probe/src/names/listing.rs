@@ -90,7 +90,7 @@ fn document(lines: &[Entry], ignored: &Ignored) -> Value {
         })
         .collect();
     let ignored: Map<String, Value> = ignored.iter().map(|(reason, count)| (reason.into(), count.into())).collect();
-    json!({"hosts": hosts, "ignored": ignored})
+    json!({"schema": "barewire-names/1", "hosts": hosts, "ignored": ignored})
 }
 
 fn table(lines: &[Entry]) -> String {

@@ -73,7 +73,7 @@ def _command(lab: Lab, folder: Path, strategies: Sequence[str], rate_bit_s: int,
     addresses.write_text("".join(f"{host.address} {host.name}\n" for host in lab.hosts))
     options = {
         "--listen": f"unix:{lab.controller_socket}",
-        "--hosts": hosts,
+        "--hosts-file": hosts,
         "--addresses": addresses,
         "--rate": format_rate(rate_bit_s),
         "--api": f"unix:{api}",

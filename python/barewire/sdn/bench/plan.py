@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from barewire.errors import WrongUse
+from barewire.errors import WrongUse, unknown
 from barewire.models.wire import Protocol, wire_time_ns
 from barewire.mpi.fabrics import PROVIDER
 from barewire.results.sdn import REFERENCES, STAR, WIDE
@@ -87,7 +87,7 @@ class BenchPlan:
     def __post_init__(self) -> None:
         """Validate the plan."""
         if self.experiment not in EXPERIMENTS:
-            raise WrongUse(f"there is no experiment '{self.experiment}'; there are: {', '.join(EXPERIMENTS)}")
+            raise unknown("experiment", self.experiment, EXPERIMENTS)
         if self.fabric not in PROTOCOLS:
             raise WrongUse(f"rings are measured over {' or '.join(PROTOCOLS)}, not over '{self.fabric}'")
         if self.blocks < 1:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import geometric_mean, mean
 
-from barewire.errors import WrongUse
+from barewire.errors import WrongUse, unknown
 from barewire.models.wire import wire_time_ns
 from barewire.sdn.bound import concurrent_flow, host_links
 from barewire.sdn.published import ring_mbyte_s
@@ -65,7 +65,7 @@ def experiment(
 ) -> list[Series]:
     """Run the whole experiment. `advance` is called `simulations` times. WrongUse for invalid arguments."""
     if workload not in WORKLOADS:
-        raise WrongUse(f"there is no workload '{workload}'; there are: {', '.join(WORKLOADS)}")
+        raise unknown("workload", workload, WORKLOADS)
     if seeds < 1:
         raise WrongUse(f"--seeds {seeds}: at least 1")
     policies = {name: read_policy(name) for name in strategies}

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
-from barewire.errors import WrongUse
+from barewire.errors import WrongUse, unknown
 from barewire.sdn.strategies.afar import Afar
 from barewire.sdn.strategies.dmodk import Dmodk
 from barewire.sdn.strategies.ecmp import Ecmp
@@ -50,7 +50,7 @@ def _known(name: str) -> type[Any]:
             return kind
     for entry in entry_points(group=ENTRY_POINTS, name=name):
         return _imported(entry.module, entry.attr)
-    raise WrongUse(f"there is no strategy '{name}'; there are: {', '.join(names())}, or module:Class of a custom one")
+    raise unknown("strategy", name, names(), ", or module:Class of a custom one")
 
 
 def _imported(module: str, name: str) -> type[Any]:

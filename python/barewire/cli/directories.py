@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Directories of results: a command that fails before its first result leaves none behind."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import typer
+
+from barewire.errors import BarewireError, WrongUse
+
+RUNS = Path("runs")
+
+
+@contextmanager
+def results_directory(requested: Path | None, name: str) -> Iterator[Path]:
+    """Yield the directory for a command's results, which need not exist yet; `name` is part of the default's.
+
+    If the block fails, says what was kept; a directory without results is removed, unless it was there before: then
+    only what the block put into it is.
+    """
+    directory = requested or RUNS / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
+    created = [path for path in (directory, *directory.parents) if not path.exists()]
+    was_empty = bool(created) or (directory.is_dir() and not any(directory.iterdir()))
+    try:
+        yield directory
+    except (BarewireError, KeyboardInterrupt):
+        if was_empty and directory.is_dir():
+            _keep_or_remove(directory, created)
+        raise
+
+
+def make_empty(directory: Path) -> None:
+    """Create a directory; WrongUse if it is not empty or cannot be created."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise WrongUse(f"{directory} is not empty; results need an empty directory")
+    except OSError as error:
+        raise WrongUse(f"{directory} cannot be created: {error.strerror}") from error
+
+
+def _keep_or_remove(directory: Path, created: list[Path]) -> None:
+    if _has_results(directory):
+        run = directory / "run.json"
+        if run.exists():
+            from barewire.results import read_run
+
+            complete = read_run(run.parent).complete
+            content = "all that was measured" if complete else "what was measured so far"
+            typer.echo(f"{content} is in {directory}{'' if complete else ', marked incomplete'}", err=True)
+        return
+    for entry in directory.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    for path in created:
+        if any(path.iterdir()):
+            return
+        path.rmdir()
+
+
+def _has_results(directory: Path) -> bool:
+    """Whether there are samples, records of launches, or output of programs, and not only plans and empty runs."""
+    return any(_is_result(file) for file in directory.rglob("*") if not file.is_dir())
+
+
+def _is_result(file: Path) -> bool:
+    from barewire.results import read_run, samples
+
+    if file.name == "run.json":
+        # A program that had started may have found a wrong result, which is not a sample.
+        return any(launch.details.get("start") for launch in read_run(file.parent).launches)
+    if file.name == "samples.parquet":
+        return not samples(file.parent).is_empty()
+    if file.suffix == ".jsonl":
+        return file.stat().st_size > 0
+    return file.name not in ("try.json", "plan.json")

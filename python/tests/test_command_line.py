@@ -1,0 +1,491 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The command line as one: every command, its options, errors, documents, completion and manual pages."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from barewire import cli, installed
+from barewire.cli import output, progress
+from barewire.cli.commands import app
+from barewire.cli.directories import results_directory
+from barewire.cli.manual import COMPLETIONS, commands, completion, page, tables, write_all
+from barewire.cli.output import SCHEMAS
+from barewire.errors import MeasurementFailed, WrongUse, unknown
+from barewire.measure.session import new_run
+from barewire.models import catalogue
+from barewire.models.catalogue import Program, names_of_tests
+from barewire.mpi import suite
+from barewire.report.words import TEST_TITLES
+from barewire.results import SAMPLE_SCHEMA, write_run
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = {" ".join(words): command for words, command in commands()}
+# Options with more than one sentence of help, and why.
+SEVERAL_MEANINGS = {
+    "--hosts": "two hosts, hosts with numbers of ranks, or a Slurm node list",
+    "--output": "a directory or a file",
+    "--format": "of a table, a run's export, or the tool of an output",
+    "--link": "of the probe, of a provider, of a check",
+    "--wait": "of the probe, which has one policy more",
+    "--transport": "of the probe, or of a simulation",
+    "--fabric": "one, several, or an experiment's",
+    "--library": "one or several",
+    "--ranks": "one number or several",
+    "--rate": "of a lab's links, of a real link, or of a network",
+    "--mtu": "of a lab's links, or of a real link",
+    "--lab": "a new or running lab, or a running one",
+    "--topology": "of a lab, which may be without switches, or of a network",
+    "--subject": "chosen, or named",
+    "--strategy": "of a profile, or to compare",
+    "--launches": "a number, or until precise",
+    "--workload": "a simulation has one more",
+    "--pairs": "one number or several",
+    "--message-bytes": "of a program's messages, or of a ring's",
+    "--blocks": "of a stream, or of an experiment",
+}
+
+
+def options() -> Iterator[tuple[str, Any]]:
+    for words, command in COMMANDS.items():
+        for parameter in command.params:
+            if parameter.param_type_name == "option":
+                yield words, parameter
+
+
+def main(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run the whole command line in this process, as the installed program does."""
+    monkeypatch.setattr(sys, "argv", ["barewire", *arguments])
+    monkeypatch.setattr(output, "_printed", False)
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return int(ended.value.code or 0)
+
+
+def test_every_command_has_the_version_and_help_by_either_name() -> None:
+    assert all(any("--version" in parameter.opts for parameter in command.params) for command in COMMANDS.values())
+    for words in ("", "bench", "bench host", "lab", "lab up", "run"):
+        short, long = (CliRunner().invoke(app, [*words.split(), name]) for name in ("-h", "--help"))
+        assert short.exit_code == long.exit_code == 0 and short.output == long.output, words
+        told = CliRunner().invoke(app, [*words.split(), "--version"])
+        assert told.exit_code == 0 and told.output.startswith("barewire 0"), words
+
+
+def test_one_thing_has_one_name_metavar_and_sentence() -> None:
+    """Every option of several commands is the same in all, or has a reason in SEVERAL_MEANINGS."""
+    found: dict[str, dict[tuple[Any, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
+    for words, option in options():
+        name = max(option.opts, key=len)
+        found[name][option.metavar, option.help, tuple(option.opts)].append(words)
+    different = {name: dict(forms) for name, forms in found.items() if len(forms) > 1}
+    assert not {name: forms for name, forms in different.items() if name not in SEVERAL_MEANINGS}
+    assert set(SEVERAL_MEANINGS) == set(different), "a reason that is no longer needed, or an option that needs one"
+
+
+def test_help_is_written_in_one_way() -> None:
+    for words, option in options():
+        assert option.help, f"{words} {option.opts}"
+        assert not re.search(r"default[: ]", option.help), f"{words} {option.opts}: use show_default"
+        if option.name not in ("install_completion", "show_completion"):
+            assert option.help[-1] not in ".:", f"{words} {option.opts}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ("bnech pingpong", "did you mean 'bench'?"),
+        ("lab lst", "did you mean 'list'?"),
+        ("bench pingpong --transprot tcp", "did you mean --transport?"),
+        ("bench pingpong --transport tpc", "did you mean 'tcp'?"),
+        ("bench pingpnog", "did you mean 'pingpong'?"),
+        ("bench pingpong --cache onn", "did you mean on?"),
+        ("bench pingpong --lab str:4", "did you mean 'star:N'?"),
+        ("bench host memroy", "did you mean 'memory'?"),
+        ("mpi pingpong --fabric barwire", "did you mean 'barewire'?"),
+        ("mpi colective", "did you mean 'collective'?"),
+        ("mpi scoreboard --testbeds pair-gbit", "did you mean 'pair-1gbit'?"),
+        ("sdn simulate --strategy isolate", "did you mean 'isolated'?"),
+        ("sdn simulate --topology fattree:4", "did you mean 'fat-tree:K'?"),
+        ("modulefile lau", "did you mean 'lua'?"),
+        ("mpi pingpong --on a,b", "did you mean --hosts or --hostfile or --slurm?"),
+        ("bench budget --time 5", "did you mean --budget?"),
+        ("tune --out x", "did you mean --output?"),
+        ("try --against tcp -- true", "did you mean --baseline?"),
+        ("compare run --tests", "did you mean --p-values?"),
+        ("bench host --only memory", "did you mean [TEST,TEST]?"),
+        ("sdn bench --strategies stp", "did you mean --strategy?"),
+        ("sdn simulate --hosts 4", "did you mean --host-counts?"),
+        ("sdn simulate --message 4", "did you mean --message-bytes?"),
+        ("report", "`barewire report --help` lists what it takes"),
+    ],
+)
+def test_a_mistake_names_what_was_meant(
+    arguments: str, hint: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(*arguments.split(), monkeypatch=monkeypatch) == 2
+    told = capfd.readouterr()
+    assert hint in told.err.splitlines() and not told.out
+
+
+def test_a_name_that_resembles_none_is_no_guess() -> None:
+    assert unknown("transport", "carrier-pigeon", ("tcp", "udp")).hint is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("bench pingpong --transport tpc --json", 2),
+        ("bench pingpong --transprot tcp --json", 2),
+        ("bench --json", 2),
+        ("report /no/such/run --json", 2),
+        ("lab down --json", 2),
+        ("run -n 1 --hosts a --hostfile b --dry-run --json -- true", 2),
+        ("run -n 0 --json -- true", 2),
+    ],
+)
+def test_errors_are_objects_with_json(
+    arguments: str, code: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(*arguments.split(), monkeypatch=monkeypatch) == code
+    told = capfd.readouterr()
+    error = json.loads(told.out)
+    assert error["schema"] == "barewire-error/1" and error["exit_code"] == code
+    assert told.err.startswith(f"barewire: {error['message']}\n")
+    assert set(error) == {"schema", "message", "hint", "exit_code"}
+
+
+def test_the_json_of_a_program_is_not_ours(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main("run", "-n", "1", "--library", "lam", "--", "true", "--json", monkeypatch=monkeypatch) == 2
+    assert main("run", "-n", "1", "--nosuch", "--", "true", "--json", monkeypatch=monkeypatch) == 2
+    assert not capfd.readouterr().out
+
+
+def test_an_error_after_the_document_is_not_a_second_one(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "_printed", False)
+    output.print_document("report", {"report": "x"})
+    output.print_error("worse", None, 1, as_json=True)
+    told = capfd.readouterr()
+    assert json.loads(told.out) == {"schema": "barewire-report/1", "report": "x"} and "worse" in told.err
+
+
+def test_every_json_has_a_schema_in_the_table() -> None:
+    assert {words for words, option in options() if "--json" in option.opts} == set(SCHEMAS)
+    sources = [file.read_text() for file in (ROOT / "python/barewire/cli").glob("*.py") if file.name != "output.py"]
+    printed = {name for text in sources for name in re.findall(r'print_document\(\s*"([a-z ]+)"', text)}
+    # Those that share a function with another command.
+    shared = {name for text in sources for name in re.findall(r'print_result\(\s*"([a-z ]+)"', text)}
+    assert printed | shared | {"disable"} == set(SCHEMAS)
+    assert all(re.fullmatch(r"barewire-[a-z-]+/[1-9]", schema) for schema in SCHEMAS.values())
+    with pytest.raises(ValueError, match="prints barewire-report/1"):
+        output.print_document("report", {"schema": "barewire-compare/2"})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "lab list",
+        "lab show star:4",
+        "status",
+        "modulefile lua",
+        "sdn simulate --seeds 1 --strategy stp --host-counts 4",
+    ],
+)
+def test_documents_begin_with_their_schema(arguments: str) -> None:
+    done = CliRunner().invoke(app, [*arguments.split(), "--json"])
+    words = arguments.split()
+    command = next(name for name in (" ".join(words[:2]), words[0]) if name in SCHEMAS)
+    document = json.loads(done.stdout)
+    assert next(iter(document.items())) == ("schema", SCHEMAS[command])
+
+
+def documented_commands() -> Iterator[tuple[str, str]]:
+    """Every `barewire …` in code of README, docs and scripts, without what follows a program's --."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/ci").glob("*.yml")]
+    pages += [ROOT / "Makefile", *(ROOT / "tools").glob("*.sh")]
+    for file in pages:
+        text = file.read_text().replace("\\\n", " ")
+        for line in re.findall(r"(?:^|[`/ ])barewire ((?:[a-z]+ )[^`\n]*)", text, re.MULTILINE):
+            yield file.name, re.split(r" -- | {2,}|[|;&#]", line)[0]
+
+
+def test_commands_in_the_documentation_exist_with_their_options() -> None:
+    checked = 0
+    for file, line in documented_commands():
+        words = line.split()
+        known = [" ".join(words[:count]) for count in (2, 1) if " ".join(words[:count]) in COMMANDS]
+        if not known:
+            continue
+        opts = {name for one in COMMANDS[known[0]].params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+        used = re.findall(r"(?<!\S)--[a-z][a-z-]*", line)
+        assert set(used) <= opts, f"{file}: barewire {line}"
+        checked += len(used)
+    assert checked > 100
+
+
+def test_the_tables_of_the_reference_are_those_of_the_program() -> None:
+    text = (ROOT / "docs/reference.md").read_text()
+    for name, table in tables().items():
+        assert f"<!-- {name} -->\n\n{table}" in text, f"docs/reference.md, {name}: paste\n{table}"
+
+
+def test_the_tables_are_those_of_the_programs() -> None:
+    """Foreign sources: the probe's own lists, the C suite's files, the provider's parameters."""
+    folder = suite.SOURCES
+    assert set(names_of_tests(Program.mpi)) == {file.stem for file in folder.glob("*.c")}
+    assert set(names_of_tests(Program.kernel)) == {file.stem for file in (folder / "kernels").glob("*.c")}
+    parameters = (ROOT / "crates/provider/src/parameters.rs").read_text()
+    overridden = {name.upper(): value for name, value in re.findall(r'\(\s*c"([a-z_]+)",\s*"([a-z_]+)",', parameters)}
+    expected = {one.parameter: one.name for one in catalogue.TUNING_VALUES if one.parameter is not None}
+    assert expected.items() <= overridden.items()
+    described = (ROOT / "docs/provider.md").read_text()
+    for one in catalogue.TUNING_VALUES:
+        row = re.search(rf"^\| `{one.name}`: .*$", described, re.MULTILINE)
+        assert row is not None, f"docs/provider.md has no row of {one.name}"
+        cells = [cell.strip().replace("`", "") for cell in row[0].strip("|").split("|")]
+        assert cells[1] == (one.parameter or "none") and cells[3] == one.measured_by, row[0]
+    assert all(test.name in TEST_TITLES for test in catalogue.TESTS), "the report has no title for a test"
+    probe = installed.PROGRAMS / "barewire-probe"
+    if not os.access(probe, os.X_OK):
+        pytest.skip("barewire-probe is not built: make build")
+
+    def told(*arguments: str) -> str:
+        return subprocess.run([probe, *arguments], capture_output=True, text=True, check=False).stdout
+
+    assert set(json.loads(told("tuning"))) == {one.name for one in catalogue.TUNING_VALUES}
+    values = re.search(r"--transport.*?possible values: (.*?)\]", told("pingpong", "-h"), re.DOTALL)
+    assert values is not None
+    # A provider is an option there, and part of the name here.
+    assert {*values[1].split(", ")} == {one.name for one in catalogue.TRANSPORTS if "-" not in one.name}
+    assert all(re.search(rf"^  {test} ", told("-h"), re.MULTILINE) for test in names_of_tests(Program.probe))
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_progress_says_what_is_done_what_is_left_and_until_when() -> None:
+    clock = Clock()
+    estimate = progress.Estimate(clock)
+    noon = datetime(2026, 1, 1, 12)
+    estimate.update(0, 40, "pingpong, tcp")
+    assert estimate.line(noon) == "barewire: pingpong, tcp: 0 of 40 done in 0 s, 40 left"
+    clock.now_s = 30.0
+    estimate.update(10, 40, "pingpong, raw")
+    assert estimate.line(noon) == "barewire: pingpong, raw: 10 of 40 done in 30 s, 30 left, until about 12:01:30"
+    # More steps than planned, as with a budget.
+    estimate.update(10, 80, "pingpong, raw")
+    assert estimate.left(noon) == "70 left, until about 12:03:30"
+    # A step that lasts longer does not move the end, until it is past.
+    clock.now_s = 40.0
+    assert estimate.left(noon) == "70 left, until about 12:03:20"
+    clock.now_s = 300.0
+    assert estimate.left(noon) == "70 left, until about 12:00:00"
+    assert progress.Estimate(clock, label="fitting").line(noon) == "barewire: fitting, 0 s so far"
+
+
+def test_a_log_gets_a_line_at_each_interval_and_none_afterwards(capfd: pytest.CaptureFixture[str]) -> None:
+    with progress.lines("starting", interval_s=0.05) as show:
+        show(1, 4, "one")
+        for _ in range(100):
+            if "1 of 4 done" in (text := capfd.readouterr().err):
+                break
+            typer.echo("", nl=False)
+            subprocess.run(["sleep", "0.05"], check=True)
+    assert text.startswith("barewire: one: 1 of 4 done")
+    capfd.readouterr()
+    subprocess.run(["sleep", "0.2"], check=True)
+    assert not capfd.readouterr().err
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress.progress_bar() as show:
+        show(3, 4, "pingpong")
+        drawn = capfd.readouterr().err
+    assert "pingpong" in drawn and "3/4" in drawn and "1 left" in drawn
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_failed_run_leaves_no_empty_directory(existed: bool, tmp_path: Path) -> None:
+    wanted = tmp_path / "runs" / "first"
+    if existed:
+        wanted.mkdir(parents=True)
+    with pytest.raises(WrongUse), results_directory(wanted, "x") as directory:
+        (directory / "launches").mkdir(parents=True)
+        (directory / "launches/0001.jsonl").touch()
+        (directory / "plan.json").write_text("{}")
+        write_run(directory, new_run(command=[], seed=1, parameters={}, environment={}), samples_of_nothing())
+        raise WrongUse("nothing was measured")
+    if existed:
+        assert list(wanted.iterdir()) == []
+    else:
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_run_keeps_what_it_has_and_what_is_not_its_own(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.touch()
+    with pytest.raises(WrongUse), results_directory(tmp_path, "x"):
+        raise WrongUse(f"{tmp_path} is not empty")
+    assert mine.exists()
+    with pytest.raises(MeasurementFailed), results_directory(tmp_path / "run", "x") as directory:
+        (directory / "launches").mkdir(parents=True)
+        (directory / "launches/0001.jsonl").write_text("{}\n")
+        raise MeasurementFailed("the peer is gone")
+    assert (tmp_path / "run/launches/0001.jsonl").exists()
+
+
+def test_wrong_use_of_a_measurement_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BAREWIRE_BIN", str(tmp_path / "nowhere"))
+    wrong = (
+        "bench pingpong --transport tpc",
+        "bench host nosuch",
+        "try --library nosuch -- true",
+        "bench host memory --seconds -1",
+    )
+    for arguments in wrong:
+        assert main(*arguments.split(), monkeypatch=monkeypatch) in (2, 3), arguments
+        assert not (tmp_path / "runs").exists(), arguments
+    capfd.readouterr()
+
+
+def test_manual_pages_are_correct_troff(tmp_path: Path) -> None:
+    groff = shutil.which("groff")
+    if groff is None:
+        pytest.skip("groff is missing: apt install groff")
+    write_all(tmp_path)
+    pages = sorted((tmp_path / "man/man1").iterdir())
+    assert len(pages) == len(COMMANDS)
+    checked = subprocess.run(
+        [groff, "-man", "-ww", "-z", "-k", "-Tutf8", *pages], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_a_manual_page_has_every_option_with_its_default() -> None:
+    text = page(("bench",), COMMANDS["bench"]).replace("\\-", "-")
+    for option in (parameter for words, parameter in options() if words == "bench"):
+        assert all(name in text for name in option.opts), option.opts
+    assert "[default: (runs/…)]" in text and ".SH SYNOPSIS" in text and ".SH EXIT STATUS" in text
+
+
+def samples_of_nothing() -> pl.DataFrame:
+    return pl.DataFrame(schema=SAMPLE_SCHEMA)
+
+
+def path_with_command(tmp_path: Path) -> str:
+    (tmp_path / "bin").mkdir()
+    command = tmp_path / "bin" / "barewire"
+    command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT}/python exec {sys.executable} -m barewire "$@"\n')
+    command.chmod(0o755)
+    return f"{command.parent}:{os.environ['PATH']}"
+
+
+COMPLETED = [
+    ("barewire ben", {"bench"}),
+    ("barewire bench pingpong --trans", {"--transport"}),
+    ("barewire bench pingpong --transport tcp,ll", {"tcp,llc1", "tcp,llc2", "tcp,llc3"}),
+    ("barewire bench ho", {"host"}),
+    ("barewire report runs/fi", {"runs/first"}),
+]
+
+
+def in_bash(line: str, folder: Path) -> list[str]:
+    words = line.split(" ")
+    script = (
+        f"source {folder / COMPLETIONS['bash']}\nCOMP_WORDS=({' '.join(words)})\nCOMP_CWORD={len(words) - 1}\n"
+        '_barewire_completion barewire\nprintf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    return ["bash", "--norc", "-c", script]
+
+
+def in_fish(line: str, folder: Path) -> list[str]:
+    return ["fish", "--no-config", "-c", f"source {folder / COMPLETIONS['fish']}; complete -C '{line}'"]
+
+
+def in_zsh(line: str, folder: Path, last: str = "llc3") -> list[str]:
+    """What is on the line after TAB in an interactive shell of its own; a list of several is shown below it."""
+    script = f"""
+        zmodload zsh/zpty
+        zpty shell 'TERM=dumb PS1= zsh -f -i'
+        zpty -w shell 'fpath=({(folder / COMPLETIONS["zsh"]).parent} $fpath); autoload -Uz compinit; compinit -u -D'
+        zpty -w shell "zstyle ':completion:*' list-prompt ''; LISTMAX=1000; echo re''ady"
+        zpty -r shell seen '*ready*'
+        zpty -n -w shell $'{line}\\t\\t'
+        for attempt in {{1..300}}; do
+            zpty -r -t shell more && seen+=$more
+            [[ $seen == *{last}* ]] && break
+            sleep 0.1
+        done
+        print -r -- $seen
+    """
+    return ["zsh", "-f", "-c", script]
+
+
+@pytest.mark.parametrize("shell", [in_bash, in_zsh, in_fish], ids=["bash", "zsh", "fish"])
+def test_shells_complete_commands_options_and_values(shell: Any, tmp_path: Path) -> None:
+    """Real shells read the scripts as packages install them, and ask the real program."""
+    write_all(tmp_path / "share")
+    (tmp_path / "runs/first").mkdir(parents=True)
+    (tmp_path / "runs/first/run.json").write_text("{}")
+    environment = {**os.environ, "PATH": path_with_command(tmp_path), "HOME": str(tmp_path)}
+    lines = COMPLETED if shell is in_bash else COMPLETED[2:3]
+    for line, expected in lines:
+        command = shell(line, tmp_path / "share")
+        if shutil.which(command[0]) is None:
+            pytest.skip(f"{command[0]} is missing: apt install {command[0]}")
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path, timeout=60
+        )
+        found = {word.split("\t")[0] for word in done.stdout.splitlines()}
+        if shell is in_zsh:
+            assert all(name in done.stdout for name in expected), done.stdout + done.stderr
+        else:
+            assert found == expected, done.stdout + done.stderr
+
+
+def test_completion_offers_what_the_tables_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each value that is offered is accepted by the check of the same option."""
+    from barewire.cli import complete
+    from barewire.measure.subjects import parse_subjects, parse_tests
+
+    for name, what in complete.transports(""):
+        assert what and parse_subjects(name, "spin")
+    offered = {name for name, _ in complete.bench_tests("")}
+    assert offered - {"host", "budget"} == set(parse_tests(",".join(offered - {"host", "budget"})))
+    assert {name for name, _ in complete.mpi_tests("")} - {"scoreboard"} == {*suite.tests(), *suite.kernels()}
+    assert complete.tuned("eager") == [("eager_bytes=", "largest message that is sent without a handshake")]
+    assert all(text.startswith("tcp,") and text != "tcp,tcp" for text, _ in complete.transports("tcp,"))
+    monkeypatch.chdir(tmp_path)
+    assert complete.runs("") == []
+
+
+def test_scripts_for_all_shells_name_the_program() -> None:
+    assert all("_BAREWIRE_COMPLETE=complete_" + shell in completion(shell) for shell in COMPLETIONS)
