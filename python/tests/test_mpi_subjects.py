@@ -220,7 +220,7 @@ def test_the_suites_programs_are_the_tests():
     assert suite.parse_tests("pingpong, logp,pingpong") == ("pingpong", "logp")
     with pytest.raises(WrongUse, match="unknown test 'nosuch'; there are: alltoall"):
         suite.parse_tests("nosuch")
-    assert suite.variants_of(("pingpong", "logp"), None) == {"pingpong": "blocking-standard"}
+    assert suite.variants_of(("pingpong", "halo"), None) == {"pingpong": "blocking-standard"}
     assert suite.variants_of(("pingpong", "logp"), "all") == {}
     assert suite.variants_of(("logp",), "gap") == {"logp": "gap"}
 

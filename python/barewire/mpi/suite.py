@@ -17,8 +17,15 @@ BUILT = installed.built_mpi()
 # Identifies the library that a folder was built for; for another library of the same name it is rebuilt.
 _STAMP = "built-for"
 _LINES_SHOWN = 8
-# Defaults of tests whose variants are send modes; all other tests measure every variant.
-_DEFAULT_VARIANTS = {"pingpong": "blocking-standard", "stream": "blocking-receive", "bidirectional": "nonblocking-send"}
+# Defaults of tests whose variants are modes of sending and receiving; all other tests measure every variant.
+_DEFAULT_VARIANTS = {
+    "pingpong": "blocking-standard",
+    "stream": "blocking-receive",
+    "bidirectional": "nonblocking-send",
+    "overlap": "pingpong,local-standard,local-synchronous,local-receive",
+    "overhead": "gap-send,gap-isend,gap-receive,call-send,call-receive",
+    "logp": "roundtrip,gap,gap-send,gap-receive",
+}
 _ALL = "all"
 
 

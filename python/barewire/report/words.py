@@ -230,6 +230,11 @@ def test_title(test: str) -> str:
     return TEST_TITLES.get(test, test)
 
 
+def logp_mode(variant: str) -> list[str]:
+    """What tells a variant of logp's parameters from the standard one, in words; nothing for that."""
+    return {"logp-synchronous": ["synchronous mode"], "logp-irecv": ["receives posted in advance"]}.get(variant, [])
+
+
 def title_of(place: Place) -> str:
     """The heading of a table: test, quantity if there are several, number of ranks, processes and pairs."""
     parts = [test_title(place.test)]
