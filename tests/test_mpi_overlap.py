@@ -112,9 +112,7 @@ def test_every_curve_is_recorded_of_no_byte_and_of_buffers_that_walk(program: st
     """
     variants = WALKED.get(program, tuple(VARIANTS[program]))
     for runs_left in (2, 1, 0):
-        done = run_here(
-            program, "--sizes", "0,1", "--walk", "1000", *SHORT, "--variants", ",".join(variants), ranks=3
-        )
+        done = run_here(program, "--sizes", "0,1", "--walk", "1000", *SHORT, "--variants", ",".join(variants), ranks=3)
         assert done.returncode == 0, done.stderr
         points = list(points_of(records(done.stdout)))
         assert {one.rank for one in points if one.variant != "calibration"} <= {0, 2}
@@ -392,7 +390,9 @@ def test_synchronous_mode_and_posted_receives_have_their_own_parameters(syntheti
         for program in ("overlap", "overhead"):
             of_program = [name for name in names if name[0] in VARIANTS[program]]
             variants = dict.fromkeys(variant for variant, _ in of_program)
-            found |= found_in(derived(program, over_synthetic(synthetic, program, "background", *variants)), *of_program)
+            found |= found_in(
+                derived(program, over_synthetic(synthetic, program, "background", *variants)), *of_program
+            )
         return found
 
     agree(measure, expected, {})

@@ -3,7 +3,8 @@
 
 import secrets
 import sys
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +30,7 @@ from barewire.cli.measuring import (
     Seed,
     TwoHosts,
     WarmUp,
+    facts_of_all,
     lab_facts,
     parse_launches,
     parse_refinement,
@@ -43,7 +45,7 @@ from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
 from barewire.measure.session import StoppingRule
-from barewire.measure.subjects import TRANSPORTS
+from barewire.measure.subjects import TRANSPORTS, swept
 from barewire.models.naming import PACKET
 
 
@@ -80,7 +82,7 @@ def bench(
     walk_bytes: Annotated[int | None, typer.Option(min=1, help="size of that buffer")] = None,
     lab: Annotated[str, typer.Option(help="pair, star:N or routed:N", rich_help_panel=LAB)] = "pair",
     rate: links.Rate = "unshaped",
-    mtu: links.Mtu = 1500,
+    mtu: links.Mtus = "1500",
     offloads: links.Offloads = links.OnOff.off,
     loss: links.Loss = "0",
     receive_on: links.ReceiveOn = links.CoreOf.sender,
@@ -108,7 +110,9 @@ def bench(
     tuned: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=NUMBER", help="tuning of endpoint and messages, such as eager_bytes=4096; may be repeated"
+            metavar="NAME=NUMBER[,NUMBER]",
+            help="tuning of endpoint and messages, such as eager_bytes=4096; with several numbers each is measured; "
+            "may be repeated",
         ),
     ] = None,
     seed: Seed = None,
@@ -119,41 +123,65 @@ def bench(
 
     Prints a table with the physical limit, and leaves a directory with every sample; `barewire report` makes a page.
     """
+    mtus, tunings = links.parse_mtus(mtu), dict(_parse_tuned(text) for text in tuned or [])
+    several = {name: values for name, values in tunings.items() if len(values) > 1}
+    subjects = parse_subjects(transport, wait, link)
+    if several or len(mtus) > 1:
+        subjects = swept(subjects, several, mtus if len(mtus) > 1 else (None,))
     plan = Plan(
         tests=parse_tests(tests),
-        subjects=parse_subjects(transport, wait, link),
+        subjects=subjects,
         sizes=expand_sizes(sizes, perturbation),
         seed=secrets.randbits(32) if seed is None else seed,
         pairs=pairs,
         processes=None if processes is None else parse_processes(processes),
         cache=cache is links.OnOff.on,
         walk_bytes=walk_bytes,
-        tuned=tuple(_parse_tuned(text) for text in tuned or []),
+        tuned=tuple((name, values[0]) for name, values in tunings.items() if len(values) == 1),
         effort=Effort(samples, seconds, warmup, blocks),
         stopping_rule=StoppingRule(
             *parse_launches(launches), precision, budget, parse_refinement(refine, refine_smallest)
         ),
     )
-    site_context: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
+    site_context: AbstractContextManager[tuple[Mapping[int, Site], dict[str, Any] | None]]
     if hosts is None:
-        site_context = in_lab(lab, links.read(rate, mtu, offloads, loss, receive_on), broker)
+        site_context = _in_labs(
+            lab, [links.read(rate, each, offloads, loss, receive_on) for each in mtus], broker=broker
+        )
     else:
         if broker:
             raise WrongUse("--broker starts brokers on a lab's hosts: omit it with --hosts")
-        site_context = nullcontext(
-            (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
-        )
+        if len(mtus) > 1:
+            raise WrongUse(f"--mtu {mtu}: {links.ONE_MTU}: give one with --hosts")
+        remote = RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtus[0])
+        site_context = nullcontext(({mtus[0]: remote}, None))
     directory = output or Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{'-'.join(plan.tests)}"
-    with site_context as (site, lab_facts), progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
-        run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
+    with site_context as (sites, facts), progress_bar(quiet=as_json) as progress, report_kept_samples(directory):
+        run = measure(
+            sites[mtus[0]], plan, directory, command=sys.argv, lab=facts, sites_by_mtu=sites, progress=progress
+        )
     print_result(run, directory, as_json)
 
 
-def _parse_tuned(text: str) -> tuple[str, int]:
-    name, _, value = text.partition("=")
-    if not name or not value.isdecimal():
-        raise WrongUse(f"'{text}' is not a tuning value; write NAME=NUMBER, such as eager_bytes=4096")
-    return name, int(value)
+def _parse_tuned(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, values = text.partition("=")
+    parts = values.split(",")
+    if not name or not all(part.isdecimal() for part in parts):
+        raise WrongUse(
+            f"'{text}' is no tuning; write NAME=NUMBER, such as eager_bytes=4096, or several: NAME=NUMBER,NUMBER"
+        )
+    return name, tuple(dict.fromkeys(map(int, parts)))
+
+
+@contextmanager
+def _in_labs(
+    topology: str, specs: Sequence[LinkSpec], *, broker: bool
+) -> Iterator[tuple[Mapping[int, Site], dict[str, Any]]]:
+    """Yield the sites in a lab for each MTU, and their facts for the run."""
+    with ExitStack() as stack:
+        entered = [stack.enter_context(in_lab(topology, link, broker)) for link in specs]
+        sites = {link.mtu: site for link, (site, _) in zip(specs, entered, strict=True)}
+        yield sites, facts_of_all([facts for _, facts in entered])
 
 
 def in_lab(topology: str, link: LinkSpec, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:

@@ -365,9 +365,11 @@ def _marker_and_dash(subject: str) -> tuple[str, str, bool]:
     if mpi is not None:
         # The marker shows the fabric and the dash the library.
         return mpi.fabric, _LIBRARY_DASH.get(mpi.library, "longdashdot"), not mpi.settings
-    base, _, waiting = subject.partition("/")
+    name, _, waiting = subject.partition("/")
+    settings = read_subject(subject).settings
+    base = str(read_subject(name)._replace(settings=()))
     dash = "dash" if is_floor(subject) else _WAITING_DASH.get(waiting, "longdashdot")
-    return base, dash, not waiting
+    return base, dash, not waiting and not settings
 
 
 def colour_of(subject: str) -> str:
@@ -377,6 +379,8 @@ def colour_of(subject: str) -> str:
         return _COLOURS[mpi.fabric]
     if mpi is not None:
         return _PALETTE[sum(f"{mpi.fabric}{mpi.settings}".encode()) % len(_PALETTE)]
+    if settings := read_subject(subject).settings:
+        return _PALETTE[sum(f"{subject.split('/')[0]}{settings}".encode()) % len(_PALETTE)]
     base = subject.split("/")[0]
     return _COLOURS["floor"] if is_floor(subject) else _COLOURS.get(base, _OTHERS[sum(base.encode()) % len(_OTHERS)])
 

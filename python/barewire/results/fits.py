@@ -18,7 +18,7 @@ from barewire.models.verdict import protocol_of
 from barewire.models.wire import latency_limit_us
 from barewire.results.functions import latency_variants, logp_functions
 from barewire.results.laws import SIZES_MIN
-from barewire.results.limits import limits_of
+from barewire.results.limits import limits_of, link_mtu
 from barewire.results.run import Run
 
 # More than a shaper's rounding.
@@ -90,9 +90,10 @@ def as_document(fitted: Any) -> Any:
 
 def latency_fits(run: Run) -> list[LatencyFit]:
     """Return the models of every subject's ping-pong, for each variant."""
-    rate, mtu = run.parameters.get("rate_bit_s"), run.parameters.get("mtu")
+    rate = run.parameters.get("rate_bit_s")
     fits = []
     for subject in dict.fromkeys(each.subject for each in run.series):
+        mtu = link_mtu(run, subject)
         for variant, times in latency_variants(run, subject).items():
             fits.append(fit_latency(subject, variant, times, limits_of(run, subject), rate, mtu))
     return fits
