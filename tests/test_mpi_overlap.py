@@ -22,7 +22,13 @@ from barewire.models.derived import Findings, Point, derived
 # Each library and each fabric once; the other pairs in `make matrix`.
 PAIRS = [
     *(("openmpi", "barewire"), ("mpich-5", "tcp")),
-    *(pytest.param(*pair, marks=pytest.mark.matrix) for pair in (("openmpi", "tcp"), ("mpich-5", "barewire"))),
+    *(
+        pytest.param(*pair, marks=pytest.mark.matrix)
+        for pair in (
+            *(("openmpi", "tcp"), ("mpich-5", "barewire"), ("mpich", "tcp")),
+            *(("openmpi-5", "barewire"), ("openmpi-5", "tcp")),
+        )
+    ),
 ]
 # Options that make each as short as it gets, and what it then measures besides the time.
 VARIANTS: dict[str, dict[str, str | None]] = {

@@ -73,6 +73,13 @@ LAUNCHES = [
             ("exchange", "mpich", "tcp", 2),
             ("alltoall", "mpich-5", "barewire", 2),
             ("halo", "mpich-5", "tcp", 2),
+            *(
+                (test, name, fabric, 2)
+                for test in ("stream", "bandwidth")
+                for name, fabric in (("openmpi", "tcp"), ("openmpi", "barewire"), ("mpich", "tcp"))
+            ),
+            ("stream", "mpich-5", "barewire", 2),
+            ("bandwidth", "mpich-5", "tcp", 2),
         )
     ),
 ]
