@@ -10,6 +10,7 @@ import pytest
 from synthetic_mpi import Synthetic, subject, synthetic_mpi
 from typer.testing import CliRunner
 
+from barewire.cli.bench import _parse_tuned
 from barewire.cli.commands import app
 from barewire.cli.measuring import facts_of_all
 from barewire.cli.mpi import _eager_limits
@@ -22,8 +23,10 @@ from barewire.measure.session import StoppingRule, launch_file_name
 from barewire.measure.subjects import parse_subjects, swept
 from barewire.models.wire import Link, latency_limit_us
 from barewire.mpi import HostSlots
+from barewire.report.figures import style_of
+from barewire.report.html import render
 from barewire.report.versus import compare_in_run
-from barewire.results import read_run, sample_frame, series_from_samples, write_run
+from barewire.results import read_run, sample_frame, samples, series_from_samples, write_run
 from barewire.results.fits import latency_fits
 from barewire.results.limits import limits_of, link_mtu
 from barewire.results.model import model_of
@@ -108,6 +111,19 @@ def test_every_combination_is_a_subject_of_its_own_in_results_models_and_compari
     assert limits["a second frame"] == 9000 and limits["the configured eager limit"] == 4096
 
 
+def test_the_page_has_a_wire_limit_for_each_mtu_and_tells_subjects_apart(tmp_path: Path) -> None:
+    subjects = tuple(each for each in SUBJECTS if each.requested.eager is None)
+    run = synthetic_mpi(tmp_path, "pingpong", subjects=subjects, sizes=SIZES, launches=1, link=Link(1e9, 1500))
+    page = render(run, samples(tmp_path))
+    for mtu in MTUS:
+        assert f"wire limit, TCP, MTU {mtu}" in page and f"wire limit, raw Ethernet, MTU {mtu}" in page
+    styles = [style_of(each.name) for each in subjects]
+    shown = [(style["line"]["color"], style["line"]["dash"], style["marker"]["symbol"]) for style in styles]
+    assert len({*shown}) == len(subjects) == len({style["name"] for style in styles})
+    assert style_of("tcp+mtu=9000")["marker"]["symbol"] == f"{style_of('tcp')['marker']['symbol']}-open"
+    assert "the same library over TCP with the same MTU" in page
+
+
 def test_a_killed_run_of_several_mtus_is_recovered(tmp_path: Path) -> None:
     """As if its process had ended after the first launch's file."""
     run = synthetic_mpi(tmp_path / "run", "pingpong", subjects=SUBJECTS[:2], sizes=SIZES, launches=1)
@@ -134,6 +150,11 @@ def test_facts_of_labs_that_differ_in_their_mtu_are_one_description() -> None:
     labs = [{"id": name, "topology": "pair", "mtu": mtu} for name, mtu in zip("ab", MTUS, strict=True)]
     assert facts_of_all(labs) == {"id": "a,b", "topology": "pair", "mtu": [1500, 9000]}
     assert facts_of_all(labs[:1]) == labs[0]
+
+
+def test_tuning_may_be_given_at_once_or_repeated() -> None:
+    assert _parse_tuned(["eager_bytes=4096,65536", "window=8"]) == {"eager_bytes": (4096, 65536), "window": (8,)}
+    assert _parse_tuned(["eager_bytes=4096", "eager_bytes=65536"]) == {"eager_bytes": (4096, 65536)}
 
 
 def test_eager_limits_are_sizes_or_the_librarys_own() -> None:

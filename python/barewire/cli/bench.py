@@ -123,7 +123,7 @@ def bench(
 
     Prints a table with the physical limit, and leaves a directory with every sample; `barewire report` makes a page.
     """
-    mtus, tunings = links.parse_mtus(mtu), dict(_parse_tuned(text) for text in tuned or [])
+    mtus, tunings = links.parse_mtus(mtu), _parse_tuned(tuned or [])
     several = {name: values for name, values in tunings.items() if len(values) > 1}
     subjects = parse_subjects(transport, wait, link)
     if several or len(mtus) > 1:
@@ -163,14 +163,18 @@ def bench(
     print_result(run, directory, as_json)
 
 
-def _parse_tuned(text: str) -> tuple[str, tuple[int, ...]]:
-    name, _, values = text.partition("=")
-    parts = values.split(",")
-    if not name or not all(part.isdecimal() for part in parts):
-        raise WrongUse(
-            f"'{text}' is no tuning; write NAME=NUMBER, such as eager_bytes=4096, or several: NAME=NUMBER,NUMBER"
-        )
-    return name, tuple(dict.fromkeys(map(int, parts)))
+def _parse_tuned(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Read the values of each name, which may be in one text or in several."""
+    tunings: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        parts = values.split(",")
+        if not name or not all(part.isdecimal() for part in parts):
+            raise WrongUse(
+                f"'{text}' is no tuning; write NAME=NUMBER, such as eager_bytes=4096, or several: NAME=NUMBER,NUMBER"
+            )
+        tunings[name] = tuple(dict.fromkeys([*tunings.get(name, ()), *map(int, parts)]))
+    return tunings
 
 
 @contextmanager
