@@ -60,14 +60,6 @@ static const struct swept tests[] = {
 };
 
 int main(int argc, char **argv) {
-  static const char *const variants[] = {"send", "receive", NULL};
-  static const struct extra extras[] = {SWEEP_OPTIONS, {0}};
-  begin(argc, argv,
-        &(struct program){.name = "availability",
-                          .summary = "time of iterations of post, work, wait, against growing work",
-                          .variants = variants,
-                          .extras = extras,
-                          .ranks_min = 2});
-  sweep_all(tests, sizeof tests / sizeof *tests);
-  finish();
+  sweep(argc, argv, "availability", "time of iterations of post, work, wait, against growing work", tests,
+        sizeof tests / sizeof *tests);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Bandwidth with a queue, after Stival 2006: the first rank of each pair starts Q messages, and as many more whenever
 // half of them are complete; the second posts its receives likewise. A one-byte reply, within the timed region,
-// confirms that all data has arrived. Variant blocking sends and receives one message after another by blocking calls.
+// confirms that all data has arrived. queue-Q: whole messages. pieces-Q: each message is cut into Q pieces, and Q
+// pieces are in flight. blocking: one message after another by blocking calls.
 #include "common/measure.h"
 
 enum {
@@ -9,17 +10,20 @@ enum {
   BLOCKING = 0
 };
 
-static const struct {
+static const struct kind {
   const char *variant;
-  int depth;
-} kinds[] = {{"blocking", BLOCKING}, {"queue-1", 1}, {"queue-2", 2}, {"queue-4", 4}, {"queue-8", DEPTH_MAX}};
+  int depth;   // requests in flight
+  int pieces;  // of each message
+} kinds[] = {{"blocking", BLOCKING, 1}, {"queue-1", 1, 1},  {"queue-2", 2, 1},  {"queue-4", 4, 1},
+             {"queue-8", DEPTH_MAX, 1}, {"pieces-2", 2, 2}, {"pieces-4", 4, 4}, {"pieces-8", DEPTH_MAX, 8}};
 enum {
   KINDS = sizeof kinds / sizeof *kinds
 };
 
 static struct pair pair;
 static struct messages out, in;
-static int bytes, depth;
+static int bytes;
+static const struct kind *kind;
 
 static void reply(void) {
   char reply_byte = 0;
@@ -35,50 +39,60 @@ static void blocking(int count) {
   reply();
 }
 
-static void start(MPI_Request *request) {
-  if (pair.first) MPI_Isend(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
-  else MPI_Irecv(next_buffer(&in.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
+// Starts piece `number` of all; the pieces of a message differ in length by at most a byte.
+static void start(int number, MPI_Request *request) {
+  static unsigned char *message;
+  int piece = number % kind->pieces;
+  if (!piece) message = next_buffer(pair.first ? &out.buffers : &in.buffers);
+  int64_t from = (int64_t)bytes * piece / kind->pieces, to = (int64_t)bytes * (piece + 1) / kind->pieces;
+  int length = (int)(to - from);
+  if (pair.first) MPI_Isend(message + from, length, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
+  else MPI_Irecv(message + from, length, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
 }
 
 // Waits for the older half: messages of a pair normally complete in order, although MPI does not require it.
 static void queue(int count) {
   MPI_Request requests[DEPTH_MAX];
-  int half = depth > 1 ? depth / 2 : 1, started = 0;
-  for (; started < depth; started++) start(&requests[started]);
+  int depth = kind->depth, half = depth > 1 ? depth / 2 : 1, started = 0;
+  count *= kind->pieces;
+  for (; started < depth; started++) start(started, &requests[started]);
   for (int complete = 0; complete < count; complete += half) {
     MPI_Waitall(half, &requests[complete % depth], MPI_STATUSES_IGNORE);
-    for (int more = 0; more < half && started < count; more++, started++) start(&requests[started % depth]);
+    for (int more = 0; more < half && started < count; more++, started++) start(started, &requests[started % depth]);
   }
   reply();
+}
+
+static void measure_kind(size_t size) {
+  if (size < (size_t)kind->pieces && kind->pieces > 1) {
+    leave_out(kind->variant, size, "%d pieces need %d bytes", kind->pieces, kind->pieces);
+    return;
+  }
+  measure(&(struct pattern){
+      .point = {.variant = kind->variant, .quantity = "send_interval", .message_bytes = size, .pairs = pair.count},
+      .idle = pair.idle,
+      .timed = pair.first,
+      .divide_by = 1,
+      .unit = kind->depth == BLOCKING ? 1 : kind->depth / kind->pieces,
+      .steady = 1,
+      .run = kind->depth == BLOCKING ? blocking : queue,
+      .out = pair.first ? &out : NULL,
+      .in = pair.first ? NULL : &in});
 }
 
 static void measure_size(size_t size) {
   bytes = (int)size;
   out = messages_for(size, 1, &pair.partner, DEPTH_MAX);
   in = messages_for(size, 1, &pair.partner, DEPTH_MAX);
-  for (int kind = 0; kind < KINDS; kind++) {
-    if (!is_selected(kinds[kind].variant)) continue;
-    depth = kinds[kind].depth;
-    measure(&(struct pattern){.point = {.variant = kinds[kind].variant,
-                                        .quantity = "send_interval",
-                                        .message_bytes = size,
-                                        .pairs = pair.count},
-                              .idle = pair.idle,
-                              .timed = pair.first,
-                              .divide_by = 1,
-                              .unit = depth == BLOCKING ? 1 : depth,
-                              .steady = 1,
-                              .run = depth == BLOCKING ? blocking : queue,
-                              .out = pair.first ? &out : NULL,
-                              .in = pair.first ? NULL : &in});
-  }
+  for (kind = kinds; kind < kinds + KINDS; kind++)
+    if (is_selected(kind->variant)) measure_kind(size);
   free_messages(&out);
   free_messages(&in);
 }
 
 int main(int argc, char **argv) {
   const char *variants[KINDS + 1] = {NULL};
-  for (int kind = 0; kind < KINDS; kind++) variants[kind] = kinds[kind].variant;
+  for (int number = 0; number < KINDS; number++) variants[number] = kinds[number].variant;
   begin(argc, argv,
         &(struct program){
             .name = "bandwidth",

@@ -92,7 +92,7 @@ static void record_both(const struct kind *kind, size_t bytes, int warmup, int c
 
 static void measure(const struct kind *kind, size_t bytes) {
   if (!is_selected(kind->variant) || !fits(kind->variant, bytes, 2 * bytes)) return;
-  struct ends ends = open_ends(bytes);
+  struct ends ends = open_ends(bytes, &standard_mode, 0);
   uint64_t first[TRIALS], sent_first[TRIALS], arrived_first[TRIALS];
   int outer = 0;
   if (participates()) bursts(&ends, kind, TRIALS, first, sent_first, arrived_first);

@@ -3,39 +3,33 @@
 // the non-blocking variants and in ready mode, which requires it, every receive is posted before its message can be
 // sent: the first rank posts the receive of the reply before it sends, the second that of the next message before it
 // replies.
-#include <limits.h>
-#include <stdlib.h>
-
 #include "common/measure.h"
+#include "common/mode.h"
 
-typedef int send_function(const void *, int, MPI_Datatype, int, int, MPI_Comm);
-typedef int start_function(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+static void blocking(int count), blocking_posted(int count), nonblocking(int count);
 
-enum {
-  BSEND_BUFFER_BYTES = 1 << 24,  // of buffered mode, for short messages: libraries release sent messages late
-  BSEND_BUFFER_MESSAGES = 2      // at least
-};
-
-static const struct mode {
+static const struct kind {
   const char *variant;
-  send_function *send;    // of blocking variants
-  start_function *start;  // of non-blocking variants
-  int buffered;
+  const struct mode *mode;
+  void (*run)(int);
   int posted;  // receives are posted ahead
-} modes[] = {{"blocking-standard", MPI_Send, NULL, 0, 0},      {"blocking-synchronous", MPI_Ssend, NULL, 0, 0},
-             {"blocking-buffered", MPI_Bsend, NULL, 1, 0},     {"blocking-ready", MPI_Rsend, NULL, 0, 1},
-             {"nonblocking-standard", NULL, MPI_Isend, 0, 1},  {"nonblocking-synchronous", NULL, MPI_Issend, 0, 1},
-             {"nonblocking-buffered", NULL, MPI_Ibsend, 1, 1}, {"nonblocking-ready", NULL, MPI_Irsend, 0, 1}};
+} kinds[] = {{"blocking-standard", &standard_mode, blocking, 0},
+             {"blocking-synchronous", &synchronous_mode, blocking, 0},
+             {"blocking-buffered", &buffered_mode, blocking, 0},
+             {"blocking-ready", &ready_mode, blocking_posted, 1},
+             {"nonblocking-standard", &standard_mode, nonblocking, 1},
+             {"nonblocking-synchronous", &synchronous_mode, nonblocking, 1},
+             {"nonblocking-buffered", &buffered_mode, nonblocking, 1},
+             {"nonblocking-ready", &ready_mode, nonblocking, 1}};
 enum {
-  MODES = sizeof modes / sizeof *modes
+  KINDS = sizeof kinds / sizeof *kinds
 };
 
-static const struct mode *mode;
+static const struct kind *kind;
 static struct pair pair;
 static struct messages out, in;
 static int bytes;
 static MPI_Request next_receive;  // the second rank's posted receive
-static void *bsend_buffer;
 
 static void receive_one(void) {
   MPI_Recv(next_buffer(&in.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -45,10 +39,12 @@ static void post(MPI_Request *request) {
   MPI_Irecv(next_buffer(&in.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
 }
 
-static void send_one(void) { mode->send(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD); }
+static void send_one(void) {
+  kind->mode->send(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD);
+}
 
 static void start_one(MPI_Request *request) {
-  mode->start(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
+  kind->mode->start(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
 }
 
 static void blocking(int count) {
@@ -93,33 +89,23 @@ static void nonblocking(int count) {
 }
 
 static void open_series(void) {
-  if (mode->buffered) {
-    size_t each = (size_t)bytes + MPI_BSEND_OVERHEAD;
-    size_t whole =
-        each * BSEND_BUFFER_MESSAGES > BSEND_BUFFER_BYTES ? each * BSEND_BUFFER_MESSAGES : BSEND_BUFFER_BYTES;
-    bsend_buffer = allocate(whole);
-    MPI_Buffer_attach(bsend_buffer, (int)whole);
-  }
-  if (mode->posted && !pair.first) post(&next_receive);
+  attach_buffer(kind->mode, (size_t)bytes);
+  if (kind->posted && !pair.first) post(&next_receive);
 }
 
 static void close_series(void) {
-  if (mode->posted && pair.first) MPI_Send(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD);
-  if (mode->posted && !pair.first) MPI_Wait(&next_receive, MPI_STATUS_IGNORE);
-  if (mode->buffered) {
-    int size;
-    MPI_Buffer_detach(&bsend_buffer, &size);
-    free(bsend_buffer);
-  }
+  if (kind->posted && pair.first) MPI_Send(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD);
+  if (kind->posted && !pair.first) MPI_Wait(&next_receive, MPI_STATUS_IGNORE);
+  detach_buffer(kind->mode);
 }
 
 static void measure_size(size_t size) {
   bytes = (int)size;
   out = messages_for(size, 1, &pair.partner, 1);
   in = messages_for(size, 1, &pair.partner, 1);
-  for (mode = modes; mode < modes + MODES; mode++)
-    if (is_selected(mode->variant))
-      measure(&(struct pattern){.point = {.variant = mode->variant,
+  for (kind = kinds; kind < kinds + KINDS; kind++)
+    if (is_selected(kind->variant))
+      measure(&(struct pattern){.point = {.variant = kind->variant,
                                           .quantity = "half_round_trip",
                                           .message_bytes = size,
                                           .pairs = pair.count},
@@ -128,9 +114,7 @@ static void measure_size(size_t size) {
                                 .divide_by = 2,
                                 .unit = 1,
                                 .steady = pair.steady,
-                                .run = mode->start    ? nonblocking
-                                       : mode->posted ? blocking_posted
-                                                      : blocking,
+                                .run = kind->run,
                                 .open = open_series,
                                 .close = close_series,
                                 .out = &out,
@@ -140,8 +124,8 @@ static void measure_size(size_t size) {
 }
 
 int main(int argc, char **argv) {
-  const char *variants[MODES + 1] = {NULL};
-  for (int number = 0; number < MODES; number++) variants[number] = modes[number].variant;
+  const char *variants[KINDS + 1] = {NULL};
+  for (int number = 0; number < KINDS; number++) variants[number] = kinds[number].variant;
   begin(argc, argv,
         &(struct program){.name = "pingpong",
                           .summary = "half a round trip between pairs of ranks, in each send mode",
@@ -151,11 +135,7 @@ int main(int argc, char **argv) {
                           .ranks_min = 2,
                           .needs_even_ranks = 1});
   pair = join_pairs();
-  size_t size_max = INT_MAX / BSEND_BUFFER_MESSAGES - MPI_BSEND_OVERHEAD;
-  for (int number = 0; number < settings.size_count; number++)
-    if (settings.sizes[number] > size_max && (is_selected("blocking-buffered") || is_selected("nonblocking-buffered")))
-      usage_error("buffered mode takes messages of up to %zu bytes, not %zu: choose other --variants", size_max,
-                  settings.sizes[number]);
+  if (is_selected("blocking-buffered") || is_selected("nonblocking-buffered")) check_buffered_sizes();
   for (int number = 0; number < settings.size_count; number++) measure_size(settings.sizes[number]);
   finish();
 }

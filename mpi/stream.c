@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // One-way messages without a pause, like NetPIPE's streaming mode: the first rank of each pair sends message after
-// message, the second measures the interval between arrivals. An untimed reply after each stretch holds the sender
-// back, so that no message of the next stretch arrives before its lead-in.
+// message, in standard or in synchronous mode, the second measures the interval between arrivals. An untimed reply
+// after each stretch holds the sender back, so that no message of the next stretch arrives before its lead-in.
 #include "common/measure.h"
+#include "common/mode.h"
 
-static const char *const variants[] = {"blocking-receive", "nonblocking-receive", NULL};
+static const struct kind {
+  const char *variant;
+  const struct mode *mode;
+  int posted;  // receives are posted ahead
+} kinds[] = {{"blocking-receive", &standard_mode, 0},
+             {"nonblocking-receive", &standard_mode, 1},
+             {"blocking-receive-synchronous", &synchronous_mode, 0},
+             {"nonblocking-receive-synchronous", &synchronous_mode, 1}};
+enum {
+  KINDS = sizeof kinds / sizeof *kinds
+};
 
+static const struct kind *kind;
 static struct pair pair;
 static struct messages out, in;
 static int bytes;
@@ -18,7 +30,7 @@ static void post(MPI_Request *request) {
 
 static void send_all(int count) {
   for (int number = 0; number < count; number++)
-    MPI_Send(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD);
+    kind->mode->send(next_buffer(&out.buffers), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD);
 }
 
 static void receive_all(int count) {
@@ -42,10 +54,11 @@ static void drain(void) {
 
 static void post_both(void) {
   waited = 0;
-  for (int number = 0; number < 2 && !pair.first; number++) post(&requests[number]);
+  for (int number = 0; number < 2 && kind->posted && !pair.first; number++) post(&requests[number]);
 }
 
 static void match_last(void) {
+  if (!kind->posted) return;
   if (pair.first) send_all(2);
   else MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
@@ -54,28 +67,32 @@ static void measure_size(size_t size) {
   bytes = (int)size;
   out = messages_for(size, 1, &pair.partner, 2);
   in = messages_for(size, 1, &pair.partner, 2);
-  struct pattern pattern = {
-      .point = {.variant = variants[0], .quantity = "arrival_interval", .message_bytes = size, .pairs = pair.count},
-      .idle = pair.idle,
-      .timed = !pair.first,
-      .divide_by = 1,
-      .unit = 1,
-      .steady = 1,
-      .run = pair.first ? send_all : receive_all,
-      .drain = drain,
-      .out = pair.first ? &out : NULL,
-      .in = pair.first ? NULL : &in};
-  if (is_selected(variants[0])) measure(&pattern);
-  pattern.point.variant = variants[1];
-  pattern.run = pair.first ? send_all : receive_posted;
-  pattern.open = post_both;
-  pattern.close = match_last;
-  if (is_selected(variants[1])) measure(&pattern);
+  for (kind = kinds; kind < kinds + KINDS; kind++)
+    if (is_selected(kind->variant))
+      measure(&(struct pattern){.point = {.variant = kind->variant,
+                                          .quantity = "arrival_interval",
+                                          .message_bytes = size,
+                                          .pairs = pair.count},
+                                .idle = pair.idle,
+                                .timed = !pair.first,
+                                .divide_by = 1,
+                                .unit = 1,
+                                .steady = 1,
+                                .run = pair.first     ? send_all
+                                       : kind->posted ? receive_posted
+                                                      : receive_all,
+                                .open = post_both,
+                                .close = match_last,
+                                .drain = drain,
+                                .out = pair.first ? &out : NULL,
+                                .in = pair.first ? NULL : &in});
   free_messages(&out);
   free_messages(&in);
 }
 
 int main(int argc, char **argv) {
+  const char *variants[KINDS + 1] = {NULL};
+  for (int number = 0; number < KINDS; number++) variants[number] = kinds[number].variant;
   begin(argc, argv,
         &(struct program){.name = "stream",
                           .summary = "one-way messages without a pause, timed at the receiver",

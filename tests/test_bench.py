@@ -75,6 +75,24 @@ def test_refined_sizes_locate_the_second_frame(tmp_path: Path) -> None:
     assert all(one["stop"] == "budget" or one["launches_to_converge"] for one in document["series"])
 
 
+def test_mtus_and_eager_limits_are_factors_of_one_run(tmp_path: Path) -> None:
+    """Every combination in each round, on links of its own: both sides report their MTU."""
+    document = bench_json(
+        "pingpong", "--transport", "tcp,messages", "--mtu", "1500,9000", "--tuned", "eager_bytes=4096,65536",
+        "--sizes", "8000", "--launches", "1", "--samples", "50", "--warmup", "10", "-o", str(tmp_path / "run"),
+    )  # fmt: skip
+    expected = {
+        f"{base}+mtu={mtu}"
+        for base in ("tcp", "floor", "messages+eager_bytes=4096", "messages+eager_bytes=65536")
+        for mtu in (1500, 9000)
+    }
+    assert (
+        {one["subject"] for one in document["launches"]} == expected == {one["subject"] for one in document["series"]}
+    )
+    assert all(one["subject"].endswith(f"+mtu={one['start']['mtu']}") for one in document["launches"])
+    assert len(document["launches"]) == len(expected) and document["lab"]["mtu"] == [1500, 9000]
+
+
 @pytest.mark.parametrize("test", ["stream", "bidirectional"])
 def test_rates_are_in_mbit_s_and_every_sample_is_on_disk(test, tmp_path):
     document = bench_json(test, "--sizes", "1400", *SHORT, "-o", str(tmp_path / "run"))

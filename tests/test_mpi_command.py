@@ -178,6 +178,20 @@ def test_an_eager_limit_moves_the_switch_to_rendezvous(tmp_path: Path) -> None:
     assert any(one["low"] <= 4096 and one["high"] > 4000 and one["jump"] > 0 for one in law["breaks"]), law["breaks"]
 
 
+def test_mtus_and_eager_limits_are_factors_of_one_run(tmp_path: Path) -> None:
+    """On a wire six frames take longer than one: 8000 bytes on the wrong links would be faster than possible."""
+    library("openmpi")
+    where = ("--library", "openmpi", "--fabric", "tcp", "--rate", "100mbit", "-o", str(tmp_path / "run"))
+    done = mpi("pingpong", *where, "--mtu", "9000,1500", "--eager", "default,4KiB", "--sizes", "8000", *SHORT, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    subjects = [f"openmpi/tcp{eager}+mtu={mtu}" for eager in ("", "+eager=4096") for mtu in (1500, 9000)]
+    assert sorted(one["subject"] for one in document["launches"]) == sorted(subjects)
+    limits = {one["subject"]: one["limit"] for one in document["series"]}
+    assert limits[subjects[0]] == limits[subjects[2]] > 1.04 * limits[subjects[1]]
+    assert {one["verdict"] for one in document["series"]} == {"ok"}
+
+
 @pytest.mark.matrix  # beside other tests TCP's times vary too much for a verdict
 def test_refined_sizes_locate_the_second_segment(tmp_path: Path) -> None:
     """Over TCP a message that fills more than one segment of 1448 bytes, with the library's header, takes longer."""

@@ -22,22 +22,47 @@ from barewire.models.derived import Findings, Point, derived
 # Each library and each fabric once; the other pairs in `make matrix`.
 PAIRS = [
     *(("openmpi", "barewire"), ("mpich-5", "tcp")),
-    *(pytest.param(*pair, marks=pytest.mark.matrix) for pair in (("openmpi", "tcp"), ("mpich-5", "barewire"))),
+    *(
+        pytest.param(*pair, marks=pytest.mark.matrix)
+        for pair in (
+            *(("openmpi", "tcp"), ("mpich-5", "barewire"), ("mpich", "tcp")),
+            *(("openmpi-5", "barewire"), ("openmpi-5", "tcp")),
+        )
+    ),
 ]
 # Options that make each as short as it gets, and what it then measures besides the time.
-VARIANTS = {
-    "overlap": {"pingpong": None, "local-standard": "wait", "local-synchronous": "wait", "local-receive": "wait"},
-    "overhead": {
-        "gap-send": "single",
-        "gap-isend": "single",
-        "gap-receive": None,
-        "call-send": None,
-        "call-receive": None,
+VARIANTS: dict[str, dict[str, str | None]] = {
+    "overlap": {
+        "pingpong": None,
+        **{
+            f"pingpong-{call}-{mode}": None
+            for call in ("irecv", "isend")
+            for mode in ("standard", "synchronous", "buffered", "ready")
+        },
+        **dict.fromkeys(("local-standard", "local-synchronous", "local-receive"), "wait"),
     },
-    "logp": {"roundtrip": None, "gap": "single", "gap-send": "single", "gap-receive": None},
+    "overhead": {
+        **{f"{name}{mode}": "single" for name in ("gap-send", "gap-isend") for mode in ("", "-synchronous")},
+        **{f"{name}{mode}": None for name in ("gap-receive", "gap-receive-irecv") for mode in ("", "-synchronous")},
+        **dict.fromkeys(("call-send", "call-send-synchronous", "call-receive", "call-receive-irecv")),
+    },
+    "logp": {
+        f"{name}{mode}": part
+        for mode in ("", "-synchronous", "-irecv")
+        for name, part in (("roundtrip", None), ("gap", "single"), ("gap-send", "single"), ("gap-receive", None))
+    },
     "availability": {"send": None, "receive": None},
 }
-WITHOUT_COMPUTATION = {"call-send", "roundtrip", "gap"}
+LOGP = ("roundtrip", "gap", "gap-send", "gap-receive")
+WALKED = {
+    "overlap": ("pingpong", "pingpong-irecv-ready", "pingpong-isend-buffered", "local-synchronous", "local-receive"),
+    "overhead": ("gap-send", "gap-isend-synchronous", "gap-receive-irecv", "call-send", "call-receive-irecv"),
+    "logp": ("roundtrip-irecv", "gap", "gap-receive"),
+}
+WITHOUT_COMPUTATION = {
+    *("call-send", "call-send-synchronous"),
+    *(f"{name}{mode}" for name in LOGP[:2] for mode in ("", "-synchronous", "-irecv")),
+}
 POINTS, SAMPLES = 4, 3
 SHORT = ("--points", str(POINTS), "--samples", str(SAMPLES), "--seconds", "0", "--warmup", "1", "--train", "16")
 
@@ -82,30 +107,37 @@ def test_every_curve_is_recorded_over_every_fabric(name: str, fabric: str, progr
     built = str(suite(name) / program)
     done = barewire("run", "-n", "2", "--lab", "pair", "--fabric", fabric, "--", built, "--sizes", "20000", *SHORT)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    judge(program, list(points_of(records(done.stdout))), 20000)
+    judge(program, list(points_of(records(done.stdout))), 20000, VARIANTS[program])
 
 
 @pytest.mark.parametrize("program", VARIANTS)
 def test_every_curve_is_recorded_of_no_byte_and_of_buffers_that_walk(program: str) -> None:
-    """Also beside a third rank, which has nothing to do, but polls: it may hold up one run, and not each of three."""
+    """Also beside a third rank, which has nothing to do, but polls: it may hold up one run, and not each of three.
+
+    One variant for each way to send and to receive; the third rank makes each take long.
+    """
+    variants = WALKED.get(program, tuple(VARIANTS[program]))
     for runs_left in (2, 1, 0):
-        done = run_here(program, "--sizes", "0,1", "--walk-bytes", "1000", *SHORT, ranks=3)
+        selected = ("--variants", ",".join(variants))
+        done = run_here(program, "--sizes", "0,1", "--walk-bytes", "1000", *SHORT, *selected, ranks=3)
         assert done.returncode == 0, done.stderr
         points = list(points_of(records(done.stdout)))
         assert {one.rank for one in points if one.variant != "calibration"} <= {0, 2}
         try:
             for size in (0, 1):
-                judge(program, points, size)
+                judge(program, points, size, variants)
             return
         except AssertionError:
             if not runs_left:
                 raise
 
 
-def judge(program: str, points: list[Point], size: int) -> None:
-    """All quantities of all variants are there, of one rank each, over the whole grid."""
+def judge(program: str, points: list[Point], size: int, variants: Iterable[str]) -> None:
+    """All quantities of these variants are there, of one rank each, over the whole grid; and no others."""
     assert {one.quantity for one in points if one.variant == "calibration"} == {"operation", "clock"}
-    for variant, part in VARIANTS[program].items():
+    assert {one.variant for one in points} == {*variants, "calibration"}
+    for variant in variants:
+        part = VARIANTS[program][variant]
         measured = [one for one in points if (one.variant, one.message_bytes) == (variant, size)]
         grid = variant not in WITHOUT_COMPUTATION
         assert {one.quantity for one in measured} == {"time"} | ({"computation"} if grid else set()) | (
@@ -118,7 +150,7 @@ def judge(program: str, points: list[Point], size: int) -> None:
         coordinates = {one.parameter_value for one in measured}
         if not grid:
             assert coordinates == {None}
-        elif variant != "call-receive":
+        elif not variant.startswith("call-"):
             none, *others = sorted(coordinates)  # type: ignore[type-var]
             assert len(others) == POINTS - 1 and none < others[0] / 10  # type: ignore[operator]
 
@@ -252,7 +284,7 @@ def found_in(findings: Findings, *names: tuple[str, str]) -> dict[str, float]:
 
 def test_the_overlap_tests_find_a_known_opportunity(synthetic: str) -> None:
     """Messages leave by themselves: all but the overheads can be hidden, and time inside Wait goes to nothing."""
-    variants = tuple(VARIANTS["overlap"])
+    variants = ("pingpong", "local-standard", "local-synchronous", "local-receive")
     expected = {
         "pingpong hidden": 2 * EEL_NS - (OS_NS + OR_NS),
         "local-standard hidden": WIRE_NS,
@@ -304,7 +336,7 @@ def test_logp_finds_known_parameters(synthetic: str) -> None:
     }
 
     def measure() -> dict[str, float]:
-        findings = derived("logp", over_synthetic(synthetic, "logp", "background", *VARIANTS["logp"]))
+        findings = derived("logp", over_synthetic(synthetic, "logp", "background", *LOGP))
         return found_in(findings, *(("logp", name.split()[1]) for name in expected))
 
     agree(measure, expected, {})
@@ -343,3 +375,47 @@ def test_overheads_and_availability_are_the_injected_ones(synthetic: str) -> Non
         }
 
     agree(measure, expected, {})
+
+
+def test_synchronous_mode_and_posted_receives_have_their_own_parameters(synthetic: str) -> None:
+    """A blocking synchronous send occupies its program until the acknowledgement, a non-blocking one only for Os."""
+    acknowledged_ns = OS_NS + WIRE_NS + 2 * L_NS
+    expected = {
+        "pingpong-irecv-synchronous hidden": 2 * EEL_NS - (acknowledged_ns + OR_NS),
+        "pingpong-isend-synchronous hidden": 2 * EEL_NS - (OS_NS + OR_NS),
+        "gap-isend-synchronous gap": acknowledged_ns,
+        "gap-isend-synchronous overhead": OS_NS,
+        "gap-receive-irecv gap": WIRE_NS,
+        "gap-receive-irecv overhead": OR_NS,
+        "call-send-synchronous overhead": acknowledged_ns,
+        "call-receive-irecv overhead": OR_NS,
+    }
+    names = [(variant, quantity) for variant, quantity in map(str.split, expected)]
+
+    def measure() -> dict[str, float]:
+        found: dict[str, float] = {}
+        for program in ("overlap", "overhead"):
+            of_program = [name for name in names if name[0] in VARIANTS[program]]
+            variants = dict.fromkeys(variant for variant, _ in of_program)
+            found |= found_in(
+                derived(program, over_synthetic(synthetic, program, "background", *variants)), *of_program
+            )
+        return found
+
+    agree(measure, expected, {})
+
+
+@pytest.mark.matrix  # ten seconds a launch
+@pytest.mark.parametrize(
+    ("mode", "send_ns", "gap_ns"),
+    [("-synchronous", OS_NS + WIRE_NS + 2 * L_NS, OS_NS + WIRE_NS + 2 * L_NS), ("-irecv", OS_NS, WIRE_NS)],
+)
+def test_logp_finds_the_parameters_of_each_mode(synthetic: str, mode: str, send_ns: int, gap_ns: int) -> None:
+    expected = {"eel": EEL_NS, "gap": gap_ns, "os": send_ns, "or": OR_NS, "latency": EEL_NS - send_ns - OR_NS}
+
+    def measure() -> dict[str, float]:
+        points = over_synthetic(synthetic, "logp", "background", *(f"{name}{mode}" for name in LOGP))
+        findings = derived("logp", points)
+        return {name: findings.value(f"logp{mode}", name, MESSAGE_BYTES) for name in expected}
+
+    agree(measure, expected, {"latency": EEL_NS})

@@ -7,14 +7,20 @@
 #include "statistic.h"
 
 enum {
+  TESTS_MAX = 32,
   POINTS_MAX = 1000,
   TRAIN_MIN = 16,
   TRAINS_MIN = 20,     // per point, if the messages are fast enough
   BASE_STRETCHES = 7,  // for the uncomputed time; the first ones also connect
 };
 
-int64_t sweep_points = 11, sweep_train = 64;
-double sweep_reach = 2;
+static int64_t points = 11, train = 64;
+static double reach = 2;
+static const struct extra options[] = {
+    {"points", COUNT, &points, "computations of different length for each size (11)"},
+    {"reach", REAL, &reach, "the longest, as a multiple of the uncomputed time (2)"},
+    {"train", COUNT, &train, "consecutive messages, at most (64)"},
+    {0}};
 
 // One test at one size.
 struct measured {
@@ -52,7 +58,7 @@ static void choose_inner(struct measured *measured) {
   int least = agree_repetitions(base_ns).inner;
   if (measured->test->train) {
     double fit = settings.seconds * 1e9 / TRAINS_MIN / base_ns;
-    measured->inner = fit < (double)sweep_train ? (int)fit : (int)sweep_train;
+    measured->inner = fit < (double)train ? (int)fit : (int)train;
     if (measured->inner < TRAIN_MIN) measured->inner = TRAIN_MIN;
   }
   if (measured->inner < least) measured->inner = least;
@@ -101,19 +107,19 @@ static void measure_point(const struct measured *measured, double wanted_ns) {
 
 // In an order drawn from the seed, so that a change of the machine's speed does not distort the curve.
 static void measure_grid(const struct measured *measured) {
-  int points = (int)sweep_points, order[POINTS_MAX] = {0};
+  int count = (int)points, order[POINTS_MAX] = {0};
   uint64_t state = settings.seed;
-  for (int point = 0; point < points; point++) {
+  for (int point = 0; point < count; point++) {
     int swapped = (int)(draw(&state) % (uint64_t)(point + 1));
     order[point] = order[swapped];
     order[swapped] = point;
   }
-  for (int point = 0; point < points; point++)
-    measure_point(measured, measured->base_ns * sweep_reach * order[point] / (points - 1));
+  for (int point = 0; point < count; point++)
+    measure_point(measured, measured->base_ns * reach * order[point] / (count - 1));
 }
 
 static void measure(const struct swept *test, size_t bytes) {
-  struct ends ends = open_ends(bytes);
+  struct ends ends = open_ends(bytes, test->mode ? test->mode : &standard_mode, test->posted);
   struct measured measured = {.test = test, .ends = &ends, .computing = test->computing == FIRST ? 0 : ranks - 1};
   choose_inner(&measured);
   if (test->grid == SWEEP) measure_grid(&measured);
@@ -122,16 +128,21 @@ static void measure(const struct swept *test, size_t bytes) {
   close_ends(&ends);
 }
 
-void sweep_all(const struct swept *tests, int count) {
-  if (sweep_points < 4 || sweep_points > POINTS_MAX)
+void sweep(int argc, char **argv, const char *name, const char *summary, const struct swept *tests, int count) {
+  const char *variants[TESTS_MAX + 1] = {NULL};
+  for (int test = 0; test < count; test++) variants[test] = tests[test].variant;
+  begin(argc, argv,
+        &(struct program){.name = name, .summary = summary, .variants = variants, .extras = options, .ranks_min = 2});
+  if (points < 4 || points > POINTS_MAX)
     usage_error("--points must be from 4 to %d, not %" PRId64 ": a flat part and a slope need two each", POINTS_MAX,
-                sweep_points);
-  if (!(sweep_reach > 0 && sweep_reach <= 100))
-    usage_error("--reach must be above 0, at most 100, not %g", sweep_reach);
-  if (sweep_train < TRAIN_MIN || sweep_train > INT32_MAX)
-    usage_error("--train must be %d or more, not %" PRId64, TRAIN_MIN, sweep_train);
+                points);
+  if (!(reach > 0 && reach <= 100)) usage_error("--reach must be above 0, at most 100, not %g", reach);
+  if (train < TRAIN_MIN || train > INT32_MAX) usage_error("--train must be %d or more, not %" PRId64, TRAIN_MIN, train);
+  for (int test = 0; test < count; test++)
+    if (tests[test].mode == &buffered_mode && is_selected(tests[test].variant)) check_buffered_sizes();
   calibrate_computation();
   for (int size = 0; size < settings.size_count; size++)
     for (int test = 0; test < count; test++)
       if (is_selected(tests[test].variant)) measure(&tests[test], settings.sizes[size]);
+  finish();
 }

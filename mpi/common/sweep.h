@@ -15,6 +15,8 @@ struct stretch {
 
 struct swept {
   const char *variant;
+  const struct mode *mode;  // of the sends; NULL: standard
+  int posted;               // receives posted in advance; 0: blocking receives
   // Executes `inner` operations, with a computation of `operations` in each. The two ranks call it at the same time.
   struct stretch (*stretch)(struct ends *ends, int inner, uint64_t operations);
   const char *part;  // the quantity of part_ns, or NULL
@@ -31,14 +33,5 @@ struct swept {
   int train;  // a stretch is a train of up to --train operations; else as short as the clock allows
 };
 
-extern int64_t sweep_points, sweep_train;
-extern double sweep_reach;
-#define SWEEP_OPTIONS                                                                           \
-  {"points", COUNT, &sweep_points, "computations of different length for each size (11)"},      \
-      {"reach", REAL, &sweep_reach, "the longest, as a multiple of the uncomputed time (2)"}, { \
-    "train", COUNT, &sweep_train, "consecutive messages, at most (64)"                          \
-  }
-
-// Checks those options, calibrates the computation, then measures all sizes in all selected tests.
-// Collective.
-void sweep_all(const struct swept *tests, int count);
+// A whole program, from begin to finish: measures all sizes in all selected tests. Collective.
+void sweep(int argc, char **argv, const char *name, const char *summary, const struct swept *tests, int count);

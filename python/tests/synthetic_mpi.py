@@ -72,7 +72,7 @@ def synthetic_mpi(
     rule = stopping_rule or StoppingRule(launches, launches)
     plan = MpiPlan(tests, chosen, ranks, seed=1, sizes=sizes, stopping_rule=rule)
     site = MpiSite((HostSlots("localhost"), HostSlots("localhost2")), link or Link(None))
-    return measure_mpi(Synthetic(site, plan, {}, failing or {}), directory, command=["barewire", "mpi", *tests])
+    return measure_mpi(Synthetic(site, plan, {}, failing=failing or {}), directory, command=["barewire", "mpi", *tests])
 
 
 def sample_record(variant: str, quantity: str, size: int, rank: int, values: Any, **more: Any) -> dict[str, Any]:

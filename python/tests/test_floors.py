@@ -20,6 +20,9 @@ from barewire.results.floors import Floors, floor_of, levels, moved
         ("openmpi/tcp", "tcp", None),
         ("raw", "tcp", "tcp"),
         ("raw", "none", None),
+        ("raw+mtu=9000", "floor", "floor+mtu=9000"),
+        ("endpoint+xdp+mtu=1500", "floor", "floor+xdp+mtu=1500"),
+        ("openmpi/barewire+mtu=9000", "tcp", "openmpi/tcp+mtu=9000"),
     ],
 )
 def test_the_floor_of_a_subject(subject, floor, expected):

@@ -3,7 +3,7 @@
 
 import pytest
 
-from barewire.models.derived import Point, derived
+from barewire.models.derived import LOGP_VARIANTS, Point, derived
 
 COMPUTATIONS = [0.0, 200.0, 400.0, 600.0, 800.0, 1000.0]
 
@@ -42,12 +42,12 @@ def test_overheads_by_hidden_computation_and_by_call_are_both_derived():
     assert found.value("call-receive", "overhead", 8) == pytest.approx(50)
 
 
-def logp_points(size: int, round_trip_ns: float) -> list[Point]:
+def logp_points(size: int, round_trip_ns: float, mode: str = "", gap_ns: float = 500) -> list[Point]:
     return [
-        Point("roundtrip", "time", size, 0, None, [round_trip_ns]),
-        Point("gap", "time", size, 0, None, [500]),
-        *curve("gap-send", size, 500, 200),
-        *curve("gap-receive", size, 500, 300, rank=1),
+        Point(f"roundtrip{mode}", "time", size, 0, None, [round_trip_ns]),
+        Point(f"gap{mode}", "time", size, 0, None, [gap_ns]),
+        *curve(f"gap-send{mode}", size, gap_ns, 200),
+        *curve(f"gap-receive{mode}", size, gap_ns, 300, rank=1),
     ]
 
 
@@ -59,6 +59,27 @@ def test_logp_yields_all_parameters_and_the_latency_of_the_smallest_size():
     assert found.problems == []
     with pytest.raises(ValueError, match="no latency of logp with 1024"):
         found.value("logp", "latency", 1024)
+
+
+def test_each_mode_of_logp_has_its_own_parameters():
+    """One mode lacks a variant: its parameters are not completed from another mode's."""
+    incomplete = [point for point in logp_points(8, 1800, "-irecv") if point.variant != "gap-receive-irecv"]
+    found = derived("logp", [*logp_points(8, 1600), *logp_points(8, 2600, "-synchronous", 700), *incomplete])
+    assert [found.value(variant, "eel", 8) for variant in LOGP_VARIANTS] == [800, 1300, 900]
+    assert [found.value(variant, "gap", 8) for variant in LOGP_VARIANTS] == [500, 700, 500]
+    assert found.value("logp-synchronous", "latency", 8) == pytest.approx(1300 - 200 - 300)
+    assert {each.quantity for each in found.values if each.variant == "logp-irecv"} == {"eel", "gap", "os"}
+    assert len(found.values) == 6 + 6 + 3
+
+
+def test_overheads_of_modes_stay_apart():
+    by_gap = {"gap-send": 200, "gap-send-synchronous": 500, "gap-receive": 300, "gap-receive-irecv": 120}
+    by_call = {"call-send": 150, "call-send-synchronous": 480}
+    points = [point for name, overhead in by_gap.items() for point in curve(name, 8, 500, overhead)]
+    points += [Point(name, "time", 8, 0, None, [float(time)]) for name, time in by_call.items()]
+    found = derived("overhead", points)
+    expected = by_gap | by_call
+    assert {name: found.value(name, "overhead", 8) for name in expected} == pytest.approx(expected)
 
 
 def test_a_violated_bound_is_a_problem():

@@ -220,7 +220,7 @@ def test_the_suites_programs_are_the_tests():
     assert suite.parse_tests("pingpong, logp,pingpong") == ("pingpong", "logp")
     with pytest.raises(WrongUse, match="unknown test 'nosuch'; there are: alltoall"):
         suite.parse_tests("nosuch")
-    assert suite.variants_of(("pingpong", "logp"), None) == {"pingpong": "blocking-standard"}
+    assert suite.variants_of(("pingpong", "halo"), None) == {"pingpong": "blocking-standard"}
     assert suite.variants_of(("pingpong", "logp"), "all") == {}
     assert suite.variants_of(("logp",), "gap") == {"logp": "gap"}
 
@@ -261,7 +261,7 @@ def test_programs_are_built_once_and_again_for_another_library_of_the_same_name(
         (("pingpong", "--fabric", "token-ring"), "unknown fabric 'token-ring'"),
         (("pingpong", "-n", "0"), "-n takes comma-separated numbers from 1"),
         (("pingpong", "-n", "two"), "-n takes comma-separated numbers from 1"),
-        (("pingpong", "--eager", "-4"), "--eager takes comma-separated numbers from 0"),
+        (("pingpong", "--eager", "-4"), "--eager takes numbers from 0 and sizes, such as default,4096,64KiB, not '-4'"),
         (("pingpong", "--pairs", "x"), "--pairs takes comma-separated numbers from 0"),
         (("pingpong", "--patience", "0"), "--patience"),
         (("pingpong", "--launches", "many"), "not a number of launches"),
@@ -306,8 +306,8 @@ def test_hosts_and_slots_come_from_the_slurm_allocation(complete, monkeypatch, t
     monkeypatch.setattr(cli_mpi.shutil, "which", lambda name: "/usr/bin/srun")
     for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_NTASKS": "6"}.items():
         monkeypatch.setenv(name, value)
-    where = cli_mpi._allocation(None, None, None, cli_mpi.LinkSpec())
-    with where.entered() as (site, lab):
+    where = cli_mpi._allocation(None, None, None, [cli_mpi.LinkSpec()])
+    with where.entered() as ([site], lab):
         assert site.hosts == 3 and lab is None and site.shares(6) == [("localhost", 6)]
         with pytest.raises(WrongUse, match="7 ranks, but the hosts take 6"):
             site.shares(7)

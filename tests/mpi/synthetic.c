@@ -4,8 +4,8 @@
 // receiving for Or. Messages leave one after the other, each for m bytes times G, and arrive L later. SYNTHETIC_OS_NS,
 // _OR_NS, _L_NS, _G_NS (of a byte); SYNTHETIC_PROGRESS: "background" (messages leave by themselves) or "calls" (the
 // sender sends in its own time: in Send, or in Wait). Implements the calls that the measurements under test make
-// between these two: Send, Isend, Issend, Recv, Irecv, Wait, of contiguous types, without wildcards. Receives are taken
-// to be posted when a synchronous message arrives.
+// between these two: Send, Ssend, Isend, Issend, Recv, Irecv, Wait, of contiguous types, without wildcards. Receives are
+// taken to be posted when a synchronous message arrives.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -195,4 +195,10 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) {
   found->used = 0;
   *request = MPI_REQUEST_NULL;
   return code;
+}
+
+int MPI_Ssend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm where) {
+  MPI_Request request;
+  int code = MPI_Issend(data, count, type, to, tag, where, &request);
+  return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
 }

@@ -3,7 +3,8 @@
 
 import secrets
 import sys
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from barewire.cli import complete, links, options
 from barewire.cli.directories import results_directory
 from barewire.cli.labs import LabChoice, choose_lab
 from barewire.cli.measuring import (
+    facts_of_all,
     lab_facts,
     parse_launches,
     parse_refinement,
@@ -25,7 +27,7 @@ from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import expand_sizes
 from barewire.measure.session import StoppingRule
-from barewire.measure.subjects import BROKERED, TESTS, TRANSPORTS, TUNED, WAITS
+from barewire.measure.subjects import BROKERED, TESTS, TRANSPORTS, TUNED, WAITS, swept
 from barewire.models.naming import LINKS, PACKET
 
 
@@ -71,7 +73,7 @@ def bench(
     walk_bytes: Annotated[int | None, options.WALK_BYTES] = None,
     lab: Annotated[str | None, options.LAB_CHOICE] = None,
     rate: links.Rate = "unshaped",
-    mtu: links.Mtu = 1500,
+    mtu: links.Mtus = "1500",
     loss: links.Loss = "0",
     offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
@@ -101,8 +103,9 @@ def bench(
     tuned: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=NUMBER",
-            help=f"tuning of {' and '.join(TUNED)}, such as eager_bytes=4096; may be repeated",
+            metavar="NAME=NUMBER[,NUMBER]",
+            help=f"tuning of {' and '.join(TUNED)}, such as eager_bytes=4096; with several numbers each is measured; "
+            "may be repeated",
             autocompletion=complete.tuned,
         ),
     ] = None,
@@ -114,44 +117,69 @@ def bench(
 
     Prints a table with the physical limit, and leaves a directory with every sample; `barewire report` makes a page.
     """
+    mtus, tunings = links.parse_mtus(mtu), _parse_tuned(tuned or [])
+    several = {name: values for name, values in tunings.items() if len(values) > 1}
+    subjects = parse_subjects(transport, wait, link)
+    if several or len(mtus) > 1:
+        subjects = swept(subjects, several, mtus if len(mtus) > 1 else (None,))
     plan = Plan(
         tests=parse_tests(tests),
-        subjects=parse_subjects(transport, wait, link),
+        subjects=subjects,
         sizes=expand_sizes(sizes, perturbation),
         seed=secrets.randbits(32) if seed is None else seed,
         pairs=pairs,
         processes=None if processes is None else parse_processes(processes),
         cache=cache is links.OnOff.on,
         walk_bytes=walk_bytes,
-        tuned=tuple(_parse_tuned(text) for text in tuned or []),
+        tuned=tuple((name, values[0]) for name, values in tunings.items() if len(values) == 1),
         effort=Effort(samples, seconds, warmup, blocks),
         stopping_rule=StoppingRule(
             *parse_launches(launches), precision, budget, parse_refinement(refine, refine_smallest)
         ),
     )
-    site_context: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
+    site_context: AbstractContextManager[tuple[Mapping[int, Site], dict[str, Any] | None]]
     if hosts is None:
-        site_context = in_lab(choose_lab(lab or "pair", links.read(rate, mtu, offloads, loss, receive_on)), broker)
+        specs = [links.read(rate, each, offloads, loss, receive_on) for each in mtus]
+        site_context = _in_labs({link.mtu: choose_lab(lab or "pair", link) for link in specs}, broker=broker)
     else:
         if broker or lab is not None:
             raise WrongUse("--lab and --broker apply to a lab: omit them with --hosts")
-        site_context = nullcontext(
-            (RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu), None)
-        )
+        if len(mtus) > 1:
+            raise WrongUse(f"--mtu {mtu}: {links.ONE_MTU}: give one with --hosts")
+        remote = RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtus[0])
+        site_context = nullcontext(({mtus[0]: remote}, None))
     with (
-        site_context as (site, lab_facts),
+        site_context as (sites, facts),
         results_directory(output, "-".join(plan.tests)) as directory,
         progress_bar() as progress,
     ):
-        run = measure(site, plan, directory, command=sys.argv, lab=lab_facts, progress=progress)
+        run = measure(
+            sites[mtus[0]], plan, directory, command=sys.argv, lab=facts, sites_by_mtu=sites, progress=progress
+        )
     print_result("bench", run, directory, as_json)
 
 
-def _parse_tuned(text: str) -> tuple[str, int]:
-    name, _, value = text.partition("=")
-    if not name or not value.isdecimal():
-        raise WrongUse(f"'{text}' is not a tuning value; write NAME=NUMBER, such as eager_bytes=4096")
-    return name, int(value)
+def _parse_tuned(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Read the values of each name, which may be in one text or in several."""
+    tunings: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        parts = values.split(",")
+        if not name or not all(part.isdecimal() for part in parts):
+            raise WrongUse(
+                f"'{text}' is no tuning; write NAME=NUMBER, such as eager_bytes=4096, or several: NAME=NUMBER,NUMBER"
+            )
+        tunings[name] = tuple(dict.fromkeys([*tunings.get(name, ()), *map(int, parts)]))
+    return tunings
+
+
+@contextmanager
+def _in_labs(labs: Mapping[int, LabChoice], *, broker: bool) -> Iterator[tuple[Mapping[int, Site], dict[str, Any]]]:
+    """Yield the sites in a lab for each MTU asked for, and their facts for the run."""
+    with ExitStack() as stack:
+        entered = {mtu: stack.enter_context(in_lab(choice, broker)) for mtu, choice in labs.items()}
+        sites = {mtu: site for mtu, (site, _) in entered.items()}
+        yield sites, facts_of_all([facts for _, facts in entered.values()])
 
 
 def in_lab(choice: LabChoice, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:

@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from barewire.cli.options import LAB
+from barewire.errors import WrongUse
 from barewire.lab import LinkSpec, parse_delay, parse_loss, parse_rate
+
+ONE_MTU = "each MTU needs links of its own, which only a lab of this run has"
 
 
 class OnOff(StrEnum):
@@ -28,6 +31,14 @@ Rate = Annotated[
     str, typer.Option(metavar="RATE", help="each link's rate, such as 1gbit; or unshaped", rich_help_panel=LAB)
 ]
 Mtu = Annotated[int, typer.Option(metavar="BYTES", help="each link's MTU in bytes, 68 to 65535", rich_help_panel=LAB)]
+Mtus = Annotated[
+    str,
+    typer.Option(
+        metavar="BYTES,BYTES",
+        help="each link's MTU in bytes, or several: 1500,9000, each measured",
+        rich_help_panel=LAB,
+    ),
+]
 Offloads = Annotated[
     OnOff, typer.Option(help="segmentation, checksum and receive offloads of the links", rich_help_panel=LAB)
 ]
@@ -69,3 +80,11 @@ def read(
         parse_delay(delay),
         parse_delay(jitter),
     )
+
+
+def parse_mtus(text: str) -> tuple[int, ...]:
+    """Parse `1500`, or `1500,9000`; WrongUse if these are no numbers. `read` checks that links can have them."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise WrongUse(f"--mtu takes numbers of bytes with commas, such as 1500,9000, not '{text}'")
+    return tuple(dict.fromkeys(map(int, parts)))

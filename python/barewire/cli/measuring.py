@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """What measuring commands share: options of several parts, a lab's facts, the final output."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,13 @@ def parse_refinement(threshold: float | None, smallest_bytes: int | None) -> Ref
         return Refinement(threshold) if smallest_bytes is None else Refinement(threshold, smallest_bytes)
     except ValueError as error:
         raise WrongUse(f"--refine: {error}") from error
+
+
+def facts_of_all(labs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the facts of labs that differ in their MTU, which then is a list."""
+    if len(labs) == 1:
+        return labs[0]
+    return {**labs[0], "id": ",".join(facts["id"] for facts in labs), "mtu": [facts["mtu"] for facts in labs]}
 
 
 def lab_facts(lab: Lab) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def model(
         if subject is not None or baseline is not None:
             raise WrongUse("--subject and --baseline apply to runs: omit them with a table")
         table = model_of_table(run, None if rate is None else parse_rate(rate), mtu)
-        _output(as_json, chosen, table.to_json(), _table_fits(table), [], [], [])
+        _output(as_json, chosen, table.to_json(), _table_fits(table, mtu), [], [], [])
         return
     if rate is not None:
         raise WrongUse("--rate and --mtu describe the link of a table; a run knows its own")
@@ -124,8 +124,8 @@ def _only(run: Run, subject: str | None) -> Run:
     return run if subject is None else replace(run, series=tuple(s for s in run.series if s.subject == subject))
 
 
-def _table_fits(table: Model) -> list[LatencyFit]:
+def _table_fits(table: Model, mtu: int) -> list[LatencyFit]:
     return [
-        fit_latency(name, "", functions["latency"].times, [], table.rate_bit_s, table.mtu)
+        fit_latency(name, "", functions["latency"].times, [], table.rate_bit_s, mtu)
         for name, functions in table.functions.items()
     ]

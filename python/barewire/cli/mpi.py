@@ -5,8 +5,8 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from barewire.cli.directories import results_directory
 from barewire.cli.host_slots import host_slots_of
 from barewire.cli.labs import LabChoice, choose_lab
 from barewire.cli.measuring import (
+    facts_of_all,
     lab_facts,
     parse_launches,
     parse_refinement,
@@ -66,14 +67,14 @@ def mpi(
     walk_bytes: Annotated[int | None, options.WALK_BYTES] = None,
     eager: Annotated[
         str | None,
-        typer.Option(metavar="BYTES,BYTES", help="eager limits, each measured separately: 4096,65536"),
+        typer.Option(metavar="BYTES,BYTES", help="eager limits, each measured: default,4KiB,64KiB"),
     ] = None,
     progress: Annotated[str | None, options.PROGRESS] = None,
     wait: Annotated[str | None, options.WAIT] = None,
     link: Annotated[str | None, options.LINK] = None,
     lab: Annotated[str | None, options.LAB_CHOICE] = None,
     rate: links.Rate = "unshaped",
-    mtu: links.Mtu = 1500,
+    mtu: links.Mtus = "1500",
     loss: links.Loss = "0",
     offloads: links.Offloads = links.OnOff.off,
     receive_on: links.ReceiveOn = links.CoreOf.sender,
@@ -120,37 +121,39 @@ def mpi(
         ),
         patience_s=patience,
     )
+    mtus = links.parse_mtus(mtu)
     choice = Choice(
         libraries=parse_libraries(library),
         fabrics=None if fabric is None else _list_of(fabric),
-        eagers=(None,) if eager is None else _numbers(eager, "--eager", 0),
+        eagers=(None,) if eager is None else _eager_limits(eager),
         progresses=_optional(progress),
         waits=_optional(wait),
         links=_optional(link),
         interface=interface,
+        mtus=mtus if len(mtus) > 1 else (None,),
     )
-    link_spec = links.read(rate, mtu, offloads, loss, receive_on)
-    where = _allocation(lab, hosts, hostfile, link_spec) if slurm else _parse_hosts(lab, hosts, hostfile, link_spec)
+    specs = [links.read(rate, each, offloads, loss, receive_on) for each in mtus]
+    where = _allocation(lab, hosts, hostfile, specs) if slurm else _parse_hosts(lab, hosts, hostfile, specs)
     plan, programs, warnings = _build(requested, choice, where)
     with (
-        where.entered() as (site, facts),
+        where.entered() as (sites, facts),
         results_directory(output, "-".join(plan.tests)) as directory,
         progress_bar() as show_progress,
     ):
         for note in [*warnings, *where.notes(directory)]:
             typer.echo(f"barewire: {note}", err=True)
-        campaign = MpiCampaign(site, plan, programs)
+        campaign = MpiCampaign(sites[0], plan, programs, dict(zip(mtus, sites, strict=True)))
         run = measure_mpi(campaign, directory, command=sys.argv, lab=facts, warnings=warnings, progress=show_progress)
     print_result("mpi", run, directory, as_json, laws=document(laws_of(run)))
 
 
 @dataclass(frozen=True)
 class _Hosts:
-    """A lab, or real hosts."""
+    """A lab for each MTU, or real hosts."""
 
     host_slots: tuple[HostSlots, ...]
     link: LinkSpec
-    lab: LabChoice | None = None
+    labs: tuple[LabChoice, ...] = ()
     allocated: int | None = None
 
     @property
@@ -161,36 +164,38 @@ class _Hosts:
     def notes(self, directory: Path) -> list[str]:
         """Return requirements on real hosts that cannot be checked here."""
         is_local = self.allocated is None and all(entry.host == LOCAL_HOST for entry in self.host_slots)
-        if is_local or self.lab is not None:
+        if is_local or self.labs:
             return []
         return [f"{suite.BUILT} and {directory.absolute()} must be the same on all hosts (a shared file system)"]
 
     @contextmanager
-    def entered(self) -> Iterator[tuple[MpiSite, dict[str, Any] | None]]:
-        """Yield the site; a lab created for the block ends with it."""
-        limits = Link(self.link.rate_bit_s, self.link.mtu)
-        if self.lab is None:
-            yield MpiSite(self.host_slots, limits, allocated=self.allocated), None
+    def entered(self) -> Iterator[tuple[list[MpiSite], dict[str, Any] | None]]:
+        """Yield the site of each MTU; labs created for the block end with it."""
+        if not self.labs:
+            limits = Link(self.link.rate_bit_s, self.link.mtu)
+            yield [MpiSite(self.host_slots, limits, allocated=self.allocated)], None
             return
-        with self.lab.entered() as lab:
-            yield MpiSite(self.host_slots, limits, lab), lab_facts(lab)
+        with ExitStack() as stack:
+            labs = [stack.enter_context(choice.entered()) for choice in self.labs]
+            sites = [MpiSite(self.host_slots, Link(lab.link.rate_bit_s, lab.link.mtu), lab) for lab in labs]
+            yield sites, facts_of_all([lab_facts(lab) for lab in labs])
 
 
-def _parse_hosts(lab: str | None, hosts: str | None, hostfile: Path | None, link: LinkSpec) -> _Hosts:
+def _parse_hosts(lab: str | None, hosts: str | None, hostfile: Path | None, specs: Sequence[LinkSpec]) -> _Hosts:
+    """Read where ranks run; `specs` are the links of each MTU."""
     if hosts is not None and hostfile is not None:
         raise WrongUse("--hosts and --hostfile exclude each other")
     if lab is not None or (hosts, hostfile) == (None, None):
-        chosen = choose_lab(lab or "pair", link)
-        return _Hosts(tuple(host_slots_of(hosts, hostfile, chosen.topology)), chosen.link, chosen)
-    _check_real(link)
-    return _Hosts(tuple(host_slots_of(hosts, hostfile, None)), link)
+        choices = tuple(choose_lab(lab or "pair", each) for each in specs)
+        return _Hosts(tuple(host_slots_of(hosts, hostfile, choices[0].topology)), choices[0].link, choices)
+    return _Hosts(tuple(host_slots_of(hosts, hostfile, None)), _real(specs))
 
 
-def _allocation(lab: str | None, hosts: str | None, hostfile: Path | None, link: LinkSpec) -> _Hosts:
+def _allocation(lab: str | None, hosts: str | None, hostfile: Path | None, specs: Sequence[LinkSpec]) -> _Hosts:
     """Return the whole Slurm allocation that this process is in."""
     if (lab, hosts, hostfile) != (None, None, None):
         raise WrongUse("--slurm takes the allocation's hosts: omit --lab, --hosts and --hostfile")
-    _check_real(link)
+    link = _real(specs)
     if "SLURM_JOB_ID" not in os.environ or shutil.which("srun") is None:
         raise WrongUse("--slurm needs an allocation (sbatch, salloc) and srun")
     nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
@@ -199,10 +204,14 @@ def _allocation(lab: str | None, hosts: str | None, hostfile: Path | None, link:
     return _Hosts((entry,), link, allocated=int(nodes))
 
 
-def _check_real(link: LinkSpec) -> None:
-    """Rate and MTU of a real link are given for the physical limit; the rest applies to a lab."""
+def _real(specs: Sequence[LinkSpec]) -> LinkSpec:
+    """Return the link of real hosts, whose rate and MTU are given for the physical limit; the rest applies to a lab."""
+    link = specs[0]
+    if len(specs) > 1:
+        raise WrongUse(f"{links.ONE_MTU}: give one --mtu for real hosts")
     if link != LinkSpec(link.rate_bit_s, link.mtu):
         raise WrongUse("--loss, --offloads and --receive-on apply to a lab: omit them for real hosts")
+    return link
 
 
 def _build(plan: MpiPlan, choice: Choice, hosts: _Hosts) -> tuple[MpiPlan, dict[tuple[str, str], str], tuple[str, ...]]:
@@ -213,7 +222,7 @@ def _build(plan: MpiPlan, choice: Choice, hosts: _Hosts) -> tuple[MpiPlan, dict[
         built = suite.build(library, plan.tests)
         programs.update({(library.name, test): path for test, path in built.items()})
 
-    subjects, unavailable = subjects_of(choice, one_host=hosts.one_host, lab=hosts.lab is not None)
+    subjects, unavailable = subjects_of(choice, one_host=hosts.one_host, lab=bool(hosts.labs))
     subjects_built, unbuilt = exclude_failing(subjects, build, named=choice.libraries is not None)
     return replace(plan, subjects=subjects_built), programs, (*unavailable, *unbuilt)
 
@@ -224,6 +233,19 @@ def _list_of(text: str) -> tuple[str, ...]:
 
 def _optional(text: str | None) -> tuple[str | None, ...]:
     return (None,) if text is None else _list_of(text)
+
+
+def _eager_limits(text: str) -> tuple[int | None, ...]:
+    """Read `default,4096,64KiB`; None is the library's own limit."""
+    limits: list[int | None] = []
+    for part in _list_of(text):
+        try:
+            limits += [None] if part == "default" else [int(part)] if part.isdecimal() else expand_sizes(part, 0)
+        except WrongUse as error:
+            raise WrongUse(
+                f"--eager takes numbers from 0 and sizes, such as default,4096,64KiB, not '{text}'"
+            ) from error
+    return tuple(dict.fromkeys(limits))
 
 
 def _numbers(text: str, option: str, minimum: int) -> tuple[int, ...]:

@@ -19,17 +19,19 @@ _PACKAGES = ("numpy", "polars", "pyroute2", "scipy")
 _FINGERPRINT = ("kernel", "cpu", "cores", "governor", "clock_source", "hypervisor", "lab", "link")
 
 
-def describe_environment(stations: Mapping[str, Station], link: Link, lab: dict[str, Any] | None) -> dict[str, Any]:
+def describe_environment(
+    stations: Mapping[str, Station], link: Link, lab: dict[str, Any] | None, mtus: Sequence[int] = ()
+) -> dict[str, Any]:
     """Return the machine, the link and the versions as plain JSON; `fingerprint` hashes the facts of `_FINGERPRINT`.
 
-    `stations` are the participants by role; the interface is the first one's. Facts that the system does not report
-    are None. Facts of a remote machine are in its launches' start records.
+    `stations` are the participants by role; the interface is the first one's. `mtus` are those of a run of several.
+    Facts that the system does not report are None. Facts of a remote machine are in its launches' start records.
     """
     facts: dict[str, Any] = {
         **_machine(),
         **{role: _describe_station(station) for role, station in stations.items()},
         "lab": {key: value for key, value in (lab or {}).items() if key != "id"} or None,
-        "link": {"rate_bit_s": link.rate_bit_s, "mtu": link.mtu},
+        "link": {"rate_bit_s": link.rate_bit_s, "mtu": list(mtus) or link.mtu},
         "interface": _describe_interface(next(iter(stations.values())).interface, lab),
     }
     return {**facts, "versions": _versions(), "fingerprint": _fingerprint(facts, (*_FINGERPRINT, *stations))}

@@ -82,6 +82,11 @@ class MpiPlan:
     # A launch hangs if it writes no record for this long.
     patience_s: float = 120.0
 
+    @property
+    def mtus(self) -> list[int]:
+        """The MTUs of a run of several; none if all subjects have the site's."""
+        return sorted({subject.mtu for subject in self.subjects if subject.mtu is not None})
+
     def __post_init__(self) -> None:
         """Reject invalid values."""
         if not self.patience_s > 0:
@@ -120,11 +125,15 @@ class MpiOrder:
 
 @dataclass(frozen=True)
 class MpiCampaign:
-    """Launches of the C suite; `programs` has their paths by library and test."""
+    """Launches of the C suite; `programs` has their paths by library and test.
+
+    Subjects with an MTU of their own run on that of `sites_by_mtu`; the sites differ in nothing else.
+    """
 
     site: MpiSite
     plan: MpiPlan
     programs: Mapping[tuple[str, str], str]
+    sites_by_mtu: Mapping[int, MpiSite] = field(default_factory=dict)
 
     @property
     def stopping_rule(self) -> StoppingRule:
@@ -143,10 +152,11 @@ class MpiCampaign:
     def launch(self, order: MpiOrder, records: Path) -> None:
         """Start mpirun once; raise its failure with the end of its output."""
         program = [self.programs[order.subject.library.name, order.test], *self._arguments(order, records)]
-        shares = self.site.shares(order.ranks)
-        job = prepare(order.subject.library, order.subject.requested, shares, program, self.site.lab, pinned=True)
+        subject = order.subject
+        site = self.site if subject.mtu is None else self.sites_by_mtu[subject.mtu]
+        job = prepare(subject.library, subject.requested, site.shares(order.ranks), program, site.lab, pinned=True)
         with tempfile.TemporaryFile("w+") as output:
-            code = start.run_watched(job, self.site.lab, output, records, self.plan.patience_s)
+            code = start.run_watched(job, site.lab, output, records, self.plan.patience_s)
             launch = f"launch {order.number} ({order.label})"
             raise_failure(code, order.test, launch, output, self.plan.patience_s)
 
@@ -199,7 +209,7 @@ def measure_mpi(
         command=command,
         seed=plan.seed,
         parameters=_parameters(site, plan),
-        environment=describe_environment(site.stations(), site.link, lab),
+        environment=describe_environment(site.stations(), site.link, lab, plan.mtus),
         lab=lab,
         warnings=warnings,
     )
@@ -242,7 +252,7 @@ def _parameters(site: MpiSite, plan: MpiPlan) -> dict[str, Any]:
         **asdict(plan.stopping_rule),
         "patience_s": plan.patience_s,
         "rate_bit_s": site.link.rate_bit_s,
-        "mtu": site.link.mtu,
+        "mtu": plan.mtus or site.link.mtu,
     }
 
 

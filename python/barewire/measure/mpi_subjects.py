@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""MPI subjects: the possible combinations of libraries, fabrics, eager limits and progress modes."""
+"""MPI subjects: the possible combinations of libraries, fabrics, eager limits, progress modes and MTUs."""
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from barewire import installed
 from barewire.errors import MachineCannot, WrongUse
-from barewire.models.naming import MpiName, read_mpi_subject
+from barewire.models.naming import MTU, MpiName, read_mpi_subject
 from barewire.mpi import FabricOptions, Library, find_library, installed_libraries
 from barewire.mpi.fabrics import PROGRESSES, PROVIDER, THREAD, fabric_settings, provider_folder
 
@@ -21,6 +22,8 @@ class MpiSubject:
 
     library: Library
     requested: FabricOptions
+    # The link's MTU, in a run of several.
+    mtu: int | None = None
 
     @property
     def name(self) -> str:
@@ -30,6 +33,7 @@ class MpiSubject:
             "progress": self.requested.progress,
             "wait": self.requested.wait,
             "link": self.requested.link,
+            MTU: self.mtu,
         }
         settings = tuple((name, str(value)) for name, value in options.items() if value is not None)
         return str(MpiName(self.library.name, self.requested.fabric, settings))
@@ -46,6 +50,7 @@ class Choice:
     waits: tuple[str | None, ...] = (None,)
     links: tuple[str | None, ...] = (None,)
     interface: str | None = None
+    mtus: tuple[int | None, ...] = (None,)
 
 
 def parse_libraries(text: str | None) -> tuple[Library, ...] | None:
@@ -81,8 +86,8 @@ def subjects_of(choice: Choice, *, one_host: bool, lab: bool) -> tuple[tuple[Mpi
     subjects: list[MpiSubject] = []
     reasons: list[str] = []
     for library in libraries:
-        for requested in _requests(choice):
-            subject = MpiSubject(library, requested)
+        for requested, mtu in itertools.product(_requests(choice), choice.mtus):
+            subject = MpiSubject(library, requested, mtu)
             try:
                 _check(subject, one_host=one_host, lab=lab)
             except MachineCannot as error:

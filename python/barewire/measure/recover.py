@@ -38,7 +38,7 @@ def recover_run(directory: Path) -> Run:
         launches.append(Launch(number, subject, test, complete, error, details={"start": records.start}))
         frames.append(records.samples)
     frame = pl.concat(frames)
-    link = None if run.kind == "host" else Link(run.parameters["rate_bit_s"], run.parameters["mtu"])
+    link = None if run.kind == "host" else _link(run)
     precision = run.parameters.get("precision", PRECISION)
     series = series_from_samples(frame, link, hosts=run.parameters.get("hosts"), precision=precision)
     recovered = replace(
@@ -50,6 +50,12 @@ def recover_run(directory: Path) -> Run:
     )
     write_run(directory, recovered, frame)
     return recovered
+
+
+def _link(run: Run) -> Link:
+    """Return the run's link; the subjects of a run of several MTUs have theirs in their names."""
+    mtu = run.parameters["mtu"]
+    return Link(run.parameters["rate_bit_s"], mtu[0] if isinstance(mtu, list) else mtu)
 
 
 def _read(run: Run, file: Path, number: int, test: str, subject: str) -> LaunchRecords:

@@ -2,7 +2,7 @@
 """Runs of the probe: every subject once per test and round, and the floor where the link has no rate."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from barewire.measure.records import LaunchRecords, read_records
 from barewire.measure.refining import check_refinement
 from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
 from barewire.measure.sites import Site
-from barewire.measure.subjects import TUNED, Subject, floors_of
+from barewire.measure.subjects import TUNED, Subject, check_tuned, floors_of
 from barewire.models.naming import XDP_LINKS
 from barewire.results import Run, Series, series_from_samples, shared_from_samples
 
@@ -44,8 +44,13 @@ class Plan:
         check_refinement(self.stopping_rule.refinement, self.sizes, self.stopping_rule.launches_max)
         if self.processes is not None:
             self._check_processes(self.processes)
-        if self.tuned and not any(subject.transport in TUNED for subject in self.subjects):
-            raise WrongUse(f"--tuned applies to {' and '.join(TUNED)}: add one of them to --transport")
+        if self.tuned:
+            check_tuned(self.subjects)
+
+    @property
+    def mtus(self) -> list[int]:
+        """The MTUs of a run of several; none if all subjects have the site's."""
+        return sorted({subject.mtu for subject in self.subjects if subject.mtu is not None})
 
     def _check_processes(self, processes: tuple[int, ...]) -> None:
         if self.pairs > 1:
@@ -65,20 +70,25 @@ def measure(
     *,
     command: list[str],
     lab: dict[str, Any] | None = None,
+    sites_by_mtu: Mapping[int, Site] | None = None,
     progress: Progress = lambda done, total, label: None,
 ) -> Run:
-    """Measure `plan` on `site` into `directory`, which must not contain a run; return the run, also on disk."""
+    """Measure `plan` on `site` into `directory`, which must not contain a run; return the run, also on disk.
+
+    Subjects with an MTU of their own are measured on that of `sites_by_mtu`; the sites differ in nothing else.
+    """
+    campaign = ProbeCampaign(site, plan, sites_by_mtu or {})
     warnings = ("both sides share a core: all times include scheduling delays",) if site.shares_core else ()
     stations = {"active": site.active, "passive": site.passive}
     run = new_run(
         command=command,
         seed=plan.seed,
-        parameters=ProbeCampaign(site, plan).parameters(),
-        environment=describe_environment(stations, site.link, lab),
+        parameters=campaign.parameters(),
+        environment=describe_environment(stations, site.link, lab, plan.mtus),
         lab=lab,
         warnings=warnings,
     )
-    return run_campaign(ProbeCampaign(site, plan), directory, run, progress)
+    return run_campaign(campaign, directory, run, progress)
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,7 @@ class ProbeCampaign:
 
     site: Site
     plan: Plan
+    sites_by_mtu: Mapping[int, Site] = field(default_factory=dict)
 
     @property
     def stopping_rule(self) -> StoppingRule:
@@ -99,7 +110,8 @@ class ProbeCampaign:
 
     def launch(self, order: Order, records: Path) -> None:
         """Run both sides of one subject."""
-        launch(self.site, order, records)
+        mtu = order.subject.mtu
+        launch(self.site if mtu is None else self.sites_by_mtu[mtu], order, records)
 
     def read(self, order: Order, records: Path) -> LaunchRecords:
         """Read the records of the side that records the samples."""
@@ -127,7 +139,7 @@ class ProbeCampaign:
             "tuned": dict(plan.tuned),
             **asdict(plan.stopping_rule),
             "rate_bit_s": link.rate_bit_s,
-            "mtu": link.mtu,
+            "mtu": plan.mtus or link.mtu,
         }
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
@@ -157,7 +169,7 @@ def _rounds(site: Site, plan: Plan) -> Iterator[list[Order]]:
                     seed=generator.getrandbits(32),
                     pairs=plan.pairs,
                     processes=count,
-                    tuned=plan.tuned if subject.transport in TUNED else (),
+                    tuned=(*plan.tuned, *subject.tuned) if subject.transport in TUNED else (),
                     cache=plan.cache,
                     walk_bytes=plan.walk_bytes,
                     effort=plan.effort,

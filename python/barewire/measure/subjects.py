@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Subjects of the probe: transport, link and waiting policy; and its tests."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from barewire.errors import WrongUse, unknown
@@ -12,6 +13,7 @@ from barewire.models.naming import (
     FLOOR,
     LIBFABRIC,
     LINKS,
+    MTU,
     OWN_PROVIDER,
     PACKET,
     XDP_LINKS,
@@ -40,11 +42,16 @@ class Subject:
     transport: str
     wait: str = "spin"
     link: str = PACKET
+    # Values of factors of which the run has several: tuning, and the link's MTU.
+    tuned: tuple[tuple[str, int], ...] = ()
+    mtu: int | None = None
 
     @property
     def name(self) -> str:
         """`tcp` for a spinning subject, `tcp/block` for any other: spinning is usual in message passing."""
-        return str(SubjectName(self.transport, self.link, self.wait))
+        factors = self.tuned if self.mtu is None else (*self.tuned, (MTU, self.mtu))
+        settings = tuple((name, str(value)) for name, value in factors)
+        return str(SubjectName(self.transport, self.link, self.wait, settings))
 
     @property
     def provider(self) -> str | None:
@@ -64,7 +71,32 @@ class Subject:
 
 def floors_of(subjects: Iterable[Subject]) -> tuple[Subject, ...]:
     """Return the floors that limit these subjects: one for each link; frames in datagrams have that of frames."""
-    return _unique(Subject(FLOOR, link=floor_link(subject.link)) for subject in subjects)
+    return _unique(Subject(FLOOR, link=floor_link(subject.link), mtu=subject.mtu) for subject in subjects)
+
+
+def check_tuned(subjects: Sequence[Subject]) -> None:
+    """Reject tuning for subjects that have none."""
+    if not any(subject.transport in TUNED for subject in subjects):
+        raise WrongUse(f"--tuned applies to {' and '.join(TUNED)}: add one of them to --transport")
+
+
+def swept(
+    subjects: Sequence[Subject], tuned: Mapping[str, Sequence[int]], mtus: Sequence[int | None]
+) -> tuple[Subject, ...]:
+    """Return each subject with each combination of values: of tuning, where it has any, and of the link's MTU."""
+    if tuned:
+        check_tuned(subjects)
+    return tuple(
+        replace(subject, tuned=values, mtu=mtu)
+        for subject in subjects
+        for values in _combinations(tuned if subject.transport in TUNED else {})
+        for mtu in mtus
+    )
+
+
+def _combinations(values: Mapping[str, Sequence[int]]) -> Iterator[tuple[tuple[str, int], ...]]:
+    for chosen in itertools.product(*values.values()):
+        yield tuple(zip(values, chosen, strict=True))
 
 
 def parse_tests(text: str) -> tuple[str, ...]:

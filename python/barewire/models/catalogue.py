@@ -36,7 +36,7 @@ class Program(StrEnum):
 
 @dataclass(frozen=True)
 class MeasuredTest:
-    """A test. `usual` is the variant of an MPI test that is measured by default, where that is not every variant."""
+    """A test. `usual` has the variants of an MPI test that are measured by default, where that is not every variant."""
 
     name: str
     program: Program
@@ -88,12 +88,27 @@ TESTS = (
     MeasuredTest("footprint", Program.mpi, "memory of rank 0 after a message of each size with each peer"),
     MeasuredTest("halo", Program.mpi, "a message to each of four neighbours on a grid, and one from each"),
     MeasuredTest("incast", Program.mpi, "messages of 1, 2, 4, … and all other ranks to rank 0"),
-    MeasuredTest("logp", Program.mpi, "parametrised LogP: round trip, gap and both overheads"),
+    MeasuredTest(
+        "logp",
+        Program.mpi,
+        "parametrised LogP: round trip, gap and both overheads",
+        "roundtrip,gap,gap-send,gap-receive",
+    ),
     MeasuredTest("neighbourhood", Program.mpi, "neighbourhood collectives on a grid and on a graph"),
     MeasuredTest("nonblocking", Program.mpi, "non-blocking collectives, alone and beside an equally long computation"),
     MeasuredTest("onesided", Program.mpi, "one-sided operations, each with its synchronisation"),
-    MeasuredTest("overhead", Program.mpi, "processor time of sending and receiving"),
-    MeasuredTest("overlap", Program.mpi, "how much computation a message hides"),
+    MeasuredTest(
+        "overhead",
+        Program.mpi,
+        "processor time of sending and receiving",
+        "gap-send,gap-isend,gap-receive,call-send,call-receive",
+    ),
+    MeasuredTest(
+        "overlap",
+        Program.mpi,
+        "how much computation a message hides",
+        "pingpong,local-standard,local-synchronous,local-receive",
+    ),
     MeasuredTest("partitioned", Program.mpi, "half a round trip of partitioned messages, and of whole ones"),
     MeasuredTest("persistent", Program.mpi, "messages in both directions by persistent requests"),
     MeasuredTest(

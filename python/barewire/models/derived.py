@@ -57,9 +57,9 @@ def derived(test: str, points: Iterable[Point]) -> Findings:
     """Return everything derived from one launch of `test`. ValueError for a test from which nothing is derived.
 
     overlap: for each variant `uncomputed`, `hidden` and `added` (ns), `hidden_share` (of the uncomputed time).
-    overhead: for gap-send, gap-isend and gap-receive `gap`, `overhead` and `added`; for call-send and call-receive
-    `overhead`, the call's time without reading the clock.
-    logp: `eel`, `gap`, `os`, `or`, `opportunity`, and for the smallest size `latency`.
+    overhead: for each variant gap-… `gap`, `overhead` and `added`; for each variant call-… `overhead`, the call's time
+    without reading the clock.
+    logp: for each of `LOGP_VARIANTS` `eel`, `gap`, `os`, `or`, `opportunity`, and for the smallest size `latency`.
     availability: for send and receive `uncomputed`, `overhead`, `availability` (a share).
     beff: for natural and random `latency` (ns) and `bandwidth` (B/s, per process).
     nonblocking: for each variant `hidden_share` (of its time without computation).
@@ -104,28 +104,40 @@ def _logp(points: list[Point], findings: Findings) -> None:
         for point in points
         if point.quantity == "time" and point.parameter_value is None
     }
+    for variant in LOGP_VARIANTS:
+        _logp_variant(variant, fitted, single, findings)
+
+
+def _logp_variant(
+    variant: str,
+    fitted: dict[tuple[str, int], HiddenComputation],
+    single: dict[tuple[str, int], float],
+    findings: Findings,
+) -> None:
+    """Derive the parameters of one mode from its own variants only: none is taken from another mode."""
+    mode = variant.removeprefix("logp")
+    names = [f"{name}{mode}" for name in ("roundtrip", "gap", "gap-send", "gap-receive")]
     complete = []
-    for size in sorted({point.message_bytes for point in points if point.variant != "calibration"}):
-        sent, received = fitted.get(("gap-send", size)), fitted.get(("gap-receive", size))
-        round_trip, gap = single.get(("roundtrip", size)), single.get(("gap", size))
+    for size in sorted({size for name, size in [*fitted, *single] if name in names}):
+        round_trip, gap = (single.get((name, size)) for name in names[:2])
+        sent, received = (fitted.get((name, size)) for name in names[2:])
         values = {
             "eel": None if round_trip is None else round_trip / 2,
             "gap": gap,
             "os": None if sent is None else sent.overhead_ns,
             "or": None if received is None else received.overhead_ns,
         }
-        findings.values += [Derived("logp", name, size, value) for name, value in values.items() if value is not None]
+        findings.values += [Derived(variant, name, size, value) for name, value in values.items() if value is not None]
         if sent is not None and received is not None and round_trip is not None and gap is not None:
             parameters = Parameters(size, round_trip / 2, sent.overhead_ns, received.overhead_ns, gap)
             complete.append(parameters)
-            findings.values.append(Derived("logp", "opportunity", size, parameters.opportunity_ns))
+            findings.values.append(Derived(variant, "opportunity", size, parameters.opportunity_ns))
             if not parameters.keeps_bound:
-                findings.problems.append(
-                    f"{size} bytes: Os + Or is above 2 EEL: they are not part of one message's latency"
-                )
+                of = f"{variant}, {size} bytes" if mode else f"{size} bytes"
+                findings.problems.append(f"{of}: Os + Or is above 2 EEL: they are not part of one message's latency")
     if complete:
         smallest = min(parameters.message_bytes for parameters in complete)
-        findings.values.append(Derived("logp", "latency", smallest, wire_latency_ns(complete)))
+        findings.values.append(Derived(variant, "latency", smallest, wire_latency_ns(complete)))
 
 
 def _availability(points: list[Point], findings: Findings) -> None:
@@ -189,6 +201,9 @@ def _curves(points: list[Point], findings: Findings) -> list[tuple[str, int, Hid
 def _median(point: Point) -> float:
     return float(np.median(point.values))
 
+
+# Variants under which logp's parameters are known: standard mode, synchronous mode, receives posted in advance.
+LOGP_VARIANTS = ("logp", "logp-synchronous", "logp-irecv")
 
 _DERIVATIONS: dict[str, Callable[[list[Point], Findings], None]] = {
     "overlap": _overlap,

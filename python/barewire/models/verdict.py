@@ -34,7 +34,7 @@ def protocol_of(subject: str) -> Protocol | None:
     mpi = read_mpi_subject(subject)
     if mpi is not None:
         return _MPI_PROTOCOLS.get(mpi.fabric)
-    transport, link, _ = read_subject(subject)
+    transport, link, *_ = read_subject(subject)
     return "udp" if link == UDP else _PROTOCOLS.get(transport)
 
 

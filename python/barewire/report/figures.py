@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from barewire.models.naming import FLOOR, is_floor, read_mpi_subject, read_subject
+from barewire.models.naming import FLOOR, is_floor, on_link_of, read_mpi_subject, read_subject
 from barewire.models.verdict import protocol_of
 from barewire.report.versus import MARGIN, Versus
 from barewire.report.words import message_size, row_name, subject_name, unit_name
@@ -307,12 +307,13 @@ def _curve(
 
 
 def _wire_limits(series: Sequence[Series]) -> list[dict[str, Any]]:
-    """One dashed line per protocol; the floor has none, because it is a subject itself."""
+    """One dashed line per protocol and MTU; the floor has none, because it is a subject itself."""
     traces = []
     limits: dict[str, dict[int, float]] = {}
     for s in series:
         if s.limit_kind == "wire" and s.limit is not None and s.message_bytes:
-            limits.setdefault(protocol_of(s.subject) or s.subject, {})[s.message_bytes] = s.limit
+            name = on_link_of(protocol_of(s.subject) or s.subject, s.subject)
+            limits.setdefault(name, {})[s.message_bytes] = s.limit
     for protocol, points in limits.items():
         name = f"wire limit, {subject_name(protocol)}"
         style = {"color": colour_of(protocol), "dash": "dash", "width": 1.25}
@@ -365,9 +366,11 @@ def _marker_and_dash(subject: str) -> tuple[str, str, bool]:
     if mpi is not None:
         # The marker shows the fabric and the dash the library.
         return mpi.fabric, _LIBRARY_DASH.get(mpi.library, "longdashdot"), not mpi.settings
-    base, _, waiting = subject.partition("/")
+    name, _, waiting = subject.partition("/")
+    settings = read_subject(subject).settings
+    base = str(read_subject(name)._replace(settings=()))
     dash = "dash" if is_floor(subject) else _WAITING_DASH.get(waiting, "longdashdot")
-    return base, dash, not waiting
+    return base, dash, not waiting and not settings
 
 
 def colour_of(subject: str) -> str:
@@ -377,6 +380,8 @@ def colour_of(subject: str) -> str:
         return _COLOURS[mpi.fabric]
     if mpi is not None:
         return _PALETTE[sum(f"{mpi.fabric}{mpi.settings}".encode()) % len(_PALETTE)]
+    if settings := read_subject(subject).settings:
+        return _PALETTE[sum(f"{subject.split('/')[0]}{settings}".encode()) % len(_PALETTE)]
     base = subject.split("/")[0]
     return _COLOURS["floor"] if is_floor(subject) else _COLOURS.get(base, _OTHERS[sum(base.encode()) % len(_OTHERS)])
 

@@ -255,7 +255,7 @@ def _compared(comparisons: Sequence[Versus]) -> list[tuple[str, str, Figure]]:
     if not comparisons:
         return []
     bases = {versus.b.subject for versus in comparisons}
-    base = words.subject_name(bases.pop()) if len(bases) == 1 else "the baseline of each library"
+    base = words.subject_name(bases.pop()) if len(bases) == 1 else "its baseline"
     faster = "below" if comparisons[0].a.lower_is_better else "above"
     caption = f"{faster.capitalize()} the line at 1 is faster than {base}. Bars: 95 % interval of the ratio."
     variants = dict.fromkeys(versus.a.variant for versus in comparisons)

@@ -8,7 +8,7 @@ from barewire.models.hockney import Hockney
 from barewire.models.loggp import LogGP
 from barewire.models.times import Estimate
 from barewire.report.mpi import TextTable, signed
-from barewire.report.words import bounds, message_size, number, subject_name
+from barewire.report.words import bounds, logp_mode, message_size, number, subject_name
 from barewire.results.fits import LatencyFit, LogpFit, Pieces
 
 _DASH = "–"
@@ -53,7 +53,7 @@ def loggp_table(fits: Sequence[LogpFit]) -> TextTable:
     rows: list[tuple[str, ...]] = []
     notes: list[str] = []
     for fit in fits:
-        name = subject_name(fit.subject)
+        name = ", ".join([subject_name(fit.subject), *logp_mode(fit.variant)])
         if isinstance(fit.loggp, str):
             rows.append((name, *(_DASH,) * 7))
             notes.append(f"{name}: {_CANNOT}{fit.loggp}")

@@ -13,38 +13,56 @@ from typing import Any
 from barewire.models.breakpoints import Break, Piece
 from barewire.models.causes import Limit, explanations
 from barewire.models.derived import DERIVED_TESTS
-from barewire.report.words import bounds, message_size, number, subject_name, test_title
+from barewire.report.words import bounds, logp_mode, message_size, number, subject_name, test_title
 from barewire.results import Place, Run, Series
 from barewire.results.laws import Law, laws_of
 from barewire.results.limits import limits_of
 from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel, is_phase
 
-# For each test with derived parameters: variant, quantity, heading.
+_OVERLAPPED = {
+    "pingpong": "ping-pong",
+    "pingpong-irecv-standard": "ping-pong, Irecv,",
+    "pingpong-irecv-synchronous": "ping-pong, Irecv and Ssend,",
+    "pingpong-irecv-buffered": "ping-pong, Irecv and Bsend,",
+    "pingpong-irecv-ready": "ping-pong, Irecv and Rsend,",
+    "pingpong-isend-standard": "ping-pong, Isend,",
+    "pingpong-isend-synchronous": "ping-pong, Issend,",
+    "pingpong-isend-buffered": "ping-pong, Ibsend,",
+    "pingpong-isend-ready": "ping-pong, Irsend,",
+    "local-standard": "Isend",
+    "local-synchronous": "Issend",
+    "local-receive": "Irecv",
+}
+# For each test with derived parameters: variant, quantity, heading. Those of logp have one variant in each table.
 _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "logp": (
-        ("logp", "eel", "EEL µs"),
-        ("logp", "os", "Os µs"),
-        ("logp", "or", "Or µs"),
-        ("logp", "gap", "g µs"),
-        ("logp", "opportunity", "2·EEL − (Os + Or) µs"),
+        ("", "eel", "EEL µs"),
+        ("", "os", "Os µs"),
+        ("", "or", "Or µs"),
+        ("", "gap", "g µs"),
+        ("", "opportunity", "2·EEL − (Os + Or) µs"),
     ),
     "overhead": (
         ("gap-send", "overhead", "Os µs"),
+        ("gap-send-synchronous", "overhead", "Os, Ssend µs"),
         ("gap-isend", "overhead", "Os, Isend µs"),
+        ("gap-isend-synchronous", "overhead", "Os, Issend µs"),
         ("gap-receive", "overhead", "Or µs"),
+        ("gap-receive-synchronous", "overhead", "Or of Ssend µs"),
+        ("gap-receive-irecv", "overhead", "Or, Irecv µs"),
+        ("gap-receive-irecv-synchronous", "overhead", "Or, Irecv, of Ssend µs"),
         ("call-send", "overhead", "Os by the call µs"),
+        ("call-send-synchronous", "overhead", "Os by the call, Ssend µs"),
         ("call-receive", "overhead", "Or by the call µs"),
+        ("call-receive-irecv", "overhead", "Or by the calls, Irecv µs"),
         ("gap-send", "gap", "g µs"),
+        ("gap-send-synchronous", "gap", "g, Ssend µs"),
+        ("gap-receive-irecv", "gap", "g, Irecv µs"),
+        ("gap-receive-irecv-synchronous", "gap", "g, Irecv, of Ssend µs"),
     ),
     "overlap": (
-        ("pingpong", "hidden", "ping-pong hides µs"),
-        ("local-standard", "hidden", "Isend hides µs"),
-        ("local-synchronous", "hidden", "Issend hides µs"),
-        ("local-receive", "hidden", "Irecv hides µs"),
-        ("pingpong", "hidden_share", "ping-pong %"),
-        ("local-standard", "hidden_share", "Isend %"),
-        ("local-synchronous", "hidden_share", "Issend %"),
-        ("local-receive", "hidden_share", "Irecv %"),
+        *((variant, "hidden", f"{name} hides µs") for variant, name in _OVERLAPPED.items()),
+        *((variant, "hidden_share", f"{name} %") for variant, name in _OVERLAPPED.items()),
     ),
     "availability": (
         ("send", "availability", "left to a sender %"),
@@ -82,11 +100,16 @@ def by_place(run: Run) -> list[tuple[Place, list[Series]]]:
 
 
 def parameter_tables(run: Run) -> Iterator[tuple[str, int, TextTable]]:
-    """One table per test with derived parameters, number of ranks and subject; yields test and ranks first."""
-    derived = [s for s in run.series if s.test in DERIVED_TESTS]
-    for test, ranks, subject in dict.fromkeys((s.test, s.ranks, s.subject) for s in derived):
-        of_subject = [s for s in derived if (s.test, s.ranks, s.subject) == (test, ranks, subject)]
-        yield test, ranks, _parameters(test, ranks, subject, of_subject)
+    """One table per test with derived parameters, number of ranks, subject and, for logp, mode.
+
+    Yields test and ranks first.
+    """
+    tables: dict[tuple[str, int, str, str], list[Series]] = {}
+    for s in run.series:
+        if s.test in DERIVED_TESTS:
+            tables.setdefault((s.test, s.ranks, s.subject, s.variant if s.test == "logp" else ""), []).append(s)
+    for (test, ranks, subject, mode), series in tables.items():
+        yield test, ranks, _parameters(test, ranks, subject, mode, series)
 
 
 def law_tables(run: Run) -> list[TextTable]:
@@ -112,15 +135,15 @@ def task_name(series: Series) -> str:
     return ", ".join(parts if has_own_sizes(series.test) else [*parts, message_size(series.message_bytes)])
 
 
-def _parameters(test: str, ranks: int, subject: str, series: Sequence[Series]) -> TextTable:
-    known = {(s.variant, s.quantity, s.message_bytes): s for s in series}
+def _parameters(test: str, ranks: int, subject: str, mode: str, series: Sequence[Series]) -> TextTable:
+    known = {("" if mode else s.variant, s.quantity, s.message_bytes): s for s in series}
     columns = [column for column in _COLUMNS[test] if any(key[:2] == column[:2] for key in known)]
     headings = ["message", *(heading for _, _, heading in columns)]
     with_bound = test == "logp"
     rows = []
     for size in sorted({s.message_bytes for s in series}):
         cells = [_value(known.get((variant, quantity, size))) for variant, quantity, _ in columns]
-        cells += [_bound(known.get(("logp", "opportunity", size)))] if with_bound else []
+        cells += [_bound(known.get(("", "opportunity", size)))] if with_bound else []
         rows.append((message_size(size), *cells))
     notes = []
     if with_bound:
@@ -130,7 +153,8 @@ def _parameters(test: str, ranks: int, subject: str, series: Sequence[Series]) -
             for s in series
             if s.quantity == "latency"
         ]
-    title = f"{test_title(test)}: {subject_name(subject)}, {ranks} ranks, median [95 % interval]"
+    of = ", ".join([subject_name(subject), *logp_mode(mode), f"{ranks} ranks"])
+    title = f"{test_title(test)}: {of}, median [95 % interval]"
     return TextTable(title, tuple(headings), tuple(rows), tuple(notes))
 
 

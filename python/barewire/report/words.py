@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable
 
-from barewire.models.naming import PACKET, UDP, read_mpi_subject, read_subject
+from barewire.models.naming import MTU, PACKET, UDP, mtu_of, read_mpi_subject, read_subject
 from barewire.results import Place, Row, Series
 from barewire.stats.comparison import Outcome
 
@@ -205,12 +205,12 @@ def subject_name(subject: str) -> str:
     """`raw/block` → raw Ethernet, blocking; `llc2+xdp` → LLC 2 over AF_XDP; an MPI subject stays as is."""
     if read_mpi_subject(subject) is not None:
         return subject
-    transport, link, wait = read_subject(subject)
+    transport, link, wait, settings = read_subject(subject)
     readable, link = _NAMES.get(transport, transport), _LINKS.get(link, link if link != PACKET else "")
     if link:
         readable = link if transport == "raw" and link != _LINKS[UDP] else f"{readable} over {link}"
-    waiting = _WAITING.get(wait, wait)
-    return f"{readable}, {waiting}" if waiting else readable
+    factors = [f"MTU {value}" if name == MTU else f"{name} {value}" for name, value in settings]
+    return ", ".join([readable, *factors, *filter(None, [_WAITING.get(wait, wait)])])
 
 
 def unit_name(unit: str) -> str:
@@ -219,15 +219,22 @@ def unit_name(unit: str) -> str:
 
 
 def baseline_name(baseline: str, subjects: Iterable[str]) -> str:
-    """Display name of the baseline: one subject, or the same library over some fabric."""
+    """Display name of the baseline: one subject, or the same library over some fabric; with the same MTU."""
+    subjects = list(subjects)
+    name = subject_name(baseline)
     if any(read_mpi_subject(subject) for subject in subjects) and read_mpi_subject(baseline) is None:
-        return f"the same library over {subject_name(baseline)}"
-    return subject_name(baseline)
+        name = f"the same library over {name}"
+    return f"{name} with the same MTU" if any(map(mtu_of, subjects)) and mtu_of(baseline) is None else name
 
 
 def test_title(test: str) -> str:
     """The heading of one test."""
     return TEST_TITLES.get(test, test)
+
+
+def logp_mode(variant: str) -> list[str]:
+    """What tells a variant of logp's parameters from the standard one, in words; nothing for that."""
+    return {"logp-synchronous": ["synchronous mode"], "logp-irecv": ["receives posted in advance"]}.get(variant, [])
 
 
 def title_of(place: Place) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from barewire.models.breakpoints import Break, Piecewise, find_breakpoints
 from barewire.models.causes import Limit, explanations
+from barewire.models.derived import LOGP_VARIANTS
 from barewire.models.hockney import Hockney, fit_hockney
 from barewire.models.loggp import LogGP, fit_loggp, piece_lines
 from barewire.models.times import CannotSay, Estimate, Floats, Times, estimate
@@ -17,7 +18,7 @@ from barewire.models.verdict import protocol_of
 from barewire.models.wire import latency_limit_us
 from barewire.results.functions import latency_variants, logp_functions
 from barewire.results.laws import SIZES_MIN
-from barewire.results.limits import limits_of
+from barewire.results.limits import limits_of, link_mtu
 from barewire.results.run import Run
 
 # More than a shaper's rounding.
@@ -71,14 +72,15 @@ class LatencyFit:
 
 @dataclass(frozen=True)
 class LogpFit:
-    """The LogP family of one subject; a sentence in place of what cannot be fitted."""
+    """The LogP family of one subject and variant of logp; a sentence in place of what cannot be fitted."""
 
     subject: str
+    variant: str
     loggp: LogGP | str
 
     def to_json(self) -> dict[str, Any]:
         """Return one JSON object."""
-        return {"subject": self.subject, "loggp": as_document(self.loggp)}
+        return {"subject": self.subject, "variant": self.variant, "loggp": as_document(self.loggp)}
 
 
 def as_document(fitted: Any) -> Any:
@@ -88,9 +90,10 @@ def as_document(fitted: Any) -> Any:
 
 def latency_fits(run: Run) -> list[LatencyFit]:
     """Return the models of every subject's ping-pong, for each variant."""
-    rate, mtu = run.parameters.get("rate_bit_s"), run.parameters.get("mtu")
+    rate = run.parameters.get("rate_bit_s")
     fits = []
     for subject in dict.fromkeys(each.subject for each in run.series):
+        mtu = link_mtu(run, subject)
         for variant, times in latency_variants(run, subject).items():
             fits.append(fit_latency(subject, variant, times, limits_of(run, subject), rate, mtu))
     return fits
@@ -113,12 +116,14 @@ def fit_latency(
 
 
 def logp_fits(run: Run) -> list[LogpFit]:
-    """Return the LogP family of every subject whose overheads were measured."""
+    """Return the LogP family of every subject whose overheads were measured, for each mode separately."""
     fits = []
     for subject in dict.fromkeys(each.subject for each in run.series):
-        functions = logp_functions(run, subject)
-        if functions:
-            fits.append(LogpFit(subject, _or_reason(partial(_loggp, functions, limits_of(run, subject)))))
+        for variant in LOGP_VARIANTS:
+            functions = logp_functions(run, subject, variant)
+            if functions:
+                fitted = _or_reason(partial(_loggp, functions, limits_of(run, subject)))
+                fits.append(LogpFit(subject, variant, fitted))
     return fits
 
 

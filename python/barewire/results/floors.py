@@ -10,7 +10,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from barewire.errors import WrongUse
-from barewire.models.naming import FLOOR, SubjectName, baseline_of, floor_link, read_mpi_subject, read_subject
+from barewire.models.naming import (
+    FLOOR,
+    SubjectName,
+    baseline_of,
+    floor_link,
+    on_link_of,
+    read_mpi_subject,
+    read_subject,
+)
 from barewire.results.run import Place, Run, Series
 from barewire.stats import Comparison, Trend, compare_over_sizes, holm, trend
 
@@ -66,7 +74,7 @@ def floor_of(subject: str, floor: str) -> str | None:
     if floor != FLOOR:
         name = baseline_of(subject, floor)
     elif read_mpi_subject(subject) is None:
-        name = str(SubjectName(FLOOR, floor_link(read_subject(subject).link)))
+        name = on_link_of(str(SubjectName(FLOOR, floor_link(read_subject(subject).link))), subject)
     else:
         return None
     return None if name == subject else name

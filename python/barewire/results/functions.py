@@ -89,9 +89,9 @@ def latency_variants(run: Run, subject: str) -> dict[str, Times]:
     return {name: times_of([each for each in of_test if each.variant == name]) for name in variants}
 
 
-def logp_functions(run: Run, subject: str) -> dict[str, Times]:
-    """Return EEL, Os, Or and g, by quantity, of one subject's logp; those that could be derived."""
-    of_test = [each for each in _between_two(run, subject) if (each.test, each.variant) == ("logp", "logp")]
+def logp_functions(run: Run, subject: str, variant: str) -> dict[str, Times]:
+    """Return EEL, Os, Or and g, by quantity, of one of a subject's `LOGP_VARIANTS`; those that could be derived."""
+    of_test = [each for each in _between_two(run, subject) if (each.test, each.variant) == ("logp", variant)]
     quantities = {name: [each for each in of_test if each.quantity == name] for name in ("eel", "os", "or", "gap")}
     measured = {name: series for name, series in quantities.items() if series}
     return {name: times_of(series, may_be_negative=name in ("os", "or")) for name, series in measured.items()}

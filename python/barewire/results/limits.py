@@ -2,7 +2,7 @@
 """The message sizes at which a run knows that something changes: causes of break points."""
 
 from barewire.models.causes import Limit, cache_limits, frame_limits
-from barewire.models.naming import LIBFABRIC, OWN_PROVIDER, read_mpi_subject, read_subject
+from barewire.models.naming import LIBFABRIC, OWN_PROVIDER, mtu_of, read_mpi_subject, read_subject
 from barewire.models.verdict import protocol_of
 from barewire.models.wire import IPV4_HEADER_BYTES, TCP_HEADER_BYTES, UDP_HEADER_BYTES
 from barewire.results.run import Run
@@ -31,17 +31,23 @@ def eager_limit(run: Run, subject: str) -> int | None:
     return next((limit.message_bytes for limit in _eager(run, subject) if "eager" in limit.name), None)
 
 
+def link_mtu(run: Run, subject: str) -> int | None:
+    """Return the MTU of a subject's link: that in its name if the run has several; None if it is not known."""
+    mtu = run.parameters.get("mtu")
+    return mtu_of(subject) or (mtu if isinstance(mtu, int) else None)
+
+
 def _frames(run: Run, subject: str) -> list[Limit]:
-    mtu, protocol = run.parameters.get("mtu"), protocol_of(subject)
-    if not isinstance(mtu, int) or protocol is None:
+    mtu, protocol = link_mtu(run, subject), protocol_of(subject)
+    if mtu is None or protocol is None:
         return []
     return frame_limits(mtu, _HEADERS[protocol])
 
 
 def _eager(run: Run, subject: str) -> list[Limit]:
-    mpi, transport = read_mpi_subject(subject), read_subject(subject).transport
+    mpi, (transport, _, _, settings) = read_mpi_subject(subject), read_subject(subject)
     is_own = mpi.fabric == OWN_PROVIDER if mpi is not None else transport in ("messages", LIBFABRIC)
-    tuned = run.parameters.get("tuned") or {}
+    tuned = {**(run.parameters.get("tuned") or {}), **dict(settings)}
     configured = dict(mpi.settings).get("eager") if mpi is not None else tuned.get("eager_bytes")
     inject = [Limit("the inject size", _OWN_INJECT_BYTES, _ENVELOPE_BYTES)] if is_own else []
     if configured is not None:

@@ -26,12 +26,14 @@ _SAME_MACHINE = ("kernel", "cpu", "cores")
 class Model:
     """`functions` by subject and name; `rate_bit_s` is None for a link without a rate.
 
+    `mtu` is a list where the run has several: subjects have theirs in their names.
+
     `cores`: those that all ranks share, in a lab or on one host; None for real hosts, where each rank has its own.
     """
 
     runs: tuple[str, ...]
     rate_bit_s: float | None
-    mtu: int | None
+    mtu: int | list[int] | None
     cores: int | None
     functions: Mapping[str, Mapping[str, Function]]
     computations: tuple[Computation, ...]
@@ -92,10 +94,10 @@ def model_of(runs: Sequence[Run]) -> Model:
         for subject, of_subject in found.items():
             functions[subject] = {**of_subject, **functions.get(subject, {})}
         computations += computations_of(run, shared_cores(run))
-    links = {(run.parameters.get("rate_bit_s"), run.parameters.get("mtu")) for run in with_messages}
-    if len(links) > 1:
+    links = [(run.parameters.get("rate_bit_s"), run.parameters.get("mtu")) for run in with_messages]
+    if any(link != links[0] for link in links):
         raise WrongUse("the runs have messages over different links: give those of one rate and MTU")
-    rate_bit_s, mtu = links.pop() if links else (None, None)
+    rate_bit_s, mtu = links[0] if links else (None, None)
     return Model(
         runs=tuple(run.id for run in runs),
         rate_bit_s=rate_bit_s,

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from barewire.models.derived import DERIVED_TESTS
-from barewire.models.naming import FLOOR, XDP_LINKS, floor_link, is_floor, read_subject
+from barewire.models.naming import FLOOR, XDP_LINKS, floor_link, is_floor, mtu_of, read_subject
 from barewire.models.verdict import floor_verdict, fraction_of_limit, protocol_of, wire_verdict
 from barewire.models.wire import Link, Test, wire_limit
 from barewire.results.derived import derived_samples
@@ -58,7 +58,8 @@ def series_from_samples(
 
     Warm-up is left out. Samples without a finite value are not used, nor is a goodput sample with lost messages: a rate
     must be free of loss. `combined` merges concurrent samples of pairs, processes or ranks. The limit is the wire's if
-    `link` has a rate, otherwise the floor over the same link for the same test, pairs and size. `hosts` is the number
+    `link` has a rate (with a subject's own MTU, if it has one in its name), otherwise the floor over the same link for
+    the same test, pairs and size. `hosts` is the number
     of hosts of an MPI job: with more ranks than hosts no link bounds the messages of all. `stops` has the reasons why
     measuring ended, by `series_key`; the default is "converged" if the launches are precise and "budget" otherwise.
     `precision` is the half width of a median's interval at which it is precise, relative to the median.
@@ -89,9 +90,9 @@ def series_key(series: Series) -> Key:
     return series.place, series.subject, series.row
 
 
-def _floor_key(series: Series) -> tuple[Place, Row, str]:
+def _floor_key(series: Series) -> tuple[Place, Row, str, int | None]:
     """Return the coordinates that a series shares with the floor that limits it."""
-    return series.place, series.row, floor_link(read_subject(series.subject).link)
+    return series.place, series.row, floor_link(read_subject(series.subject).link), mtu_of(series.subject)
 
 
 def _bounding(series: Series, link: Link | None, hosts: int | None) -> Link | None:
@@ -182,7 +183,8 @@ def _judge(series: Series, link: Link | None, floor: Series | None) -> Series:
     if link is not None and link.rate_bit_s is not None:
         limit = None
         if protocol is not None and series.test in get_args(Test):
-            limit = wire_limit(cast(Test, series.test), series.message_bytes, protocol, link)
+            own = replace(link, mtu=mtu_of(series.subject) or link.mtu)
+            limit = wire_limit(cast(Test, series.test), series.message_bytes, protocol, own)
         if limit is None:
             return series
         verdict = wire_verdict(series.median, limit, lower_is_better=lower_is_better)
@@ -207,7 +209,7 @@ def _order(series: Series) -> tuple[Any, ...]:
 
 def subject_order(subject: str) -> tuple[int, str]:
     """Return the sorting key: tcp, udp, raw with their variants, others, the floor."""
-    transport, link, _ = read_subject(subject)
+    transport, link, *_ = read_subject(subject)
     if transport == FLOOR:
         return len(SUBJECT_ORDER) + 1, subject
     name = "xdp" if transport == "raw" and link in XDP_LINKS else transport
