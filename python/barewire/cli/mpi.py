@@ -45,6 +45,7 @@ from barewire.mpi import Library, suite
 from barewire.mpi.fabrics import FABRICS
 from barewire.mpi.placement import LOCAL_HOST, HostSlots
 from barewire.results.laws import document, laws_of
+from barewire.results.speedups import speedups
 
 SLURM = "slurm"
 _WHAT = "What to measure"
@@ -175,7 +176,8 @@ def mpi(
     with hosts.entered() as (site, facts), progress_bar(quiet=as_json) as show_progress, report_kept_samples(directory):
         campaign = MpiCampaign(site, plan, programs)
         run = measure_mpi(campaign, directory, command=sys.argv, lab=facts, warnings=warnings, progress=show_progress)
-    print_result(run, directory, as_json, laws=document(laws_of(run)))
+    scaling = [each.to_json() for each in speedups(run)]
+    print_result(run, directory, as_json, laws=document(laws_of(run)), speedups=scaling)
 
 
 @dataclass(frozen=True)

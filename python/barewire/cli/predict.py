@@ -5,7 +5,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, cast
 
 import typer
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.markup import escape
 from barewire.errors import WrongUse
 from barewire.measure import recover_run
 from barewire.measure.programs import expand_sizes
-from barewire.models.kernels import FFT_VARIANTS, RADIX_VARIANTS
+from barewire.models.kernels import FFT_VARIANTS, KRYLOV_VARIANTS, RADIX_VARIANTS, Grid
 from barewire.models.times import CannotSay
 from barewire.report.mpi import TextTable
 from barewire.report.prediction import checked_tables, errors_text, prediction_tables
@@ -24,7 +24,7 @@ from barewire.results.model import Model, model_of, read_model, shared_cores
 from barewire.results.prediction import KERNELS, Prediction, Request
 from barewire.results.prediction import predict as predictions_of
 
-_KERNEL_VARIANTS = {"fft": FFT_VARIANTS, "radix": RADIX_VARIANTS}
+_KERNEL_VARIANTS = {"fft": FFT_VARIANTS, "radix": RADIX_VARIANTS, "krylov": KRYLOV_VARIANTS}
 
 
 def predict(
@@ -35,13 +35,21 @@ def predict(
     ranks: Annotated[str | None, typer.Option("-n", "--ranks", help="numbers of ranks: 2,4,8; default: 2")] = None,
     sizes: Annotated[
         str | None,
-        typer.Option(help="messages, blocks, halos, or a sort's buffers: 64,4KiB or 1..64KiB; default: those measured"),
+        typer.Option(help="messages, blocks, or a sort's buffers: 64,4KiB or 1..64KiB; default: those measured"),
     ] = None,
-    variants: Annotated[str | None, typer.Option(help="variants of fft or radix; default: all with a model")] = None,
+    variants: Annotated[str | None, typer.Option(help="variants of a kernel; default: all with a model")] = None,
     order: Annotated[str, typer.Option(help="fft: transforms of 2^E elements")] = "20",
     keys: Annotated[int, typer.Option(min=1, help="radix: keys of each rank")] = 524288,
+    side: Annotated[str, typer.Option(help="krylov: points along each dimension of the grid")] = "128",
+    dimensions: Annotated[int, typer.Option(min=2, max=3, help="krylov: of the grid")] = 2,
+    scaling: Annotated[
+        Literal["strong", "weak"], typer.Option(help="krylov: --side of the whole grid, or of each rank's part")
+    ] = "strong",
     compute_us: Annotated[
-        float | None, typer.Option(help="krylov: µs of computation of one iteration on each rank")
+        float | None,
+        typer.Option(
+            min=0, help="krylov: µs of computation of one iteration on each rank, instead of what a run measured"
+        ),
     ] = None,
     cores: Annotated[
         int | None, typer.Option(min=1, help="cores that all ranks share; default: a lab's, else one for each rank")
@@ -67,7 +75,8 @@ def predict(
         _check(model, runs, against, kernels, subject, numbers, cores, as_json)
         return
     orders = _whole(order, "--order")
-    requests = list(_requests(model, kernels, numbers or (2,), sizes, variants, orders, keys, compute_us))
+    grids = [Grid(cast(Literal[2, 3], dimensions), points, scaling == "weak") for points in _whole(side, "--side")]
+    requests = list(_requests(model, kernels, numbers or (2,), sizes, variants, orders, keys, grids, compute_us))
     predictions, unsaid = _predict(model, requests, subject, cores or model.cores)
     if as_json:
         document = {"schema": "barewire-prediction/1", "runs": list(model.runs), "cannot_say": unsaid}
@@ -150,6 +159,7 @@ def _requests(
     variants: str | None,
     orders: Sequence[int],
     keys: int,
+    grids: Sequence[Grid],
     compute_us: float | None,
 ) -> Iterator[Request]:
     given = None if sizes is None else expand_sizes(sizes, 0)
@@ -163,9 +173,7 @@ def _requests(
         elif kernel == "radix":
             yield from (Request(kernel, count, size, keys, chosen) for size in given or (16384,))
         elif kernel == "krylov":
-            if compute_us is None or compute_us < 0 or given is None:
-                raise WrongUse("krylov needs --sizes for its halo, and --compute-us of 0 or more")
-            yield from (Request(kernel, count, size, compute_us) for size in given)
+            yield from (Request(kernel, count, 0, grid.side, chosen, grid.parameter, compute_us) for grid in grids)
         else:
             # A barrier has no size.
             yield from (Request(kernel, count, size) for size in ((0,) if kernel == "barrier" else given or measured))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from barewire.models.interpolation import Interpolated
+from barewire.models.ports import Ports
 from barewire.models.times import CannotSay, Floats
 
 
@@ -19,7 +20,7 @@ class TwoRankCosts:
 
     `latency`: EEL(m), one way. `exchanged`: two ranks send each other a message; None: as long as one way. `gap`: time
     per message of a rank that sends without a pause. `both_ways`: of one that sends and receives, message by message.
-    `processor`: Os + Or; needed if ranks share cores.
+    `processor`: Os + Or; needed if ranks share cores. `ports`: the links to a switch, if their rate is known.
     """
 
     latency: Interpolated
@@ -28,6 +29,7 @@ class TwoRankCosts:
     both_ways: Interpolated | None = None
     processor: Interpolated | None = None
     ranks_per_core: int = 1
+    ports: Ports | None = None
 
     @property
     def launches(self) -> int:
@@ -48,6 +50,16 @@ class TwoRankCosts:
         if messages == 0:
             return np.zeros(len(self.latency.draws))
         return np.asarray(self.exchange(message_bytes) + (messages - 1) * self.sustained(message_bytes))
+
+    def all_to_all(self, ranks: int, message_bytes: float, in_flight_bytes: float | None = None) -> Floats:
+        """All ranks send each other a message at once, in no common order, so that they contend at ports.
+
+        `in_flight_bytes` bounds what a rank sends to a peer before that has received it.
+        """
+        together = self.all_at_once(ranks - 1, message_bytes)
+        if self.ports is None:
+            return together
+        return together + self.ports.contention_us(ranks, message_bytes, in_flight_bytes)
 
     def sustained(self, message_bytes: float) -> Floats:
         """Time per message of a rank that sends and receives many without a pause.

@@ -12,7 +12,7 @@ from barewire.models.times import CannotSay, Estimate
 from barewire.results.functions import in_us
 from barewire.results.model import Model
 from barewire.results.prediction import Prediction, Request, predict
-from barewire.results.quantities import KERNEL_TOTAL, is_kernel
+from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel
 from barewire.results.run import Run, Series
 
 # Variants of mpi/alltoall that are one algorithm; a library chooses that of its own collectives.
@@ -86,9 +86,9 @@ def _request(series: Series) -> tuple[Request, str | None, float] | None:
     if is_kernel(series.test):
         if series.quantity != KERNEL_TOTAL or ranks < 2:
             return None
-        # A transform's message follows from its order.
-        bytes_of = 0 if series.test == "fft" else size
-        request = Request(series.test, ranks, bytes_of, series.parameter_value, (series.variant,))
+        bytes_of = 0 if has_own_sizes(series.test) else size
+        grid = series.parameter if series.test == "krylov" else ""
+        request = Request(series.test, ranks, bytes_of, series.parameter_value, (series.variant,), grid)
         return request, series.variant, 1.0
     if series.pairs != 1 or series.parameter:
         return None
