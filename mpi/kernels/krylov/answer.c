@@ -90,6 +90,10 @@ struct answer answer_for(struct solver *solver) {
   return answer;
 }
 
+static double residual_bound(const struct answer *answer, const struct solver *solver) {
+  return 2 * solver->tolerance * answer->right_norm;
+}
+
 static void check_iterations(const struct answer *answer, const struct solver *solver) {
   if (rank != 0) return;
   int expected = answer->iterations_expected, found = solver->iterations;
@@ -100,28 +104,46 @@ static void check_iterations(const struct answer *answer, const struct solver *s
     wrong_result("%d iterations, and %d by a serial solver", found, expected);
 }
 
+// Calls `check_one` for each point of this rank: with its place in a vector, and its position in the whole grid.
+static void for_each_point(const struct answer *answer, const struct solver *solver,
+                           void (*check_one)(const struct answer *, const struct solver *, size_t, const int64_t *)) {
+  const struct grid *grid = solver->grid;
+  for (int row = 0; row < rows_of(grid); row++) {
+    int64_t position[AXES] = {grid->first[0] + row / grid->points[1], grid->first[1] + row % grid->points[1]};
+    for (int at = 0; at < grid->points[2]; at++) {
+      position[2] = grid->first[2] + at;
+      check_one(answer, solver, row_start(grid, row) + (size_t)at, position);
+    }
+  }
+}
+
+// The negated conditions also catch NaN.
+static void check_error(const struct answer *answer, const struct solver *solver, size_t at, const int64_t *position) {
+  double found = solver->vectors[SOLUTION][at], bound = residual_bound(answer, solver) / answer->smallest;
+  double expected = solution_at(solver->grid, position[0], position[1], position[2]);
+  if (!(fabs(found - expected) <= bound))
+    wrong_result("element (%" PRId64 ", %" PRId64 ", %" PRId64
+                 ") is %.17g, not %.17g: its error is %.2g, the bound %.2g",
+                 position[0], position[1], position[2], found, expected, fabs(found - expected), bound);
+}
+
+static void check_residual(const struct answer *answer, const struct solver *solver, size_t at,
+                           const int64_t *position) {
+  double residual = solver->vectors[RIGHT][at] - solver->vectors[A_DIRECTION][at];
+  if (!(fabs(residual) <= residual_bound(answer, solver)))
+    wrong_result("the residual at (%" PRId64 ", %" PRId64 ", %" PRId64 ") is %.2g, the bound %.2g", position[0],
+                 position[1], position[2], residual, residual_bound(answer, solver));
+}
+
 void check_solution(const struct answer *answer, struct solver *solver) {
   static uint64_t checked;
   const struct grid *grid = solver->grid;
-  double *x = solver->vectors[SOLUTION], *ax = solver->vectors[A_DIRECTION], *b = solver->vectors[RIGHT];
+  double *x = solver->vectors[SOLUTION];
   if (++checked == settings.corrupt && rank == ranks - 1)
     x[row_start(grid, rows_of(grid) / 2) + (size_t)grid->points[2] / 2] += 1;
   check_iterations(answer, solver);
+  for_each_point(answer, solver, check_error);
   exchange_in_turn(grid, x);
-  apply_stencil(grid, x, ax);
-  double residual_bound = 2 * solver->tolerance * answer->right_norm, error_bound = residual_bound / answer->smallest;
-  for (int row = 0; row < rows_of(grid); row++) {
-    int64_t plane = grid->first[0] + row / grid->points[1], line = grid->first[1] + row % grid->points[1];
-    for (int at = 0; at < grid->points[2]; at++) {
-      size_t here = row_start(grid, row) + (size_t)at;
-      int64_t column = grid->first[2] + at;
-      double expected = solution_at(grid, plane, line, column);
-      // The negated conditions also catch NaN.
-      if (!(fabs(x[here] - expected) <= error_bound) || !(fabs(b[here] - ax[here]) <= residual_bound))
-        wrong_result("element (%" PRId64 ", %" PRId64 ", %" PRId64
-                     ") is %.17g, not %.17g: the bound of an error is %.2g; "
-                     "its residual is %.2g, the bound %.2g",
-                     plane, line, column, x[here], expected, error_bound, b[here] - ax[here], residual_bound);
-    }
-  }
+  apply_stencil(grid, x, solver->vectors[A_DIRECTION]);
+  for_each_point(answer, solver, check_residual);
 }

@@ -14,7 +14,7 @@ from rich.markup import escape
 from barewire.errors import WrongUse
 from barewire.measure import recover_run
 from barewire.measure.programs import expand_sizes
-from barewire.models.kernels import FFT_VARIANTS, KRYLOV_VARIANTS, RADIX_VARIANTS, Grid
+from barewire.models.kernels import KERNEL_VARIANTS, Grid
 from barewire.models.times import CannotSay
 from barewire.report.mpi import TextTable
 from barewire.report.prediction import checked_tables, errors_text, prediction_tables
@@ -23,8 +23,6 @@ from barewire.results.held_out import check, errors
 from barewire.results.model import Model, model_of, read_model, shared_cores
 from barewire.results.prediction import KERNELS, Prediction, Request
 from barewire.results.prediction import predict as predictions_of
-
-_KERNEL_VARIANTS = {"fft": FFT_VARIANTS, "radix": RADIX_VARIANTS, "krylov": KRYLOV_VARIANTS}
 
 
 def predict(
@@ -166,7 +164,7 @@ def _requests(
     latencies = [functions["latency"].times for functions in model.functions.values() if "latency" in functions]
     measured = sorted({size for times in latencies for size in times.sizes})
     for kernel, count in itertools.product(kernels, ranks):
-        known = _KERNEL_VARIANTS.get(kernel)
+        known = KERNEL_VARIANTS.get(kernel)
         chosen = None if variants is None or known is None else _parse(variants, known, f"--variants of {kernel}")
         if kernel == "fft":
             yield from (Request(kernel, count, 0, order, chosen) for order in orders)

@@ -5,6 +5,7 @@ Where k ranks share a core, each message's processor time Os + Or counts k times
 is the least that sharing costs: time that a ready rank waits for the scheduler is not part of it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +61,10 @@ class TwoRankCosts:
         if self.ports is None:
             return together
         return together + self.ports.contention_us(ranks, message_bytes, in_flight_bytes)
+
+    def link_time(self, sizes: Iterable[float]) -> float:
+        """Time of these messages on a rank's link, one after another; 0 if its rate is not known."""
+        return 0.0 if self.ports is None else sum(self.ports.message_us(size) for size in sizes)
 
     def sustained(self, message_bytes: float) -> Floats:
         """Time per message of a rank that sends and receives many without a pause.

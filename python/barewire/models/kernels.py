@@ -6,12 +6,13 @@ in µs, one value for each draw.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
-from barewire.models.collectives import ALGORITHMS
+from barewire.models.collectives import ALGORITHMS, rounds
 from barewire.models.costs import TwoRankCosts
 from barewire.models.times import Floats
 
@@ -121,6 +122,13 @@ KrylovVariant = Literal["blocking", "overlapped", "one-reduction", "pipelined"]
 KRYLOV_VARIANTS: tuple[KrylovVariant, ...] = get_args(KrylovVariant)
 VALUE_BYTES = 8
 
+# Of each kernel those that have a model.
+KERNEL_VARIANTS: Mapping[str, tuple[str, ...]] = {
+    "fft": FFT_VARIANTS,
+    "radix": RADIX_VARIANTS,
+    "krylov": KRYLOV_VARIANTS,
+}
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -185,18 +193,20 @@ def krylov_time(
     (doubling,) = (each for each in ALGORITHMS["allreduce"] if each.name == "recursive doubling")
     faces = grid.faces(ranks)
     sums = VALUE_BYTES if variant in ("blocking", "overlapped") else 2 * VALUE_BYTES
-    reduction = doubling.time(costs, ranks, sums)
+    reductions = 2 if variant in ("blocking", "overlapped") else 1
+    reduction = reductions * doubling.time(costs, ranks, sums)
+    sizes = [size for size, count in faces for _ in range(count)]
     if variant == "blocking":
         # With two parts, one rank receives only after it has sent, in each direction.
-        turns = [2 * (costs.exchange(size) if count == 2 else costs.one_way(size)) for size, count in faces]
-        time = computation + sum(turns) + 2 * reduction
+        halo = sum(2 * (costs.exchange(size) if count == 2 else costs.one_way(size)) for size, count in faces)
+        beside_halo = np.zeros_like(stencil)
     else:
-        largest = max(size for size, _ in faces)
-        sizes = [size for size, count in faces for _ in range(count)]
+        largest = max(sizes)
         halo = costs.exchange(largest) + sum(costs.sustained(size) for size in sizes) - costs.sustained(largest)
-        product = np.maximum(halo, stencil)
-        if variant == "pipelined":
-            time = computation - stencil + np.maximum(product, reduction)
-        else:
-            time = computation - stencil + product + (2 if variant == "overlapped" else 1) * reduction
+        beside_halo = stencil
+    # However early messages leave, all those of an iteration pass one link.
+    on_link = costs.link_time([*sizes, *[sums] * reductions * rounds(ranks)])
+    product = np.maximum(halo, beside_halo)
+    communication = np.maximum(product, reduction) if variant == "pipelined" else product + reduction
+    time = computation - beside_halo + np.maximum(communication, on_link)
     return np.asarray(time), (*(float(size) for size, _ in faces), float(sums))

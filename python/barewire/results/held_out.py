@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from barewire.models.collectives import ALGORITHMS
+from barewire.models.kernels import KERNEL_VARIANTS
 from barewire.models.times import CannotSay, Estimate
 from barewire.results.functions import in_us
 from barewire.results.model import Model
@@ -84,7 +85,8 @@ def _request(series: Series) -> tuple[Request, str | None, float] | None:
     """Return what predicts a series, its way (None: the fastest), and the factor of its values; None without any."""
     ranks, size = series.ranks, series.message_bytes
     if is_kernel(series.test):
-        if series.quantity != KERNEL_TOTAL or ranks < 2:
+        has_model = series.variant in KERNEL_VARIANTS[series.test]
+        if series.quantity != KERNEL_TOTAL or ranks < 2 or not has_model:
             return None
         bytes_of = 0 if has_own_sizes(series.test) else size
         grid = series.parameter if series.test == "krylov" else ""
