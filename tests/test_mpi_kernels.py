@@ -18,6 +18,7 @@ from barewire.errors import MachineCannot
 
 FFT = ["original", "row-by-row", "non-blocking", "multi-threaded"]
 RADIX = ["original", "non-blocking", "multi-threaded", "auto"]
+KRYLOV = ["blocking", "overlapped", "one-reduction", "pipelined"]
 QUICK = ("--samples", "2", "--seconds", "0.01", "--warmup", "0")
 # By variant, quantity, message bytes, parameter and rank, the values that count.
 Records = dict[tuple[str, str, int, float, int], list[float]]
@@ -96,7 +97,8 @@ def measured(lines: list[dict[str, Any]]) -> Records:
     found: Records = {}
     for line in lines:
         if line["record"] == "samples" and line["phase"] == "measure":
-            parameter = line.get("order", line.get("keys", 0))
+            sides = (line[name] for name in line if name.startswith("side_"))
+            parameter = line.get("order", line.get("keys", next(sides, 0)))
             point = (line["variant"], line["quantity"], line["message_bytes"], parameter, line["rank"])
             assert point not in found
             found[point] = line["values"]
@@ -109,7 +111,7 @@ def check_phases(records: Records, ranks: int, variants: list[str]) -> None:
     assert {(point[0], point[4]) for point in totals} == {(one, rank) for one in variants for rank in range(ranks)}
     sums: dict[tuple[str, int, float, int], float] = defaultdict(float)
     for (variant, quantity, size, parameter, rank), values in records.items():
-        if quantity not in ("total", "error"):
+        if quantity not in ("total", "error", "iterations"):
             assert all(value >= 0 for value in values)
             sums[variant, size, parameter, rank] += sum(values)
     for (variant, _, size, parameter, rank), values in totals.items():
@@ -155,6 +157,67 @@ def test_every_variant_sorts_right_over(name: str, fabric: str) -> None:
     for line in choices:
         assert line["variant"] == "auto" and line["chosen"] in RADIX[:3]
         assert all(f"{way} " in line["reason"] for way in RADIX[:3]), line["reason"]
+
+
+@IN_LABS
+@pytest.mark.parametrize(("name", "fabric"), WHERE)
+def test_every_variant_solves_over(name: str, fabric: str) -> None:
+    """Two grids; the program compares each solution with the known one, and iterations with a serial solver's."""
+    needs(fabric)
+    records = measured(lines_of(over(fabric, name, "krylov", "--side", "9,16")))
+    check_phases(records, 2, KRYLOV)
+    # A face of 9 or 16 numbers.
+    assert {(point[2], point[3]) for point in records} == {(72, 9), (128, 16)}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "options", "bytes_of_face"),
+    [
+        (1, ("--side", "20"), 0),
+        # Parts of one row and of one point; three ranks in a line; planes; a grid for each rank.
+        (4, ("--side", "2"), 8),
+        (3, ("--side", "7"), 56),
+        (6, ("--side", "5", "--dimensions", "3"), 8 * 5 * 3),
+        (4, ("--side", "20", "--dimensions", "3", "--tolerance", "1e-6"), 1600),
+        (6, ("--side", "16", "--scaling", "weak"), 128),
+    ],
+)
+def test_a_grid_is_divided_among_any_number_of_ranks(ranks: int, options: tuple[str, ...], bytes_of_face: int) -> None:
+    """All variants need as many iterations as each other, which the program has compared with a serial solver's."""
+    lines = lines_of(run("krylov", ranks, *options))
+    records = measured(lines)
+    check_phases(records, ranks, KRYLOV)
+    counts = [values[0] for point, values in records.items() if point[1] == "iterations"]
+    assert max(counts) - min(counts) <= 2 and {point[2] for point in records} == {bytes_of_face}
+    # A value is the mean of a solution's iterations.
+    inner = {line["inner"] for line in lines if line["record"] == "samples" and line["quantity"] == "total"}
+    assert all(count % min(counts) <= 2 for count in inner if count > 1)
+    assert {line["record"] for line in lines} == {"start", "samples", "end"}
+
+
+def test_a_problem_of_weak_scaling_says_so() -> None:
+    """The coordinate's name tells it from one of all ranks together."""
+    done = run("krylov", 2, "--side", "4", "--scaling", "weak", "--dimensions", "3", "--variants", "pipelined")
+    assert all(line["side_3d_per_rank"] == 4 for line in lines_of(done) if line["record"] == "samples")
+
+
+WRONG_HALO = """
+#include <mpi.h>
+int MPI_Sendrecv(const void *sent, int count, MPI_Datatype type, int to, int tag, void *received, int expected,
+                 MPI_Datatype received_type, int from, int received_tag, MPI_Comm group, MPI_Status *status) {
+  (void)received; (void)from; (void)received_type; (void)expected; (void)received_tag; (void)status;
+  MPI_Request request;
+  MPI_Isend(sent, count, type, to, tag, group, &request);
+  return MPI_Request_free(&request);
+}
+"""
+
+
+def test_a_solver_whose_ghosts_are_never_filled_is_caught() -> None:
+    """Its solution has a small residual by its own ghosts, but is not the known one."""
+    shared = preloaded("halo", WRONG_HALO)
+    done = run("krylov", 2, "--side", "16", "--variants", "blocking", LD_PRELOAD=str(shared))
+    assert done.returncode == 1 and "WRONG RESULT: " in done.stderr, done.stderr[-1000:]
 
 
 @pytest.mark.parametrize("options", [("--rows", "1"), ("--rows", "4", "--planning", "estimate")])
@@ -211,6 +274,8 @@ def test_digits_have_any_number_of_bits_and_one_rank_is_enough(bits: str, ranks:
         ("fft", ("--order", "10", "--answer", "closed"), "rank 1, seed 1: WRONG RESULT: result: element 768 is "),
         ("radix", ("--keys", "500"), "rank 1, seed 1: WRONG RESULT: key 750 of all is "),
         ("radix", ("--keys", "500", "--distribution", "equal"), "rank 1, seed 1: WRONG RESULT: key 750 of all is "),
+        # The middle of the lower half of 12 × 12 points.
+        ("krylov", ("--side", "12"), "rank 1, seed 1: WRONG RESULT: element (0, 9, 6) is "),
         ("fftw_mpi", ("--order", "10"), "rank 1, seed 1: WRONG RESULT: result: element 768 is "),
     ],
 )
@@ -252,6 +317,11 @@ def test_energy_and_inverse_find_what_is_spoilt_before_them(number: str, said: s
         ("radix", 1, ("--bits", "17"), "--bits must be from 1 to 16, not 17"),
         ("radix", 1, ("--distribution", "odd"), "--distribution is uniform, gaussian, skewed, sorted or equal"),
         ("radix", 1, ("--variants", "fastest"), "no variant 'fastest'"),
+        ("krylov", 3, ("--side", "2"), "3 ranks divide a side into 3 parts: use a --side of 3 points or more, not 2"),
+        ("krylov", 1, ("--side", "0"), "--side takes points from 1 to 32768, not '0'"),
+        ("krylov", 1, ("--dimensions", "4"), "--dimensions is 2 or 3, not 4"),
+        ("krylov", 1, ("--scaling", "up"), "--scaling is strong or weak, not 'up'"),
+        ("krylov", 1, ("--tolerance", "0"), "--tolerance is from 1e-12 to below 1, not 0"),
     ],
 )
 def test_wrong_use_says_what_to_do(kernel: str, ranks: int, options: tuple[str, ...], said: str) -> None:
@@ -262,10 +332,14 @@ def test_wrong_use_says_what_to_do(kernel: str, ranks: int, options: tuple[str, 
 
 
 def test_more_memory_than_there_is_is_refused_before_it_is_touched() -> None:
-    """2^30 complex numbers six times, or as many keys of four ranks three times, where the machine has less."""
+    """2^30 complex numbers six times, as many keys of four ranks three times, or of points eight times."""
     if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 48e9:
         pytest.skip("this machine has memory for the largest problems")
-    for kernel, options in (("fft", ("--order", "30")), ("radix", ("--keys", str(1 << 30)))):
+    for kernel, options in (
+        ("fft", ("--order", "30")),
+        ("radix", ("--keys", str(1 << 30))),
+        ("krylov", ("--side", "32768")),
+    ):
         done = run(kernel, 4, *options)
         assert done.returncode == 3 and "the ranks of this host need " in done.stderr, done.stderr[-1000:]
 
@@ -279,13 +353,19 @@ int MPI_Init_thread(int *count, char ***values, int wanted, int *provided) {
 """
 
 
-def test_a_library_without_thread_multiple_gets_what_does_without() -> None:
-    """The library's own profiling interface makes it one; the variant that needs more is refused, auto goes on."""
-    shared = _folder() / "fewer.so"
+def preloaded(name: str, text: str) -> Path:
+    """A shared object that replaces functions of the MPI library, by its own profiling interface."""
+    shared = _folder() / f"{name}.so"
     source = shared.with_suffix(".c")
-    source.write_text(FEWER_THREADS)
+    source.write_text(text)
     compiler = library("openmpi").program("mpicc")
     subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(shared)], check=True)
+    return shared
+
+
+def test_a_library_without_thread_multiple_gets_what_does_without() -> None:
+    """The library's own profiling interface makes it one; the variant that needs more is refused, auto goes on."""
+    shared = preloaded("fewer", FEWER_THREADS)
     refused = run("radix", 2, "--keys", "100", LD_PRELOAD=str(shared))
     assert refused.returncode == 3 and "does not provide MPI_THREAD_MULTIPLE" in refused.stderr, refused.stderr
     names = ["original", "non-blocking", "auto"]

@@ -145,6 +145,18 @@ def _radix(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) ->
                 yield sample_record(variant, quantity, 16384, rank, values, keys=524288.0)
 
 
+def _krylov(order: MpiOrder, generator: np.random.Generator, _: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """40 µs of computation on one rank, a quarter of it products; messages take 20 µs on any other number."""
+    for variant in ("blocking", "pipelined"):
+        for rank in range(order.ranks):
+            exchanged = 0.0 if order.ranks == 1 else 1e4
+            phases = {"halo_communication": exchanged, "reduction_communication": exchanged}
+            phases |= {"stencil": 1e4 / order.ranks, "vectors": 3e4 / order.ranks}
+            slow = generator.normal(1, 0.003, 3)
+            for quantity, ns in {"total": sum(phases.values()), **phases}.items():
+                yield sample_record(variant, quantity, 0, rank, ns * slow, side_2d=128.0)
+
+
 RECORDS = {
     "pingpong": _pingpong,
     "alltoall": _alltoall,
@@ -152,4 +164,5 @@ RECORDS = {
     "overlap": _overlap,
     "fft": _fft,
     "radix": _radix,
+    "krylov": _krylov,
 }

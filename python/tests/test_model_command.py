@@ -135,13 +135,27 @@ def test_collectives_of_a_held_out_run_are_compared_with_the_fastest_algorithm(m
         invoke("predict", mpi, "--kernel", "bcast", "--against", tmp_path)
 
 
-def test_a_krylov_iteration_is_predicted_from_halo_and_computation(mpi: Path) -> None:
+def test_a_solver_is_predicted_from_its_computation_and_checked(mpi: Path, tmp_path: Path) -> None:
+    alone, held_out = tmp_path / "alone", tmp_path / "held-out"
+    subjects = (subject("openmpi", "barewire"),)
+    synthetic_mpi(alone, "krylov", subjects=subjects, ranks=(1,))
+    synthetic_mpi(held_out, "krylov", subjects=subjects, ranks=(4,))
     asked = ("--kernel", "krylov", "-n", "4", "--cores", "4", "--subject", "openmpi/barewire")
-    (found,) = document("predict", mpi, *asked, "--sizes", "8KiB", "--compute-us", "100")["predictions"]
+    missing = document("predict", mpi, *asked, "--side", "96")
+    assert "run `barewire mpi krylov -n 1`" in missing["cannot_say"][0]
+    predicted = document("predict", mpi, alone, *asked)["predictions"]
     alpha, _ = COST["barewire"]
-    assert found["time_us"]["value"] > 100 + 5 * alpha
-    with pytest.raises(WrongUse, match="--compute-us"):
-        invoke("predict", mpi, *asked)
+    times = {each["way"]: each["time_us"]["value"] for each in predicted}
+    assert list(times) == ["blocking", "overlapped", "one-reduction", "pipelined"]
+    # 40 µs of computation on one rank; on four each has two neighbours, and a reduction takes two rounds.
+    assert times["blocking"] > 40 / 4 + 8 * alpha > times["one-reduction"]
+    own = document("predict", mpi, *asked, "--variants", "blocking", "--compute-us", "110")["predictions"]
+    assert own[0]["time_us"]["value"] - times["blocking"] == pytest.approx(100, rel=0.02)
+    checked = document("predict", mpi, alone, *asked, "--against", held_out)["predictions"]
+    assert {(each["way"], each["grid"]) for each in checked} == {("blocking", "side_2d"), ("pipelined", "side_2d")}
+    assert "side 2d 128" in invoke("predict", mpi, alone, *asked)
+    with pytest.raises(WrongUse, match="has 3 points"):
+        invoke("predict", mpi, "--kernel", "krylov", "-n", "8", "--side", "3", "--compute-us", "1", "--cores", "8")
 
 
 @pytest.mark.parametrize(

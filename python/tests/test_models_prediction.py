@@ -12,7 +12,7 @@ import pytest
 from barewire.models.collectives import ALGORITHMS, rounds
 from barewire.models.costs import TwoRankCosts
 from barewire.models.interpolation import Interpolated
-from barewire.models.kernels import fft_stages, fft_time, halo_messages, krylov_time, radix_time
+from barewire.models.kernels import Grid, divide, fft_stages, fft_time, krylov_time, radix_time
 from barewire.models.times import CannotSay, Times
 
 ALPHA, BETA = 10.0, 0.01
@@ -118,11 +118,51 @@ def test_ranks_that_share_a_core_compute_in_turn() -> None:
         fft_time(costs(2), 4, 16, "original", computation)
 
 
-def test_a_krylov_iteration_is_a_halo_and_two_small_reductions() -> None:
-    time, _ = krylov_time(costs(), 4, 4096, 100.0)
-    halo = 4 * (ALPHA + BETA * 4096)
-    assert time[0] == pytest.approx(100 + halo + 2 * 2 * (ALPHA + BETA * 8))
-    assert [halo_messages(ranks) for ranks in (1, 2, 3, 4, 6, 8)] == [0, 2, 2, 4, 4, 4]
+@pytest.mark.parametrize(
+    ("ranks", "dimensions", "parts"),
+    [
+        (1, 2, (1, 1)),
+        (2, 2, (2, 1)),
+        (6, 2, (3, 2)),
+        (7, 2, (7, 1)),
+        (8, 2, (4, 2)),
+        (8, 3, (2, 2, 2)),
+        (12, 3, (3, 2, 2)),
+    ],
+)
+def test_ranks_are_divided_as_mpi_divides_them(ranks: int, dimensions: int, parts: tuple[int, ...]) -> None:
+    assert divide(ranks, dimensions) == parts
+
+
+def test_faces_of_a_grid_are_those_of_the_rank_with_most_neighbours() -> None:
+    """The kernel's own records of `message_bytes` on 2, 4 and 6 ranks (tests/test_mpi_kernels.py) are the same."""
+    assert Grid(2, 128).faces(2) == ((1024, 1),)
+    assert Grid(2, 128).faces(8) == ((512, 2), (256, 1))
+    assert Grid(3, 20).faces(4) == ((1600, 1), (1600, 1))
+    assert Grid(2, 16, per_rank=True).faces(6) == ((128, 2), (128, 1))
+    assert Grid.of("side_3d_per_rank", 5) == Grid(3, 5, per_rank=True)
+    with pytest.raises(ValueError, match="8 ranks divide a side into 4 parts"):
+        Grid(2, 3).faces(8)
+    with pytest.raises(ValueError, match="no parameter"):
+        Grid.of("order", 5)
+
+
+def test_a_krylov_iteration_is_computation_a_halo_and_small_reductions() -> None:
+    """On 8 ranks: two neighbours in one direction, one in the other, three rounds of a reduction."""
+    grid, own = Grid(2, 128), np.full(len(costs().latency.draws), 100.0)
+    times = {
+        variant: krylov_time(costs(), 8, grid, variant, own, own / 4)[0][0]
+        for variant in ("blocking", "overlapped", "one-reduction", "pipelined")
+    }
+    halo = 3 * ALPHA + BETA * (512 + 512 + 256)
+    reduction, of_two = 3 * (ALPHA + BETA * 8), 3 * (ALPHA + BETA * 16)
+    assert times["blocking"] == pytest.approx(100 + halo + (ALPHA + BETA * 256) + 2 * reduction)
+    assert times["overlapped"] == pytest.approx(75 + halo + 2 * reduction)
+    assert times["one-reduction"] == pytest.approx(75 + halo + of_two)
+    assert times["pipelined"] == pytest.approx(75 + max(halo, of_two))
+    hidden, sizes = krylov_time(costs(), 8, grid, "overlapped", own, own)
+    assert hidden[0] == pytest.approx(100 + 2 * reduction) and sizes == (512.0, 256.0, 8.0)
+    assert krylov_time(costs(), 1, grid, "blocking", own, own)[0][0] == 100
 
 
 def test_interpolation_passes_through_what_was_measured_and_continues_beyond_it() -> None:

@@ -14,6 +14,8 @@ struct kernel {
   void (*execute)(void *state, double *times);
   // Calls wrong_result if the last execution's result is wrong. Not timed.
   void (*check)(void *state);
+  // Number of operations of the last execution, if times are those of one operation; NULL: of an execution.
+  const int *operations;
 };
 
 // Measures one point. The first execution, which connects ranks, counts as warm-up. Collective.

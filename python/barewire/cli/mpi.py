@@ -36,6 +36,7 @@ from barewire.mpi import Library, suite
 from barewire.mpi.fabrics import FABRICS
 from barewire.mpi.placement import LOCAL_HOST, HostSlots
 from barewire.results.laws import document, laws_of
+from barewire.results.speedups import speedups
 
 
 def mpi(
@@ -144,7 +145,8 @@ def mpi(
             typer.echo(f"barewire: {note}", err=True)
         campaign = MpiCampaign(sites[0], plan, programs, dict(zip(mtus, sites, strict=True)))
         run = measure_mpi(campaign, directory, command=sys.argv, lab=facts, warnings=warnings, progress=show_progress)
-    print_result("mpi", run, directory, as_json, laws=document(laws_of(run)))
+    scaling = [each.to_json() for each in speedups(run)]
+    print_result("mpi", run, directory, as_json, laws=document(laws_of(run)), speedups=scaling)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, cast
 
 import typer
 from rich.console import Console
@@ -16,7 +16,7 @@ from barewire.cli.progress import Progress, progress_bar
 from barewire.errors import WrongUse, unknown
 from barewire.measure import recover_run
 from barewire.measure.programs import expand_sizes
-from barewire.models.kernels import FFT_VARIANTS, RADIX_VARIANTS
+from barewire.models.kernels import KERNEL_VARIANTS, Grid
 from barewire.models.times import CannotSay
 from barewire.report.mpi import TextTable
 from barewire.report.prediction import checked_tables, errors_text, prediction_tables
@@ -25,8 +25,6 @@ from barewire.results.held_out import check, errors
 from barewire.results.model import Model, model_of, read_model, shared_cores
 from barewire.results.prediction import KERNELS, Prediction, Request
 from barewire.results.prediction import predict as predictions_of
-
-_KERNEL_VARIANTS = {"fft": FFT_VARIANTS, "radix": RADIX_VARIANTS}
 
 
 def predict(
@@ -47,8 +45,18 @@ def predict(
     variants: Annotated[str | None, options.VARIANTS] = None,
     order: Annotated[str, typer.Option(metavar="E,E", help="fft: transforms of 2^E elements")] = "20",
     keys: Annotated[int, typer.Option(min=1, metavar="N", help="radix: keys of each rank")] = 524288,
+    side: Annotated[str, typer.Option(metavar="N,N", help="krylov: points along each dimension of the grid")] = "128",
+    dimensions: Annotated[int, typer.Option(min=2, max=3, metavar="N", help="krylov: of the grid")] = 2,
+    scaling: Annotated[
+        Literal["strong", "weak"], typer.Option(help="krylov: --side of the whole grid, or of each rank's part")
+    ] = "strong",
     compute_us: Annotated[
-        float | None, typer.Option(metavar="US", help="krylov: µs of computation of one iteration on each rank")
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="US",
+            help="krylov: µs of computation of one iteration on each rank, instead of what a run measured",
+        ),
     ] = None,
     cores: Annotated[
         int | None,
@@ -87,7 +95,8 @@ def predict(
         _check(model, runs, against, kernels, subject, numbers, cores, as_json)
         return
     orders = _whole(order, "--order")
-    requests = list(_requests(model, kernels, numbers or (2,), sizes, variants, orders, keys, compute_us))
+    grids = [Grid(cast(Literal[2, 3], dimensions), points, scaling == "weak") for points in _whole(side, "--side")]
+    requests = list(_requests(model, kernels, numbers or (2,), sizes, variants, orders, keys, grids, compute_us))
     with progress_bar("predicting") as progress:
         predictions, unsaid = _predict(model, requests, subject, cores or model.cores, progress)
     if as_json:
@@ -173,22 +182,21 @@ def _requests(
     variants: str | None,
     orders: Sequence[int],
     keys: int,
+    grids: Sequence[Grid],
     compute_us: float | None,
 ) -> Iterator[Request]:
     given = None if sizes is None else expand_sizes(sizes, 0)
     latencies = [functions["latency"].times for functions in model.functions.values() if "latency" in functions]
     measured = sorted({size for times in latencies for size in times.sizes})
     for kernel, count in itertools.product(kernels, ranks):
-        known = _KERNEL_VARIANTS.get(kernel)
+        known = KERNEL_VARIANTS.get(kernel)
         chosen = None if variants is None or known is None else _parse(variants, known, f"--variants of {kernel}")
         if kernel == "fft":
             yield from (Request(kernel, count, 0, order, chosen) for order in orders)
         elif kernel == "radix":
             yield from (Request(kernel, count, size, keys, chosen) for size in given or (16384,))
         elif kernel == "krylov":
-            if compute_us is None or compute_us < 0 or given is None:
-                raise WrongUse("krylov needs --sizes for its halo, and --compute-us of 0 or more")
-            yield from (Request(kernel, count, size, compute_us) for size in given)
+            yield from (Request(kernel, count, 0, grid.side, chosen, grid.parameter, compute_us) for grid in grids)
         else:
             # A barrier has no size.
             yield from (Request(kernel, count, size) for size in ((0,) if kernel == "barrier" else given or measured))

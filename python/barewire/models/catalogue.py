@@ -119,6 +119,7 @@ TESTS = (
     MeasuredTest("stream", Program.mpi, "messages one way without a pause, timed at the receiver", "blocking-receive"),
     MeasuredTest("fft", Program.kernel, "Fourier transform in six steps, verified"),
     MeasuredTest("radix", Program.kernel, "parallel radix sort, verified"),
+    MeasuredTest("krylov", Program.kernel, "conjugate gradients: halo exchange and reductions, verified"),
     MeasuredTest("memory", Program.host, "read, write and copy by block size"),
     MeasuredTest("syscall", Program.host, "system calls"),
     MeasuredTest("wakeup", Program.host, "context switches, and waking another process"),

@@ -25,6 +25,9 @@ class MessageCosts(Protocol):
     def all_at_once(self, messages: int, message_bytes: float) -> Floats:
         """Each rank sends and receives this many messages at once, of and to different ranks."""
 
+    def all_to_all(self, ranks: int, message_bytes: float) -> Floats:
+        """Each rank sends a message to every other at once."""
+
 
 @dataclass(frozen=True)
 class Algorithm:
@@ -152,6 +155,10 @@ ALGORITHMS: Mapping[str, tuple[Algorithm, ...]] = {
         Algorithm("Bruck", _exchanges(_doubles), _doubles),
         _ring(1, share=False),
     ),
-    "alltoall": (_PAIRWISE, Algorithm("Bruck", _exchanges(_bruck), _bruck), _linear("all at once")),
+    "alltoall": (
+        _PAIRWISE,
+        Algorithm("Bruck", _exchanges(_bruck), _bruck),
+        Algorithm("all at once", lambda costs, ranks, m: costs.all_to_all(ranks, m), _of_all(lambda _, m: m)),
+    ),
     "scan": (Algorithm("recursive doubling", _exchanges(_whole), _whole),),
 }

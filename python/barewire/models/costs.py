@@ -5,11 +5,13 @@ Where k ranks share a core, each message's processor time Os + Or counts k times
 is the least that sharing costs: time that a ready rank waits for the scheduler is not part of it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from barewire.models.interpolation import Interpolated
+from barewire.models.ports import Ports
 from barewire.models.times import CannotSay, Floats
 
 
@@ -19,7 +21,7 @@ class TwoRankCosts:
 
     `latency`: EEL(m), one way. `exchanged`: two ranks send each other a message; None: as long as one way. `gap`: time
     per message of a rank that sends without a pause. `both_ways`: of one that sends and receives, message by message.
-    `processor`: Os + Or; needed if ranks share cores.
+    `processor`: Os + Or; needed if ranks share cores. `ports`: the links to a switch, if their rate is known.
     """
 
     latency: Interpolated
@@ -28,6 +30,7 @@ class TwoRankCosts:
     both_ways: Interpolated | None = None
     processor: Interpolated | None = None
     ranks_per_core: int = 1
+    ports: Ports | None = None
 
     @property
     def launches(self) -> int:
@@ -48,6 +51,20 @@ class TwoRankCosts:
         if messages == 0:
             return np.zeros(len(self.latency.draws))
         return np.asarray(self.exchange(message_bytes) + (messages - 1) * self.sustained(message_bytes))
+
+    def all_to_all(self, ranks: int, message_bytes: float, in_flight_bytes: float | None = None) -> Floats:
+        """All ranks send each other a message at once, in no common order, so that they contend at ports.
+
+        `in_flight_bytes` bounds what a rank sends to a peer before that has received it.
+        """
+        together = self.all_at_once(ranks - 1, message_bytes)
+        if self.ports is None:
+            return together
+        return together + self.ports.contention_us(ranks, message_bytes, in_flight_bytes)
+
+    def link_time(self, sizes: Iterable[float]) -> float:
+        """Time of these messages on a rank's link, one after another; 0 if its rate is not known."""
+        return 0.0 if self.ports is None else sum(self.ports.message_us(size) for size in sizes)
 
     def sustained(self, message_bytes: float) -> Floats:
         """Time per message of a rank that sends and receives many without a pause.

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Times of the kernels in mpi/kernels, and of a Krylov iteration, on P ranks.
+"""Times of the kernels in mpi/kernels on P ranks.
 
 What they send follows from their parameters (docs/method.md, "MPI: kernels"); their computation is measured. All times
 in µs, one value for each draw.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
-from barewire.models.collectives import ALGORITHMS
+from barewire.models.collectives import ALGORITHMS, rounds
 from barewire.models.costs import TwoRankCosts
 from barewire.models.times import Floats
 
@@ -66,13 +68,22 @@ def fft_time(
     sizes = tuple(float(stage.message_bytes) for stage in stages)
     total = np.zeros_like(computation)
     for stage in stages:
-        one = costs.all_at_once(ranks - 1, stage.message_bytes)
         if variant == "non-blocking":
+            first = costs.all_at_once(ranks - 1, stage.message_bytes)
             others = (stage.exchanges - 1) * (ranks - 1) * costs.sustained(stage.message_bytes)
-            total = total + one + np.maximum(computation / FFT_STAGES, others)
+            total = total + first + np.maximum(computation / FFT_STAGES, others + _contention(costs, ranks, stage))
         else:
+            one = costs.all_to_all(ranks, stage.message_bytes)
             total = total + stage.exchanges * one + computation / FFT_STAGES
     return total, sizes
+
+
+def _contention(costs: TwoRankCosts, ranks: int, stage: FftStage) -> float:
+    """Time that a whole transposition waits at ports, with the rows of two exchanges on their way."""
+    if costs.ports is None:
+        return 0.0
+    whole, in_flight = stage.exchanges * stage.message_bytes, 2 * stage.message_bytes
+    return costs.ports.contention_us(ranks, whole, in_flight)
 
 
 def radix_time(
@@ -99,29 +110,103 @@ def radix_time(
     messages = (ranks - 1) * keys * KEY_BYTES / ranks / buffer
     alone = costs.ranks_per_core * computation_us / passes
     wire = messages * costs.sustained(buffer)
+    if costs.ports is not None:
+        # A buffer for each rank is on its way while the next one fills.
+        wire = wire + costs.ports.contention_us(ranks, keys * KEY_BYTES / ranks, buffer)
     processor = alone if costs.processor is None else alone + messages * costs.processor_time(buffer)
     one_pass = np.maximum(wire, processor) + costs.exchange(buffer) + gather.time(costs, ranks, counts_bytes)
     return passes * one_pass, (float(buffer), *gather.sizes(ranks, counts_bytes))
 
 
-def halo_messages(ranks: int) -> int:
-    """Messages that a rank of a periodic grid of two dimensions, as square as possible, sends to other ranks."""
-    shorter = max(side for side in range(1, int(ranks**0.5) + 1) if ranks % side == 0)
-    return 2 * ((shorter > 1) + (ranks // shorter > 1))
+KrylovVariant = Literal["blocking", "overlapped", "one-reduction", "pipelined"]
+KRYLOV_VARIANTS: tuple[KrylovVariant, ...] = get_args(KrylovVariant)
+VALUE_BYTES = 8
+
+# Of each kernel those that have a model.
+KERNEL_VARIANTS: Mapping[str, tuple[str, ...]] = {
+    "fft": FFT_VARIANTS,
+    "radix": RADIX_VARIANTS,
+    "krylov": KRYLOV_VARIANTS,
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid of `side` points along each dimension, of all ranks together, or of each (`per_rank`)."""
+
+    dimensions: Literal[2, 3]
+    side: int
+    per_rank: bool = False
+
+    @property
+    def parameter(self) -> str:
+        """Its name in the records of mpi/kernels/krylov."""
+        return f"side_{self.dimensions}d{'_per_rank' if self.per_rank else ''}"
+
+    @classmethod
+    def of(cls, parameter: str, side: int) -> "Grid":
+        """Return the grid of a record. ValueError for any other parameter."""
+        for grid in (cls(dimensions, side, per_rank) for dimensions in (2, 3) for per_rank in (False, True)):
+            if grid.parameter == parameter:
+                return grid
+        raise ValueError(f"{parameter!r} is no parameter of a grid")
+
+    def faces(self, ranks: int) -> tuple[tuple[int, int], ...]:
+        """Return the bytes of a face and the number of neighbours, 1 or 2, for each dimension that is divided."""
+        parts = divide(ranks, self.dimensions)
+        lengths = [self.side if self.per_rank else -(-self.side // part) for part in parts]
+        if not self.per_rank and self.side < max(parts):
+            raise ValueError(f"{ranks} ranks divide a side into {max(parts)} parts, and it has {self.side} points")
+        points = math.prod(lengths)
+        return tuple(
+            (VALUE_BYTES * points // length, min(2, part - 1))
+            for length, part in zip(lengths, parts, strict=True)
+            if part > 1
+        )
+
+
+def divide(ranks: int, dimensions: int) -> tuple[int, ...]:
+    """Return numbers whose product is `ranks`, as equal as possible, descending, as MPI_Dims_create."""
+    if dimensions == 1:
+        return (ranks,)
+    choices = [
+        tuple(sorted((part, *divide(ranks // part, dimensions - 1)), reverse=True))
+        for part in range(1, ranks + 1)
+        if ranks % part == 0
+    ]
+    return min(choices, key=lambda parts: (parts[0] - parts[-1], parts))
 
 
 def krylov_time(
-    costs: TwoRankCosts, ranks: int, halo_bytes: int, computation_us: float, *, reductions: int = 2
+    costs: TwoRankCosts, ranks: int, grid: Grid, variant: KrylovVariant, computation_us: Floats, stencil_us: Floats
 ) -> tuple[Floats, tuple[float, ...]]:
-    """Return the time of one iteration of a Krylov solver, and the sizes of its messages.
+    """Return the time of one iteration of conjugate gradients, and the sizes of its messages.
 
-    An iteration computes for `computation_us` with a core of its own (flops divided by their measured rate), exchanges
-    a halo with its neighbours on a grid (`mpi/halo`), and adds 8 bytes over all ranks `reductions` times (2 in
-    conjugate gradients).
+    `computation_us` is one rank's computation in an iteration, `stencil_us` the part of it that is the product with the
+    matrix, both with a core of its own. Of the rank with the most neighbours: blocking exchanges faces one after
+    another; the others all at once, and meanwhile compute the product. A reduction adds 8 or 16 bytes over all ranks;
+    the pipelined one takes place during exchange and product.
     """
-    computation = np.full(len(costs.latency.draws), costs.ranks_per_core * computation_us)
+    computation, stencil = costs.ranks_per_core * computation_us, costs.ranks_per_core * stencil_us
     if ranks == 1:
         return computation, ()
     (doubling,) = (each for each in ALGORITHMS["allreduce"] if each.name == "recursive doubling")
-    halo = costs.all_at_once(halo_messages(ranks), halo_bytes)
-    return computation + halo + reductions * doubling.time(costs, ranks, 8), (float(halo_bytes), 8.0)
+    faces = grid.faces(ranks)
+    sums = VALUE_BYTES if variant in ("blocking", "overlapped") else 2 * VALUE_BYTES
+    reductions = 2 if variant in ("blocking", "overlapped") else 1
+    reduction = reductions * doubling.time(costs, ranks, sums)
+    sizes = [size for size, count in faces for _ in range(count)]
+    if variant == "blocking":
+        # With two parts, one rank receives only after it has sent, in each direction.
+        halo = sum(2 * (costs.exchange(size) if count == 2 else costs.one_way(size)) for size, count in faces)
+        beside_halo = np.zeros_like(stencil)
+    else:
+        largest = max(sizes)
+        halo = costs.exchange(largest) + sum(costs.sustained(size) for size in sizes) - costs.sustained(largest)
+        beside_halo = stencil
+    # However early messages leave, all those of an iteration pass one link.
+    on_link = costs.link_time([*sizes, *[sums] * reductions * rounds(ranks)])
+    product = np.maximum(halo, beside_halo)
+    communication = np.maximum(product, reduction) if variant == "pipelined" else product + reduction
+    time = computation - beside_halo + np.maximum(communication, on_link)
+    return np.asarray(time), (*(float(size) for size, _ in faces), float(sums))

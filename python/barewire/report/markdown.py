@@ -57,6 +57,7 @@ def _series_table(series: Sequence[Series]) -> str:
 def _text_tables(run: Run) -> Iterator[TextTable]:
     yield from (text_table for _, _, text_table in mpi.parameter_tables(run))
     yield from (text_table for _, _, text_table, _ in mpi.phase_tables(run))
+    yield from mpi.speedup_tables(run)
     yield from mpi.law_tables(run)
 
 

@@ -18,6 +18,7 @@ from barewire.results import Place, Run, Series
 from barewire.results.laws import Law, laws_of
 from barewire.results.limits import limits_of
 from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel, is_phase
+from barewire.results.speedups import Speedup, speedups
 
 _OVERLAPPED = {
     "pingpong": "ping-pong",
@@ -129,10 +130,39 @@ def phase_tables(run: Run) -> Iterator[tuple[str, int, TextTable, Times]]:
         yield test, ranks, replace(text_table, notes=(*text_table.notes, *_choices(run, test, ranks))), times
 
 
-def task_name(series: Series) -> str:
+def speedup_tables(run: Run) -> Iterator[TextTable]:
+    """Speed-up and efficiency of each kernel and task that the run has on several numbers of ranks."""
+    tasks: dict[tuple[str, str, int], list[Speedup]] = {}
+    for each in speedups(run):
+        tasks.setdefault((each.test, task_name(each), each.base_ranks), []).append(each)
+    for (test, name, base), found in tasks.items():
+        cells = {(each.ranks, each.subject, each.variant): each for each in found}
+        columns = list(dict.fromkeys((each.subject, each.variant) for each in found))
+        rows = []
+        for ranks in sorted({each.ranks for each in found if each.ranks > base}):
+            of_ranks = [cells.get((ranks, *column)) for column in columns]
+            rows.append((f"{ranks}: speed-up", *(_factor(each, "speedup") for each in of_ranks)))
+            rows.append(("efficiency", *(_factor(each, "efficiency") for each in of_ranks)))
+        headings = ("ranks", *(f"{subject_name(subject)} {variant}" for subject, variant in columns))
+        weak = "the problem grows with the ranks" if found[0].weak else "one problem for all ranks"
+        note = f"Relative to {base} rank{'' if base == 1 else 's, the fewest of this run'}; {weak}. [95 %]"
+        yield TextTable(f"Speed-up: {test_title(test)}, {name}", headings, tuple(rows), (note,))
+
+
+def _factor(speedup: Speedup | None, name: str) -> str:
+    if speedup is None:
+        return "–"
+    return f"{number(getattr(speedup, name))} {bounds(getattr(speedup, f'{name}_ci95'))}".rstrip()
+
+
+def task_name(series: Series | Speedup) -> str:
     """The task shared by variants of a test: the value of its parameter and, if variants share it, the size."""
-    parts = [] if series.parameter_value is None else [f"{series.parameter} {series.parameter_value:g}"]
-    return ", ".join(parts if has_own_sizes(series.test) else [*parts, message_size(series.message_bytes)])
+    parts = []
+    if series.parameter_value is not None:
+        parts.append(f"{series.parameter.replace('_', ' ')} {series.parameter_value:g}")
+    if series.message_bytes is not None and not has_own_sizes(series.test):
+        parts.append(message_size(series.message_bytes))
+    return ", ".join(parts)
 
 
 def _parameters(test: str, ranks: int, subject: str, mode: str, series: Sequence[Series]) -> TextTable:

@@ -69,6 +69,6 @@ def _what(prediction: Prediction) -> str:
         case "radix":
             return f"{prediction.parameter:g} keys, {message_size(prediction.message_bytes)}"
         case "krylov":
-            return f"halo {message_size(prediction.message_bytes)}, {prediction.parameter:g} µs of computation"
+            return f"{prediction.grid.replace('_', ' ')} {prediction.parameter:g}"
         case _:
             return message_size(prediction.message_bytes)

@@ -96,6 +96,7 @@ def convergence_tables(run: Run, *, width: int = 100) -> list[Table]:
 def _text_tables(run: Run) -> Iterator[mpi.TextTable]:
     yield from (text_table for _, _, text_table in mpi.parameter_tables(run))
     yield from (text_table for _, _, text_table, _ in mpi.phase_tables(run))
+    yield from mpi.speedup_tables(run)
     yield from mpi.law_tables(run)
 
 

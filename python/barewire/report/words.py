@@ -40,6 +40,7 @@ TEST_TITLES = {
     "footprint": "Memory for each peer",
     "fft": "Fast Fourier transform in six steps",
     "radix": "Radix sort",
+    "krylov": "Conjugate gradients",
     "ring": "Rings of all ranks",
     "hpcc": "HPC Challenge",
 }
@@ -80,6 +81,8 @@ TEST_EXPLANATIONS = {
     "startup": "The slowest rank's time from its call of MPI_Init; one value per launch. Less is better.",
     "footprint": "Resident memory of rank 0 by number of peers, in KiB; less is better.",
     "fft": "Bailey's six steps, every result verified: time of the slowest rank, in ms; less is better.",
+    "krylov": "One iteration for a Poisson problem, every solution verified: time of the slowest rank, in ms; less is "
+    "better.",
     "radix": "Keys sorted over all ranks, every result verified: time of the slowest rank, in ms; less is better.",
 }
 # Quantities of tests that have several.

@@ -11,22 +11,27 @@ from barewire.results.run import Run, Series
 
 # Phases that are calls of MPI, by the end of their names.
 _COMMUNICATION = "_communication"
+# The phase that messages of the same iteration may hide.
+_STENCIL = "stencil"
 
 
 @dataclass(frozen=True)
 class Computation:
     """A kernel's computation on each of `ranks` ranks, in µs, of each launch; a kernel alone on one rank only computes.
 
-    `parameter_value` is the order of a transform, or the keys of each rank of a sort. `ranks_per_core` ranks shared
-    each core, so that a time includes those of the others.
+    `parameter_value` is the order of a transform, the keys of each rank of a sort, or the side of the grid that
+    `parameter` names. `stencil_us` is the part of a Krylov iteration that is the product with its matrix.
+    `ranks_per_core` ranks shared each core, so that a time includes those of the others.
     """
 
     kernel: str
     variant: str
     ranks: int
+    parameter: str
     parameter_value: float
     ranks_per_core: int
     launches_us: tuple[float, ...]
+    stencil_us: tuple[float, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return one JSON object."""
@@ -39,9 +44,12 @@ class Computation:
             str(data["kernel"]),
             str(data["variant"]),
             int(data["ranks"]),
+            # Models from before there was a third kernel do not name it.
+            str(data.get("parameter", "order" if data["kernel"] == "fft" else "keys")),
             float(data["parameter_value"]),
             int(data["ranks_per_core"]),
             tuple(float(value) for value in data["launches_us"]),
+            tuple(float(value) for value in data.get("stencil_us", ())),
         )
 
 
@@ -56,16 +64,18 @@ def computations_of(run: Run, cores: int | None) -> list[Computation]:
     `cores` is the number that all ranks share, None if each has its own. On one rank the whole execution computes. On
     more it is the sum of all phases outside of MPI, if the kernel has such phases; the radix sort has one for both.
     """
-    groups: dict[tuple[str, str, str, int, float], list[Series]] = {}
+    groups: dict[tuple[str, str, str, int, str, float], list[Series]] = {}
     for each in run.series:
         if is_kernel(each.test) and each.launch_medians and each.parameter_value is not None:
-            key = each.test, each.subject, each.variant, each.ranks, each.parameter_value
+            key = each.test, each.subject, each.variant, each.ranks, each.parameter, each.parameter_value
             groups.setdefault(key, []).append(each)
     computations = []
-    for (kernel, _, variant, ranks, value), series in groups.items():
+    for (kernel, _, variant, ranks, parameter, value), series in groups.items():
         launches = _computation_us(series, ranks)
         if launches:
-            computations.append(Computation(kernel, variant, ranks, value, ranks_per_core(ranks, cores), launches))
+            stencil = tuple(_us(each) for each in series if each.quantity == _STENCIL)
+            sharing = ranks_per_core(ranks, cores)
+            computations.append(Computation(kernel, variant, ranks, parameter, value, sharing, launches, *stencil))
     return computations
 
 
@@ -73,9 +83,12 @@ def _computation_us(series: Sequence[Series], ranks: int) -> tuple[float, ...]:
     phases = [each for each in series if each.quantity != KERNEL_TOTAL]
     total = [each for each in series if each.quantity == KERNEL_TOTAL]
     if ranks == 1:
-        return tuple(in_us(value, total[0].unit) for value in total[0].launch_medians) if total else ()
+        return _us(total[0]) if total else ()
     if not any(each.quantity.endswith(_COMMUNICATION) for each in phases):
         return ()
     computing = [each for each in phases if not each.quantity.endswith(_COMMUNICATION)]
-    launches = min(len(each.launch_medians) for each in computing)
-    return tuple(sum(in_us(each.launch_medians[number], each.unit) for each in computing) for number in range(launches))
+    return tuple(sum(launch) for launch in zip(*map(_us, computing), strict=False))
+
+
+def _us(series: Series) -> tuple[float, ...]:
+    return tuple(in_us(value, series.unit) for value in series.launch_medians)

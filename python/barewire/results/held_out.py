@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from barewire.models.collectives import ALGORITHMS
+from barewire.models.kernels import KERNEL_VARIANTS
 from barewire.models.times import CannotSay, Estimate
 from barewire.results.functions import in_us
 from barewire.results.model import Model
 from barewire.results.prediction import Prediction, Request, predict
-from barewire.results.quantities import KERNEL_TOTAL, is_kernel
+from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel
 from barewire.results.run import Run, Series
 
 # Variants of mpi/alltoall that are one algorithm; a library chooses that of its own collectives.
@@ -84,11 +85,12 @@ def _request(series: Series) -> tuple[Request, str | None, float] | None:
     """Return what predicts a series, its way (None: the fastest), and the factor of its values; None without any."""
     ranks, size = series.ranks, series.message_bytes
     if is_kernel(series.test):
-        if series.quantity != KERNEL_TOTAL or ranks < 2:
+        has_model = series.variant in KERNEL_VARIANTS[series.test]
+        if series.quantity != KERNEL_TOTAL or ranks < 2 or not has_model:
             return None
-        # A transform's message follows from its order.
-        bytes_of = 0 if series.test == "fft" else size
-        request = Request(series.test, ranks, bytes_of, series.parameter_value, (series.variant,))
+        bytes_of = 0 if has_own_sizes(series.test) else size
+        grid = series.parameter if series.test == "krylov" else ""
+        request = Request(series.test, ranks, bytes_of, series.parameter_value, (series.variant,), grid)
         return request, series.variant, 1.0
     if series.pairs != 1 or series.parameter:
         return None

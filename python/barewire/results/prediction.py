@@ -10,24 +10,40 @@ import numpy as np
 from barewire.models.collectives import ALGORITHMS
 from barewire.models.costs import TwoRankCosts
 from barewire.models.interpolation import Interpolated
-from barewire.models.kernels import FFT_VARIANTS, RADIX_VARIANTS, FftVariant, fft_time, krylov_time, radix_time
+from barewire.models.kernels import (
+    FFT_VARIANTS,
+    KRYLOV_VARIANTS,
+    RADIX_VARIANTS,
+    FftVariant,
+    Grid,
+    KrylovVariant,
+    fft_time,
+    krylov_time,
+    radix_time,
+)
+from barewire.models.naming import mtu_of
+from barewire.models.ports import Ports
 from barewire.models.times import CannotSay, Estimate, Floats, Times, estimate
 from barewire.results.computations import Computation, ranks_per_core
 from barewire.results.functions import Function
 from barewire.results.model import Model
+from barewire.results.quantities import is_weak
 
 MESSAGES = ("pingpong", "exchange", "ring")
 WITH_COMPUTATION = ("fft", "radix", "krylov")
 KERNELS = (*MESSAGES, *ALGORITHMS, *WITH_COMPUTATION)
 # Messages this short take the same time.
 _SHORT_BYTES = 64
+# Of a link of which a table tells only the rate.
+_MTU = 1500
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to predict. `message_bytes` is a message, a block, a sort's buffer or a halo; a transform has none.
+    """What to predict. `message_bytes` is a message, a block or a sort's buffer; a transform and a solver have none.
 
-    `parameter`: order of a transform, keys of a sort's rank, µs of computation of a Krylov iteration.
+    `parameter`: order of a transform, keys of a sort's rank, side of a solver's grid, of which `grid` is the name in
+    records. `compute_us`: the solver's computation in an iteration on each rank, instead of a measured one.
     """
 
     kernel: str
@@ -35,6 +51,8 @@ class Request:
     message_bytes: int = 0
     parameter: float | None = None
     variants: tuple[str, ...] | None = None
+    grid: str = ""
+    compute_us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +67,7 @@ class Prediction:
     parameter: float | None
     time_us: Estimate
     marks: tuple[str, ...]
+    grid: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return one JSON object."""
@@ -75,6 +94,7 @@ def predict(model: Model, subject: str, request: Request, cores: int | None) -> 
             parameter=request.parameter,
             time_us=estimate(times, costs.launches),
             marks=tuple(marks),
+            grid=request.grid,
         )
 
 
@@ -93,7 +113,9 @@ def costs_of(model: Model, subject: str, sharing: int) -> TwoRankCosts:
     if "send" in functions and "receive" in functions:
         processor = Interpolated.through(_sum(functions["send"], functions["receive"]), generator)
     latency = Interpolated.through(functions["latency"].times, generator)
-    return TwoRankCosts(latency, curve("exchanged"), curve("gap"), curve("both_ways"), processor, sharing)
+    mtu = mtu_of(subject) or (model.mtu if isinstance(model.mtu, int) else None) or _MTU
+    ports = None if model.rate_bit_s is None else Ports(model.rate_bit_s, mtu)
+    return TwoRankCosts(latency, curve("exchanged"), curve("gap"), curve("both_ways"), processor, sharing, ports)
 
 
 def _ways(model: Model, request: Request, costs: TwoRankCosts) -> Iterator[tuple[str, Floats, tuple[float, ...]]]:
@@ -109,23 +131,33 @@ def _ways(model: Model, request: Request, costs: TwoRankCosts) -> Iterator[tuple
             yield algorithm.name, algorithm.time(costs, ranks, size), algorithm.sizes(ranks, size)
     elif kernel == "fft":
         for variant in request.variants or FFT_VARIANTS:
-            own = _computation(model, request, variant, costs.ranks_per_core)
+            own, _ = _computation(model, request, variant, costs)
             order = int(request.parameter or 0)
             yield variant, *fft_time(costs, ranks, order, cast(FftVariant, variant), own)
     elif kernel == "radix":
         for variant in request.variants or RADIX_VARIANTS:
-            own = _computation(model, request, variant, costs.ranks_per_core)
+            own, _ = _computation(model, request, variant, costs)
             yield variant, *radix_time(costs, ranks, int(request.parameter or 0), size, own)
     else:
-        yield "iteration", *krylov_time(costs, ranks, size, request.parameter or 0.0)
+        grid = Grid.of(request.grid, int(request.parameter or 0))
+        for variant in request.variants or KRYLOV_VARIANTS:
+            own, stencil = _computation(model, request, variant, costs)
+            yield variant, *krylov_time(costs, ranks, grid, cast(KrylovVariant, variant), own, stencil)
 
 
-def _computation(model: Model, request: Request, variant: str, sharing: int) -> Floats:
-    """Return the draws of one rank's computation on a core of its own, in µs, from the nearest measured one."""
+def _computation(model: Model, request: Request, variant: str, costs: TwoRankCosts) -> tuple[Floats, Floats]:
+    """Return the draws of one rank's computation on a core of its own, in µs, from the nearest measured one.
+
+    And those of the part that is a Krylov iteration's product, as far as it is known.
+    """
+    none = np.zeros(len(costs.latency.draws))
+    if request.compute_us is not None:
+        return none + request.compute_us, none
     found = [
         each
         for each in model.computations
-        if each.kernel == request.kernel and each.parameter_value == request.parameter
+        if (each.kernel, each.parameter_value) == (request.kernel, request.parameter)
+        and (not request.grid or each.parameter == request.grid)
     ]
     if not found:
         raise CannotSay(
@@ -136,16 +168,20 @@ def _computation(model: Model, request: Request, variant: str, sharing: int) -> 
     def distance(each: Computation) -> tuple[bool, int, float, float]:
         return (
             each.variant != variant,
-            abs(each.ranks_per_core - sharing),
+            abs(each.ranks_per_core - costs.ranks_per_core),
             abs(np.log(each.ranks / request.ranks)),
             float(np.median(each.launches_us)),
         )
 
     nearest = min(found, key=distance)
-    times = Times.of({0: nearest.launches_us})
-    # A transform is divided among its ranks; a sort has the same keys on each.
-    share = nearest.ranks / request.ranks if request.kernel == "fft" else 1.0
-    return times.draws(np.random.default_rng(1))[:, 0] * share / nearest.ranks_per_core
+    # A problem of all ranks together is divided among them.
+    share = 1.0 if is_weak(request.kernel, nearest.parameter) else nearest.ranks / request.ranks
+
+    def alone(launches_us: Sequence[float]) -> Floats:
+        draws = Times.of({0: launches_us}).draws(np.random.default_rng(1))[:, 0]
+        return draws * share / nearest.ranks_per_core
+
+    return alone(nearest.launches_us), alone(nearest.stencil_us) if nearest.stencil_us else none
 
 
 def _sum(first: Function, second: Function) -> Times:

@@ -38,7 +38,7 @@ _OF_RANKS = {
     ("startup", "init"): Quantity("ms", "slowest"),
     ("startup", "next_barrier"): Quantity("us", "slowest"),
 }
-_KERNELS = ("fft", "radix")
+_KERNELS = ("fft", "krylov", "radix")
 KERNEL_TOTAL = "total"
 # Times of which more is better.
 _HIDING = ("hidden", "opportunity")
@@ -59,8 +59,13 @@ def is_kernel(test: str) -> bool:
 
 
 def has_own_sizes(test: str) -> bool:
-    """Return whether the message size follows from the variant, so that it is not a coordinate."""
-    return test == "fft"
+    """Return whether the message size follows from variant and ranks, so that it is not a coordinate."""
+    return test in ("fft", "krylov")
+
+
+def is_weak(test: str, parameter: str) -> bool:
+    """Return whether a kernel's problem grows with the ranks, each of which has as much as the parameter says."""
+    return test == "radix" or parameter.endswith("_per_rank")
 
 
 def is_phase(test: str, quantity: str) -> bool:
