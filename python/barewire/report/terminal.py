@@ -33,6 +33,7 @@ from barewire.report.words import (
 )
 from barewire.results import Place, Row, Run, Series, Shared
 from barewire.results.quantities import is_detail
+from barewire.results.laws import laws_of
 from barewire.stats import Comparison
 
 _SIZE_COLUMNS = 10
@@ -96,7 +97,7 @@ def convergence_tables(run: Run, *, width: int = 100) -> list[Table]:
 def _text_tables(run: Run) -> Iterator[mpi.TextTable]:
     yield from (text_table for _, _, text_table in mpi.parameter_tables(run))
     yield from (text_table for _, _, text_table, _ in mpi.phase_tables(run))
-    yield from mpi.law_tables(run)
+    yield from mpi.law_tables(run, laws_of(run))
 
 
 def rich_tables(text_table: mpi.TextTable, width: int) -> Iterator[Table]:
