@@ -239,7 +239,8 @@ FIGURES = r"""
     const shown = (svg) => getComputedStyle(svg).display !== "none" && !svg.closest("[hidden]");
     const boxes = (svg) => [...svg.querySelectorAll("text")].filter((t) => t.textContent.trim())
       .map((t) => [t.textContent, t.getBoundingClientRect()]);
-    const apart = (a, b) => a.right <= b.left + 1 || b.right <= a.left + 1 || a.bottom <= b.top + 3 || b.bottom <= a.top + 3;
+    const before = (a, b) => a.right <= b.left + 1 || a.bottom <= b.top + 3;
+    const apart = (a, b) => before(a, b) || before(b, a);
     return [...document.querySelectorAll("[data-figure]")].map((card) => {
       const select = card.querySelector("select"), plot = card.querySelector(".plot"), drawings = [];
       const data = JSON.parse(card.querySelector("script").textContent);
@@ -379,7 +380,9 @@ def test_keyboard_and_pointer_show_value_interval_and_counts(browser, pages):
 
     plot.send_keys(keys.ARROW_RIGHT)
     first = tip()
-    assert re.search(r"TCP\nmessage size: 1 B\nmedian time, µs: [\d.]+\n95 % interval: [\d.]+ to [\d.]+\n6 launches, 108 ", first)
+    assert re.search(
+        r"TCP\nmessage size: 1 B\nmedian time, µs: [\d.]+\n95 % interval: [\d.]+ to [\d.]+\n6 launches, 108 ", first
+    )
     plot.send_keys(keys.ARROW_RIGHT)
     assert "message size: 64 B" in tip()
     plot.send_keys(keys.ARROW_DOWN)
@@ -388,7 +391,8 @@ def test_keyboard_and_pointer_show_value_interval_and_counts(browser, pages):
     assert tip() == ""
     at = browser.execute_script(
         "const svg = arguments[0].querySelector('svg.wide'), path = svg.querySelector('.t');"
-        "const [x, y] = path.getAttribute('d').match(/[\\d.]+/g).map(Number), box = arguments[0].getBoundingClientRect();"
+        "const [x, y] = path.getAttribute('d').match(/[\\d.]+/g).map(Number);"
+        "const box = arguments[0].getBoundingClientRect();"
         "const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;"
         "return [x * scale - box.width / 2, y * scale - box.height / 2]",
         plot,
@@ -492,7 +496,9 @@ def test_axe_finds_nothing_serious(browser, pages, name, device, scheme):
 
 
 def test_axe_sees_what_is_wrong(browser, tmp_path):
-    page = "<!DOCTYPE html><html lang=en><title>x</title><p style='color:#ccc;background:#fff'>faint</p><img src=data:,>"
+    page = (
+        "<!DOCTYPE html><html lang=en><title>x</title><p style='color:#ccc;background:#fff'>faint</p><img src=data:,>"
+    )
     (tmp_path / "bad.html").write_text(page)
     browser.get((tmp_path / "bad.html").as_uri())
     assert {finding[0] for finding in axe(browser)} == {"color-contrast", "image-alt"}
@@ -523,7 +529,13 @@ def test_a_page_is_small(pages, name):
 @pytest.mark.matrix
 def test_a_hundred_series_and_a_million_samples_are_a_page_in_ten_seconds_that_opens_in_two(browser, tmp_path):
     sizes = tuple(2**exponent for exponent in range(10))
-    synthetic_run(tmp_path, launches=10, samples_per_launch=1000, subjects=("tcp", "udp", "raw", "raw/block", "floor"), sizes=sizes)
+    synthetic_run(
+        tmp_path,
+        launches=10,
+        samples_per_launch=1000,
+        subjects=("tcp", "udp", "raw", "raw/block", "floor"),
+        sizes=sizes,
+    )
     run = json.loads((tmp_path / "run.json").read_text())
     assert len(run["series"]) == 100
     begun = time.monotonic()

@@ -138,7 +138,14 @@ def test_bars_begin_at_one_and_reach_their_value_in_logarithms():
 
 def test_stacked_bars_begin_where_the_last_one_ends_and_grouped_ones_side_by_side():
     traces = [
-        {"type": "bar", "orientation": "h", "name": name, "x": [length], "y": ["rank 0"], "marker": {"color": "#000000"}}
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": [length],
+            "y": ["rank 0"],
+            "marker": {"color": "#000000"},
+        }
         for name, length in (("a", 1.0), ("b", 3.0))
     ]
 

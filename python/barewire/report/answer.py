@@ -9,7 +9,7 @@ from barewire.models.naming import read_mpi_subject
 from barewire.report import budget
 from barewire.report.captions import ratio_caption, size_caption
 from barewire.report.figures import Figure, against_size, ratio_rows, ratios
-from barewire.report.findings import times_limit, headline_subject, headlines
+from barewire.report.findings import headline_subject, headlines, times_limit
 from barewire.report.versus import MARGIN, Versus
 from barewire.report.words import (
     message_size,
@@ -62,7 +62,7 @@ def answer(run: Run, comparisons: Sequence[Versus], baseline: str) -> Answer:
 
 
 def _main(comparisons: Sequence[Versus]) -> list[Versus]:
-    """The comparisons of the main quantity of the first test: of the fewest ranks and the first variant, all subjects."""
+    """All subjects' comparisons of the first test's main quantity: of one place, and of the first variant."""
     candidates = [versus for versus in comparisons if not is_detail(versus.a.test, versus.a.quantity)]
     if not candidates:
         return []
@@ -169,7 +169,11 @@ def _alone(run: Run, sentence: str) -> Answer:
     shown = [s for s in series if s.place == place and s.message_bytes]
     shown = [s for s in shown if s.variant == shown[0].variant]
     is_time = series[0].lower_is_better
-    question = "How long does a message take?" if test == "pingpong" else f"{title_of(place)}: how {'long' if is_time else 'much'}?"
+    question = (
+        "How long does a message take?"
+        if test == "pingpong"
+        else f"{title_of(place)}: how {'long' if is_time else 'much'}?"
+    )
     if has_own_sizes(test) or len({s.message_bytes for s in shown}) < 2:
         return Answer(question, sentence)
     figure = against_size(shown, "median time" if shown[0].lower_is_better else "median rate")
@@ -188,4 +192,3 @@ def _verb(series: Series) -> str:
 
 def _way(series: Series) -> str:
     return " one way" if series.test == "pingpong" else " in one direction" if series.test == "stream" else ""
-

@@ -76,7 +76,9 @@ def _path_bars(budget: Budget, names: Formatters) -> list[Bar]:
     total, path_total_us = first.step.total, budget.best.step.total
     low, high = first.step.total_ci95 or (total, total)
     words = f"<b>{names.fixed(total, path_total_us)}</b>"
-    base = Bar(names.layer(first.subject), colour_of(first.subject), 0.0, total, low, high, words, words, first.step.rounds)
+    base = Bar(
+        names.layer(first.subject), colour_of(first.subject), 0.0, total, low, high, words, words, first.step.rounds
+    )
     return [base, *(_bar(layer, budget, names) for layer in budget.path[1:])]
 
 

@@ -17,7 +17,9 @@ _TAIL = 2.0
 def size_caption(series: Sequence[Series]) -> str:
     """Of medians against message size."""
     limit = " Dashed: the wire’s limit." if any(s.limit_kind == "wire" and s.limit for s in series) else ""
-    return f"Medians of {_launches([s.launches for s in series])}. {_bands([s.ci95 is not None for s in series])}{limit}"
+    return (
+        f"Medians of {_launches([s.launches for s in series])}. {_bands([s.ci95 is not None for s in series])}{limit}"
+    )
 
 
 def variants_caption(series: Sequence[Series]) -> str:
@@ -31,7 +33,9 @@ def ratio_caption(comparisons: Sequence[Versus], base: str) -> str:
     side = "Below" if comparisons[0].a.lower_is_better else "Above"
     counts = Counter(verdict_word(versus.verdict, versus.a) for versus in comparisons)
     found = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    bars = "bars: 95 % intervals" if any(versus.result.ratio_interval for versus in comparisons) else _few().lower()[:-1]
+    bars = (
+        "bars: 95 % intervals" if any(versus.result.ratio_interval for versus in comparisons) else _few().lower()[:-1]
+    )
     word = verdict_word("A faster", comparisons[0].a)
     points = f"{len(comparisons)} point{'s' if len(comparisons) != 1 else ''}"
     return f"{side} 1 is {word} than {base}; {bars}; grey: ±{percent(MARGIN)}. Of {points}: {found}."
@@ -51,7 +55,9 @@ def distribution_caption(series: Sequence[Series]) -> str:
         ratio = (worst.p99 or 0.0) / (worst.median or 1.0)
         if ratio >= _TAIL:
             where = f"{subject_name(worst.subject)} at {message_size(worst.message_bytes)}"
-            text += f" The longest tail: {where}, whose slowest percent takes more than {number(ratio)} times the median."
+            text += (
+                f" The longest tail: {where}, whose slowest percent takes more than {number(ratio)} times the median."
+            )
         else:
             text += f" No tail: the slowest percent takes less than {number(_TAIL, 1)} times the median everywhere."
     return text
@@ -59,7 +65,9 @@ def distribution_caption(series: Sequence[Series]) -> str:
 
 def processes_caption(shared: Sequence[Shared]) -> str:
     """Of totals against the number of processes."""
-    return f"Medians of {_launches([row.launches for row in shared])}. {_bands([row.ci95 is not None for row in shared])}"
+    return (
+        f"Medians of {_launches([row.launches for row in shared])}. {_bands([row.ci95 is not None for row in shared])}"
+    )
 
 
 def _launches(counts: Sequence[int]) -> str:

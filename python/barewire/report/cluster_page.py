@@ -6,8 +6,8 @@ from typing import Any
 from barewire.cluster.check import Checked
 from barewire.cluster.measured import HostState
 from barewire.cluster.words import percent
-from barewire.report.cluster import LEGEND, Cell, cells, verdict
 from barewire.report.answer import Answer
+from barewire.report.cluster import LEGEND, Cell, cells, verdict
 from barewire.report.html import page
 
 

@@ -104,7 +104,16 @@ _MARKERS = {
     "floor": "cross-thin-open",
 }
 # For lines that would otherwise look alike but for their colour.
-_SPARE_MARKERS = ("diamond", "triangle-up", "star", "pentagon-open", "hexagon-open", "diamond-open", "square-open", "cross")
+_SPARE_MARKERS = (
+    "diamond",
+    "triangle-up",
+    "star",
+    "pentagon-open",
+    "hexagon-open",
+    "diamond-open",
+    "square-open",
+    "cross",
+)
 # Hatches of bars, by number: told apart without colour.
 _HATCHES = ("", "/", "\\", "x", "-", "|", "+", ".")
 # Of each point: the ends of its interval, the launches and the samples behind it; None where there is none.
@@ -191,7 +200,7 @@ def ratios(comparisons: Sequence[Versus], base: str) -> Figure:
 
 
 def ratio_rows(comparisons: Sequence[Versus], base: str, rows: Sequence[str]) -> Figure:
-    """The same as `ratios` without a size axis: a line of the figure for each of `rows`, the name of a comparison's row."""
+    """The same as `ratios` without a size axis; `rows` has the name of each comparison's row."""
     traces = []
     for subject in dict.fromkeys(versus.a.subject for versus in comparisons):
         chosen = [(versus, row) for versus, row in zip(comparisons, rows, strict=True) if versus.a.subject == subject]
@@ -262,7 +271,7 @@ def drawn_points(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> Iterato
 
 
 def distinct(traces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same traces, in which no two of the legend have the same marker and dash, or without lines the same marker."""
+    """The same traces, no two of the legend with the same marker and dash, or without lines the same marker."""
     seen: set[tuple[str, str]] = set()
     changed = []
     for trace in traces:
@@ -310,8 +319,12 @@ def distributions(frame: pl.DataFrame, series: Sequence[Series], most: int = DIS
         keep &= pl.col("lost") == 0
     rows = _spread(sorted({s.row for s in series}, key=lambda row: row.order), most)
     keep &= pl.col("message_bytes").is_in([row.message_bytes for row in rows])
-    parts = frame.lazy().filter(keep).select(*_ROW, "subject", "value", "launch").collect().partition_by(
-        *_ROW, "subject", as_dict=True
+    parts = (
+        frame.lazy()
+        .filter(keep)
+        .select(*_ROW, "subject", "value", "launch")
+        .collect()
+        .partition_by(*_ROW, "subject", as_dict=True)
     )
     choices: list[dict[str, Any]] = []
     for row in rows:
@@ -515,6 +528,7 @@ def colour_by_number(number: int) -> str:
 
 
 def size_axis(series: Iterable[Series], title: str = "message size") -> dict[str, Any]:
+    """A logarithmic axis of message sizes, labelled at those that were measured."""
     sizes = sorted({s.message_bytes for s in series if s.message_bytes})
     round_sizes = [size for size in sizes if size & (size - 1) == 0]
     # Of many sizes only powers of two have a label: the others are perturbed ones.

@@ -78,7 +78,12 @@ def _answer(
         caption = "Above 1 is better, for times and rates alike. Of measures with sizes, the smallest and the largest."
         title = f"Against the reference, {reference.run}"
         return Answer(
-            "Is this machine as fast as the reference?", sentence, tuple(sentences), title, caption, host.bar_figure(compared)
+            "Is this machine as fast as the reference?",
+            sentence,
+            tuple(sentences),
+            title,
+            caption,
+            host.bar_figure(compared),
         )
     series = [s for s in run.series if s.test == "memory" and s.message_bytes and s.median is not None]
     first = Answer("How fast is this machine?", sentences[0], tuple(sentences[1:]))

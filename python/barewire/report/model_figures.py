@@ -54,7 +54,9 @@ def laws_figure(run: Run, laws: Sequence[Law]) -> Captioned:
     figures = {}
     for law in laws:
         series = [
-            s for s in run.series if (s.place, s.subject, s.variant) == (law.place, law.subject, law.variant) and s.median
+            s
+            for s in run.series
+            if (s.place, s.subject, s.variant) == (law.place, law.subject, law.variant) and s.median
         ]
         parts = [subject_name(law.subject), law.variant, f"{law.place.ranks} ranks" if law.place.ranks else ""]
         figures[", ".join(filter(None, parts))] = _law(series, law.fit, limits_of(run, law.subject))
@@ -128,7 +130,9 @@ def _breaks(fit: Piecewise, limits: list[Limit], values: Iterable[float]) -> lis
             }
         )
         label = {"type": "scatter", "mode": "text", "showlegend": False, "hoverinfo": "skip"}
-        traces.append({**label, "x": [shortened(at)], "y": [shortened(high)], "text": [str(count)], "textposition": "top center"})
+        traces.append(
+            {**label, "x": [shortened(at)], "y": [shortened(high)], "text": [str(count)], "textposition": "top center"}
+        )
     return traces
 
 
@@ -174,7 +178,9 @@ def _logp(series: Sequence[Series], limits: list[Limit]) -> Figure:
             traces += curve(quantity, known, "µs", style)
     caption = "Medians with bands for their 95 % intervals." if any("fill" in trace for trace in traces) else "Medians."
     hidden = sum(s.median is not None and s.median <= 0 for s in series)
-    caption += f" {hidden} values of 0 or less have no place on this axis." if hidden else ""
+    if hidden:
+        have = "values of 0 or less have" if hidden > 1 else "value of 0 or less has"
+        caption += f" {hidden} {have} no place on this axis."
     eel = sorted((s for s in series if s.quantity == "eel"), key=lambda s: s.message_bytes)
     marks: list[dict[str, Any]] = []
     if len(eel) >= SIZES_MIN:
@@ -236,11 +242,11 @@ def _scaling(test: str, tasks: Mapping[str, Mapping[str, Sequence[_Speedup]]], *
                 scaled = None if interval is None else (interval[0] / unit, interval[1] / unit)
                 known.append((ranks, speedup / unit, scaled, launches, None))
             traces += curve(subject, known, "")
-        ranks = sorted({at for trace in traces for at in trace["x"]})
-        ideal = {"type": "scatter", "mode": "lines", "name": "ideal", "hoverinfo": "skip"}
-        ideal |= {"line": {"color": INK, "width": 1.25, "dash": "dash"}, "x": ranks}
-        traces.append({**ideal, "y": [1.0 if as_efficiency else shortened(at / base) for at in ranks]})
-        axis = {**plain_axis("ranks"), "type": "log", "tickvals": ranks, "ticktext": [str(at) for at in ranks]}
+        counts = sorted({at for trace in traces for at in trace["x"]})
+        as_ideal = [1.0 if as_efficiency else shortened(at / base) for at in counts]
+        dashed = {"line": {"color": INK, "width": 1.25, "dash": "dash"}, "hoverinfo": "skip"}
+        traces.append({"type": "scatter", "mode": "lines", "name": "ideal", "x": counts, "y": as_ideal, **dashed})
+        axis = {**plain_axis("ranks"), "type": "log", "tickvals": counts, "ticktext": [str(at) for at in counts]}
         what = {**plain_axis("efficiency"), "tickformat": ".0%"} if as_efficiency else plain_axis("speed-up")
         layout = layout_of(axis, {**what, "rangemode": "tozero"})
         of = f"{base} rank{'s' if base > 1 else ''}"

@@ -36,8 +36,8 @@ from barewire.stats.comparison import RESAMPLES
 from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL
 
 _LAWS = (
-    "A message of s bytes takes α + β·s (Hockney), in pieces: a new piece begins where, for example, rendezvous replaces "
-    "eager, or a second frame is needed. The fit determines the number and positions of pieces."
+    "A message of s bytes takes α + β·s (Hockney), in pieces: a new piece begins where, for example, rendezvous "
+    "replaces eager, or a second frame is needed. The fit determines the number and positions of pieces."
 )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from barewire.measure.scoreboard_runs import Board
 from barewire.report.answer import Answer
-from barewire.report.figures import INK, distinct, layout_of, log_axis, plain_axis, point_data, rows_px, shortened
+from barewire.report.figures import INK, distinct, layout_of, log_axis, plain_axis, rows_px, shortened
 from barewire.report.html import page
 from barewire.report.scoreboard import (
     TITLES,
@@ -55,16 +55,16 @@ def _answer(scores: Scoreboard) -> Answer:
     question = "Is MPI over Ethernet frames faster than the fastest TCP of any installed library?"
     summaries = list({summary.testbed: summary for summary in scores.summaries()}.values())
     looks = (
-        (f"up to {message_size(SHORT_BYTES)}", "#0072B2", "circle", lambda summary: summary.short),
-        ("all sizes", "#D55E00", "square", lambda summary: summary.all_sizes),
-        ("all sizes, the same library", "#009E73", "diamond", lambda summary: summary.same_library),
+        (f"up to {message_size(SHORT_BYTES)}", "#0072B2", "circle", [summary.short for summary in summaries]),
+        ("all sizes", "#D55E00", "square", [summary.all_sizes for summary in summaries]),
+        ("all sizes, the same library", "#009E73", "diamond", [summary.same_library for summary in summaries]),
     )
-    traces = []
-    for name, colour, symbol, value in looks:
-        known = [summary for summary in summaries if value(summary) is not None]
-        trace = {"type": "scatter", "mode": "markers", "name": name, "line": {"color": colour}}
-        trace |= {"marker": {"symbol": symbol, "size": 9}, "customdata": [point_data() for _ in known]}
-        trace |= {"x": [shortened(value(summary)) for summary in known], "y": [TITLES[each.testbed] for each in known]}
+    traces: list[dict[str, Any]] = []
+    for name, colour, symbol, means in looks:
+        known = [(TITLES[each.testbed], mean) for each, mean in zip(summaries, means, strict=True) if mean is not None]
+        trace: dict[str, Any] = {"type": "scatter", "mode": "markers", "name": name, "line": {"color": colour}}
+        trace |= {"marker": {"symbol": symbol, "size": 9}}
+        trace |= {"x": [shortened(mean) for _, mean in known], "y": [testbed for testbed, _ in known]}
         traces += [trace] if known else []
     if not traces:
         return Answer(question, sentences[0])

@@ -123,7 +123,9 @@ def svg(figure: Figure, title: str, *, width: int = _WIDTH, ids: str = "d", css_
     unknown = {trace.get("type", "scatter") for trace in traces} - {"scatter", "bar"}
     if unknown:
         raise ValueError(f"only lines, markers and bars can be drawn as SVG, not {', '.join(sorted(unknown))}")
-    legend_rows = _legend_rows([trace for trace in traces if trace.get("showlegend", True) and trace.get("name")], width)
+    legend_rows = _legend_rows(
+        [trace for trace in traces if trace.get("showlegend", True) and trace.get("name")], width
+    )
     usual = min(_PLOT_HEIGHT_MAX, max(_PLOT_HEIGHT_MIN, round(width * _HEIGHT_SHARE)))
     plot_height = figure.get("height_px", usual)
     most = width * _LABELS_SHARE / _CHARACTER_PX
@@ -136,7 +138,9 @@ def svg(figure: Figure, title: str, *, width: int = _WIDTH, ids: str = "d", css_
     y_axis = _axis(layout, traces, "y", bottom, _TOP)
     labels = [(at, _wrapped(label, most)) for at, label in y_axis.ticks()]
     title_px = 22 if layout["yaxis"]["title"]["text"] else 4
-    widest = max((len(line.removeprefix("<i>").removesuffix("</i>")) for _, lines in labels for line in lines), default=0)
+    widest = max(
+        (len(line.removeprefix("<i>").removesuffix("</i>")) for _, lines in labels for line in lines), default=0
+    )
     left = title_px + 12 + widest * _CHARACTER_PX
     canvas = _Canvas(_axis(layout, traces, "x", left, width - _RIGHT), y_axis, ids)
     drawn = [
@@ -145,10 +149,10 @@ def svg(figure: Figure, title: str, *, width: int = _WIDTH, ids: str = "d", css_
         *_legend(legend_rows, bottom + axis_height, canvas),
     ]
     kind = f' class="{css_class}"' if css_class else ""
-    name = f'role="img" aria-label="{escape(title)}"'
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     parts = [
-        f'<svg{kind} xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'{name} style="font:{_FONT}">',
+        f'<svg{kind} xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(title)}" '
+        f'style="font:{_FONT}">',
         "" if css_class else f"<title>{escape(title)}</title>",
         canvas.definition_texts(),
         f'<rect width="{width}" height="{height}" fill="{SURFACE}"/>',
@@ -290,18 +294,19 @@ def _at(shape: Mapping[str, Any], axis: _Axis, name: str, end: str) -> float:
 def _traces(traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any], canvas: _Canvas) -> Iterator[str]:
     """The marks of each trace; those that have data are of class `t`, in the order of `drawn_points`."""
     bars = [trace for trace in traces if trace.get("type") == "bar"]
-    grouped = [trace for trace in traces if trace.get("type", "scatter") == "scatter" and trace.get("mode") == "markers"]
+    grouped = [
+        trace for trace in traces if trace.get("type", "scatter") == "scatter" and trace.get("mode") == "markers"
+    ]
     ends: dict[Any, float] = {}
     for trace in traces:
         if trace.get("type") == "bar":
             count = len(bars) if layout.get("barmode") == "group" else 1
             number = bars.index(trace) if count > 1 else 0
-            marks = _bars(trace, canvas, count, number, ends if layout.get("barmode") == "stack" else None)
+            yield from _bars(trace, canvas, count, number, ends if layout.get("barmode") == "stack" else None)
         else:
             is_grouped = layout.get("scattermode") == "group" and trace in grouped
             shift = 0.7 * ((grouped.index(trace) + 0.5) / len(grouped) - 0.5) if is_grouped else 0.0
-            marks = list(_scatter(trace, layout, canvas, shift))
-        yield from marks
+            yield from _scatter(trace, layout, canvas, shift)
 
 
 def _scatter(trace: Mapping[str, Any], layout: Mapping[str, Any], canvas: _Canvas, shift: float) -> Iterator[str]:
@@ -386,7 +391,9 @@ def _bars(
         low, high = (min(max(px, near), far) for px in sorted((along.px(begin), along.px(begin + value))))
         middle = across.px(name, shift)
         half = abs(across.px(name, shift + size / 2) - middle)
-        box = (low, middle - half, high - low, 2 * half) if is_horizontal else (middle - half, low, 2 * half, high - low)
+        box = (
+            (low, middle - half, high - low, 2 * half) if is_horizontal else (middle - half, low, 2 * half, high - low)
+        )
         end = along.px(begin + value)
         places.append((end, middle) if is_horizontal else (middle, end))
         x, y, width, height = box
@@ -430,7 +437,11 @@ def _paint(marker: Mapping[str, Any], at: int, canvas: _Canvas) -> str:
 
 
 def _error_bars(
-    trace: Mapping[str, Any], points: Sequence[tuple[float, float]], numbers: Sequence[int], canvas: _Canvas, colour: str
+    trace: Mapping[str, Any],
+    points: Sequence[tuple[float, float]],
+    numbers: Sequence[int],
+    canvas: _Canvas,
+    colour: str,
 ) -> Iterator[str]:
     for name, axis in (("x", canvas.x), ("y", canvas.y)):
         error = trace.get(f"error_{name}")
@@ -446,9 +457,7 @@ def _error_bars(
         yield f'<path d="{"".join(path)}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
 
 
-def _whisker(
-    axis: _Axis, middle: float, low: float, high: float, is_horizontal: bool, error: Mapping[str, Any]
-) -> str:
+def _whisker(axis: _Axis, middle: float, low: float, high: float, is_horizontal: bool, error: Mapping[str, Any]) -> str:
     path = _whisker_path(axis.px(low), axis.px(high), middle, is_horizontal)
     return f'<path d="{path}" fill="none" stroke="{error["color"]}" stroke-width="{error["thickness"]}"/>'
 
@@ -514,9 +523,7 @@ def _wrapped(label: str, characters: float) -> list[str]:
     return lines
 
 
-def _legend_rows(
-    traces: Sequence[Mapping[str, Any]], width: int
-) -> list[list[tuple[Mapping[str, Any], float]]]:
+def _legend_rows(traces: Sequence[Mapping[str, Any]], width: int) -> list[list[tuple[Mapping[str, Any], float]]]:
     """Traces with their positions, in rows that fit the width."""
     rows: list[list[tuple[Mapping[str, Any], float]]] = []
     at = math.inf
@@ -530,9 +537,7 @@ def _legend_rows(
     return rows
 
 
-def _legend(
-    rows: Sequence[Sequence[tuple[Mapping[str, Any], float]]], top: float, canvas: _Canvas
-) -> Iterator[str]:
+def _legend(rows: Sequence[Sequence[tuple[Mapping[str, Any], float]]], top: float, canvas: _Canvas) -> Iterator[str]:
     for number, row in enumerate(rows):
         y = top + _LEGEND_ROW * number + _LEGEND_ROW / 2
         for trace, x in row:

@@ -32,8 +32,8 @@ from barewire.report.words import (
     verdict_word,
 )
 from barewire.results import Place, Row, Run, Series, Shared
-from barewire.results.quantities import is_detail
 from barewire.results.laws import laws_of
+from barewire.results.quantities import is_detail
 from barewire.stats import Comparison
 
 _SIZE_COLUMNS = 10

@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 
 from barewire.report import words
-from barewire.report.figures import INK, Figure, colour_of, hatch, layout_of, plain_axis, point_data, shortened
 from barewire.report.answer import Answer
+from barewire.report.figures import INK, Figure, colour_of, hatch, layout_of, plain_axis, point_data, shortened
 from barewire.report.html import page, rows
 from barewire.report.profile import TextTable, cost_sentence, percent, rich_table, seconds
 from barewire.report.profile_page import Head, profile_parts, with_figure
@@ -203,7 +203,12 @@ def _points(contest: Contest, outcome: Outcome) -> Figure:
                 "name": label,
                 "x": [shortened(median)],
                 "y": [label],
-                "marker": {"color": colour, "opacity": 0.35, "pattern": hatch(number), "line": {"color": INK, "width": 0.5}},
+                "marker": {
+                    "color": colour,
+                    "opacity": 0.35,
+                    "pattern": hatch(number),
+                    "line": {"color": INK, "width": 0.5},
+                },
                 "customdata": [point_data(interval, len(values))],
                 "hovertemplate": f"{label}: median %{{x:.4g}} s<extra></extra>",
                 "showlegend": False,
