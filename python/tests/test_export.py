@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+from itertools import accumulate
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -109,8 +110,9 @@ def points(document: ElementTree.Element) -> dict[str, tuple[list[float], list[f
     found = {}
     for path in document.iter(f"{SVG}path"):
         if path.get("class") == "t":
-            numbers = [float(number) for number in re.findall(r"[\d.]+", path.get("d"))]
-            found[path.get("stroke")] = numbers[::2], numbers[1::2]
+            numbers = [float(number) for number in re.findall(r"-?[\d.]+", path.get("d"))]
+            # Each is relative to the one before.
+            found[path.get("stroke")] = [*accumulate(numbers[::2])], [*accumulate(numbers[1::2])]
     return found
 
 

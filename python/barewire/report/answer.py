@@ -110,7 +110,7 @@ def _sentence(points: Sequence[Versus]) -> str:
     if a.verdict == "impossible":
         value += ", which is impossible: better than the limit,"
     launches = min(result.launches_a, result.launches_b)
-    each = f"{launches}\u00a0launches each"
+    each = f"{launches}\u00a0launch{'es' if launches != 1 else ''} each"
     if result.ratio_interval is None:
         sure = f"{each}: too few for an interval, which needs {LAUNCHES_FOR_INTERVAL}"
     else:

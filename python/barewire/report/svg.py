@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from itertools import groupby
+from itertools import pairwise
 from typing import Any
 
 from barewire.report.figures import GRID, INK, SURFACE, Figure, drawn_points
@@ -152,7 +152,7 @@ def svg(figure: Figure, title: str, *, width: int = _WIDTH, ids: str = "d", css_
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     parts = [
         f'<svg{kind} xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(title)}" '
-        f'style="font:{_FONT}">',
+        f'fill="{INK}" text-anchor="middle" style="font:{_FONT}">',
         "" if css_class else f"<title>{escape(title)}</title>",
         canvas.definition_texts(),
         f'<rect width="{width}" height="{height}" fill="{SURFACE}"/>',
@@ -270,7 +270,8 @@ def _text(x: float, y: float, text: str, *, anchor: str = "middle", turned: bool
         f'<tspan font-weight="700">{escape(part)}</tspan>' if number % 2 else escape(part)
         for number, part in enumerate(_BOLD.split(text))
     )
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{INK}" text-anchor="{anchor}"{slant}{turn}>{body}</text>'
+    side = "" if anchor == "middle" else f' text-anchor="{anchor}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{side}{slant}{turn}>{body}</text>'
 
 
 def _shape(shape: Mapping[str, Any], canvas: _Canvas) -> str:
@@ -317,37 +318,43 @@ def _scatter(trace: Mapping[str, Any], layout: Mapping[str, Any], canvas: _Canva
     if trace.get("fill") == "toself":
         points = [(canvas.x.px(x), canvas.y.px(y)) for x, y, _ in drawn_points(trace, layout)]
         if points:
-            yield f'<path d="M{_path(points)}Z" {_fill(trace["fillcolor"])}/>'
+            yield f'<path d="{_path(points)}Z" {_fill(trace["fillcolor"])}/>'
         return
     rows = list(drawn_points(trace, layout))
     points = [(canvas.x.px(x, x_shift), canvas.y.px(y, y_shift)) for x, y, _ in rows]
     line, mode = trace.get("line", {}), trace.get("mode", "lines")
     colour = line.get("color") or trace["marker"]["color"]
+    yield from _error_bars(trace, points, [number for _, _, number in rows], canvas, colour)
+    shown = _sparse(points, trace["marker"].get("maxdisplayed", 0)) if "markers" in mode else []
+    stroke = f' stroke="{colour}" stroke-width="{line.get("width", 2)}"{_dash(line)}' if "lines" in mode else ""
     data = "" if trace.get("hoverinfo") == "skip" else ' class="t"'
     opacity = f' opacity="{trace["opacity"]}"' if "opacity" in trace else ""
-    if "lines" in mode:
-        runs = ["L".join(part) for part in _runs(trace, layout, canvas)]
-        path = "".join(f"M{run}" for run in runs)
-        width = line.get("width", 2)
-        yield f'<path{data} d="{path}" fill="none" stroke="{colour}" stroke-width="{width}"{_dash(line)}{opacity}/>'
-        data = ""
-    yield from _error_bars(trace, points, [number for _, _, number in rows], canvas, colour)
-    if "markers" in mode and points:
-        shown = _sparse(points, trace["marker"].get("maxdisplayed", 0))
-        name = canvas.define(_marker(trace))
-        refs = " ".join(f'marker-{where}="url(#{name})"' for where in ("start", "mid", "end"))
-        if len(shown) == 1:
-            # A path of one point has no markers, so it ends where it begins.
-            shown, refs = [*shown, *shown], f'marker-start="url(#{name})"'
-        yield f'<path{data} d="M{_path(shown)}" fill="none" {refs}{opacity}/>'
+    paths = "".join(_path(run) for run in _runs(points, [number for _, _, number in rows]))
+    if len(shown) == len(points):
+        # A path of one point has no markers, so it ends where it begins.
+        paths += "l0 0" if len(points) == 1 else ""
+        refs = _marker_refs(trace, canvas, ("start",) if len(points) == 1 else ("start", "mid", "end"))
+        yield f'<path{data} d="{paths}" fill="none"{stroke}{refs}{opacity}/>'
+        return
+    yield f'<path{data} d="{paths}" fill="none"{stroke}{opacity}/>'
+    if shown:
+        yield f'<path d="{_path(shown)}" fill="none"{_marker_refs(trace, canvas, ("start", "mid", "end"))}/>'
 
 
-def _runs(trace: Mapping[str, Any], layout: Mapping[str, Any], canvas: _Canvas) -> Iterator[list[str]]:
-    """The points of a line, in pieces where values are missing."""
-    known = {number: (x, y) for x, y, number in drawn_points(trace, layout)}
-    for is_known, numbers in groupby(range(len(trace["x"])), key=lambda number: number in known):
-        if is_known:
-            yield [f"{canvas.x.px(known[n][0]):.1f} {canvas.y.px(known[n][1]):.1f}" for n in numbers]
+def _marker_refs(trace: Mapping[str, Any], canvas: _Canvas, places: Sequence[str]) -> str:
+    if "markers" not in trace.get("mode", "lines"):
+        return ""
+    name = canvas.define(_marker(trace))
+    return "".join(f' marker-{place}="url(#{name})"' for place in places)
+
+
+def _runs(points: Sequence[tuple[float, float]], numbers: Sequence[int]) -> Iterator[Sequence[tuple[float, float]]]:
+    """The points of a line, in pieces where numbers are missing."""
+    begin = 0
+    for at in range(1, len(points) + 1):
+        if at == len(points) or numbers[at] != numbers[at - 1] + 1:
+            yield points[begin:at]
+            begin = at
 
 
 def _sparse(points: Sequence[tuple[float, float]], most: int) -> Sequence[tuple[float, float]]:
@@ -357,7 +364,11 @@ def _sparse(points: Sequence[tuple[float, float]], most: int) -> Sequence[tuple[
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
-    return "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    """A path through points, relative to the one before, which takes fewer digits."""
+    tenths = [(round(10 * x), round(10 * y)) for x, y in points]
+    moves = [(x - a, y - b) for (a, b), (x, y) in pairwise(tenths)]
+    steps = "l" + " ".join(f"{x / 10:g} {y / 10:g}" for x, y in moves) if moves else ""
+    return f"M{tenths[0][0] / 10:g} {tenths[0][1] / 10:g}{steps}"
 
 
 def _labels(trace: Mapping[str, Any], canvas: _Canvas) -> Iterator[str]:

@@ -78,12 +78,20 @@
       return [...shown.querySelectorAll("svg")].find((svg) => getComputedStyle(svg).display !== "none");
     }
 
-    // Where each point is, in the drawing's own units.
+    // Where each point is, in the drawing's own units: of bars listed, of lines the path, whose steps are relative.
     function places() {
+      const pairs = (text) => {
+        const numbers = (text.match(/-?[\d.]+/g) || []).map(Number);
+        return numbers.flatMap((x, i) => (i % 2 ? [] : [[x, numbers[i + 1]]]));
+      };
+      const steps = (path) => {
+        let [x, y] = [0, 0];
+        return pairs(path).map(([dx, dy], i) => [x = i ? x + dx : dx, y = i ? y + dy : dy]);
+      };
       const series = data.choices[chosen()].series;
       return [...drawing().querySelectorAll(".t")].map((mark, number) => {
-        const numbers = (mark.dataset.p || mark.getAttribute("d")).match(/-?[\d.]+/g) || [];
-        return series[number].x.map((_, i) => [Number(numbers[2 * i]), Number(numbers[2 * i + 1])]);
+        const points = mark.dataset.p ? pairs(mark.dataset.p) : mark.getAttribute("d").split("M").slice(1).flatMap(steps);
+        return points.slice(0, series[number].x.length);
       });
     }
 
