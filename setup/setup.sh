@@ -105,6 +105,21 @@ install_mpi_libraries() {
     fi
 }
 
+# axe-core, a script that the tests run in pages, from a Python package that contains it.
+install_axe() {
+    local lock=$here/axe.lock folder=$root/target/tools/axe
+    cmp -s "$lock" "$folder/installed" && return 0
+    echo "setup: installing axe-core into target/tools/axe"
+    rm -rf "$folder"
+    if ! "$venv/bin/pip" install -q --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
+        --target "$folder" -r "$lock"; then
+        echo "setup: axe-core CANNOT be installed; tests of pages' accessibility will be skipped" >&2
+        rm -rf "$folder"
+        return 0
+    fi
+    cp "$lock" "$folder/installed"
+}
+
 # Rust's libraries for another target; fails where rustup has none, or where there is no rustup.
 install_target() {
     [ -d "$(rustc --print target-libdir --target "$1")" ] && return 0
@@ -216,5 +231,6 @@ install_debian_packages
 install_python_packages
 install_mpi_libraries
 install_dissector
+[ "$purpose" = run ] || install_axe
 [ "$purpose" = run ] || install_bare_target
 [ "$purpose" = run ] || unpack_cluster_packages

@@ -1,26 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The report in a real browser, from a file, without a network: no error, all numbers, nothing wider than the page."""
+"""Pages in a real browser, from files, without a network: no error, all numbers, figures that fit, and for everybody.
 
+axe-core looks for what keeps people out: https://github.com/dequelabs/axe-core.
+"""
+
+import csv
+import io
 import json
+import re
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
+from conftest import ROOT
 from synthetic import synthetic_run
+from synthetic_cluster import healthy
 from synthetic_host import synthetic_host
-from synthetic_mpi import synthetic_mpi
+from synthetic_mpi import subject, synthetic_mpi
 from synthetic_sdn import synthetic_sdn
+from test_budget_page import budget_run
+from test_profile_results import FACTS, uneven
+from test_scoreboard import campaign, measured
+from test_trial import around, outcome
 
-from barewire.cli.report import REFERENCE_FILE, write_report
+from barewire.cli.report import REFERENCE_FILE, write_gallery, write_report
+from barewire.cluster.check import Checked
+from barewire.measure.scoreboard_runs import read_board
 from barewire.models.wire import Link
 from barewire.report import words
+from barewire.report.cluster_page import render_check
+from barewire.report.profile_page import profile_page
+from barewire.report.scoreboard_page import render_board
+from barewire.report.trial import trial_page
 from barewire.results import write_run
 from barewire.results.host import host_document
 from barewire.results.sdn import STAR, WIDE
 from barewire.sdn.bench.outcome import concluded
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
+AXE = ROOT / "target" / "tools" / "axe" / "axe_playwright_python" / "axe.min.js"
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -31,18 +55,20 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-WIDTHS = {"desktop": 1400, "phone": 390}
-# Of a plot `p`, in the browser: whether it stays in its card.
-IS_INSIDE = "p.querySelector('svg').getBoundingClientRect().right <= p.parentElement.getBoundingClientRect().right"
+WIDTHS = {"desktop": 1280, "phone": 400}
+SIZE_MAX = 1_500_000
+# With margins of 12 mm, at 96 px per inch.
+A4_LANDSCAPE = {"width": 1032, "height": 703, "deviceScaleFactor": 1, "mobile": False}
 
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM.exists() and DRIVER.exists()),
     reason="needs Chromium and its driver: apt-get install chromium chromium-driver",
 )
+both_devices = pytest.mark.parametrize("device", ["desktop", pytest.param("phone", marks=pytest.mark.matrix)])
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[object]:
+def browser() -> Iterator[Any]:
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: make setup")
     service = pytest.importorskip("selenium.webdriver.chrome.service")
     with tempfile.TemporaryDirectory() as profile:
@@ -58,16 +84,121 @@ def browser() -> Iterator[object]:
             driver.quit()
 
 
-@pytest.fixture(scope="module", params=["floor", "wire"])
-def report(request, tmp_path_factory) -> Path:
-    """One clean run on an unshaped link; one on a shaped link that was interrupted, lost messages and is impossible."""
-    directory = tmp_path_factory.mktemp("run")
-    subjects = ("tcp", "tcp/block", "udp", "raw", "raw/block")
-    if request.param == "floor":
-        synthetic_run(directory, launches=6, samples_per_launch=20, subjects=(*subjects, "floor"))
-    else:
-        synthetic_run(directory, launches=4, samples_per_launch=20, subjects=subjects, link=Link(1e9), complete=False)
+# Pages
+
+
+def floor_report(directory: Path) -> Path:
+    """A clean run on an unshaped link."""
+    subjects = ("tcp", "tcp/block", "udp", "raw", "raw/block", "floor")
+    synthetic_run(directory, launches=6, samples_per_launch=20, subjects=subjects)
     return write_report(directory)
+
+
+def wire_report(directory: Path) -> Path:
+    """A run on a shaped link that was interrupted, lost messages and is impossible."""
+    subjects = ("tcp", "tcp/block", "udp", "raw", "raw/block")
+    synthetic_run(directory, launches=4, samples_per_launch=20, subjects=subjects, link=Link(1e9), complete=False)
+    return write_report(directory)
+
+
+def host_report(directory: Path) -> Path:
+    """The reference is twice as fast, so that all bars go left from 1."""
+    run, frame = synthetic_host(directory, slowdown=2.0)
+    write_run(directory, run, frame)
+    (directory / REFERENCE_FILE).write_text(json.dumps(host_document(*synthetic_host(directory))))
+    return write_report(directory)
+
+
+def mpi_report(directory: Path) -> Path:
+    """Patterns, parameters with their curves, a kernel on two numbers of ranks, and a prediction from another run."""
+    (directory / "run").mkdir()
+    (directory / "model").mkdir()
+    subjects = subject("openmpi", "barewire"), subject("openmpi", "tcp")
+    synthetic_mpi(directory / "run", "pingpong", "logp", "overlap", "fft", ranks=(2, 4), subjects=subjects)
+    synthetic_mpi(directory / "model", "pingpong", subjects=subjects)
+    return write_report(directory / "run", model=[directory / "model"])
+
+
+def sdn_report(directory: Path) -> Path:
+    run, frame, plan = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=6)
+    write_run(directory, concluded(run, frame, plan), frame)
+    return write_report(directory)
+
+
+def budget_report(directory: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        budget_run(directory, patch, link=Link(1e9), leave_out=("floor",))
+    return write_report(directory)
+
+
+def written(directory: Path, page: str) -> Path:
+    path = directory / "report.html"
+    path.write_text(page)
+    return path
+
+
+def profile_report(directory: Path) -> Path:
+    return written(directory, profile_page(uneven(), FACTS, "barewire profile", []))
+
+
+def trial_report(directory: Path) -> Path:
+    facts = {"created": "now", "timed_launches": 16, "seed": 1, "environment": {}, "library": "MPI", "lab": None}
+    facts |= {"command": ["./solve"], "shares": [], "limit_s": None}
+    return written(directory, trial_page(outcome(around(1.0), around(1.5)), facts, "barewire try", []))
+
+
+def cluster_report(directory: Path) -> Path:
+    checked = Checked(healthy(4), (), (), ())
+    return written(directory, render_check(checked, created="now", command="barewire cluster check"))
+
+
+def scoreboard_report(directory: Path) -> Path:
+    measured(directory / "board", campaign())
+    return written(directory, render_board(read_board(directory / "board")))
+
+
+def gallery(directory: Path) -> Path:
+    for name, make in (("a", wire_report), ("b", host_report)):
+        (directory / name).mkdir()
+        make(directory / name)
+    (directory / "damaged").mkdir()
+    (directory / "damaged" / "run.json").write_text("{}")
+    path, unread = write_gallery([directory])
+    assert len(unread) == 1
+    return path
+
+
+PAGES: dict[str, Callable[[Path], Path]] = {
+    "floor": floor_report,
+    "wire": wire_report,
+    "mpi": mpi_report,
+    "host": host_report,
+    "sdn": sdn_report,
+    "budget": budget_report,
+    "profile": profile_report,
+    "trial": trial_report,
+    "cluster": cluster_report,
+    "scoreboard": scoreboard_report,
+    "gallery": gallery,
+}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory) -> Callable[[str], Path]:
+    """Make a page by its name, once."""
+    made: dict[str, Path] = {}
+
+    def page(name: str) -> Path:
+        if name not in made:
+            made[name] = PAGES[name](tmp_path_factory.mktemp(name))
+        return made[name]
+
+    return page
+
+
+@pytest.fixture(scope="module", params=["floor", "wire"])
+def report(request, pages) -> Path:
+    return pages(request.param)
 
 
 @pytest.fixture(scope="module", params=["desktop", pytest.param("phone", marks=pytest.mark.matrix)])
@@ -86,9 +217,58 @@ def show(browser, report: Path, device: str) -> None:
     assert browser.execute_script("return innerWidth") == width
 
 
+@contextmanager
+def emulated(browser, *, scheme: str = "light", media: str = "") -> Iterator[None]:
+    def set_media(scheme: str, media: str) -> None:
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+
+    set_media(scheme, media)
+    try:
+        yield
+    finally:
+        set_media("light", "")
+
+
 def fits(browser) -> bool:
     """Whether the page does not scroll sideways."""
     return browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+FIGURES = r"""
+    const shown = (svg) => getComputedStyle(svg).display !== "none";
+    const boxes = (svg) => [...svg.querySelectorAll("text")].filter((t) => t.textContent.trim())
+      .map((t) => [t.textContent, t.getBoundingClientRect()]);
+    const before = (a, b) => a.right <= b.left + 1 || a.bottom <= b.top + 3;
+    const apart = (a, b) => before(a, b) || before(b, a);
+    return [...document.querySelectorAll("[data-figure]")].map((card) => {
+      const select = card.querySelector("select"), plot = card.querySelector(".plot"), drawings = [];
+      const data = JSON.parse(card.querySelector("script").textContent);
+      for (let n = 0; n < data.choices.length; n++) {
+        if (select) { select.value = n; select.dispatchEvent(new Event("change")); }
+        const svgs = [...plot.querySelectorAll(":scope > :not([hidden]) > svg")].filter(shown);
+        const svg = svgs[0], texts = boxes(svg), outer = svg.getBoundingClientRect(), overlaps = [];
+        texts.forEach(([a, one], i) => texts.slice(i + 1).forEach(([b, other]) => {
+          if (!apart(one, other)) overlaps.push([a, b]);
+        }));
+        drawings.push({
+          svgs: svgs.length, overlaps, marks: svg.querySelectorAll(".t").length,
+          series: data.choices[n].series.length,
+          cut: texts.filter(([, t]) => t.left < outer.left - 2 || t.right > outer.right + 2).map(([text]) => text),
+          inside: outer.right <= card.getBoundingClientRect().right + 1, fontPx: texts[0][1].height,
+        });
+      }
+      return { name: card.dataset.figure, drawings };
+    });
+"""
+
+
+def figures_of(browser) -> list[dict[str, Any]]:
+    """Every figure with all of its choices, as drawn."""
+    return browser.execute_script(FIGURES)
+
+
+# Content
 
 
 def test_every_median_of_run_json_stands_in_the_text(page, report):
@@ -106,53 +286,15 @@ def test_the_page_does_not_scroll_sideways_and_its_tables_do(page):
     assert boxes and all(inner > outer for inner, outer in boxes)
 
 
-def test_every_plot_is_drawn_with_its_traces_inside_its_card(page):
-    plots = page.execute_script(
-        "return [...document.querySelectorAll('.plot')].map(p => ({"
-        "drawn: p.querySelectorAll('.scatterlayer .trace').length, traces: p.data.length,"
-        f"inside: {IS_INSIDE},"
-        "labels: p.querySelectorAll('.xtick').length}))"
+def test_the_first_screen_has_the_question_the_answer_and_its_figure(page):
+    question, answer, top, bottom = page.execute_script(
+        "const box = (selector) => document.querySelector(selector).getBoundingClientRect();"
+        "return [document.querySelector('.question').innerText, document.querySelector('.headline').innerText,"
+        "box('header [data-figure]').top + scrollY, box('header .plot').bottom + scrollY]"
     )
-    assert len(plots) == 6, "per test: against size, ratio, distribution"
-    assert all(one["drawn"] == one["traces"] > 2 for one in plots)
-    assert all(one["inside"] and one["labels"] >= 2 for one in plots)
-
-
-def test_labels_of_the_axes_do_not_overlap(page):
-    overlaps = page.execute_script(
-        "return [...document.querySelectorAll('.plot')].flatMap(p => {"
-        "const boxes = [...p.querySelectorAll('.xtick text')].map(t => t.getBoundingClientRect());"
-        "return boxes.slice(1).filter((box, i) => box.left < boxes[i].right); }).length"
-    )
-    assert overlaps == 0
-
-
-def test_another_message_size_shows_its_own_distribution(page):
-    before, after = page.execute_script(
-        "const card = document.querySelector('.card select').closest('.card'), plot = card.querySelector('.plot');"
-        "const first = plot.data[0].x[50]; const select = card.querySelector('select');"
-        "select.value = select.options.length - 1; select.dispatchEvent(new Event('change'));"
-        "return [first, plot.data[0].x[50]]"
-    )
-    assert after > before
-
-
-def test_a_dark_desktop_gets_dark_plots(page):
-    def ink() -> str:
-        return page.execute_script("return document.querySelector('.plot').layout.font.color")
-
-    def prefer(scheme: str) -> None:
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-    wait = pytest.importorskip("selenium.webdriver.support.wait").WebDriverWait(page, 10)
-    try:
-        for scheme, colour in (("light", "#1B2430"), ("dark", "#E4E9F0")):
-            prefer(scheme)
-            # The page is told of the change after the command returns.
-            wait.until(lambda _, colour=colour: ink() == colour)
-    finally:
-        prefer("light")
+    assert question == "Is raw Ethernet faster than TCP?"
+    assert answer.count("× TCP’s") == 1 and "launches each" in answer and "faster beyond doubt" in answer
+    assert top < 900 and (bottom < 900 or page.execute_script("return innerWidth") < 1000)
 
 
 def test_nothing_was_fetched(page):
@@ -171,77 +313,240 @@ def test_the_check_for_complaints_sees_an_error(browser, tmp_path):
     assert any(entry["level"] == "SEVERE" for entry in browser.get_log("browser"))
 
 
-@pytest.mark.parametrize("device", ["desktop", pytest.param("phone", marks=pytest.mark.matrix)])
-def test_the_page_of_a_host_is_drawn_at_every_width(browser, tmp_path, device):
-    """The reference is twice as fast, so that all bars go left from 1."""
-    run, frame = synthetic_host(tmp_path, slowdown=2.0)
-    write_run(tmp_path, run, frame)
-    (tmp_path / REFERENCE_FILE).write_text(json.dumps(host_document(*synthetic_host(tmp_path))))
-    show(browser, write_report(tmp_path), device)
-    assert browser.get_log("browser") == []
+EXPECTED = {
+    "floor": (7, ("Against message size", "Compared with TCP", "Distribution")),
+    "mpi": (
+        20,
+        (
+            *("Variants", "Against the computation", "Phases", "LogP by size", "Time in pieces", "efficiency"),
+            *("Predicted and measured", "Laws of latency", "Where the time goes", "the same library over TCP"),
+        ),
+    ),
+    "host": (3, ("switch/process", "Copy crossover", "Against the reference")),
+    "sdn": (7, ("best is isolated, 1.00", "0.50 (0.50–0.50)", "67.99")),
+    "budget": (6, ("From the wire up", "Close up", "the wire’s limit")),
+    "profile": (4, ("Where the time goes", "Most time")),
+    "trial": (3, ("Is solve faster over Barewire than over TCP?", "Who is faster")),
+    "scoreboard": (1, ("Means by testbed", "Map of all ratios")),
+    "gallery": (2, ("Is raw Ethernet faster than TCP?", "cannot be read")),
+}
+
+
+@both_devices
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_figure_is_drawn_within_its_card_and_no_label_overlaps_another(browser, pages, name, device):
+    show(browser, pages(name), device)
     assert fits(browser)
-    plots = browser.execute_script(
-        "return [...document.querySelectorAll('.plot')].map(p => ({"
-        "lines: p.querySelectorAll('.scatterlayer .trace').length, bars: p.querySelectorAll('.bars .point').length,"
-        f"inside: {IS_INSIDE},"
-        "height: p.clientHeight, labels: p.querySelectorAll('.ytick text').length}))"
-    )
-    bars, *lines = plots
-    assert bars["bars"] == bars["labels"] == 9 and bars["lines"] == 0, (
-        "each of memory, send with its smallest and largest"
-    )
-    assert [one["lines"] for one in lines] == [2, 4], "a band and a line for each subject of memory and send"
-    assert all(one["inside"] and one["height"] > 200 for one in plots)
-    text = browser.execute_script("return document.body.innerText")
-    for said in ("switch/process", "Copy crossover", "Against the reference"):
-        assert said.lower() in text.lower()
-
-
-@pytest.fixture(scope="module")
-def report_of_libraries(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("mpi")
-    synthetic_mpi(directory, "pingpong", "overlap", "fft", ranks=(2,))
-    return write_report(directory)
-
-
-@pytest.mark.parametrize("device", ["desktop", pytest.param("phone", marks=pytest.mark.matrix)])
-def test_the_page_of_mpi_libraries_is_drawn_at_every_width(browser, report_of_libraries, device):
-    """Patterns, parameters with their curves, a kernel with its phases; every choice of every figure is drawn."""
-    show(browser, report_of_libraries, device)
-    assert fits(browser)
-    drawn = browser.execute_script(
-        "return [...document.querySelectorAll('.card[data-figure]')].map(card => {"
-        "const select = card.querySelector('select'), plot = card.querySelector('.plot'), counts = [];"
-        "for (let n = 0; n < (select ? select.options.length : 1); n++) {"
-        "  if (select) { select.value = n; select.dispatchEvent(new Event('change')); }"
-        "  counts.push(plot.querySelectorAll('.scatterlayer .trace, .bars').length); }"
-        "return {title: card.querySelector('h3').innerText, counts}; })"
-    )
+    text = browser.execute_script("return document.body.innerText").lower()
+    drawn = figures_of(browser)
     assert browser.get_log("browser") == []
-    titles = [one["title"] for one in drawn]
-    assert {"Variants", "Against message size", "Against the computation", "Phases", "Distribution"} <= {*titles}
-    assert all(count >= 2 for one in drawn for count in one["counts"]), drawn
-    text = browser.execute_script("return document.body.innerText")
-    for said in ("Laws of latency", "Where the time goes", "the same library over TCP"):
-        assert said.lower() in text.lower()
+    count, said = EXPECTED[name]
+    assert len(drawn) >= count and all(sentence.lower() in text for sentence in said), text
+    for figure in drawn:
+        for drawing in figure["drawings"]:
+            where = name, figure["name"], drawing
+            assert drawing["svgs"] == 1 and drawing["inside"], where
+            assert drawing["series"] == drawing["marks"] > 0, where
+            assert drawing["overlaps"] == [] and drawing["cut"] == [], where
+            assert drawing["fontPx"] > 11, where
 
 
-@pytest.mark.parametrize("device", ["desktop", pytest.param("phone", marks=pytest.mark.matrix)])
-def test_the_page_of_switches_is_drawn_at_every_width(browser, tmp_path, device):
-    """A bar with its interval for each strategy and reference, in every figure; numbers beside the published ones."""
-    run, frame, plan = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "isolated": 19}, blocks=6)
-    write_run(tmp_path, concluded(run, frame, plan), frame)
-    show(browser, write_report(tmp_path), device)
-    assert fits(browser)
-    drawn = browser.execute_script(
-        "return [...document.querySelectorAll('.plot')].map(p => ({"
-        "bars: p.querySelectorAll('.bars .point').length, intervals: p.querySelectorAll('.errorbar').length,"
-        f"inside: {IS_INSIDE},"
-        "height: p.clientHeight}))"
+# Pointer, keyboard, files
+
+
+def test_another_message_size_shows_its_own_distribution_and_caption(browser, pages):
+    show(browser, pages("mpi"), "desktop")
+    captions = browser.execute_script(
+        "const card = [...document.querySelectorAll('.card[data-figure]')].find(c => /in pieces/.test(c.innerText));"
+        "const select = card.querySelector('select'), seen = [];"
+        "for (let n = 0; n < select.options.length; n++) {"
+        "  select.value = n; select.dispatchEvent(new Event('change'));"
+        "  seen.push([...card.querySelectorAll('.caption:not([hidden])')].map(c => c.innerText).join('')"
+        "    + select.options[n].text + card.querySelectorAll('.plot > :not([hidden])').length); }"
+        "return seen"
     )
-    assert browser.get_log("browser") == []
-    assert [one["bars"] for one in drawn] == [4, 2, 4] * 2, "each order of rings: MB/s, fraction of wide, load"
-    assert all(one["intervals"] == one["bars"] and one["inside"] and one["height"] > 200 for one in drawn)
-    text = browser.execute_script("return document.body.innerText")
-    for said in ("best is isolated, 1.00", "0.50 (0.50–0.50)", "67.99"):
-        assert said in text
+    assert len({*captions}) == len(captions) > 4 and all(caption.endswith("1") for caption in captions)
+    assert all("Breaks, with bands for their intervals: 1 above 64 KiB" in caption for caption in captions)
+
+
+def test_keyboard_and_pointer_show_value_interval_and_counts(browser, pages):
+    show(browser, pages("floor"), "desktop")
+    keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+    chains = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
+    plot = browser.find_element("css selector", "section .plot")
+
+    def tip() -> str:
+        return browser.execute_script("const t = document.getElementById('tip'); return t.hidden ? '' : t.innerText")
+
+    plot.send_keys(keys.ARROW_RIGHT)
+    first = tip()
+    assert re.search(
+        r"TCP\nmessage size: 1 B\nmedian time, µs: [\d.]+\n95 % interval: [\d.]+ to [\d.]+\n6 launches, 108 ", first
+    )
+    plot.send_keys(keys.ARROW_RIGHT)
+    assert "message size: 64 B" in tip()
+    plot.send_keys(keys.ARROW_DOWN)
+    assert tip().startswith("TCP, blocking\nmessage size: 64 B")
+    plot.send_keys(keys.ESCAPE)
+    assert tip() == ""
+    at = browser.execute_script(
+        "const svg = arguments[0].querySelector('svg.wide'), path = svg.querySelector('.t');"
+        "const [x, y] = path.getAttribute('d').match(/[\\d.]+/g).map(Number);"
+        "const box = arguments[0].getBoundingClientRect();"
+        "const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;"
+        "return [x * scale - box.width / 2, y * scale - box.height / 2]",
+        plot,
+    )
+    chains(browser).move_to_element_with_offset(plot, round(at[0]), round(at[1])).perform()
+    assert tip() == first
+
+
+def test_every_figure_is_saved_as_svg_and_its_data_as_csv(browser, pages):
+    show(browser, pages("floor"), "desktop")
+    saved = browser.execute_script(
+        "return [...document.querySelectorAll('[data-figure]')].map(card => {"
+        "const files = ['svg', 'csv'].map(kind => {"
+        "  const link = card.querySelector(`[data-save=${kind}]`);"
+        "  link.addEventListener('click', event => event.preventDefault(), { once: true });"
+        "  link.click(); return [link.download, link.href]; });"
+        "return [card.dataset.figure, files, JSON.parse(card.querySelector('script').textContent)]; })"
+    )
+    assert len(saved) == 7 and browser.get_log("browser") == []
+    for name, ((svg_name, svg), (csv_name, table)), data in saved:
+        assert (svg_name, csv_name) == (f"{name}.svg", f"{name}.csv")
+        drawing = ElementTree.fromstring(unquote(svg.partition(",")[2]))
+        assert drawing.tag.endswith("svg") and len(list(drawing.iter("{http://www.w3.org/2000/svg}text"))) > 5
+        rows = list(csv.DictReader(io.StringIO(unquote(table.partition(",")[2]))))
+        assert len(rows) == sum(len(series["x"]) for choice in data["choices"] for series in choice["series"])
+        assert all(float(row["launches"]) == 6 for row in rows)
+    _, (_, (_, table)), _ = saved[1]
+    rows = list(csv.DictReader(io.StringIO(unquote(table.partition(",")[2]))))
+    run = json.loads((pages("floor").parent / "run.json").read_text())
+    medians = {
+        (words.subject_name(s["subject"]), s["message_bytes"]): (s["median"], *s["ci95"])
+        for s in run["series"]
+        if s["test"] == "pingpong"
+    }
+    found = {
+        (row["series"], int(row["message size, B"])): tuple(float(row[c]) for c in ("median time, µs", "low", "high"))
+        for row in rows
+    }
+    assert found == {key: pytest.approx(values, rel=1e-4) for key, values in medians.items()}
+
+
+def test_the_data_of_a_figure_is_a_table_too(browser, pages):
+    show(browser, pages("floor"), "desktop")
+    head, rows = browser.execute_async_script(
+        "const done = arguments[0], details = document.querySelector('section details');"
+        "details.addEventListener('toggle', () => setTimeout(() => done(["
+        "  [...details.querySelectorAll('th')].map(c => c.innerText), details.querySelectorAll('tbody tr').length])));"
+        "details.open = true;"
+    )
+    assert head == ["series", "message size, B", "median time, µs", "low", "high", "launches", "samples"]
+    assert rows == 6 * 7
+
+
+# Light, dark, paper, everybody
+
+
+def test_a_dark_desktop_gets_dark_figures_and_paper_never(browser, pages):
+    show(browser, pages("floor"), "desktop")
+
+    def look() -> tuple[str, str, str]:
+        return tuple(
+            browser.execute_script(
+                "const style = (s, name) => getComputedStyle(document.querySelector(s))[name];"
+                "return [style('.plot text', 'fill'), style('.plot .t', 'stroke'), style('body', 'backgroundColor')]"
+            )
+        )
+
+    light = look()
+    with emulated(browser, scheme="dark"):
+        dark = look()
+    assert all(one != other for one, other in zip(light, dark, strict=True))
+    with emulated(browser, scheme="dark", media="print"):
+        assert look()[:2] == light[:2]
+
+
+def test_on_paper_tables_are_whole_and_controls_are_left_out(browser, pages):
+    show(browser, pages("floor"), "desktop")
+    with emulated(browser, media="print"):
+        hidden, cut = browser.execute_script(
+            "return [[...document.querySelectorAll('nav, .choice, .save, details')].every(e => !e.offsetParent),"
+            "[...document.querySelectorAll('.scroll')].filter(b => b.scrollHeight > b.clientHeight + 1).length]"
+        )
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", A4_LANDSCAPE)
+        assert fits(browser)
+    assert hidden and cut == 0
+
+
+LOOKS = [("desktop", "light"), ("phone", "dark"), ("desktop", "dark"), ("phone", "light")]
+# `make test` looks at each page in one way, half of them light and half dark.
+PAGES_AND_LOOKS = [
+    pytest.param(name, *look, marks=[] if at == number % 2 else pytest.mark.matrix)
+    for number, name in enumerate(PAGES)
+    for at, look in enumerate(LOOKS)
+]
+
+
+@pytest.mark.parametrize(("name", "device", "scheme"), PAGES_AND_LOOKS)
+def test_axe_finds_nothing_serious(browser, pages, name, device, scheme):
+    with emulated(browser, scheme=scheme):
+        show(browser, pages(name), device)
+        findings = axe(browser)
+    assert findings == []
+
+
+def test_axe_sees_what_is_wrong(browser, tmp_path):
+    page = (
+        "<!DOCTYPE html><html lang=en><title>x</title><p style='color:#ccc;background:#fff'>faint</p><img src=data:,>"
+    )
+    (tmp_path / "bad.html").write_text(page)
+    browser.get((tmp_path / "bad.html").as_uri())
+    assert {finding[0] for finding in axe(browser)} == {"color-contrast", "image-alt"}
+
+
+def axe(browser) -> list[tuple[str, str, list[str]]]:
+    """Rule, impact and places of everything serious or critical."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: setup/setup.sh test")
+    browser.execute_script(AXE.read_text())
+    result = browser.execute_async_script(
+        "const done = arguments[0]; axe.run({resultTypes: ['violations']}).then(done, e => done(String(e)))"
+    )
+    assert isinstance(result, dict), result
+    return [
+        (found["id"], found["impact"], [str(node["target"]) for node in found["nodes"]][:5])
+        for found in result["violations"]
+        if found["impact"] in ("serious", "critical")
+    ]
+
+
+# Size and time
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_small(pages, name):
+    assert pages(name).stat().st_size < SIZE_MAX
+
+
+@pytest.mark.matrix
+def test_a_hundred_series_and_a_million_samples_are_a_page_in_ten_seconds_that_opens_in_two(browser, tmp_path):
+    sizes = tuple(2**exponent for exponent in range(10))
+    synthetic_run(
+        tmp_path,
+        launches=10,
+        samples_per_launch=1000,
+        subjects=("tcp", "udp", "raw", "raw/block", "floor"),
+        sizes=sizes,
+    )
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert len(run["series"]) == 100
+    begun = time.monotonic()
+    path = write_report(tmp_path)
+    built_s = time.monotonic() - begun
+    begun = time.monotonic()
+    show(browser, path, "desktop")
+    opened_s = time.monotonic() - begun
+    assert len(figures_of(browser)) == 8 and browser.get_log("browser") == []
+    assert (built_s < 10, opened_s < 2, path.stat().st_size < SIZE_MAX) == (True, True, True), (built_s, opened_s)

@@ -102,9 +102,12 @@ class Run:
 
         `against` is "size": medians with intervals by message size; "ratio": each subject divided by `baseline`; or
         "distribution": all samples of one message size. Keywords select series as in `series`; WrongUse, with the
-        choices, if they leave several tables.
+        choices, if they leave several tables. MachineCannot if plotly is not installed; `figure` needs none.
         """
-        from plotly.graph_objs._figure import Figure
+        try:
+            from plotly.graph_objs._figure import Figure
+        except ImportError:
+            raise MachineCannot("plotly is not installed: pip install plotly; `barewire export` draws SVG") from None
 
         figure = self.figure(against, baseline=baseline, **coordinates)
         return Figure({"data": figure["data"], "layout": figure["layout"]})  # type: ignore[no-untyped-call]
@@ -164,7 +167,4 @@ def _distribution(frame: pl.DataFrame, series: Sequence[Series]) -> figures.Figu
     if len(rows) > 1:
         sizes = ", ".join(str(row.message_bytes) for row in sorted(rows, key=lambda row: row.order))
         raise WrongUse(f"a distribution is of one message size: say message_bytes=…, one of {sizes}")
-    figure = figures.distributions(frame, series)
-    (choice,) = figure["choices"]
-    traces = [{**trace, "y": figure["shared_y"]} for trace in choice["data"]]
-    return {"data": traces, "layout": {**figure["layout"], "xaxis": choice["xaxis"]}}
+    return figures.chosen(figures.distributions(frame, series))

@@ -15,7 +15,7 @@ from barewire.models.wire import Link
 from barewire.report.budget import fixed, headlines, sections
 from barewire.report.budget_tables import print_budgets
 from barewire.report.figures import DARK
-from barewire.report.html import render
+from barewire.report.run_page import render
 from barewire.results import Run, read_run, samples, write_run
 from barewire.results.budget import KIND, budgets_of, document
 

@@ -12,6 +12,7 @@ from synthetic_mpi import synthetic_mpi
 
 import barewire
 from barewire.errors import MachineCannot, WrongUse
+from barewire.report.svg import svg
 from barewire.report.versus import compare_in_run, compare_runs
 from barewire.results import samples
 from barewire.results.laws import laws_of
@@ -129,6 +130,14 @@ def test_without_pandas_the_error_says_what_to_do(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MachineCannot, match="pip install pandas"):
         run.to_pandas()
+
+
+def test_without_plotly_the_error_says_what_to_do_and_figures_are_drawn(run, monkeypatch):
+    for name in ("plotly", "plotly.graph_objs", "plotly.graph_objs._figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MachineCannot, match="pip install plotly"):
+        run.plot(test="pingpong")
+    assert svg(run.figure(test="pingpong"), "x").startswith("<svg")
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path):

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+from itertools import accumulate
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,7 +20,7 @@ from barewire.cli.commands import app
 from barewire.errors import WrongUse
 from barewire.models.wire import Link
 from barewire.report import words
-from barewire.report.figures import bars
+from barewire.report.figures import bars, layout_of, plain_axis
 from barewire.report.svg import svg
 
 SIZES = (1, 64, 1400, 65536)
@@ -88,10 +89,8 @@ def test_svg_draws_every_point_at_its_place(directory, tmp_path):
     assert document.find(f"{SVG}title").text == "Latency, one way"
     labels = [text.text for text in document.iter(f"{SVG}text")]
     assert {"TCP", "UDP", "raw Ethernet", "64 KiB", "message size", "median time, µs"} <= set(labels)
-    # raw Ethernet's markers are circles: one for each size and one in the legend.
-    circles = list(document.iter(f"{SVG}circle"))
-    assert len(circles) == len(SIZES) + 1
-    x, y = ([float(circle.get(name)) for circle in circles[: len(SIZES)]] for name in ("cx", "cy"))
+    x, y = points(document)["#0072B2"]  # raw Ethernet's
+    assert len(x) == len(SIZES)
     assert x == sorted(x), "longer messages are further right"
     medians = barewire.load(directory).series(test="pingpong", subject="raw")["median"].to_list()
     by_height = [median for _, median in sorted(zip(y, medians, strict=True), reverse=True)]
@@ -101,9 +100,20 @@ def test_svg_draws_every_point_at_its_place(directory, tmp_path):
 def test_svg_coordinates_follow_the_logarithmic_scale(directory):
     figure = barewire.load(directory).figure("size", test="pingpong", subject="raw")
     document = ElementTree.fromstring(svg(figure, "x"))
-    x = [float(circle.get("cx")) for circle in document.iter(f"{SVG}circle")][: len(SIZES)]
+    x, _ = points(document)["#0072B2"]
     # 1 to 64 B and 1400 B to 64 KiB are 6 and 5.55 doublings.
     assert (x[1] - x[0]) / (x[3] - x[2]) == pytest.approx(6 / 5.5488, rel=1e-2)
+
+
+def points(document: ElementTree.Element) -> dict[str, tuple[list[float], list[float]]]:
+    """The points of each line by its colour, from left to right."""
+    found = {}
+    for path in document.iter(f"{SVG}path"):
+        if path.get("class") == "t":
+            numbers = [float(number) for number in re.findall(r"-?[\d.]+", path.get("d"))]
+            # Each is relative to the one before.
+            found[path.get("stroke")] = [*accumulate(numbers[::2])], [*accumulate(numbers[1::2])]
+    return found
 
 
 def test_svg_fits_its_view_and_names_are_escaped(directory):
@@ -119,9 +129,52 @@ def test_svg_fits_its_view_and_names_are_escaped(directory):
     assert not re.search(r"\bnan\b|\binf\b", text)
 
 
-def test_figures_that_are_not_lines_are_refused():
-    with pytest.raises(ValueError, match="lines and markers"):
-        svg(bars(["a"], [1.5], ["#000000"], "x"), "x")
+def test_bars_begin_at_one_and_reach_their_value_in_logarithms():
+    document = ElementTree.fromstring(svg(bars(["half", "twice"], [0.5, 2.0], ["#000000", "#FFFFFF"], "times"), "x"))
+    half, twice = (element for element in document.iter(f"{SVG}rect") if element.get("stroke"))
+    middle = float(twice.get("x"))
+    assert float(half.get("x")) + float(half.get("width")) == pytest.approx(middle, abs=0.11)
+    assert float(half.get("width")) == pytest.approx(float(twice.get("width")), abs=0.11)
+    assert float(half.get("y")) < float(twice.get("y")), "the first is on top"
+
+
+def test_stacked_bars_begin_where_the_last_one_ends_and_grouped_ones_side_by_side():
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": [length],
+            "y": ["rank 0"],
+            "marker": {"color": "#000000"},
+        }
+        for name, length in (("a", 1.0), ("b", 3.0))
+    ]
+
+    def boxes(mode: str) -> list[tuple[float, ...]]:
+        layout = layout_of(plain_axis("s"), {**plain_axis(""), "type": "category"}) | {"barmode": mode}
+        document = ElementTree.fromstring(svg({"data": traces, "layout": layout, "height_px": 60}, "x"))
+        drawn = [element for element in document.iter(f"{SVG}rect") if element.get("stroke")][:2]
+        return [tuple(float(box.get(name)) for name in ("x", "y", "width", "height")) for box in drawn]
+
+    a, b = boxes("stack")
+    assert b[0] == pytest.approx(a[0] + a[2], abs=0.11) and b[2] == pytest.approx(3 * a[2], rel=0.01)
+    assert a[1] == b[1]
+    a, b = boxes("group")
+    assert a[0] == b[0] and b[1] == pytest.approx(a[1] + a[3], abs=0.11)
+
+
+def test_every_bar_has_its_label_however_narrow_the_figure():
+    names = ["the first of some layers above the wire", "b", "c"]
+    figure = bars(names, [0.5, 2.0, 1.0], ["#000000"] * 3, "times")
+    document = ElementTree.fromstring(svg(figure, "x", width=240))
+    texts = [text.text for text in document.iter(f"{SVG}text")]
+    assert " ".join(texts).count(names[0]) == 1 and {"b", "c"} <= set(texts) and names[0] not in texts
+
+
+def test_traces_of_another_type_are_refused():
+    with pytest.raises(ValueError, match="pie"):
+        svg({"data": [{"type": "pie"}], "layout": layout_of(plain_axis("x"), plain_axis("y"))}, "x")
 
 
 def test_svg_needs_a_directory_and_the_document_lists_the_files(directory, tmp_path):

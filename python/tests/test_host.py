@@ -14,7 +14,7 @@ from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.measure.host import HostCampaign, HostPlan
 from barewire.measure.host_records import read_host_records
 from barewire.report.host import bar_figure, chosen_for_bars, print_host
-from barewire.report.html import render_host
+from barewire.report.host_page import render_host
 from barewire.results.host import STORED_REFERENCE, host_crossovers, host_document, host_measures, read_reference
 
 
@@ -70,7 +70,7 @@ def test_terminal_and_page_show_every_measure(tmp_path):
     for expected in ("copied is cheaper up to", "64 MiB", "switch/process", "Against the reference"):
         assert expected in text
     page = render_host(run, frame, reference)
-    for expected in ("Against the reference", "memory/read", "switch/process", "Copy crossover", "plotly"):
+    for expected in ("Against the reference", "memory/read", "switch/process", "Copy crossover", "<svg"):
         assert expected in page
     assert "Against the reference" not in render_host(run, frame, None)
 

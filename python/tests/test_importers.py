@@ -19,7 +19,7 @@ from barewire.importers.output import FILE_BYTES_MAX, Hints
 from barewire.importers.runs import ImportPlan, import_outputs
 from barewire.importers.tools import TOOLS
 from barewire.models.wire import Link
-from barewire.report.html import render
+from barewire.report.run_page import render
 from barewire.report.versus import compare_in_run, compare_runs
 from barewire.results import Run, read_run, samples
 

@@ -23,7 +23,7 @@ from barewire.measure import recover_run
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.models.wire import Link
 from barewire.report import words
-from barewire.report.html import render
+from barewire.report.run_page import render
 from barewire.report.terminal import print_run, versus_tables
 from barewire.report.versus import compare_in_run, compare_variants
 from barewire.results import Run, Series, read_run, samples, series_from_samples
@@ -209,7 +209,7 @@ def test_a_kernels_phases_are_means_over_ranks_and_its_total_the_slowest_ranks(t
     assert rows.median == pytest.approx(1.0 * 1.05) and total.median == pytest.approx((1 + 0.6) * 1.1)
     assert "Where the time goes" in printed(run, 160) and "order 16" in printed(run, 160)
     page = render(run, samples(tmp_path))
-    assert "Where the time goes" in page and '"barmode":"stack"' in page
+    assert "Where the time goes" in page and '"name":"rows"' in page
 
 
 def test_the_choice_of_a_variant_is_reported_with_its_reason(tmp_path):

@@ -16,7 +16,7 @@ from barewire.measure.mpi import MpiPlan
 from barewire.measure.runner import Plan
 from barewire.measure.session import StoppingRule
 from barewire.measure.subjects import parse_subjects
-from barewire.report.html import render
+from barewire.report.run_page import render
 from barewire.report.terminal import print_run
 from barewire.report.words import convergence
 from barewire.results import Run, read_run, samples

@@ -20,7 +20,7 @@ from barewire.models.wire import Link
 from barewire.report import words
 from barewire.report.figures import DARK, against_size, distributions, ratios
 from barewire.report.findings import headlines, warnings
-from barewire.report.html import render
+from barewire.report.run_page import render
 from barewire.report.terminal import print_run
 from barewire.report.versus import compare_in_run
 from barewire.results import Launch, Run, samples
@@ -67,20 +67,16 @@ def test_terminal_without_the_baseline_has_no_ratios(tmp_path):
 
 
 def test_the_page_is_self_contained(page):
-    own = _without_plotly(page)
-    assert not re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:|//)", own)
-    assert "default-src 'none'" in own
-    assert len(page.encode()) < 8_000_000
-    assert page.count("plotly.js v") == 1, "the library is inlined once"
+    assert not re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:|//)", page)
+    assert "default-src 'none'" in page
 
 
 def test_the_page_contains_every_median_its_interval_the_seed_and_the_command(page, run):
-    own = _without_plotly(page)
     for series in run.series:
-        assert words.number(series.median, 4) in own
-        assert words.interval(series.ci95, 4) in own
-    assert f"Seed {run.seed}" in own
-    assert "barewire bench pingpong" in own
+        assert words.number(series.median, 4) in page
+        assert words.interval(series.ci95, 4) in page
+    assert f"Seed {run.seed}" in page
+    assert "barewire bench pingpong" in page
 
 
 def test_names_from_the_machine_are_escaped_in_the_page(page):
@@ -92,7 +88,7 @@ def test_json_inside_the_page_cannot_end_its_script_element(run, directory):
     hostile = tuple(
         replace(series, subject="</script><b>x") if series.subject == "udp" else series for series in run.series
     )
-    own = _without_plotly(render(replace(run, series=hostile), samples(directory)))
+    own = render(replace(run, series=hostile), samples(directory))
     assert "</script><b>" not in own
     assert "<b>" not in own
 
@@ -102,7 +98,7 @@ def test_a_run_without_any_series_still_gives_a_page(run, directory, complete):
     empty = replace(run, series=(), complete=complete, stopped_by=None if complete else "interrupt")
     page = render(empty, samples(directory))
     assert "no result" in page
-    assert ("incomplete" in _without_plotly(page).split("<main>")[1].split("<section")[0]) is not complete
+    assert ("incomplete" in page.split("<main>")[1].split("<section")[0]) is not complete
 
 
 def test_every_figure_is_valid_plotly_with_colours_of_the_dark_theme(run, directory):
@@ -199,7 +195,7 @@ def test_report_writes_the_page_into_the_run_and_prints_where(directory, run, tm
     elsewhere = tmp_path / "deep" / "page.html"
     document = json.loads(_invoke(str(directory), "-o", str(elsewhere), "--json").stdout)
     assert document["report"] == str(elsewhere)
-    assert document["bytes"] == elsewhere.stat().st_size > 1_000_000
+    assert 100_000 < document["bytes"] == elsewhere.stat().st_size < 1_500_000
 
 
 def test_report_of_no_run_is_wrong_use_and_of_an_unwritable_directory_a_failure(directory, run, tmp_path):
@@ -213,11 +209,6 @@ def _printed(run: Run, width: int) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
     print_run(console, run)
     return console.file.getvalue()
-
-
-def _without_plotly(page: str) -> str:
-    """The page without plotly's script."""
-    return re.sub(r"<script>\s*/\*\*.*?</script>", "", page, count=1, flags=re.S)
 
 
 def _invoke(*arguments: str):

@@ -19,8 +19,8 @@ from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab.kernel import Process
 from barewire.measure.sdn_records import SCHEMA, read_sdn_records
 from barewire.measure.session import launch_file_name, parse_launch_file_name
-from barewire.report.html import render_sdn
 from barewire.report.sdn import headlines
+from barewire.report.sdn_page import render_sdn
 from barewire.results.sdn import JOB, NATURAL, RANDOM, STAR, WIDE, summarised
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import calibrated, concluded

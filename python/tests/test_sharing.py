@@ -12,7 +12,7 @@ from synthetic import synthetic_run
 from barewire.errors import WrongUse
 from barewire.measure import Plan, parse_processes, parse_subjects
 from barewire.measure.records import read_records
-from barewire.report.html import render
+from barewire.report.run_page import render
 from barewire.report.terminal import print_run
 from barewire.results import SAMPLE_SCHEMA, Run, sample_frame, samples, series_from_samples, shared_from_samples
 

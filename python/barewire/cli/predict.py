@@ -84,7 +84,7 @@ def predict(
     messages, blocks, halos, or a sort's buffers; by default those measured. Without --ranks there are two.
     """
     with progress_bar("fitting"):
-        model = _model(runs)
+        model = model_from(runs)
     kernels = _parse(kernel, KERNELS, "--kernel")
     if not model.functions:
         raise WrongUse(f"{runs[0]} has no messages between two ranks: give a run of `barewire mpi pingpong` too")
@@ -166,8 +166,8 @@ def _print(tables: Sequence[TextTable], unsaid: Sequence[str]) -> None:
         console.print(escape(sentence), soft_wrap=True)
 
 
-def _model(paths: Sequence[Path]) -> Model:
-    """A document of a model, or runs."""
+def model_from(paths: Sequence[Path]) -> Model:
+    """The model of runs, or of one document that `model --json` printed; WrongUse for several documents."""
     files = [path for path in paths if path.is_file()]
     if files and len(paths) > 1:
         raise WrongUse(f"{files[0]} is a model: give it alone, or runs")

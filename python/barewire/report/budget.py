@@ -90,16 +90,14 @@ def sections(run: Run) -> list[dict[str, Any]]:
         return layer_name(subject, libraries)
 
     names = Formatters(name, added, fixed)
-    caption = (
-        "A bar begins where that of the layer below ends, and is as long as the difference of the two medians; the "
-        "line across its end is the 95 % interval of that difference. Faint: not significantly different from 0. "
-        "Hatched: negative. Libraries are shown side by side on top of libfabric. At the bottom the same over TCP as "
-        "totals, with the ratio to the fastest library over Barewire."
-    )
-    pictures = [{"title": "From the wire up", "caption": caption, "figure": waterfall(budgets, names, beside=True)}]
+    whole = waterfall(budgets, names, beside=True)
+    for choice, each in zip(whole["choices"], budgets, strict=True):
+        choice["caption"] = _caption(each)
+    pictures = [{"title": "From the wire up", "caption": "", "figure": whole, "full": True}]
     if all(len(budget.path) > 1 for budget in budgets):
         close = "The same from the end of the first bar on, without TCP: the time that software adds to the frames."
-        pictures.append({"title": "Close up", "caption": close, "figure": waterfall(budgets, names, beside=False)})
+        figure = waterfall(budgets, names, beside=False)
+        pictures.append({"title": "Close up", "caption": close, "figure": figure, "full": True})
     return [
         {
             "id": "budget",
@@ -111,6 +109,26 @@ def sections(run: Run) -> list[dict[str, Any]]:
             "tables": [_table(budgets, libraries)],
         }
     ]
+
+
+def _caption(budget: Budget) -> str:
+    """What the waterfall of one size shows."""
+    layers = [*budget.path, *budget.libraries]
+    steps = [layer.step for layer in layers if layer.below]
+    parts = ["A bar begins where that of the layer below ends: its length is the difference of the two medians."]
+    if any(layer.step.total_ci95 for layer in layers):
+        parts.append("The line across its end is that difference’s 95 % interval.")
+    if any(step.added_ci95 and not step.is_told_apart for step in steps):
+        parts.append("Faint: not significantly different from 0.")
+    if any(step.added < 0 for step in steps):
+        parts.append("Hatched: negative.")
+    if len(budget.libraries) > 1:
+        parts.append(f"The {len(budget.libraries)} libraries are side by side on the same layer.")
+    if budget.yardsticks:
+        parts.append("At the bottom totals over TCP, with the ratio to the fastest over Barewire.")
+    if budget.limit_us is not None:
+        parts.append("Dashed: the wire’s limit.")
+    return " ".join(parts)
 
 
 def _table(budgets: Sequence[Budget], libraries: Mapping[str, str]) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from barewire.models.budget import Budget, Layer
-from barewire.report.figures import INK, Figure, colour_of, layout_of, plain_axis, shortened
+from barewire.report.figures import INK, Figure, colour_of, layout_of, plain_axis, point_data, shortened
 from barewire.report.words import message_size, number
 
-_ROW_PX, _FRAME_PX = 27, 64
+_ROW_PX = 27
 _BAR_HEIGHT, _OUTLINE_PX = 0.66, 1.25
 # Space for labels after the longest bar, and before the first bar of a close-up, as shares of the shown range.
 _WORDS_ROOM, _BEFORE = 0.42, 0.06
@@ -40,6 +40,7 @@ class Bar(NamedTuple):
     high: float
     words: str
     few_words: str
+    rounds: int
     is_significant: bool = True
 
 
@@ -67,7 +68,7 @@ def waterfall(budgets: Sequence[Budget], names: Formatters, *, beside: bool) -> 
     drawn = layout_of(plain_axis("µs, one way"), plain_axis(""))
     drawn |= {"hovermode": "closest", "showlegend": False, "barmode": "overlay"}
     sizes = {"choices": choices, "choice": "Message size", "chosen": 0}
-    return {"data": [], "layout": drawn, **sizes, "height_px": _FRAME_PX + _ROW_PX * rows}
+    return {"data": [], "layout": drawn, **sizes, "height_px": _ROW_PX * rows}
 
 
 def _path_bars(budget: Budget, names: Formatters) -> list[Bar]:
@@ -75,7 +76,9 @@ def _path_bars(budget: Budget, names: Formatters) -> list[Bar]:
     total, path_total_us = first.step.total, budget.best.step.total
     low, high = first.step.total_ci95 or (total, total)
     words = f"<b>{names.fixed(total, path_total_us)}</b>"
-    base = Bar(names.layer(first.subject), colour_of(first.subject), 0.0, total, low, high, words, words)
+    base = Bar(
+        names.layer(first.subject), colour_of(first.subject), 0.0, total, low, high, words, words, first.step.rounds
+    )
     return [base, *(_bar(layer, budget, names) for layer in budget.path[1:])]
 
 
@@ -98,7 +101,7 @@ def _beside_bar(layer: Layer, budget: Budget, names: Formatters) -> Bar:
     low, high = layer.step.total_ci95 or (total, total)
     few = f"<b>{names.fixed(total, path_total_us)}</b>"
     words = f"{few}   {number(total / path_total_us)} ×"
-    return Bar(names.layer(layer.subject), _BESIDE_COLOUR, 0.0, total, low, high, words, few)
+    return Bar(names.layer(layer.subject), _BESIDE_COLOUR, 0.0, total, low, high, words, few, layer.step.rounds)
 
 
 def _around(bars: Sequence[Bar]) -> tuple[float, float]:
@@ -138,9 +141,15 @@ def _bars(bars: Sequence[Bar]) -> dict[str, Any]:
             "thickness": 1.5,
             "width": 4,
         },
-        "customdata": [bar.words for bar in bars],
-        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
+        # The interval of what a bar adds, as its length is what it adds.
+        "customdata": [_data(bar) for bar in bars],
+        "hovertemplate": "%{y}: %{x:.4g} µs [%{customdata[0]:.4g}, %{customdata[1]:.4g}]<extra></extra>",
     }
+
+
+def _data(bar: Bar) -> list[float | None]:
+    interval = None if bar.low == bar.high else (bar.low - bar.begin, bar.high - bar.begin)
+    return point_data(interval, bar.rounds)
 
 
 def _words(bars: Sequence[Bar], shown: float) -> list[dict[str, Any]]:

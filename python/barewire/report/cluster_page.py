@@ -6,16 +6,18 @@ from typing import Any
 from barewire.cluster.check import Checked
 from barewire.cluster.measured import HostState
 from barewire.cluster.words import percent
+from barewire.report.answer import Answer
 from barewire.report.cluster import LEGEND, Cell, cells, verdict
-from barewire.report.html import fill
+from barewire.report.html import page
 
 
 def render_check(checked: Checked, *, created: str, command: str) -> str:
     """The page of a check."""
     measured = checked.measured
-    return fill(
+    return page(
         "cluster.html.j2",
-        verdict=verdict(checked),
+        answer=Answer("Is every path of this cluster sound?", verdict(checked)),
+        warnings=(),
         findings=checked.findings,
         unconfirmed=checked.unconfirmed,
         remarks=checked.remarks,

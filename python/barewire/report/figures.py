@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Plotly figures as plain JSON: data and layout, in the light theme's colours.
+"""Figures as plain JSON: data and layout in plotly's language, in the light theme's colours; `svg.py` draws them.
 
-Every colour is a key of `DARK`, so that the page's script can switch themes by replacing colours.
+Every colour is a key of `DARK`, so that the page's style can switch themes by replacing colours. `customdata` of a
+trace has `POINT_DATA` for each point, which tooltips and CSV show beside the value. Besides plotly's data and layout a
+figure may have `choices`, each with data, axes and a caption of its own, and `interval`, what low and high are.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from barewire.models.naming import FLOOR, is_floor, on_link_of, read_mpi_subject, read_subject
 from barewire.models.verdict import protocol_of
@@ -102,12 +103,32 @@ _MARKERS = {
     "shm": "cross",
     "floor": "cross-thin-open",
 }
+# For lines that would otherwise look alike but for their colour.
+_SPARE_MARKERS = (
+    "diamond",
+    "triangle-up",
+    "star",
+    "pentagon-open",
+    "hexagon-open",
+    "diamond-open",
+    "square-open",
+    "cross",
+)
+# Hatches of bars, by number: told apart without colour.
+_HATCHES = ("", "/", "\\", "x", "-", "|", "+", ".")
+# Of each point: the ends of its interval, the launches and the samples behind it; None where there is none.
+POINT_DATA = ("low", "high", "launches", "samples")
 _WAITING_DASH = {"": "solid", "adaptive": "longdash", "block": "dot", "busypoll": "dashdot", "cold": "dot"}
 _LABELLED_MAX = 12
 # Deviation from the mean up to which shares count as even.
 EVEN_SHARES = 0.1
-# Even steps, and the tail.
-_PROBABILITIES = [*np.linspace(0, 0.99, 100).round(3).tolist(), 0.995, 0.999, 0.9999, 1.0]
+# Both ends, even steps, and the tail.
+_PROBABILITIES = [0, 0.01, *np.linspace(0.025, 0.975, 39).round(3).tolist(), 0.985, 0.99, 0.995, 0.999, 0.9999, 1.0]
+# Markers on a curve of many points.
+_MARKERS_ON_CURVE = 6
+# Of more rows only so many have a distribution in a page: the first, the last, even steps, and 64 bytes.
+DISTRIBUTIONS_MAX = 12
+_SHORT_BYTES = 64
 
 
 def against_size(series: Sequence[Series], what: str, *, size: str = "message size") -> Figure:
@@ -118,7 +139,8 @@ def against_size(series: Sequence[Series], what: str, *, size: str = "message si
         traces += _line(subject, points) if points else []
     traces += _wire_limits(series)
     unit = unit_name(series[0].unit)
-    return {"data": traces, "layout": layout_of(_size_axis(series, size), log_axis(f"{what}, {unit}", traces, "y"))}
+    layout = layout_of(size_axis(series, size), log_axis(f"{what}, {unit}", traces, "y"))
+    return {"data": distinct(traces), "layout": layout}
 
 
 def against_processes(shared: Sequence[Shared], what: str) -> Figure:
@@ -126,10 +148,10 @@ def against_processes(shared: Sequence[Shared], what: str) -> Figure:
     traces: list[dict[str, Any]] = []
     for subject in dict.fromkeys(row.subject for row in shared):
         points = [row for row in shared if row.subject == subject and row.median is not None]
-        known = [(row.processes, row.median or 0.0, row.ci95) for row in points]
-        traces += _curve(subject, known, unit_name(shared[0].unit)) if known else []
+        known = [(row.processes, row.median or 0.0, row.ci95, row.launches, None) for row in points]
+        traces += curve(subject, known, unit_name(shared[0].unit)) if known else []
     axis = log_axis(f"{what}, {unit_name(shared[0].unit)}", traces, "y")
-    return {"data": traces, "layout": layout_of(_processes_axis(shared), axis)}
+    return {"data": distinct(traces), "layout": layout_of(_processes_axis(shared), axis)}
 
 
 def shares(shared: Sequence[Shared]) -> Figure:
@@ -152,14 +174,16 @@ def shares(shared: Sequence[Shared]) -> Figure:
                         "thickness": 1.5,
                         "width": 5,
                     },
-                    "customdata": [[shortened(row.smallest_share), shortened(row.largest_share)] for row in points],
+                    "customdata": [
+                        point_data((row.smallest_share or 1, row.largest_share or 1), row.launches) for row in points
+                    ],
                     "hovertemplate": "%{customdata[0]:.3g} to %{customdata[1]:.3g}",
                 }
             )
     layout = layout_of(_processes_axis(shared), {**plain_axis("share of the mean"), "rangemode": "tozero"})
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"color": INK, "width": 1}, "layer": "below"}
     layout["shapes"] = [{**line, "y0": y, "y1": y} for y in (1 - EVEN_SHARES, 1 + EVEN_SHARES)]
-    return {"data": traces, "layout": layout}
+    return {"data": distinct(traces), "layout": layout, "interval": "smallest to largest share"}
 
 
 def ratios(comparisons: Sequence[Versus], base: str) -> Figure:
@@ -167,86 +191,192 @@ def ratios(comparisons: Sequence[Versus], base: str) -> Figure:
     traces = []
     for subject in dict.fromkeys(versus.a.subject for versus in comparisons):
         chosen = [versus for versus in comparisons if versus.a.subject == subject and versus.a.message_bytes]
-        bounds = [versus.result.ratio_interval or (versus.result.ratio, versus.result.ratio) for versus in chosen]
-        traces.append(
-            {
-                **style_of(subject),
-                "x": [versus.a.message_bytes for versus in chosen],
-                "y": [shortened(versus.result.ratio) for versus in chosen],
-                "error_y": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [
-                        shortened(high - versus.result.ratio) for versus, (_, high) in zip(chosen, bounds, strict=True)
-                    ],
-                    "arrayminus": [
-                        shortened(versus.result.ratio - low) for versus, (low, _) in zip(chosen, bounds, strict=True)
-                    ],
-                    "thickness": 1.5,
-                    "width": 5,
-                },
-                "hovertemplate": "%{y:.3g} ×",
-            }
-        )
-    layout = layout_of(
-        _size_axis([versus.a for versus in comparisons]), log_axis(f"ratio to {base}", [*traces, {"y": [1]}], "y")
-    )
-    band = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": 1 - MARGIN, "y1": 1 + MARGIN}
-    line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
-    layout["shapes"] = [
-        {**band, "fillcolor": INK + "22", "line": {"width": 0}, "layer": "below"},
-        {**line, "line": {"color": INK, "width": 1.5}, "layer": "below"},
-    ]
-    return {"data": traces, "layout": layout}
+        ratio = _ratio_points(chosen, "y")
+        traces.append({**style_of(subject), "x": [versus.a.message_bytes for versus in chosen], **ratio})
+    axis = log_axis(f"ratio to {base}", [*traces, {"y": [1]}], "y")
+    layout = layout_of(size_axis([versus.a for versus in comparisons]), axis)
+    layout["shapes"] = _around_one("y")
+    return {"data": distinct(traces), "layout": layout}
 
 
-def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
-    """Share of samples at or below a value, one choice of traces per row; only measured samples.
+def ratio_rows(comparisons: Sequence[Versus], base: str, rows: Sequence[str]) -> Figure:
+    """The same as `ratios` without a size axis; `rows` has the name of each comparison's row."""
+    traces = []
+    for subject in dict.fromkeys(versus.a.subject for versus in comparisons):
+        chosen = [(versus, row) for versus, row in zip(comparisons, rows, strict=True) if versus.a.subject == subject]
+        ratio = _ratio_points([versus for versus, _ in chosen], "x")
+        traces.append({**style_of(subject), "mode": "markers", "y": [row for _, row in chosen], **ratio})
+    axis = log_axis(f"ratio to {base}", [*traces, {"x": [1]}], "x")
+    layout = layout_of(axis, {**plain_axis(""), "type": "category", "autorange": "reversed"})
+    layout |= {"shapes": _around_one("x"), "scattermode": "group", "hovermode": "closest"}
+    return {"data": distinct(traces), "layout": layout, "height_px": rows_px(len(set(rows)), len(traces))}
 
-    `series`: of one place; `frame`: a run's raw samples, columns of `SAMPLE_SCHEMA`. At most 104 points per subject and
-    row are kept.
+
+def _ratio_points(chosen: Sequence[Versus], name: str) -> dict[str, Any]:
+    """Ratios with their intervals along an axis."""
+    ratio = [versus.result.ratio for versus in chosen]
+    bounds = [versus.result.ratio_interval for versus in chosen]
+    return {
+        name: [shortened(value) for value in ratio],
+        f"error_{name}": error_bars(ratio, bounds),
+        "customdata": [
+            point_data(versus.result.ratio_interval, min(versus.result.launches_a, versus.result.launches_b))
+            for versus in chosen
+        ],
+        "hovertemplate": f"%{{{name}:.3g}} ×",
+    }
+
+
+def _around_one(name: str) -> list[dict[str, Any]]:
+    """Shapes across the plot: a line at 1, and the band of differences that do not matter."""
+    other = "x" if name == "y" else "y"
+    across = {f"{other}ref": "paper", f"{other}0": 0, f"{other}1": 1, "layer": "below"}
+    band = {"type": "rect", f"{name}0": 1 - MARGIN, f"{name}1": 1 + MARGIN, "fillcolor": INK + "22"}
+    line = {"type": "line", f"{name}0": 1, f"{name}1": 1, "line": {"color": INK, "width": 1.5}}
+    return [{**across, **band, "line": {"width": 0}}, {**across, **line}]
+
+
+def rows_px(rows: int, marks: int) -> int:
+    """The height of a plot with so many marks for each category of its y axis."""
+    return 20 + rows * max(28, 14 * marks)
+
+
+def error_bars(values: Sequence[float], bounds: Sequence[tuple[float, float] | None]) -> dict[str, Any]:
+    """The intervals of values as error bars; one of no length for a value without any."""
+    known = [interval or (value, value) for value, interval in zip(values, bounds, strict=True)]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [shortened(high - value) for value, (_, high) in zip(values, known, strict=True)],
+        "arrayminus": [shortened(value - low) for value, (low, _) in zip(values, known, strict=True)],
+        "thickness": 1.5,
+        "width": 5,
+    }
+
+
+def point_data(
+    interval: tuple[float, float] | None = None, launches: int | None = None, samples: int | None = None
+) -> list[float | None]:
+    """The `POINT_DATA` of a point."""
+    low, high = interval or (None, None)
+    return [shortened(low), shortened(high), launches, samples]
+
+
+def drawn_points(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> Iterator[tuple[Any, Any, int]]:
+    """The points of a trace that can be drawn, with their numbers: a logarithmic axis has no place for 0 and less."""
+    is_log = [layout[f"{name}axis"].get("type") == "log" for name in "xy"]
+    for number, point in enumerate(zip(trace["x"], trace["y"], strict=True)):
+        if all(value is not None and (not log or value > 0) for value, log in zip(point, is_log, strict=True)):
+            yield (*point, number)
+
+
+def distinct(traces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same traces, no two of the legend with the same marker and dash, or without lines the same marker."""
+    seen: set[tuple[str, str]] = set()
+    changed = []
+    for trace in traces:
+        if trace.get("showlegend", True) and "markers" in trace.get("mode", ""):
+            spare = iter(_SPARE_MARKERS)
+            dash = trace["line"].get("dash", "") if "lines" in trace["mode"] else ""
+            while (look := (trace["marker"]["symbol"], dash)) in seen:
+                symbol = next(spare, None)
+                if symbol is None:
+                    break
+                trace = {**trace, "marker": {**trace["marker"], "symbol": symbol}}
+            seen.add(look)
+        changed.append(trace)
+    return changed
+
+
+def hatch(number: int) -> dict[str, Any]:
+    """The hatch of bars by number, which tells them apart without colour; the first have none."""
+    return {"shape": _HATCHES[number % len(_HATCHES)], "solidity": 0.35}
+
+
+def chosen(figure: Figure, number: int | None = None) -> Figure:
+    """Return a figure with one of its choices of traces, by default the first shown one; without `choices`."""
+    if "choices" not in figure:
+        return figure
+    choice = figure["choices"][figure["chosen"] if number is None else number]
+    axes = {name: choice[name] for name in ("xaxis", "yaxis") if name in choice}
+    data = choice["data"]
+    if "shared_y" in figure:
+        data = [{**trace, "y": figure["shared_y"]} for trace in data]
+    own = {key: value for key, value in figure.items() if key not in ("choices", "choice", "chosen", "shared_y")}
+    return {**own, "data": data, "layout": {**figure["layout"], **axes}}
+
+
+def distributions(frame: pl.DataFrame, series: Sequence[Series], most: int = DISTRIBUTIONS_MAX) -> Figure:
+    """Share of samples at or below a value, one choice of traces per row, of at most `most`; only measured samples.
+
+    `series`: of one place; `frame`: a run's raw samples, columns of `SAMPLE_SCHEMA`. Of each subject and row the
+    quantiles at `_PROBABILITIES` are kept.
     """
     unit, place = unit_name(series[0].unit), series[0].place
     keep = pl.all_horizontal(pl.col(name) == value for name, value in place._asdict().items())
     keep &= (pl.col("phase") == "measure") & pl.col("value").is_finite() & (pl.col("value") > 0)
     if not series[0].lower_is_better:
         keep &= pl.col("lost") == 0
+    rows = _spread(sorted({s.row for s in series}, key=lambda row: row.order), most)
+    keep &= pl.col("message_bytes").is_in([row.message_bytes for row in rows])
+    parts = (
+        frame.lazy()
+        .filter(keep)
+        .select(*_ROW, "subject", "value", "launch")
+        .collect()
+        .partition_by(*_ROW, "subject", as_dict=True)
+    )
     choices: list[dict[str, Any]] = []
-    rows = sorted({s.row for s in series}, key=lambda row: row.order)
     for row in rows:
-        of_row = frame.lazy().filter(
-            keep
-            & (pl.col("message_bytes") == row.message_bytes)
-            & (pl.col("variant") == row.variant)
-            & pl.col("parameter_value").eq_missing(row.value)
-        )
-        used = of_row.select("subject", "value").collect()
         traces = []
         for subject in dict.fromkeys(s.subject for s in series):
-            values = used.filter(pl.col("subject") == subject)["value"]
-            if not values.is_empty():
-                traces.append(_distribution(subject, values.to_numpy(), unit))
+            part = parts.get((row.message_bytes, row.variant, row.value, subject))
+            if part is not None:
+                traces.append(_distribution(subject, part, unit))
         axis = log_axis(f"one sample, {unit}", traces, "x")
-        choices.append({"label": row_name(row, place), "data": traces, "xaxis": axis})
+        choices.append({"label": row_name(row, place), "data": distinct(traces), "xaxis": axis})
     layout = layout_of(plain_axis(f"one sample, {unit}"), plain_axis("share of samples at or below"))
     layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     layout["hovermode"] = "closest"
     # All traces share their y values; repeating them would double the size of a page with many sizes.
     shared = {"choices": choices, "shared_y": _PROBABILITIES}
-    short = next((place for place, row in enumerate(rows) if row.message_bytes == 64), 0)
+    short = next((place for place, row in enumerate(rows) if row.message_bytes == _SHORT_BYTES), 0)
     return {"data": [], "layout": layout, **shared, "chosen": short, "choice": _choice_of(rows)}
 
 
+_ROW = ("message_bytes", "variant", "parameter_value")
+
+
+def _spread(rows: Sequence[Row], most: int) -> list[Row]:
+    """At most so many rows: the first and the last, those of 64 bytes, and others in even steps."""
+    if len(rows) <= most:
+        return list(rows)
+    kept = {round(number * (len(rows) - 1) / (most - 1)) for number in range(most)}
+    short = [at for at, row in enumerate(rows) if row.message_bytes == _SHORT_BYTES][:1]
+    if short and short[0] not in kept:
+        kept.remove(min(kept - {0, len(rows) - 1}, key=lambda at: abs(at - short[0])))
+        kept.add(short[0])
+    return [rows[at] for at in sorted(kept)]
+
+
 def combined_with_choice(figures: Mapping[str, Figure], choice: str) -> Figure:
-    """Combine figures into one with a choice between them; a single figure is returned as is."""
+    """Combine figures into one with a choice between them; a single figure is returned as is, with its caption."""
     if len(figures) == 1:
         return next(iter(figures.values()))
     choices = [
-        {"label": label, "data": figure["data"], "xaxis": figure["layout"]["xaxis"], "yaxis": figure["layout"]["yaxis"]}
+        {
+            "label": label,
+            "data": figure["data"],
+            "xaxis": figure["layout"]["xaxis"],
+            "yaxis": figure["layout"]["yaxis"],
+            **({"caption": figure["caption"]} if "caption" in figure else {}),
+        }
         for label, figure in figures.items()
     ]
-    layout = next(iter(figures.values()))["layout"]
-    return {"data": [], "layout": layout, "choices": choices, "chosen": 0, "choice": choice}
+    first = next(iter(figures.values()))
+    heights = [figure["height_px"] for figure in figures.values() if "height_px" in figure]
+    height = {"height_px": max(heights)} if heights else {}
+    return {"data": [], "layout": first["layout"], "choices": choices, "chosen": 0, "choice": choice, **height}
 
 
 def _choice_of(rows: Sequence[Row]) -> str:
@@ -256,7 +386,8 @@ def _choice_of(rows: Sequence[Row]) -> str:
 def bars(labels: Sequence[str], values: Sequence[float], colours: Sequence[str], what: str) -> Figure:
     """One bar from 1 for each value, the first on top; logarithmic, so that half and double have equal lengths."""
     logs = [math.log10(value) for value in values]
-    far = max([math.log10(2), *map(abs, logs)]) * 1.08
+    # With room for the numbers beside the bars.
+    far = max([math.log10(2), *map(abs, logs)]) * 1.3
     trace = {
         "type": "bar",
         "orientation": "h",
@@ -275,21 +406,24 @@ def bars(labels: Sequence[str], values: Sequence[float], colours: Sequence[str],
     layout["hovermode"] = "closest"
     line = {"type": "line", "yref": "paper", "x0": 0, "x1": 0, "y0": 0, "y1": 1}
     layout["shapes"] = [{**line, "line": {"color": INK, "width": 1.5}}]
-    return {"data": [trace], "layout": layout, "height_px": 60 + 22 * len(labels)}
+    return {"data": [trace], "layout": layout, "height_px": 20 + 22 * len(labels)}
 
 
 def _line(subject: str, points: Sequence[Series]) -> list[dict[str, Any]]:
-    known = [(s.message_bytes, s.median or 0.0, s.ci95) for s in points]
-    return _curve(subject, known, unit_name(points[0].unit))
+    known = [(s.message_bytes, s.median or 0.0, s.ci95, s.launches, s.samples) for s in points]
+    return curve(subject, known, unit_name(points[0].unit))
 
 
-def _curve(
-    subject: str, points: Sequence[tuple[int, float, tuple[float, float] | None]], unit: str
+def curve(
+    subject: str,
+    points: Sequence[tuple[int, float, tuple[float, float] | None, int, int | None]],
+    unit: str,
+    style: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """A line through (x, value, interval) and the band of the intervals."""
-    style = style_of(subject)
-    x = [at for at, _, _ in points]
-    bounds = [ci95 or (value, value) for _, value, ci95 in points]
+    """A line through (x, value, interval, launches, samples) and the band of the intervals, if there are any."""
+    style = style or style_of(subject)
+    x = [at for at, *_ in points]
+    bounds = [ci95 or (value, value) for _, value, ci95, _, _ in points]
     band = {
         "type": "scatter",
         "mode": "lines",
@@ -302,8 +436,14 @@ def _curve(
         "showlegend": False,
         "legendgroup": subject,
     }
-    line = {**style, "x": x, "y": [shortened(value) for _, value, _ in points], "hovertemplate": f"%{{y:.4g}} {unit}"}
-    return [band, line]
+    line = {
+        **style,
+        "x": x,
+        "y": [shortened(value) for _, value, *_ in points],
+        "customdata": [point_data(ci95, launches, samples) for _, _, ci95, launches, samples in points],
+        "hovertemplate": f"%{{y:.4g}} {unit}",
+    }
+    return [band, line] if any(ci95 for _, _, ci95, _, _ in points) else [line]
 
 
 def _wire_limits(series: Sequence[Series]) -> list[dict[str, Any]]:
@@ -331,13 +471,14 @@ def _wire_limits(series: Sequence[Series]) -> list[dict[str, Any]]:
     return traces
 
 
-def _distribution(subject: str, samples: NDArray[np.float64], unit: str) -> dict[str, Any]:
-    values = np.quantile(samples, _PROBABILITIES)
+def _distribution(subject: str, part: pl.DataFrame, unit: str) -> dict[str, Any]:
     style = style_of(subject)
+    count = point_data(None, part["launch"].n_unique(), part.height)
     return {
         **style,
-        "mode": "lines",
-        "x": [shortened(value) for value in values],
+        "marker": style["marker"] | {"maxdisplayed": _MARKERS_ON_CURVE},
+        "x": [shortened(value) for value in np.quantile(part["value"].to_numpy(), _PROBABILITIES)],
+        "customdata": [count] * len(_PROBABILITIES),
         "hovertemplate": f"%{{y:.1%}} at or below %{{x:.4g}} {unit}",
     }
 
@@ -391,7 +532,8 @@ def colour_by_number(number: int) -> str:
     return _PALETTE[number % len(_PALETTE)]
 
 
-def _size_axis(series: Iterable[Series], title: str = "message size") -> dict[str, Any]:
+def size_axis(series: Iterable[Series], title: str = "message size") -> dict[str, Any]:
+    """A logarithmic axis of message sizes, labelled at those that were measured."""
     sizes = sorted({s.message_bytes for s in series if s.message_bytes})
     round_sizes = [size for size in sizes if size & (size - 1) == 0]
     # Of many sizes only powers of two have a label: the others are perturbed ones.

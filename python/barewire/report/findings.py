@@ -25,7 +25,7 @@ def headlines(run: Run, comparisons: Sequence[Versus]) -> list[str]:
         contestants = [s for s in series if not is_floor(s.subject)]
         if not contestants:
             continue
-        subject = _headline_subject({s.subject for s in contestants}, comparisons)
+        subject = headline_subject({s.subject for s in contestants}, comparisons)
         points = [s for s in contestants if s.subject == subject and s.message_bytes]
         if points:
             sentences.append(sentence(points, comparisons))
@@ -42,7 +42,7 @@ def _of_ranks(run: Run, comparisons: Sequence[Versus]) -> list[str]:
             continue
         of_test = [s for s in main if (s.test, s.quantity) == (test, quantity_name)]
         most = max(s.ranks for s in of_test)
-        subject = _headline_subject({s.subject for s in of_test}, comparisons)
+        subject = headline_subject({s.subject for s in of_test}, comparisons)
         points = [s for s in of_test if s.ranks == most and s.subject == subject]
         if points:
             # For a kernel the best variant.
@@ -149,11 +149,18 @@ def _beside(series: Series, comparisons: Sequence[Versus]) -> str:
             sure = f" (95\u00a0% interval {number(bounds[0])} to {number(bounds[1])})" if bounds else ""
             doubt = {"undecided": ", not decided", "no difference": ", no difference"}.get(result.verdict, "")
             parts.append(f"{number(result.ratio)}\u00a0× {base}{sure}{doubt}")
-    if series.fraction_of_limit is not None:
-        limit = "the machine’s own floor" if series.limit_kind == "floor" else "the wire’s limit"
-        factor = 1 / series.fraction_of_limit if series.lower_is_better else series.fraction_of_limit
-        parts.append(f"{number(factor)}\u00a0× {limit}")
+    if of_limit := times_limit(series):
+        parts.append(of_limit)
     return "".join(f"{',' if i == 0 else ' and'} {part}" for i, part in enumerate(parts))
+
+
+def times_limit(series: Series) -> str:
+    """A value as a multiple of its limit; empty without a limit."""
+    if series.fraction_of_limit is None:
+        return ""
+    limit = "the machine’s own floor" if series.limit_kind == "floor" else "the wire’s limit"
+    factor = 1 / series.fraction_of_limit if series.lower_is_better else series.fraction_of_limit
+    return f"{number(factor)}\u00a0× {limit}"
 
 
 def _subject(series: Series) -> str:
@@ -166,7 +173,7 @@ def _size(series: Series) -> str:
     return message_size(series.message_bytes).replace(" ", "\u00a0")
 
 
-def _headline_subject(subjects: set[str], comparisons: Sequence[Versus]) -> str:
+def headline_subject(subjects: set[str], comparisons: Sequence[Versus]) -> str:
     """The headline's subject: MPI over Barewire or raw if measured, else the last compared subject, else the last."""
     compared = {versus.a.subject for versus in comparisons} & subjects
     over_barewire = {

@@ -9,6 +9,7 @@ from barewire.report import mpi, words
 from barewire.report.findings import warnings
 from barewire.report.mpi import TextTable
 from barewire.results import Run, Series
+from barewire.results.laws import laws_of
 
 
 def run_markdown(run: Run) -> str:
@@ -58,7 +59,7 @@ def _text_tables(run: Run) -> Iterator[TextTable]:
     yield from (text_table for _, _, text_table in mpi.parameter_tables(run))
     yield from (text_table for _, _, text_table, _ in mpi.phase_tables(run))
     yield from mpi.speedup_tables(run)
-    yield from mpi.law_tables(run)
+    yield from mpi.law_tables(run, laws_of(run))
 
 
 def _cell(value: object) -> str:

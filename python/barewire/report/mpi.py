@@ -15,7 +15,7 @@ from barewire.models.causes import Limit, explanations
 from barewire.models.derived import DERIVED_TESTS
 from barewire.report.words import bounds, logp_mode, message_size, number, subject_name, test_title
 from barewire.results import Place, Run, Series
-from barewire.results.laws import Law, laws_of
+from barewire.results.laws import Law
 from barewire.results.limits import limits_of
 from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel, is_phase
 from barewire.results.speedups import Speedup, speedups
@@ -113,9 +113,9 @@ def parameter_tables(run: Run) -> Iterator[tuple[str, int, TextTable]]:
         yield test, ranks, _parameters(test, ranks, subject, mode, series)
 
 
-def law_tables(run: Run) -> list[TextTable]:
+def law_tables(run: Run, laws: Sequence[Law]) -> list[TextTable]:
     """For ping-pongs over many sizes: the pieces of each subject's law, and the breaks between them."""
-    return [_law(law, limits_of(run, law.subject)) for law in laws_of(run)]
+    return [_law(law, limits_of(run, law.subject)) for law in laws]
 
 
 def phase_tables(run: Run) -> Iterator[tuple[str, int, TextTable, Times]]:

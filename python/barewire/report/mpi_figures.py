@@ -6,21 +6,29 @@ from typing import Any
 
 import numpy as np
 
+from barewire.models.logp import hidden_computation
 from barewire.report.figures import (
     INK,
+    SURFACE,
     Figure,
     combined_with_choice,
+    distinct,
+    error_bars,
+    hatch,
     layout_of,
     log_axis,
     plain_axis,
+    point_data,
+    rows_px,
     shortened,
     style_of,
 )
 from barewire.report.mpi import task_name
-from barewire.report.words import message_size, subject_name, unit_name
+from barewire.report.words import bounds, message_size, number, subject_name, unit_name
 from barewire.results import Series
 from barewire.results.derived import Curve
 from barewire.results.quantities import KERNEL_TOTAL
+from barewire.stats import median_interval
 
 # Distinguishable with colour vision deficiencies, in the order of phases; Okabe and Ito 2008.
 _PHASE_COLOURS = (
@@ -36,33 +44,73 @@ _PHASE_COLOURS = (
     "#B8860B",
 )
 
+BEYOND_MEAN = "beyond the mean rank"
+
 
 def by_variant(series: Sequence[Series], what: str) -> Figure:
-    """Medians of all variants side by side with their 95 % intervals; one choice per task."""
+    """Medians of all variants side by side with their 95 % intervals; one choice per task, of which there is one."""
     tasks: dict[str, list[Series]] = {}
     for s in series:
         if s.median is not None:
             tasks.setdefault(task_name(s), []).append(s)
-    figures = {task: _variants(chosen, what) for task, chosen in tasks.items()}
-    return (
-        combined_with_choice(figures, "Of")
-        if figures
-        else {"data": [], "layout": layout_of(plain_axis(""), plain_axis(""))}
-    )
+    return combined_with_choice({task: _variants(chosen, what) for task, chosen in tasks.items()}, "Of")
 
 
 def against_computation(curves: Sequence[Curve], what: str = "time of messages") -> Figure:
-    """Time against the computation beside it: points of all launches, a line through their medians."""
+    """Time against the computation beside it: points of all launches, a line through their medians, its flat part.
+
+    The caption of each choice says how far the flat part extends.
+    """
     choices: dict[str, dict[str, list[Curve]]] = {}
     for curve in sorted(curves, key=lambda curve: (curve.variant, curve.message_bytes)):
         label = f"{curve.variant}, {message_size(curve.message_bytes)}"
         choices.setdefault(label, {}).setdefault(curve.subject, []).append(curve)
     figures = {}
     for label, by_subject in choices.items():
-        traces = [trace for subject, of_subject in by_subject.items() for trace in _curve_traces(subject, of_subject)]
-        axis = plain_axis("computation alone, µs")
-        figures[label] = {"data": traces, "layout": layout_of(axis, plain_axis(f"{what}, µs"))}
+        traces: list[dict[str, Any]] = []
+        flat = []
+        for subject, of_subject in by_subject.items():
+            traces += _curve_traces(subject, of_subject)
+            found = _flat_part(subject, of_subject)
+            if found is not None:
+                traces.append(found[0])
+                flat.append(f"{subject_name(subject)} {found[1]}")
+        axis = {**plain_axis("computation alone, µs"), "rangemode": "tozero"}
+        layout = layout_of(axis, {**plain_axis(f"{what}, µs"), "rangemode": "tozero"})
+        caption = "Small points: every launch. Line: their medians."
+        if flat:
+            caption += f" Thick: the flat part, in which the computation is hidden, up to {'; '.join(flat)} µs."
+        figures[label] = {"data": distinct(traces), "layout": layout, "caption": caption}
     return combined_with_choice(figures, "Variant and message size")
+
+
+def _flat_part(subject: str, curves: Sequence[Curve]) -> tuple[dict[str, Any], str] | None:
+    """The flat part of a subject's curves as a thick line, and its end in words; None if no launch's curve has one."""
+    fits = []
+    for curve in curves:
+        try:
+            fits.append(hidden_computation(curve.computation_us, curve.time_us))
+        except ValueError:  # this launch's curve never rises, or is too short: the run's warnings say so
+            continue
+    if not fits:
+        return None
+    hidden = [fit.hidden_ns for fit in fits]  # of curves in µs, so in µs
+    end, interval = float(np.median(hidden)), median_interval(hidden)
+    level = shortened(float(np.median([fit.flat_ns for fit in fits])))
+    style = style_of(subject)
+    trace = {
+        **style,
+        "mode": "lines",
+        "line": style["line"] | {"width": 6},
+        "opacity": 0.5,
+        "name": f"{subject_name(subject)}, flat part",
+        "showlegend": False,
+        "x": [0, shortened(end)],
+        "y": [level, level],
+        "customdata": [point_data(None, len(fits)), point_data(interval, len(fits))],
+        "hovertemplate": "flat up to %{x:.4g} µs",
+    }
+    return trace, f"{number(end)} {bounds(interval)}".rstrip()
 
 
 def phases(times: dict[tuple[str, str], dict[str, Series]]) -> Figure:
@@ -72,42 +120,39 @@ def phases(times: dict[tuple[str, str], dict[str, Series]]) -> Figure:
     traces: list[dict[str, Any]] = []
     for place, name in enumerate(names):
         values = [_median(phases.get(name)) for phases in times.values()]
-        traces.append(_bars(labels, values, name, _PHASE_COLOURS[place % len(_PHASE_COLOURS)]))
+        colour = _PHASE_COLOURS[place % len(_PHASE_COLOURS)]
+        traces.append(_bars(labels, values, name.replace("_", " "), colour) | _hatched(colour, place))
     rest = []
     for phases in times.values():
         total = _median(phases.get(KERNEL_TOTAL))
         rest.append(max(0.0, total - sum(_median(phases.get(name)) for name in names)))
-    traces.append(_bars(labels, rest, "beyond the mean rank", "rgba(0,0,0,0)"))
+    if any(rest):
+        traces.append(_bars(labels, rest, BEYOND_MEAN, SURFACE))
     layout = layout_of(plain_axis("ms"), {**plain_axis(""), "autorange": "reversed"})
-    return {"data": traces, "layout": layout | {"barmode": "stack"}, "height_px": 80 + 26 * len(labels)}
+    return {"data": traces, "layout": layout | {"barmode": "stack"}, "height_px": rows_px(len(labels), 1)}
 
 
 def _variants(series: Sequence[Series], what: str) -> Figure:
     traces = []
     for subject in dict.fromkeys(s.subject for s in series):
         points = [s for s in series if s.subject == subject]
-        bounds = [s.ci95 or (s.median or 0.0, s.median or 0.0) for s in points]
+        medians = [s.median or 0.0 for s in points]
         traces.append(
             {
                 **style_of(subject),
                 "mode": "markers",
-                "x": [s.variant for s in points],
-                "y": [shortened(s.median) for s in points],
-                "error_y": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [shortened(high - (s.median or 0)) for s, (_, high) in zip(points, bounds, strict=True)],
-                    "arrayminus": [
-                        shortened((s.median or 0) - low) for s, (low, _) in zip(points, bounds, strict=True)
-                    ],
-                    "thickness": 1.5,
-                    "width": 5,
-                },
-                "hovertemplate": f"%{{y:.4g}} {unit_name(series[0].unit)}",
+                "x": [shortened(median) for median in medians],
+                "y": [s.variant for s in points],
+                "error_x": error_bars(medians, [s.ci95 for s in points]),
+                "customdata": [point_data(s.ci95, s.launches, s.samples) for s in points],
+                "hovertemplate": f"%{{x:.4g}} {unit_name(series[0].unit)}",
             }
         )
-    axis = log_axis(f"{what}, {unit_name(series[0].unit)}", traces, "y")
-    return {"data": traces, "layout": layout_of({**plain_axis(""), "type": "category"}, axis)}
+    axis = log_axis(f"{what}, {unit_name(series[0].unit)}", traces, "x")
+    layout = layout_of(axis, {**plain_axis(""), "type": "category", "autorange": "reversed"})
+    layout |= {"scattermode": "group", "hovermode": "closest"}
+    variants = len({s.variant for s in series})
+    return {"data": distinct(traces), "layout": layout, "height_px": rows_px(variants, len(traces))}
 
 
 def _curve_traces(subject: str, curves: Sequence[Curve]) -> list[dict[str, Any]]:
@@ -125,8 +170,13 @@ def _curve_traces(subject: str, curves: Sequence[Curve]) -> list[dict[str, Any]]
     }
     longest = [curve for curve in curves if len(curve.time_us) == max(len(c.time_us) for c in curves)]
     x, y = (np.median([getattr(curve, name) for curve in longest], axis=0) for name in ("computation_us", "time_us"))
-    line = {**style, "mode": "lines", "x": [shortened(v) for v in x], "y": [shortened(v) for v in y]}
-    return [points, line | {"hovertemplate": "%{y:.4g} µs"}]
+    line = {**style, "x": [shortened(v) for v in x], "y": [shortened(v) for v in y]}
+    data = {"customdata": [point_data(None, len(longest))] * len(x)}
+    return [points, line | data | {"hovertemplate": "%{y:.4g} µs"}]
+
+
+def _hatched(colour: str, place: int) -> dict[str, Any]:
+    return {"marker": {"color": colour, "line": {"color": INK, "width": 0.5}, "pattern": hatch(place)}}
 
 
 def _bars(labels: Sequence[str], values: Sequence[float], name: str, colour: str) -> dict[str, Any]:

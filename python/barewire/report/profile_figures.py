@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from barewire.report.figures import INK, Figure, layout_of, plain_axis, shortened
+from barewire.report.figures import INK, Figure, hatch, layout_of, plain_axis, rows_px, shortened
 from barewire.report.profile import size_class
 from barewire.results.job_profile import JobProfile, Parts
 
@@ -27,11 +27,11 @@ def stacked(parts: Mapping[str, Parts]) -> Figure:
     """A stacked bar of the parts for each label, in seconds."""
     labels = list(parts)
     traces = []
-    for name, colour in PART_COLOURS.items():
+    for number, (name, colour) in enumerate(PART_COLOURS.items()):
         values = [parts_of(s)[name] for s in parts.values()]
-        traces.append(_bar(labels, values, name, colour))
+        traces.append(_bar(labels, values, name, colour, number))
     layout = layout_of(plain_axis("seconds"), {**plain_axis(""), "autorange": "reversed", "type": "category"})
-    return {"data": traces, "layout": layout | {"barmode": "stack"}, "height_px": 110 + 26 * len(labels)}
+    return {"data": traces, "layout": layout | {"barmode": "stack"}, "height_px": rows_px(len(labels), 1)}
 
 
 def calls_bars(profiles: Mapping[str, JobProfile], colours: Mapping[str, str]) -> Figure:
@@ -47,12 +47,12 @@ def calls_bars(profiles: Mapping[str, JobProfile], colours: Mapping[str, str]) -
             by_label.setdefault(name, {})[label] = time
     labels = sorted(totals, key=lambda label: -totals[label])[:_CALLS_DRAWN]
     traces = [
-        _bar(labels, [by_label.get(name, {}).get(label, 0.0) for label in labels], name, colours[name])
-        for name in profiles
+        _bar(labels, [by_label.get(name, {}).get(label, 0.0) for label in labels], name, colours[name], number)
+        for number, name in enumerate(profiles)
     ]
     layout = layout_of(plain_axis("seconds of the mean rank"), {**plain_axis(""), "autorange": "reversed"})
-    height = 110 + 22 * len(labels) * max(1, len(profiles))
-    return {"data": traces, "layout": layout | {"barmode": "group"}, "height_px": height}
+    layout |= {"barmode": "group"}
+    return {"data": traces, "layout": layout, "height_px": rows_px(len(labels), len(profiles))}
 
 
 def over_time(profile: JobProfile) -> Figure:
@@ -75,7 +75,7 @@ def over_time(profile: JobProfile) -> Figure:
         if name == "mean" or len(profile.bins) > 1
     ]
     layout = layout_of(plain_axis("seconds after the begin of MPI_Init"), plain_axis("% of time in MPI"))
-    return {"data": traces, "layout": layout, "height_px": 240}
+    return {"data": traces, "layout": layout, "height_px": 200}
 
 
 def _columns(bins: Sequence[tuple[float, tuple[float, ...]]]) -> list[list[float]]:
@@ -95,13 +95,13 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _bar(labels: Sequence[str], values: Sequence[float], name: str, colour: str) -> dict[str, Any]:
+def _bar(labels: Sequence[str], values: Sequence[float], name: str, colour: str, number: int) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
         "name": name,
         "x": [shortened(value) for value in values],
         "y": list(labels),
-        "marker": {"color": colour, "line": {"color": INK, "width": 0.5}},
+        "marker": {"color": colour, "line": {"color": INK, "width": 0.5}, "pattern": hatch(number)},
         "hovertemplate": f"{name}: %{{x:.4g}} s<extra></extra>",
     }

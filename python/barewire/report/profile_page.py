@@ -2,10 +2,11 @@
 """The page of a profile: one self-contained HTML file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
+from barewire.report.answer import Answer
 from barewire.report.html import page, rows
 from barewire.report.profile import calls_table, cost_sentence, headlines, ranks_table, waits_table
 from barewire.report.profile_figures import calls_bars, over_time, stacked
@@ -28,17 +29,31 @@ def profile_page(profile: JobProfile, facts: Mapping[str, Any], command: str, no
     name = PurePath(facts["command"][0]).name
     over = f"{name} over {facts['fabric']}"
     ranks = f"{len(profile.ranks)} rank{'s' if len(profile.ranks) != 1 else ''} · {profile.library}"
+    parts = profile_parts({facts["fabric"]: profile})
     return page(
         "profile.html.j2",
         run=Head(over, facts["created"], f"{facts['created']} · 1 launch · {ranks}"),
-        headlines=headlines(profile, over),
+        answer=with_figure(Answer(f"Where does the time of {name} go?", *_split(headlines(profile, over))), parts),
         warnings=notes,
-        parts=profile_parts({facts["fabric"]: profile}),
+        parts=parts,
         cost=cost_sentence(profile),
         command=command,
         environment=rows(facts["environment"]),
         parameters=rows({key: facts[key] for key in ("command", "fabric", "shares", "exit_code")}),
     )
+
+
+def _split(sentences: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The first sentence, and the others."""
+    return (sentences[0], tuple(sentences[1:])) if sentences else ("No rank left a profile.", ())
+
+
+def with_figure(answer: Answer, parts: Sequence[Mapping[str, Any]]) -> Answer:
+    """The answer with the first figure of a page's parts, if there is one."""
+    card = next((card for part in parts for card in part["figures"]), None)
+    if card is None:
+        return answer
+    return replace(answer, title=card["title"], caption=card["caption"], figure=card["figure"])
 
 
 def profile_parts(profiles: Mapping[str, JobProfile], colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:

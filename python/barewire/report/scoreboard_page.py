@@ -4,7 +4,9 @@
 from typing import Any
 
 from barewire.measure.scoreboard_runs import Board
-from barewire.report.html import fill
+from barewire.report.answer import Answer
+from barewire.report.figures import INK, distinct, layout_of, log_axis, plain_axis, rows_px, shortened
+from barewire.report.html import page
 from barewire.report.scoreboard import (
     TITLES,
     headlines,
@@ -18,15 +20,16 @@ from barewire.report.scoreboard import (
 from barewire.report.words import message_size, quantity, test_title
 from barewire.results.bounds import judge
 from barewire.results.quantities import has_own_sizes, is_kernel
-from barewire.results.scoreboard import SHORT_BYTES, SLOWER, ScoreRow
+from barewire.results.scoreboard import SHORT_BYTES, SLOWER, Scoreboard, ScoreRow
 
 
 def render_board(board: Board, *, more: str | None = None) -> str:
     """The page of a scoreboard; `more` is a page beside it to link to."""
     scores = board.scores
-    return fill(
+    return page(
         "scoreboard.html.j2",
-        headlines=headlines(scores),
+        answer=_answer(scores),
+        warnings=(),
         notes=notes(board),
         more=more,
         testbeds={name: TITLES[name] for name in board.runs},
@@ -44,6 +47,34 @@ def render_board(board: Board, *, more: str | None = None) -> str:
         launches=sum(len(run.launches) for run in board.runs.values()),
         titles=TITLES,
     )
+
+
+def _answer(scores: Scoreboard) -> Answer:
+    """The means of each testbed: for short messages, over all sizes, and relative to the same library."""
+    sentences = headlines(scores)
+    question = "Is MPI over Ethernet frames faster than the fastest TCP of any installed library?"
+    summaries = list({summary.testbed: summary for summary in scores.summaries()}.values())
+    looks = (
+        (f"up to {message_size(SHORT_BYTES)}", "#0072B2", "circle", [summary.short for summary in summaries]),
+        ("all sizes", "#D55E00", "square", [summary.all_sizes for summary in summaries]),
+        ("all sizes, the same library", "#009E73", "diamond", [summary.same_library for summary in summaries]),
+    )
+    traces: list[dict[str, Any]] = []
+    for name, colour, symbol, means in looks:
+        known = [(TITLES[each.testbed], mean) for each, mean in zip(summaries, means, strict=True) if mean is not None]
+        trace: dict[str, Any] = {"type": "scatter", "mode": "markers", "name": name, "line": {"color": colour}}
+        trace |= {"marker": {"symbol": symbol, "size": 9}}
+        trace |= {"x": [shortened(mean) for _, mean in known], "y": [testbed for testbed, _ in known]}
+        traces += [trace] if known else []
+    if not traces:
+        return Answer(question, sentences[0])
+    axis = log_axis("time relative to the best competitor", [*traces, {"x": [1]}], "x")
+    layout = layout_of(axis, {**plain_axis(""), "type": "category", "autorange": "reversed"})
+    one = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1, "line": {"color": INK, "width": 1.5}}
+    layout |= {"shapes": [one], "scattermode": "group", "hovermode": "closest"}
+    figure = {"data": distinct(traces), "layout": layout, "height_px": rows_px(len(summaries), len(traces))}
+    caption = f"Geometric means of {len(scores.rows)} ratios, by testbed. Left of 1 Barewire takes less time."
+    return Answer(question, sentences[-1], tuple(sentences[:-1]), "Means by testbed", caption, figure)
 
 
 def _row(row: ScoreRow) -> dict[str, Any]:

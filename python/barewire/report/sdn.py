@@ -106,10 +106,11 @@ def _of_hosts(summary: Summary, hosts: int) -> Iterator[str]:
     tried = [c for c in summary.cells if c.place.hosts == hosts and c.of_wide and c.place.quantity in (RANDOM, JOB)]
     if tried:
         best = max(tried, key=lambda cell: cell.of_wide.value if cell.of_wide else 0.0)
-        than_isolated = summary.ratio(best.place.quantity, hosts, best.place.policy, "isolated")
+        policy = best.place.policy
+        than_isolated = summary.ratio(best.place.quantity, hosts, policy, "isolated") if policy != "isolated" else None
         beside = "" if than_isolated is None else f", and {shown_ratio(than_isolated)} of isolated"
         what = f"{hosts} hosts, {best.place.quantity}"
-        yield f"{what}: best is {best.place.policy}, {shown_ratio(best.of_wide)} of the wide network{beside}."
+        yield f"{what}: best is {policy}, {shown_ratio(best.of_wide)} of the wide network{beside}."
     for cell in summary.cells:
         if cell.of_alone is not None and cell.place.hosts == hosts and cell.place.quantity in (RANDOM, JOB):
             what = f"{hosts} hosts, {cell.place.policy}: {cell.place.quantity}"

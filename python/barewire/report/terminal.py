@@ -32,6 +32,7 @@ from barewire.report.words import (
     verdict_word,
 )
 from barewire.results import Place, Row, Run, Series, Shared
+from barewire.results.laws import laws_of
 from barewire.results.quantities import is_detail
 from barewire.stats import Comparison
 
@@ -97,7 +98,7 @@ def _text_tables(run: Run) -> Iterator[mpi.TextTable]:
     yield from (text_table for _, _, text_table in mpi.parameter_tables(run))
     yield from (text_table for _, _, text_table, _ in mpi.phase_tables(run))
     yield from mpi.speedup_tables(run)
-    yield from mpi.law_tables(run)
+    yield from mpi.law_tables(run, laws_of(run))
 
 
 def rich_tables(text_table: mpi.TextTable, width: int) -> Iterator[Table]:

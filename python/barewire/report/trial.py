@@ -7,10 +7,11 @@ from typing import Any
 from rich.console import Console
 
 from barewire.report import words
-from barewire.report.figures import INK, Figure, colour_of, layout_of, plain_axis, shortened
+from barewire.report.answer import Answer
+from barewire.report.figures import INK, Figure, colour_of, hatch, layout_of, plain_axis, point_data, shortened
 from barewire.report.html import page, rows
 from barewire.report.profile import TextTable, cost_sentence, percent, rich_table, seconds
-from barewire.report.profile_page import Head, profile_parts
+from barewire.report.profile_page import Head, profile_parts, with_figure
 from barewire.results.agreement import Agreement
 from barewire.results.job_profile import JobProfile
 from barewire.results.trial import MAIN, Contest, Outcome
@@ -141,7 +142,7 @@ def trial_page(outcome: Outcome, facts: Mapping[str, Any], command: str, notes: 
             "figures": [
                 {
                     "title": contest.what[:1].upper() + contest.what[1:],
-                    "caption": "Bar: the median.",
+                    "caption": f"Points: {len(contest.first)} and {len(contest.second)} launches. Bars: their medians.",
                     "figure": _points(contest, outcome),
                 }
                 for contest in outcome.contests
@@ -151,6 +152,8 @@ def trial_page(outcome: Outcome, facts: Mapping[str, Any], command: str, notes: 
         *profile_parts(profiles, colours),
     ]
     tried, competitor = outcome.fabrics
+    first, *others = headlines(outcome)
+    question = f"Is {outcome.program} faster over {fabric_name(tried)} than over {fabric_name(competitor)}?"
     return page(
         "trial.html.j2",
         run=Head(
@@ -159,7 +162,7 @@ def trial_page(outcome: Outcome, facts: Mapping[str, Any], command: str, notes: 
             f"{facts['created']} · {facts['timed_launches']} timed launches after a warm-up of each · "
             f"seed {facts['seed']}",
         ),
-        headlines=headlines(outcome),
+        answer=with_figure(Answer(question, first, tuple(others)), parts),
         warnings=warnings(outcome, notes),
         parts=parts,
         agreement=agreement_sentence(outcome.agreement),
@@ -190,7 +193,8 @@ def _bound(profile: JobProfile, fabric: str) -> str:
 
 def _points(contest: Contest, outcome: Outcome) -> Figure:
     traces: list[dict[str, Any]] = []
-    for name, values, median in zip(outcome.fabrics, (contest.first, contest.second), contest.medians(), strict=True):
+    both = (contest.first, contest.second), contest.medians(), contest.intervals()
+    for number, (name, values, median, interval) in enumerate(zip(outcome.fabrics, *both, strict=True)):
         label, colour = fabric_name(name), colour_of(name)
         traces.append(
             {
@@ -199,7 +203,13 @@ def _points(contest: Contest, outcome: Outcome) -> Figure:
                 "name": label,
                 "x": [shortened(median)],
                 "y": [label],
-                "marker": {"color": colour, "opacity": 0.35, "line": {"color": INK, "width": 0.5}},
+                "marker": {
+                    "color": colour,
+                    "opacity": 0.35,
+                    "pattern": hatch(number),
+                    "line": {"color": INK, "width": 0.5},
+                },
+                "customdata": [point_data(interval, len(values))],
                 "hovertemplate": f"{label}: median %{{x:.4g}} s<extra></extra>",
                 "showlegend": False,
             }
@@ -211,7 +221,7 @@ def _points(contest: Contest, outcome: Outcome) -> Figure:
                 "name": label,
                 "x": [shortened(value) for value in values],
                 "y": [label] * len(values),
-                "marker": {"color": colour, "size": 9, "line": {"color": INK, "width": 1}},
+                "marker": {"symbol": "circle", "color": colour, "size": 9, "line": {"color": INK, "width": 1}},
                 "hovertemplate": f"{label}: %{{x:.4g}} s<extra></extra>",
                 "showlegend": False,
             }
@@ -220,5 +230,5 @@ def _points(contest: Contest, outcome: Outcome) -> Figure:
     return {
         "data": traces,
         "layout": layout_of({**plain_axis("seconds"), "rangemode": "tozero"}, y_axis),
-        "height_px": 190,
+        "height_px": 110,
     }

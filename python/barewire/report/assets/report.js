@@ -1,67 +1,185 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 "use strict";
+// Figures are drawn already. This adds a choice of what they show, tooltips for pointer and keyboard, and the data.
 (() => {
-  const darkColours = JSON.parse(document.getElementById("dark-colours").textContent);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const narrow = matchMedia("(max-width: 640px)");
-  const LEGEND_ROW_PX = 21;
-  const TICK_LABEL_PX = 60;
-  const MODE_BAR_PX = 34;
-  const AXIS_PX = 130; // the card's padding, the labels of the y axis, and the margin beside the outermost points
+  const KIB = 1024;
+  const NEAR_PX = 40;
 
-  function themed(text) {
-    if (!dark.matches) return text;
-    // In one pass, so that a dark colour that is also a light colour is not replaced twice.
-    return text.replace(/#[0-9A-F]{6}/g, (light) => darkColours[light] || light);
+  function element(name, attributes = {}, ...content) {
+    const made = document.createElement(name);
+    Object.entries(attributes).forEach(([key, value]) => made.setAttribute(key, value));
+    made.append(...content);
+    return made;
   }
 
-  // Keeps only labels that are far enough apart, so that they do not overlap at any width.
-  function thinTicks(axis, data, widthPx) {
-    if (axis.type !== "log") return;
-    const values = data.flatMap((trace) => trace.x).filter((x) => x > 0);
-    const [low, high] = [Math.min(...values), Math.max(...values)].map(Math.log10);
-    const pxPerDecade = widthPx / Math.max(high - low, 0.01);
-    let last = -Infinity;
-    const kept = axis.tickvals.map((value) => {
-      const at = Math.log10(value);
-      const keep = at > low - 0.02 && at < high + 0.02 && (at - last) * pxPerDecade >= TICK_LABEL_PX;
-      if (keep) last = at;
-      return keep;
+  function messageSize(bytes) {
+    for (const [factor, unit] of [[KIB ** 3, "GiB"], [KIB ** 2, "MiB"], [KIB, "KiB"]]) {
+      if (bytes && bytes % factor === 0) return `${bytes / factor} ${unit}`;
+    }
+    return `${bytes} B`;
+  }
+
+  const titleOf = (data, axis) => (data[axis] || axis) + (axis === "x" && data.sizes ? ", B" : "");
+
+  // The points of one choice, in the order of the drawing: [x, y, low, high, launches, samples] of each series.
+  function pointsOf(data, number) {
+    return data.choices[number].series.map((series) => {
+      const y = series.y || data.shared;
+      const counts = series.c || [];
+      const points = series.x.map((x, i) => [x, y[i], ...(Array.isArray(counts[0]) ? counts[i] : counts)]);
+      return { name: series.name, points };
     });
-    axis.tickvals = axis.tickvals.filter((_, i) => kept[i]);
-    axis.ticktext = axis.ticktext.filter((_, i) => kept[i]);
-    axis.tickangle = 0;
   }
 
-  function draw(card) {
-    const figure = JSON.parse(themed(card.querySelector("script").textContent));
-    const choice = card.querySelector("select");
-    const chosen = choice ? figure.choices[Number(choice.value)] : figure;
-    // Long labels on wide pages, short labels on narrow ones.
-    const kind = narrow.matches ? "narrow" : "wide";
-    const data = chosen.data.filter((trace) => !trace.meta || trace.meta === kind);
-    if (figure.shared_y) data.forEach((trace) => { trace.y = figure.shared_y; });
-    if (chosen.xaxis) figure.layout.xaxis = chosen.xaxis;
-    if (chosen.yaxis) figure.layout.yaxis = chosen.yaxis;
-    const named = data.filter((trace) => trace.showlegend !== false).length;
-    const rows = narrow.matches ? named : Math.ceil(named / 4);
-    // On narrow pages the legend is below the plot, one row per entry, and adds to the height.
-    figure.layout.height = (figure.height_px || 340) + LEGEND_ROW_PX * (rows + 1);
-    thinTicks(figure.layout.xaxis, data, card.clientWidth - AXIS_PX);
-    figure.layout.margin.t = narrow.matches ? 10 : MODE_BAR_PX;
-    figure.layout.dragmode = narrow.matches ? false : "zoom";
-    const config = {
-      displaylogo: false, responsive: true, displayModeBar: narrow.matches ? false : "hover",
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
-      showSendToCloud: false,
+  function described(data, name, [x, y, low, high, launches, samples]) {
+    const shown = data.sizes ? messageSize(x) : x;
+    const lines = [`${data.x || ""}${data.x ? ": " : ""}${shown}`, `${data.y}${data.y ? ": " : ""}${y}`];
+    if (typeof low === "number") lines.push(`${data.interval}: ${low} to ${high}`);
+    const counts = [];
+    if (typeof launches === "number") counts.push(`${launches} ${launches === 1 ? "launch" : "launches"}`);
+    if (typeof samples === "number") counts.push(`${samples} samples`);
+    if (counts.length) lines.push(counts.join(", "));
+    return { name: name || "", lines };
+  }
+
+  const COLUMNS = ["series", "x", "y", "low", "high", "launches", "samples"];
+  const headings = (data) => COLUMNS.map((name) => (name === "x" || name === "y" ? titleOf(data, name) : name));
+
+  function table(data, number) {
+    const rows = pointsOf(data, number).flatMap(({ name, points }) => points.map((point) => [name, ...point]));
+    const kept = COLUMNS.map((_, i) => rows.some((row) => row[i] !== undefined && row[i] !== null && row[i] !== ""));
+    return [headings(data), ...rows].map((row) => row.filter((_, i) => kept[i]));
+  }
+
+  function csv(data) {
+    const quoted = (cell) => {
+      const text = String(cell ?? "");
+      return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
-    Plotly.react(card.querySelector(".plot"), data, figure.layout, config);
+    const rows = data.choices.flatMap((choice, number) => pointsOf(data, number).flatMap(({ name, points }) =>
+      points.map((point) => [...(data.choice ? [choice.label] : []), name, ...point,
+        ...Array(COLUMNS.length - 1 - point.length).fill("")])));
+    return [[...(data.choice ? [data.choice] : []), ...headings(data)], ...rows]
+      .map((row) => row.map(quoted).join(",")).join("\n") + "\n";
   }
 
-  const cards = document.querySelectorAll(".card[data-figure]");
-  const drawAll = () => cards.forEach(draw);
-  cards.forEach((card) => card.querySelector("select")?.addEventListener("change", () => draw(card)));
-  dark.addEventListener("change", drawAll);
-  narrow.addEventListener("change", drawAll);
-  drawAll();
+  const tip = element("div", { id: "tip", role: "status", hidden: "" });
+  document.body.append(tip);
+
+  function setUp(card) {
+    const data = JSON.parse(card.querySelector("script").textContent);
+    const plot = card.querySelector(".plot");
+    const select = card.querySelector("select");
+    const chosen = () => (select ? Number(select.value) : 0);
+    let at = [0, 0]; // series and point that the keyboard is at
+
+    function drawing() {
+      const shown = plot.querySelector(`[data-choice="${chosen()}"]`);
+      return [...shown.querySelectorAll("svg")].find((svg) => getComputedStyle(svg).display !== "none");
+    }
+
+    // Where each point is, in the drawing's own units: of bars listed, of lines the path, whose steps are relative.
+    function places() {
+      const pairs = (text) => {
+        const numbers = (text.match(/-?[\d.]+/g) || []).map(Number);
+        return numbers.flatMap((x, i) => (i % 2 ? [] : [[x, numbers[i + 1]]]));
+      };
+      const steps = (path) => {
+        let [x, y] = [0, 0];
+        return pairs(path).map(([dx, dy], i) => [x = i ? x + dx : dx, y = i ? y + dy : dy]);
+      };
+      const series = data.choices[chosen()].series;
+      return [...drawing().querySelectorAll(".t")].map((mark, number) => {
+        const points = mark.dataset.p ? pairs(mark.dataset.p) : mark.getAttribute("d").split("M").slice(1).flatMap(steps);
+        return points.slice(0, series[number].x.length);
+      });
+    }
+
+    function hide() {
+      tip.hidden = true;
+      card.querySelectorAll(".ring").forEach((ring) => ring.remove());
+    }
+
+    function show(series, point) {
+      hide();
+      const svg = drawing();
+      const [x, y] = places()[series][point];
+      const found = pointsOf(data, chosen())[series];
+      const { name, lines } = described(data, found.name, found.points[point]);
+      const ring = document.createElementNS("http://www.w3.org/2000/svg", "circle");
+      Object.entries({ class: "ring", cx: x, cy: y, r: 8 }).forEach(([key, value]) => ring.setAttribute(key, value));
+      svg.append(ring);
+      tip.replaceChildren(...(name ? [element("strong", {}, name)] : []), ...lines.map((line) => element("div", {}, line)));
+      tip.hidden = false;
+      const box = svg.getBoundingClientRect();
+      const scale = box.width / svg.viewBox.baseVal.width;
+      const left = Math.min(box.left + x * scale + 14, innerWidth - tip.offsetWidth - 8);
+      tip.style.left = `${Math.max(8, left) + scrollX}px`;
+      tip.style.top = `${box.top + y * scale + 14 + scrollY}px`;
+    }
+
+    plot.addEventListener("pointermove", (event) => {
+      const svg = drawing();
+      const box = svg.getBoundingClientRect();
+      const scale = box.width / svg.viewBox.baseVal.width;
+      let best = [NEAR_PX, 0, 0];
+      places().forEach((points, series) => points.forEach(([x, y], point) => {
+        const distance = Math.hypot(box.left + x * scale - event.clientX, box.top + y * scale - event.clientY);
+        if (distance < best[0]) best = [distance, series, point];
+      }));
+      if (best[0] < NEAR_PX) show(best[1], best[2]);
+      else hide();
+    });
+    plot.addEventListener("pointerleave", hide);
+    plot.addEventListener("blur", hide);
+    plot.addEventListener("keydown", (event) => {
+      const points = places();
+      const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+      if (event.key === "Escape") return void hide();
+      const move = moves[event.key];
+      if (!move || !points.length) return;
+      event.preventDefault();
+      if (!tip.hidden) at = [at[0] + move[0], at[1] + move[1]];
+      at[0] = (at[0] + points.length) % points.length;
+      at[1] = Math.max(0, Math.min(points[at[0]].length - 1, at[1]));
+      show(...at);
+    });
+
+    const name = card.dataset.figure;
+    const link = (kind, type, content) => {
+      const made = element("a", { download: `${name}.${kind}`, href: "#", "data-save": kind }, kind.toUpperCase());
+      // Made when asked for: most are never saved.
+      made.addEventListener("click", () => { made.href = `data:${type},${encodeURIComponent(content())}`; });
+      return made;
+    };
+    const saved = () => {
+      hide();
+      const copy = drawing().cloneNode(true);
+      copy.removeAttribute("class");
+      return new XMLSerializer().serializeToString(copy);
+    };
+    const details = element("details", {}, element("summary", {}, "Data"));
+    const fill = () => {
+      details.querySelector("table")?.parentElement.remove();
+      if (!details.open) return;
+      const [head, ...rows] = table(data, chosen());
+      details.append(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Data of ${name}` },
+        element("table", {},
+          element("thead", {}, element("tr", {}, ...head.map((cell) => element("th", { scope: "col" }, cell)))),
+          element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell ?? "")))))))));
+    };
+    details.addEventListener("toggle", fill);
+    card.append(element("p", { class: "save" },
+      link("svg", "image/svg+xml", saved), " ", link("csv", "text/csv", () => csv(data))), details);
+
+    select?.addEventListener("change", () => {
+      hide();
+      at = [0, 0];
+      card.querySelectorAll("[data-choice]").forEach((part) => { part.hidden = Number(part.dataset.choice) !== chosen(); });
+      fill();
+    });
+    if (select) select.closest("label").hidden = false;
+  }
+
+  document.querySelectorAll("[data-figure]").forEach(setUp);
 })();

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Captions of a run's figures: each says what that figure shows, and only that."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from barewire.report.figures import DISTRIBUTIONS_MAX
+from barewire.report.versus import MARGIN, Versus
+from barewire.report.words import message_size, number, percent, subject_name, verdict_word
+from barewire.results import Series, Shared
+from barewire.stats import LAUNCHES_FOR_INTERVAL
+
+# Samples of the slowest percent that are so much longer than the median are worth a word.
+_TAIL = 2.0
+
+
+def size_caption(series: Sequence[Series]) -> str:
+    """Of medians against message size."""
+    limit = " Dashed: the wire’s limit." if any(s.limit_kind == "wire" and s.limit for s in series) else ""
+    return (
+        f"Medians of {_launches([s.launches for s in series])}. {_bands([s.ci95 is not None for s in series])}{limit}"
+    )
+
+
+def variants_caption(series: Sequence[Series]) -> str:
+    """Of variants side by side."""
+    bars = "Bars: 95 % intervals." if any(s.ci95 for s in series) else _few()
+    return f"Medians of {_launches([s.launches for s in series])}. {bars}"
+
+
+def ratio_caption(comparisons: Sequence[Versus], base: str) -> str:
+    """Of ratios to a baseline: which side is the faster one, and how many points are beyond doubt."""
+    side = "Below" if comparisons[0].a.lower_is_better else "Above"
+    counts = Counter(verdict_word(versus.verdict, versus.a) for versus in comparisons)
+    found = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    bars = (
+        "bars: 95 % intervals" if any(versus.result.ratio_interval for versus in comparisons) else _few().lower()[:-1]
+    )
+    word = verdict_word("A faster", comparisons[0].a)
+    points = f"{len(comparisons)} point{'s' if len(comparisons) != 1 else ''}"
+    return f"{side} 1 is {word} than {base}; {bars}; grey: ±{percent(MARGIN)}. Of {points}: {found}."
+
+
+def distribution_caption(series: Sequence[Series]) -> str:
+    """Of distributions: how many samples, and how long the tails are."""
+    used = [s for s in series if s.samples]
+    counts = sorted({s.samples for s in used})
+    span = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+    text = f"All samples after warm-up, {span} for each subject and row."
+    rows = len({s.row for s in series})
+    if rows > DISTRIBUTIONS_MAX:
+        text += f" {DISTRIBUTIONS_MAX} of {rows} rows; samples.parquet has all."
+    if used[0].lower_is_better:
+        worst = max(used, key=lambda s: (s.p99 or 0.0) / (s.median or 1.0))
+        ratio = (worst.p99 or 0.0) / (worst.median or 1.0)
+        if ratio >= _TAIL:
+            where = f"{subject_name(worst.subject)} at {message_size(worst.message_bytes)}"
+            text += (
+                f" The longest tail: {where}, whose slowest percent takes more than {number(ratio)} times the median."
+            )
+        else:
+            text += f" No tail: the slowest percent takes less than {number(_TAIL, 1)} times the median everywhere."
+    return text
+
+
+def processes_caption(shared: Sequence[Shared]) -> str:
+    """Of totals against the number of processes."""
+    return (
+        f"Medians of {_launches([row.launches for row in shared])}. {_bands([row.ci95 is not None for row in shared])}"
+    )
+
+
+def _launches(counts: Sequence[int]) -> str:
+    few, many = min(counts), max(counts)
+    return f"{few} launch{'es' if few != 1 else ''}" if few == many else f"{few} to {many} launches"
+
+
+def _bands(known: Sequence[bool]) -> str:
+    if all(known):
+        return "Bands: 95 % intervals."
+    return "Bands: 95 % intervals, where there are enough launches." if any(known) else _few()
+
+
+def _few() -> str:
+    return f"No intervals: fewer than {LAUNCHES_FOR_INTERVAL} launches."
