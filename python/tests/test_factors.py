@@ -24,7 +24,7 @@ from barewire.measure.subjects import parse_subjects, swept
 from barewire.models.wire import Link, latency_limit_us
 from barewire.mpi import HostSlots
 from barewire.report.figures import style_of
-from barewire.report.html import render
+from barewire.report.run_page import render
 from barewire.report.versus import compare_in_run
 from barewire.results import read_run, sample_frame, samples, series_from_samples, write_run
 from barewire.results.fits import latency_fits
@@ -167,7 +167,7 @@ def test_eager_limits_are_sizes_or_the_librarys_own() -> None:
         (("mpi", "pingpong", "--mtu", "1500,huge"), "--mtu takes numbers of bytes with commas"),
         (("mpi", "pingpong", "--mtu", "1500,9"), "68 to 65535"),
         (("mpi", "pingpong", "--mtu", ""), "--mtu takes numbers of bytes"),
-        (("mpi", "pingpong", "--mtu", "1500,9000", "--on", "localhost"), "each MTU needs links of its own"),
+        (("mpi", "pingpong", "--mtu", "1500,9000", "--hosts", "localhost"), "each MTU needs links of its own"),
         (("mpi", "pingpong", "--eager", "default,some"), "--eager takes numbers from 0 and sizes"),
         (
             ("bench", "pingpong", "--mtu", "1500,9000", "--hosts", "localhost,localhost"),

@@ -24,14 +24,14 @@ from barewire.report.figures import (
     size_axis,
     style_of,
 )
+from barewire.report.mpi import task_name
 from barewire.report.prediction import errors_text
 from barewire.report.words import message_size, subject_name, test_title, unit_name
 from barewire.results import Run, Series
 from barewire.results.held_out import Checked, Errors
 from barewire.results.laws import SIZES_MIN, Law
 from barewire.results.limits import limits_of
-from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel
-from barewire.stats import compare_over_sizes
+from barewire.results.speedups import Speedup, speedups
 
 Captioned = dict[str, Any]
 _POINTS_OF_PIECE = 12
@@ -43,8 +43,6 @@ _LOGP = {
     "os": ("Os, sending", "#009E73", "triangle-up", "dot"),
     "or": ("Or, receiving", "#CC79A7", "diamond", "dashdot"),
 }
-# Kernels whose whole task is fixed; the others have a fixed task for each rank.
-_FIXED_TASK = ("fft",)
 # Errors of a prediction that are good, shown as lines beside the diagonal.
 _GOOD_ERROR = 0.15
 
@@ -193,54 +191,27 @@ def _logp(series: Sequence[Series], limits: list[Limit]) -> Figure:
 
 def speedup_figures(run: Run) -> Iterator[tuple[str, list[Captioned]]]:
     """For each kernel that was measured at several numbers of ranks: its speed-up and its efficiency."""
-    totals = [s for s in run.series if is_kernel(s.test) and s.quantity == KERNEL_TOTAL and s.launch_medians]
-    for test in dict.fromkeys(s.test for s in totals):
-        tasks: dict[str, dict[str, list[Series]]] = {}
-        for s in (s for s in totals if s.test == test):
-            tasks.setdefault(_task(s), {}).setdefault(s.subject, []).append(s)
-        scaled = {
-            task: {subject: _speedups(series, test in _FIXED_TASK) for subject, series in by_subject.items()}
-            for task, by_subject in tasks.items()
-        }
-        kept = {task: {k: v for k, v in found.items() if v} for task, found in scaled.items()}
-        kept = {task: found for task, found in kept.items() if found}
-        if kept:
-            yield test, [_scaling(test, kept, as_efficiency=False), _scaling(test, kept, as_efficiency=True)]
+    tests: dict[str, dict[str, dict[str, list[Speedup]]]] = {}
+    for each in speedups(run):
+        task = ", ".join(filter(None, (each.variant, task_name(each))))
+        tests.setdefault(each.test, {}).setdefault(task, {}).setdefault(each.subject, []).append(each)
+    for test, tasks in tests.items():
+        yield test, [_scaling(test, tasks, as_efficiency=False), _scaling(test, tasks, as_efficiency=True)]
 
 
-# Of one number of ranks: the ranks, the speed-up with its interval, the ideal, the launches.
-_Speedup = tuple[int, float, tuple[float, float] | None, float, int]
-
-
-def _speedups(series: Sequence[Series], is_fixed: bool) -> list[_Speedup]:
-    """Speed-ups relative to the fewest ranks; empty if there is only one number of ranks."""
-    by_ranks = sorted(series, key=lambda s: s.ranks)
-    first, others = by_ranks[0], by_ranks[1:]
-    if not others:
-        return []
-    pairs = [(first.launch_medians, s.launch_medians) for s in others]
-    found: list[_Speedup] = [(first.ranks, 1.0, None, 1.0, first.launches)]
-    for s, result in zip(others, compare_over_sizes(pairs, lower_is_better=True), strict=True):
-        ideal = s.ranks / first.ranks
-        # With a task for each rank, equal times mean that so many times more was done.
-        factor = 1.0 if is_fixed else ideal
-        bounds = result.ratio_interval
-        interval = None if bounds is None else (bounds[0] * factor, bounds[1] * factor)
-        found.append((s.ranks, result.ratio * factor, interval, ideal, min(result.launches_a, result.launches_b)))
-    return found
-
-
-def _scaling(test: str, tasks: Mapping[str, Mapping[str, Sequence[_Speedup]]], *, as_efficiency: bool) -> Captioned:
+def _scaling(test: str, tasks: Mapping[str, Mapping[str, Sequence[Speedup]]], *, as_efficiency: bool) -> Captioned:
     figures = {}
     for task, found in tasks.items():
-        base = min(point[0] for points in found.values() for point in points)
+        first = next(iter(found.values()))[0]
+        base = first.base_ranks
         traces: list[dict[str, Any]] = []
         for subject, points in found.items():
-            known = []
-            for ranks, speedup, interval, ideal, launches in points:
-                unit = ideal if as_efficiency else 1.0
-                scaled = None if interval is None else (interval[0] / unit, interval[1] / unit)
-                known.append((ranks, speedup / unit, scaled, launches, None))
+            known = [
+                (each.ranks, each.efficiency, each.efficiency_ci95, each.launches, None)
+                if as_efficiency
+                else (each.ranks, each.speedup, each.speedup_ci95, each.launches, None)
+                for each in points
+            ]
             traces += curve(subject, known, "")
         counts = sorted({at for trace in traces for at in trace["x"]})
         as_ideal = [1.0 if as_efficiency else shortened(at / base) for at in counts]
@@ -251,19 +222,12 @@ def _scaling(test: str, tasks: Mapping[str, Mapping[str, Sequence[_Speedup]]], *
         layout = layout_of(axis, {**what, "rangemode": "tozero"})
         of = f"{base} rank{'s' if base > 1 else ''}"
         whole = f"Speed-up over {of} as a share of the ideal" if as_efficiency else f"Speed-up over {of}"
-        kind = "the same task" if test in _FIXED_TASK else "a task of the same size for each rank"
+        kind = "the same task" if not first.weak else "a task of the same size for each rank"
         bands = " Bands: 95 % intervals." if any("fill" in trace for trace in traces) else ""
         caption = f"{whole}, from medians: {kind} at every number of ranks.{bands}"
         figures[task] = {"data": distinct(traces), "layout": layout, "caption": caption}
     title = f"{test_title(test)}: {'efficiency' if as_efficiency else 'speed-up'}"
     return {"title": title, "caption": "", "figure": combined_with_choice(figures, "Of")}
-
-
-def _task(series: Series) -> str:
-    parts = [series.variant]
-    parts += [] if series.parameter_value is None else [f"{series.parameter} {series.parameter_value:g}"]
-    parts += [] if has_own_sizes(series.test) else [message_size(series.message_bytes)]
-    return ", ".join(filter(None, parts))
 
 
 def prediction_figure(checked: Sequence[Checked], summary: Sequence[Errors]) -> Captioned:

@@ -228,7 +228,7 @@ def _compared(comparisons: Sequence[Versus]) -> list[dict[str, Any]]:
     if not comparisons:
         return []
     bases = {versus.b.subject for versus in comparisons}
-    base = words.subject_name(bases.pop()) if len(bases) == 1 else "the baseline of each library"
+    base = words.subject_name(bases.pop()) if len(bases) == 1 else "its baseline"
     place = comparisons[0].a.place
     if has_own_sizes(place.test) or len({versus.a.message_bytes for versus in comparisons}) == 1:
         figure = ratio_rows(comparisons, base, [words.row_name(versus.a.row, place) for versus in comparisons])
