@@ -278,8 +278,8 @@ def test_wrong_uses_of_report_say_what_to_do(mpi, tmp_path):
     assert "-o" in str(invoke(str(directory), "--gallery").exception)
     assert isinstance(invoke(str(tmp_path), "--gallery").exception, WrongUse)
     assert "no directory" in str(invoke(str(tmp_path / "nowhere"), "--gallery").exception)
-    assert "predict it from other runs" in str(invoke(str(directory), "--model", str(directory)).exception)
-    assert "--gallery" in str(invoke(str(tmp_path), "--gallery", "--model", str(directory)).exception)
+    assert "predict it from other runs" in str(invoke(str(directory), "--predict-from", str(directory)).exception)
+    assert "--gallery" in str(invoke(str(tmp_path), "--gallery", "--predict-from", str(directory)).exception)
     other = synthetic_mpi(tmp_path / "other", "pingpong", subjects=(subject("mpich-5", "tcp"),))
-    failed = invoke(str(directory), "--model", str(tmp_path / "other"))
+    failed = invoke(str(directory), "--predict-from", str(tmp_path / "other"))
     assert "can be predicted" in str(failed.exception) and other.complete

@@ -45,7 +45,7 @@ def report(
     model: Annotated[
         list[Path] | None,
         typer.Option(
-            "--model",
+            "--predict-from",
             metavar="RUN|MODEL",
             help="show what this predicts beside what the run measured",
             autocompletion=complete.runs,
@@ -58,7 +58,7 @@ def report(
     document: dict[str, object] = {}
     if gallery:
         if model:
-            raise WrongUse("--model is of one run's report: omit it with --gallery")
+            raise WrongUse("--predict-from is of one run's report: omit it with --gallery")
         with progress_bar("building the reports"):
             path, unread = write_gallery(runs, output)
         document["unread"] = unread
