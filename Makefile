@@ -6,8 +6,9 @@ help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
 	@setup/setup.sh run
-build: setup ## build the native programs
+build: setup ## build the native programs; manual pages and completion below target/share
 	@tools/build.sh
+	@PYTHONPATH=python .venv/bin/python -m barewire.cli.manual target/share
 demo: build ## MPI over frames beside MPI over TCP in the lab, and the transports below; write the page
 	@tools/demo.sh
 test: ## install what tests need, lint, run every test

@@ -9,5 +9,3 @@ cargo build --release --locked --quiet --workspace
 mkdir -p target/release/libfabric
 ln -f target/release/libbarewire_fi.so target/release/libfabric/libbarewire-fi.so
 tools/build_c.sh target/release
-# `man -M target/share/man barewire-bench`, and completion for bash, zsh and fish; packages install them.
-PYTHONPATH=python .venv/bin/python -m barewire.cli.manual target/share

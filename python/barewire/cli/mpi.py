@@ -93,7 +93,7 @@ def mpi(
     refine_smallest: options.RefineSmallest = None,
     samples: Annotated[int | None, options.SAMPLES] = None,
     seconds: options.Seconds = 0.2,
-    warmup: Annotated[int | None, options.WARM_UP] = None,
+    warmup: Annotated[int | None, options.WARM_UP_OR_NONE] = None,
     patience: options.Patience = 120,
     seed: options.Seed = None,
     output: options.Output = None,
