@@ -24,6 +24,8 @@ static struct pair pair;
 static struct messages out, in;
 static int bytes;
 static const struct kind *kind;
+static int
+    offsets[DEPTH_MAX + 1];  // of the pieces in a message, which differ in length by at most a byte; then its end
 
 static void reply(void) {
   char reply_byte = 0;
@@ -39,15 +41,16 @@ static void blocking(int count) {
   reply();
 }
 
-// Starts piece `number` of all; the pieces of a message differ in length by at most a byte.
-static void start(int number, MPI_Request *request) {
+// Starts the next piece, of the current message or of the next one.
+static void start(MPI_Request *request) {
   static unsigned char *message;
-  int piece = number % kind->pieces;
+  static int piece;
   if (!piece) message = next_buffer(pair.first ? &out.buffers : &in.buffers);
-  int64_t from = (int64_t)bytes * piece / kind->pieces, to = (int64_t)bytes * (piece + 1) / kind->pieces;
-  int length = (int)(to - from);
-  if (pair.first) MPI_Isend(message + from, length, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
-  else MPI_Irecv(message + from, length, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
+  unsigned char *data = message + offsets[piece];
+  int length = offsets[piece + 1] - offsets[piece];
+  if (++piece == kind->pieces) piece = 0;
+  if (pair.first) MPI_Isend(data, length, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
+  else MPI_Irecv(data, length, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, request);
 }
 
 // Waits for the older half: messages of a pair normally complete in order, although MPI does not require it.
@@ -55,10 +58,10 @@ static void queue(int count) {
   MPI_Request requests[DEPTH_MAX];
   int depth = kind->depth, half = depth > 1 ? depth / 2 : 1, started = 0;
   count *= kind->pieces;
-  for (; started < depth; started++) start(started, &requests[started]);
+  for (; started < depth; started++) start(&requests[started]);
   for (int complete = 0; complete < count; complete += half) {
     MPI_Waitall(half, &requests[complete % depth], MPI_STATUSES_IGNORE);
-    for (int more = 0; more < half && started < count; more++, started++) start(started, &requests[started % depth]);
+    for (int more = 0; more < half && started < count; more++, started++) start(&requests[started % depth]);
   }
   reply();
 }
@@ -68,6 +71,7 @@ static void measure_kind(size_t size) {
     leave_out(kind->variant, size, "%d pieces need %d bytes", kind->pieces, kind->pieces);
     return;
   }
+  for (int piece = 0; piece <= kind->pieces; piece++) offsets[piece] = (int)((int64_t)bytes * piece / kind->pieces);
   measure(&(struct pattern){
       .point = {.variant = kind->variant, .quantity = "send_interval", .message_bytes = size, .pairs = pair.count},
       .idle = pair.idle,

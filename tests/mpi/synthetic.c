@@ -4,8 +4,8 @@
 // receiving for Or. Messages leave one after the other, each for m bytes times G, and arrive L later. SYNTHETIC_OS_NS,
 // _OR_NS, _L_NS, _G_NS (of a byte); SYNTHETIC_PROGRESS: "background" (messages leave by themselves) or "calls" (the
 // sender sends in its own time: in Send, or in Wait). Implements the calls that the measurements under test make
-// between these two: Send, Ssend, Isend, Issend, Recv, Irecv, Wait, of contiguous types, without wildcards. Receives are
-// taken to be posted when a synchronous message arrives.
+// between these two: Send, Ssend, Isend, Issend, Recv, Irecv, Wait, of contiguous types, without wildcards. Receives
+// are taken to be posted when a synchronous message arrives.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
