@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak miri sanitize
-.PHONY: mutants wire cluster huge cross fabtests starts packages ci lock
+.PHONY: mutants wire predictions cluster huge cross fabtests starts packages ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
@@ -24,8 +24,10 @@ benchmpi: build ## those of MPI over Barewire; needs the MPI libraries of `make 
 	@.venv/bin/python tools/bench_mpi.py
 scoreboard: build ## every MPI pattern beside the best TCP, worst first; hours; writes docs/scoreboard.md
 	@bin/barewire mpi scoreboard --markdown docs/scoreboard.md
-kernels: build ## the promises of the FFT and the radix sort; half an hour
+kernels: build ## the promises of the FFT, the radix sort and the solver; half an hour
 	@.venv/bin/python tools/bench_kernels.py
+predictions: build ## predictions from two ranks against kernels and collectives on 4 and 8, at 100 Mb/s and 1 Gb/s; ten minutes
+	@.venv/bin/python tools/bench_predictions.py
 applications: build ## ten and more unmodified programs of Debian's over Barewire and over TCP, with their own checks
 	@setup/setup.sh applications
 	@.venv/bin/python tools/bench_applications.py --hosts all

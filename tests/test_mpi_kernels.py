@@ -201,6 +201,25 @@ def test_a_problem_of_weak_scaling_says_so() -> None:
     assert all(line["side_3d_per_rank"] == 4 for line in lines_of(done) if line["record"] == "samples")
 
 
+DAMPED_SUMS = """
+#include <mpi.h>
+int MPI_Allreduce(const void *mine, void *all, int count, MPI_Datatype type, MPI_Op how, MPI_Comm group) {
+  static int calls;
+  int code = PMPI_Allreduce(mine, all, count, type, how, group);
+  if (type == MPI_DOUBLE && ++calls % 3 == 0) *(double *)all *= 1.3;
+  return code;
+}
+"""
+
+
+def test_a_solver_that_needs_too_many_iterations_is_caught() -> None:
+    """Every third sum is too large, so that the directions are not conjugate; it still converges."""
+    shared = preloaded("damped", DAMPED_SUMS)
+    done = run("krylov", 2, "--side", "24", "--variants", "blocking", LD_PRELOAD=str(shared))
+    assert done.returncode == 1, done.stderr[-1000:]
+    assert " by a serial solver" in done.stderr or "the residual is still too large after" in done.stderr, done.stderr
+
+
 WRONG_HALO = """
 #include <mpi.h>
 int MPI_Sendrecv(const void *sent, int count, MPI_Datatype type, int to, int tag, void *received, int expected,
@@ -276,6 +295,8 @@ def test_digits_have_any_number_of_bits_and_one_rank_is_enough(bits: str, ranks:
         ("radix", ("--keys", "500", "--distribution", "equal"), "rank 1, seed 1: WRONG RESULT: key 750 of all is "),
         # The middle of the lower half of 12 × 12 points.
         ("krylov", ("--side", "12"), "rank 1, seed 1: WRONG RESULT: element (0, 9, 6) is "),
+        # With a tolerance that allows the error, but not the residual of the point before.
+        ("krylov", ("--side", "200", "--tolerance", "1e-6"), "WRONG RESULT: the residual at (0, 149, 100) is "),
         ("fftw_mpi", ("--order", "10"), "rank 1, seed 1: WRONG RESULT: result: element 768 is "),
     ],
 )

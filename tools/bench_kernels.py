@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The kernels' promises, as ratios of launches interleaved in one run; prints a table and the missed promises.
 
-    bench_kernels.py [--launches N] [--preferred] [--library NAME] [GROUP …]      groups: fftw, auto, overlap
+    bench_kernels.py [--launches N] [--preferred] [--library NAME] [GROUP …]      groups: fftw, auto, overlap, solver
 
 The experimental unit is a launch of mpirun. An execution takes as long as its slowest rank, a launch's value is the
 median of its executions, a ratio is that of the medians over launches, with its bootstrap interval.
@@ -79,7 +79,8 @@ class Bench:
             if line["record"] == "choice":
                 self.choices[line["message_bytes"], line["chosen"]] += 1
             if line["record"] == "samples" and line["phase"] == "measure" and line["quantity"] == "total":
-                point = (line["variant"], line["message_bytes"], line.get("order", line.get("keys", 0)))
+                parameter = next((line[name] for name in ("order", "keys", "side_2d") if name in line), 0)
+                point = (line["variant"], line["message_bytes"], parameter)
                 ranks[point].append(line["values"])
         return {point: median(map(max, zip(*values, strict=True))) / 1e6 for point, values in ranks.items()}
 
@@ -170,7 +171,28 @@ def overlap(bench: Bench) -> Iterator[Promise]:
             yield Promise(what, *ratio(values[better], values[points["row-by-row"]]), "≤", 1.0)
 
 
-GROUPS = {"fftw": fftw, "auto": auto, "overlap": overlap}
+SOLVING = ("blocking", "overlapped", "one-reduction", "pipelined")
+SOLVER_PLACEMENTS = (
+    (("-n", "4", "--lab", "star:4", "--rate", "1gbit"), "barewire"),
+    (("-n", "4", "--lab", "star:4", "--rate", "1gbit"), "tcp"),
+    (("-n", "2", "--lab", "pair", "--rate", "1gbit"), "barewire"),
+)
+
+
+def solver(bench: Bench) -> Iterator[Promise]:
+    """The better of one reduction and a pipelined one compared with two reductions, beside an overlapped halo."""
+    for placement, fabric in SOLVER_PLACEMENTS:
+        print(f"    {' '.join(placement)} {fabric}:", flush=True)
+        options = ("--side", "64", "--seconds", "0.7", "--warmup", "1")
+        subjects = [Subject("krylov", ("--variants", name, *options), placement, fabric) for name in SOLVING]
+        values = bench.interleave(subjects)
+        points = {point[0]: point for point in values}
+        better = best(values, [points["one-reduction"], points["pipelined"]])
+        what = f"{' '.join(placement)} {fabric}, 64 x 64: {better[0]} by overlapped"
+        yield Promise(what, *ratio(values[better], values[points["overlapped"]]), "≤", 1.0)
+
+
+GROUPS = {"fftw": fftw, "auto": auto, "overlap": overlap, "solver": solver}
 
 
 def main() -> int:

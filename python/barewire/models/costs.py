@@ -69,11 +69,13 @@ class TwoRankCosts:
     def sustained(self, message_bytes: float) -> Floats:
         """Time per message of a rank that sends and receives many without a pause.
 
-        The wire carries one each way per gap, the processor sends and receives one in Os + Or.
+        The wire carries one each way per gap, the processor sends and receives one in Os + Or. A link is not faster
+        than its rate, whatever was measured.
         """
+        on_link = self.link_time([message_bytes])
         if self.gap is not None and self.processor is not None:
-            return np.maximum(self.gap(message_bytes), self.processor_time(message_bytes))
-        alone = (self.both_ways or self.gap or self.exchanged or self.latency)(message_bytes)
+            return np.maximum(np.maximum(self.gap(message_bytes), on_link), self.processor_time(message_bytes))
+        alone = np.maximum((self.both_ways or self.gap or self.exchanged or self.latency)(message_bytes), on_link)
         return alone if self.ranks_per_core == 1 else np.maximum(alone, self.processor_time(message_bytes))
 
     def processor_time(self, message_bytes: float) -> Floats:
