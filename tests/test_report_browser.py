@@ -241,11 +241,16 @@ FIGURES = r"""
       .map((t) => [t.textContent, t.getBoundingClientRect()]);
     const before = (a, b) => a.right <= b.left + 1 || a.bottom <= b.top + 3;
     const apart = (a, b) => before(a, b) || before(b, a);
-    return [...document.querySelectorAll("[data-figure]")].map((card) => {
+    const done = arguments[0];
+    (async () => { const figures = []; for (const card of document.querySelectorAll("[data-figure]")) {
       const select = card.querySelector("select"), plot = card.querySelector(".plot"), drawings = [];
       const data = JSON.parse(card.querySelector("script").textContent);
       for (let n = 0; n < data.choices.length; n++) {
-        if (select) { select.value = n; select.dispatchEvent(new Event("change")); }
+        if (select) {
+          select.value = n;
+          select.dispatchEvent(new Event("change"));
+          while (card.dataset.shown !== String(n)) await new Promise((next) => setTimeout(next, 1));
+        }
         const svgs = [...plot.querySelectorAll(":scope > :not([hidden]) > svg")].filter(shown);
         const svg = svgs[0], texts = boxes(svg), outer = svg.getBoundingClientRect(), overlaps = [];
         texts.forEach(([a, one], i) => texts.slice(i + 1).forEach(([b, other]) => {
@@ -258,14 +263,14 @@ FIGURES = r"""
           inside: outer.right <= card.getBoundingClientRect().right + 1, fontPx: texts[0][1].height,
         });
       }
-      return { name: card.dataset.figure, drawings };
-    });
+      figures.push({ name: card.dataset.figure, drawings });
+    } return figures; })().then(done, (error) => done(String(error)));
 """
 
 
 def figures_of(browser) -> list[dict[str, Any]]:
     """Every figure with all of its choices, as drawn."""
-    return browser.execute_script(FIGURES)
+    return browser.execute_async_script(FIGURES)
 
 
 # Content
@@ -356,14 +361,15 @@ def test_every_figure_is_drawn_within_its_card_and_no_label_overlaps_another(bro
 
 def test_another_message_size_shows_its_own_distribution_and_caption(browser, pages):
     show(browser, pages("mpi"), "desktop")
-    captions = browser.execute_script(
-        "const card = [...document.querySelectorAll('.card[data-figure]')].find(c => /in pieces/.test(c.innerText));"
+    captions = browser.execute_async_script(
+        "const done = arguments[0]; (async () => { const card = [...document.querySelectorAll('.card[data-figure]')].find(c => /in pieces/.test(c.innerText));"
         "const select = card.querySelector('select'), seen = [];"
         "for (let n = 0; n < select.options.length; n++) {"
         "  select.value = n; select.dispatchEvent(new Event('change'));"
+        "  while (card.dataset.shown !== String(n)) await new Promise(next => setTimeout(next, 1));"
         "  seen.push([...card.querySelectorAll('.caption:not([hidden])')].map(c => c.innerText).join('')"
         "    + select.options[n].text + card.querySelectorAll('.plot > :not([hidden])').length); }"
-        "return seen"
+        "return seen; })().then(done, error => done(String(error)))"
     )
     assert len({*captions}) == len(captions) > 4 and all(caption.endswith("1") for caption in captions)
     assert all("Breaks, with bands for their intervals: 1 above 64 KiB" in caption for caption in captions)

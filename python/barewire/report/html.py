@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Pages: self-contained HTML files, which need no network and no other file."""
 
+import base64
 import itertools
 import json
-from collections.abc import Iterator
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,19 @@ def fill(template: str, **content: Any) -> str:
     )
     numbers = itertools.count()
 
-    def drawings(figure: Figure, label: str, width: int) -> Iterator[dict[str, Markup]]:
-        """Each choice of a figure, drawn for wide and for narrow pages."""
-        for number in range(len(figure.get("choices", "1"))):
-            drawn = chosen(figure, number)
-            yield {
-                kind: Markup(svg(drawn, label, width=px, ids=f"g{next(numbers)}-", css_class=kind))
+    def drawings(figure: Figure, label: str, width: int) -> dict[str, Markup]:
+        """The choice that is shown first, for wide and for narrow pages; and the others by number, packed."""
+
+        def drawn(number: int | None) -> str:
+            choice = chosen(figure, number)
+            return "".join(
+                svg(choice, label, width=px, ids=f"g{next(numbers)}-", css_class=kind)
                 for kind, px in (("wide", width), ("narrow", _NARROW))
-            }
+            )
+
+        first = figure.get("chosen", 0)
+        others = [number for number in range(len(figure.get("choices", ()))) if number != first]
+        return {"first": Markup(drawn(None)), "others": _packed({number: drawn(number) for number in others})}
 
     environment.filters |= {"inline_json": _inline_json, "figure_data": figure_data, "drawings": drawings}
     environment.globals |= {"asset": _asset, **_WIDTHS, "words": words}
@@ -72,6 +78,11 @@ def _dark_colours() -> Markup:
         f'.plot [{name}="{light}"]{{{name}:{dark}}}\n' for light, dark in DARK.items() for name in ("fill", "stroke")
     )
     return Markup(f"@media screen and (prefers-color-scheme: dark) {{\n{rules}}}\n")
+
+
+def _packed(data: object) -> Markup:
+    """JSON, compressed, as text for the page's script."""
+    return Markup(base64.b64encode(zlib.compress(json.dumps(data).encode(), 9)).decode())
 
 
 def _inline_json(data: object) -> Markup:

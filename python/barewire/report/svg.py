@@ -256,7 +256,9 @@ def _grid(canvas: _Canvas, y_labels: Sequence[tuple[float, Sequence[str]]]) -> I
     yield from texts
     x_title, y_title = (axis.layout["title"]["text"] for axis in (x_axis, y_axis))
     if x_title:
-        yield _text((left + right) / 2, bottom + 40, x_title)
+        # In the middle of the plot, or of the figure if it is longer.
+        half = len(x_title) * _CHARACTER_PX / 2
+        yield _text(max(min((left + right) / 2, right + _RIGHT - half), half), bottom + 40, x_title)
     if y_title:
         yield _text(15, _TOP + (bottom - _TOP) / 2, y_title, turned=True)
 

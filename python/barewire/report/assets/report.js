@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 "use strict";
-// Figures are drawn already. This adds a choice of what they show, tooltips for pointer and keyboard, and the data.
+// Figures are drawn already, all but the first choice of each packed. This adds a choice of what they show, tooltips for pointer and keyboard, and the data.
 (() => {
   const KIB = 1024;
   const NEAR_PX = 40;
@@ -61,6 +61,13 @@
         ...Array(COLUMNS.length - 1 - point.length).fill("")])));
     return [[...(data.choice ? [data.choice] : []), ...headings(data)], ...rows]
       .map((row) => row.map(quoted).join(",")).join("\n") + "\n";
+  }
+
+  // What is packed in a script of the card: an object of drawings by choice.
+  async function unpacked(card) {
+    const packed = Uint8Array.from(atob(card.querySelector("script[type='text/plain']").textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return JSON.parse(await new Response(stream).text());
   }
 
   const tip = element("div", { id: "tip", role: "status", hidden: "" });
@@ -172,11 +179,19 @@
     card.append(element("p", { class: "save" },
       link("svg", "image/svg+xml", saved), " ", link("csv", "text/csv", () => csv(data))), details);
 
-    select?.addEventListener("change", () => {
+    let others; // the drawings of the other choices, once one is asked for
+    select?.addEventListener("change", async () => {
       hide();
       at = [0, 0];
+      others ||= unpacked(card).then((drawings) => Object.entries(drawings).forEach(([number, drawn]) => {
+        const made = element("div", { "data-choice": number });
+        made.innerHTML = drawn;
+        plot.append(made);
+      }));
+      await others;
       card.querySelectorAll("[data-choice]").forEach((part) => { part.hidden = Number(part.dataset.choice) !== chosen(); });
       fill();
+      card.dataset.shown = select.value;
     });
     if (select) select.closest("label").hidden = false;
   }
