@@ -14,7 +14,7 @@ import pytest
 from barewire.models.collectives import ALGORITHMS
 from barewire.models.costs import TwoRankCosts
 from barewire.models.interpolation import Interpolated
-from barewire.models.kernels import fft_time, radix_time
+from barewire.models.kernels import Grid, fft_time, krylov_time, radix_time
 from barewire.models.ports import Ports, excess
 from barewire.models.times import Times
 
@@ -101,7 +101,7 @@ def test_two_ranks_do_not_contend_and_more_do_the_longer_the_more_there_are() ->
 def test_only_kernels_in_which_all_send_to_all_at_once_contend() -> None:
     """Times on a link of 100 Mb/s with and without ports: what waits is what `contention_us` says."""
     sizes = tuple(2**n for n in range(0, 23))
-    law = Interpolated.through(Times(sizes, np.tile(50 + 0.08 * np.asarray(sizes), (6, 1))), np.random.default_rng(0))
+    law = Interpolated.through(Times(sizes, np.tile(50 + 0.09 * np.asarray(sizes), (6, 1))), np.random.default_rng(0))
     alone, ports = TwoRankCosts(law), Ports(100e6, 1500)
     contended = TwoRankCosts(law, ports=ports)
     none = np.zeros(len(law.draws))
@@ -120,3 +120,17 @@ def test_only_kernels_in_which_all_send_to_all_at_once_contend() -> None:
     by_name = {each.name: each for each in ALGORITHMS["alltoall"]}
     assert added(lambda costs: by_name["all at once"].time(costs, 8, block)) == pytest.approx(whole)
     assert added(lambda costs: by_name["pairwise exchange"].time(costs, 8, block)) == 0
+
+
+def test_nothing_is_sent_faster_than_a_link_carries_it() -> None:
+    """A lab's link may let single frames pass at once; many in a row take their time."""
+    sizes = (8, 1024, 65536)
+    free = Interpolated.through(Times(sizes, np.full((6, 3), 5.0)), np.random.default_rng(0))
+    ports = Ports(100e6, 1500)
+    costs = TwoRankCosts(free, ports=ports)
+    assert costs.one_way(65536)[0] == 5.0
+    assert costs.sustained(65536)[0] == pytest.approx(ports.message_us(65536)) and ports.message_us(65536) > 5243
+    grid, none = Grid(2, 1024), np.zeros(len(free.draws))
+    # Of 4 ranks each has two neighbours; two reductions of two rounds have frames of the smallest length.
+    iteration = krylov_time(costs, 4, grid, "blocking", none, none)[0][0]
+    assert iteration == pytest.approx(2 * ports.message_us(4096) + 4 * 84 * 8 / 100)

@@ -52,15 +52,10 @@ class TwoRankCosts:
             return np.zeros(len(self.latency.draws))
         return np.asarray(self.exchange(message_bytes) + (messages - 1) * self.sustained(message_bytes))
 
-    def all_to_all(self, ranks: int, message_bytes: float, in_flight_bytes: float | None = None) -> Floats:
-        """All ranks send each other a message at once, in no common order, so that they contend at ports.
-
-        `in_flight_bytes` bounds what a rank sends to a peer before that has received it.
-        """
+    def all_to_all(self, ranks: int, message_bytes: float) -> Floats:
+        """All ranks send each other a message at once, in no common order, so that they contend at ports."""
         together = self.all_at_once(ranks - 1, message_bytes)
-        if self.ports is None:
-            return together
-        return together + self.ports.contention_us(ranks, message_bytes, in_flight_bytes)
+        return together if self.ports is None else together + self.ports.contention_us(ranks, message_bytes)
 
     def link_time(self, sizes: Iterable[float]) -> float:
         """Time of these messages on a rank's link, one after another; 0 if its rate is not known."""

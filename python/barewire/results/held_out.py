@@ -85,7 +85,7 @@ def _request(series: Series) -> tuple[Request, str | None, float] | None:
     """Return what predicts a series, its way (None: the fastest), and the factor of its values; None without any."""
     ranks, size = series.ranks, series.message_bytes
     if is_kernel(series.test):
-        has_model = series.variant in KERNEL_VARIANTS[series.test]
+        has_model = series.variant in KERNEL_VARIANTS.get(series.test, ())
         if series.quantity != KERNEL_TOTAL or ranks < 2 or not has_model:
             return None
         bytes_of = 0 if has_own_sizes(series.test) else size
