@@ -362,7 +362,8 @@ def test_every_figure_is_drawn_within_its_card_and_no_label_overlaps_another(bro
 def test_another_message_size_shows_its_own_distribution_and_caption(browser, pages):
     show(browser, pages("mpi"), "desktop")
     captions = browser.execute_async_script(
-        "const done = arguments[0]; (async () => { const card = [...document.querySelectorAll('.card[data-figure]')].find(c => /in pieces/.test(c.innerText));"
+        "const done = arguments[0]; (async () => {"
+        "const card = [...document.querySelectorAll('.card[data-figure]')].find(c => /in pieces/.test(c.innerText));"
         "const select = card.querySelector('select'), seen = [];"
         "for (let n = 0; n < select.options.length; n++) {"
         "  select.value = n; select.dispatchEvent(new Event('change'));"

@@ -86,6 +86,13 @@ def test_without_a_baseline_the_answer_is_the_time_and_without_series_there_is_n
     assert nothing.sentence == "This run has no result." and nothing.figure is None
 
 
+def test_a_quantity_without_sizes_has_an_answer_without_a_figure():
+    startup = series_of(LAUNCHES, test="startup", message_bytes=0, unit="ms")
+    startup = replace(startup, ranks=2, quantity="first_barrier")
+    answer = answer_of(run_of("x", [startup]), [])
+    assert answer.figure is None and answer.question.endswith("how long?") and "1.00" in answer.sentence
+
+
 def test_an_impossible_time_is_called_so_in_the_answer(tmp_path):
     run = synthetic_run(tmp_path, launches=6, samples_per_launch=10, sizes=(1400,), link=Link(1e9))
     assert "impossible" in answer_of(run, compared(run, "tcp")).sentence

@@ -166,9 +166,9 @@ def _alone(run: Run, sentence: str) -> Answer:
     tests = {s.test for s in series}
     test = next((name for name in _FIRST_TESTS if name in tests), series[0].test)
     place = _first_place([s.place for s in series if s.test == test])
-    shown = [s for s in series if s.place == place and s.message_bytes]
-    shown = [s for s in shown if s.variant == shown[0].variant]
-    is_time = series[0].lower_is_better
+    of_place = [s for s in series if s.place == place]
+    shown = [s for s in of_place if s.variant == of_place[0].variant and s.message_bytes]
+    is_time = of_place[0].lower_is_better
     question = (
         "How long does a message take?"
         if test == "pingpong"
