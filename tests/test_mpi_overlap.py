@@ -19,8 +19,8 @@ from mpi_libraries import library, needs, suite
 
 from barewire.models.derived import Findings, Point, derived
 
-# Each library and each fabric once; the other pairs in `make matrix`. Not Debian's MPICH: over UCX some jobs never leave
-# MPI_Finalize, after their last record.
+# Each library and each fabric once; the other pairs in `make matrix`. Not Debian's MPICH: over UCX some jobs never
+# leave MPI_Finalize, after their last record.
 PAIRS = [
     *(("openmpi", "barewire"), ("mpich-5", "tcp")),
     *(
