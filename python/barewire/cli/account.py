@@ -2,6 +2,8 @@
 """`barewire account`: where the bytes of a capture went."""
 
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +12,9 @@ from rich.console import Console
 
 from barewire.account import account as account_for
 from barewire.cli.progress import progress_bar
+from barewire.cli.report import write_page
 from barewire.report.account import account_tables, summary
+from barewire.report.account_page import render_account
 
 
 def account(
@@ -22,6 +26,9 @@ def account(
         ),
     ] = None,
     typical: Annotated[int, typer.Option(min=0, help="number of the commonest frames to show")] = 3,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="also write a page: one HTML file")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Account for the bytes of a capture: by layer, by phase of the job, by pair of hosts.
@@ -31,6 +38,8 @@ def account(
     with progress_bar(quiet=as_json) as show:
         size = capture.stat().st_size if capture.is_file() else 0
         accounts = account_for(capture, message_bytes, lambda done: show(min(done, size), size, "reading"))
+    if output is not None:
+        write_page(output, render_account(accounts, shlex.join(sys.argv)))
     if as_json:
         typer.echo(json.dumps(accounts.to_json(typical), allow_nan=False))
         return
