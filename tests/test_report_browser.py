@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -29,11 +30,13 @@ from test_profile_results import FACTS, uneven
 from test_scoreboard import campaign, measured
 from test_trial import around, outcome
 
+from barewire.account import account
 from barewire.cli.report import REFERENCE_FILE, write_gallery, write_report
 from barewire.cluster.check import Checked
 from barewire.measure.scoreboard_runs import read_board
 from barewire.models.wire import Link
 from barewire.report import words
+from barewire.report.account_page import render_account
 from barewire.report.cluster_page import render_check
 from barewire.report.profile_page import profile_page
 from barewire.report.scoreboard_page import render_board
@@ -157,6 +160,13 @@ def scoreboard_report(directory: Path) -> Path:
     return written(directory, render_board(read_board(directory / "board")))
 
 
+def account_report(directory: Path) -> Path:
+    if shutil.which("tshark") is None:
+        pytest.skip("tshark is missing: apt-get install tshark")
+    accounts = account(ROOT / "python" / "tests" / "captures" / "frames.pcapng")
+    return written(directory, render_account(accounts, "barewire account"))
+
+
 def gallery(directory: Path) -> Path:
     for name, make in (("a", wire_report), ("b", host_report)):
         (directory / name).mkdir()
@@ -179,6 +189,7 @@ PAGES: dict[str, Callable[[Path], Path]] = {
     "trial": trial_report,
     "cluster": cluster_report,
     "scoreboard": scoreboard_report,
+    "account": account_report,
     "gallery": gallery,
 }
 
@@ -333,6 +344,7 @@ EXPECTED = {
     "profile": (4, ("Where the time goes", "Most time")),
     "trial": (3, ("Is solve faster over Barewire than over TCP?", "Who is faster")),
     "scoreboard": (1, ("Means by testbed", "Map of all ratios")),
+    "account": (1, ("Where did the bytes go?", "Payload: 4000 B", "Bytes by phase and layer", "message header")),
     "gallery": (2, ("Is raw Ethernet faster than TCP?", "cannot be read")),
 }
 

@@ -77,6 +77,18 @@ def test_equal_subjects_are_no_difference_in_the_answer():
     assert "no difference of more than 2 %" in answer_of(run, compared(run, "tcp")).sentence
 
 
+def test_what_the_answer_does_not_tell_is_told_below_it():
+    pingpong, alone = (series_of(LAUNCHES, subject=name) for name in ("raw", "udp"))
+    rates = [
+        series_of([1e3 * f for f in LAUNCHES], subject=name, test="stream", unit="Mbit/s") for name in ("raw", "tcp")
+    ]
+    run = run_of("x", [pingpong, alone, *rates])
+    answer = answer_of(run, compared(run, "tcp"))
+    assert "carries 1000 Mbit/s in one direction at 64 B" in answer.sentence.replace("\u00a0", " ")
+    (more,) = answer.more
+    assert "takes 1.00 µs one way" in more.replace("\u00a0", " ")
+
+
 def test_without_a_baseline_the_answer_is_the_time_and_without_series_there_is_none(tmp_path):
     run = synthetic_run(tmp_path, launches=6, samples_per_launch=10, subjects=("raw",))
     answer = answer_of(run, [])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire account`: where the bytes of a capture went."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,9 @@ from barewire.account import account as account_for
 from barewire.cli import options
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
+from barewire.cli.report import write_page
 from barewire.report.account import account_tables, summary
+from barewire.report.account_page import render_account
 
 
 def account(
@@ -28,6 +32,9 @@ def account(
         ),
     ] = None,
     typical: Annotated[int, typer.Option(min=0, metavar="N", help="number of the commonest frames to show")] = 3,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="also write a page: one HTML file")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Account for the bytes of a capture: by layer, by phase of the job, by pair of hosts.
@@ -37,6 +44,8 @@ def account(
     with progress_bar("reading") as show:
         size = capture.stat().st_size if capture.is_file() else 0
         accounts = account_for(capture, message_bytes, lambda done: show(min(done, size) >> 20, size >> 20, "MiB read"))
+    if output is not None:
+        write_page(output, render_account(accounts, shlex.join(sys.argv)))
     if as_json:
         print_document("account", accounts.to_json(typical))
         return

@@ -86,7 +86,7 @@ def write_report(directory: Path, output: Path | None = None, model: Sequence[Pa
         page = render_sdn(run, frame)
     else:
         page = render(run, frame, baseline=_BASELINE, checked=_checked(run, directory, model))
-    return _write(output or directory / REPORT_FILE, page)
+    return write_page(output or directory / REPORT_FILE, page)
 
 
 def write_gallery(paths: Sequence[Path], output: Path | None = None) -> tuple[Path, list[str]]:
@@ -108,7 +108,7 @@ def write_gallery(paths: Sequence[Path], output: Path | None = None) -> tuple[Pa
     if not entries:
         raise WrongUse(f"no run in {', '.join(map(str, paths))}{''.join(f'; {reason}' for reason in unread)}")
     entries.sort(key=lambda entry: entry.created, reverse=True)
-    return _write(target, render_gallery(entries, unread)), unread
+    return write_page(target, render_gallery(entries, unread)), unread
 
 
 def _below(path: Path) -> list[Path]:
@@ -158,7 +158,8 @@ def _checked(run: Run, directory: Path, paths: Sequence[Path]) -> list[Checked]:
     return checked
 
 
-def _write(path: Path, page: str) -> Path:
+def write_page(path: Path, page: str) -> Path:
+    """Write a page, and the folder if it is missing; MeasurementFailed if the system refuses."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, page.encode())

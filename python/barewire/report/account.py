@@ -10,7 +10,7 @@ from barewire.account.accounts import Accounts, Total
 from barewire.account.ledger import Phase
 
 # What each of `Layers` is called.
-_LAYER_NAMES = (
+LAYER_NAMES = (
     "Ethernet",
     "padding",
     "VLAN tags",
@@ -37,10 +37,10 @@ def summary(accounts: Accounts) -> str:
     acknowledgements = accounts.acknowledgements()
     lines = [
         f"{total.frames} frames, {_bytes(total.wire_bytes)} on the wire, in {accounts.duration_s:.3f} s. "
-        f"Payload: {_bytes(total.layers.payload)}, {_percent(total.efficiency)}; "
-        f"{_percent(data.efficiency)} of what was sent while there was data.",
+        f"Payload: {_bytes(total.layers.payload)}, {percent_of(total.efficiency)}; "
+        f"{percent_of(data.efficiency)} of what was sent while there was data.",
         f"Only acknowledging: {acknowledgements.frames} frames, {_bytes(acknowledgements.wire_bytes)}, "
-        f"{_percent(_part(acknowledgements.wire_bytes, total.wire_bytes))}.",
+        f"{percent_of(_part(acknowledgements.wire_bytes, total.wire_bytes))}.",
     ]
     for name, found in accounts.repeated().items():
         if found.frames:
@@ -72,15 +72,15 @@ def _layers(accounts: Accounts) -> Table:
         table.add_column(phase.value, justify="right")
     table.add_column("total", justify="right")
     table.add_column("share", justify="right")
-    for index, name in enumerate(_LAYER_NAMES):
+    for index, name in enumerate(LAYER_NAMES):
         if total.layers[index]:
             numbers = [found.layers[index] for found in (*phases.values(), total)]
-            table.add_row(name, *map(str, numbers), _percent(_part(numbers[-1], total.wire_bytes)))
+            table.add_row(name, *map(str, numbers), percent_of(_part(numbers[-1], total.wire_bytes)))
     table.add_section()
     everything: tuple[Total, ...] = (*phases.values(), total)
-    table.add_row("on the wire", *(str(found.wire_bytes) for found in everything), _percent(1.0))
+    table.add_row("on the wire", *(str(found.wire_bytes) for found in everything), percent_of(1.0))
     table.add_row("frames", *(str(found.frames) for found in everything), "")
-    table.add_row("efficiency", *(_percent(found.efficiency) for found in everything), "")
+    table.add_row("efficiency", *(percent_of(found.efficiency) for found in everything), "")
     return table
 
 
@@ -92,7 +92,7 @@ def _pairs(accounts: Accounts) -> Table:
     for source, target, found in pairs[:_PAIRS_SHOWN]:
         layers = found.layers
         numbers = (found.frames, found.wire_bytes, layers.payload, layers.repeated)
-        table.add_row(escape(source), escape(target), *map(str, numbers), _percent(found.efficiency))
+        table.add_row(escape(source), escape(target), *map(str, numbers), percent_of(found.efficiency))
     if len(pairs) > _PAIRS_SHOWN:
         table.caption = f"{len(pairs) - _PAIRS_SHOWN} more with --json"
     return table
@@ -103,7 +103,7 @@ def _typical(accounts: Accounts, limit: int) -> Table:
     shapes = accounts.typical(limit)
     for shape, count in shapes:
         table.add_column(f"{shape.carrier.value}\n{count} frames", justify="right")
-    for index, name in enumerate(_LAYER_NAMES):
+    for index, name in enumerate(LAYER_NAMES):
         numbers = [shape.layers[index] for shape, _ in shapes]
         if any(numbers):
             table.add_row(name, *map(str, numbers))
@@ -127,5 +127,6 @@ def _part(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _percent(share: float | None) -> str:
+def percent_of(share: float | None) -> str:
+    """A share as percent, or a dash."""
     return "–" if share is None else f"{share:.1%}"

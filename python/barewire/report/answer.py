@@ -47,7 +47,6 @@ class Answer:
 
 def answer(run: Run, comparisons: Sequence[Versus], baseline: str) -> Answer:
     """The answer of a run of messages; `baseline` is what subjects are compared with, as readers know it."""
-    found = headlines(run, comparisons)
     if of_budget := budget.headlines(run):
         (section,) = budget.sections(run)
         first = section["figures"][0]
@@ -55,10 +54,18 @@ def answer(run: Run, comparisons: Sequence[Versus], baseline: str) -> Answer:
         return Answer(question, of_budget[0], tuple(of_budget[1:]), first["title"], "", first["figure"])
     main = _main(comparisons)
     if main:
-        return replace(_compared(main, baseline), more=tuple(found[1:]))
+        others = tuple(s for s in run.series if not _is_told(s, main[0].a.place))
+        more = headlines(replace(run, series=others), comparisons)
+        return replace(_compared(main, baseline), more=tuple(more))
+    found = headlines(run, comparisons)
     if not found:
         return Answer("", "This run has no result.")
     return replace(_alone(run, found[0]), more=tuple(found[1:]))
+
+
+def _is_told(series: Series, place: Place) -> bool:
+    """Whether a series is of the table, or of ping-pongs and streams the test, that the answer is about."""
+    return series.test == place.test if place.test in _FIRST_TESTS else series.place == place
 
 
 def _main(comparisons: Sequence[Versus]) -> list[Versus]:
