@@ -92,7 +92,15 @@ def test_open_mpi_over_tcp_has_22_bytes_of_mpi_32_of_tcp_and_20_of_ip(tmp_path: 
     assert text.returncode == 0 and "adds 22 B to a message of 1426 B" in text.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("--link", "udp"), ("--auth", "job"), ("--auth", "encrypt")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--auth", "encrypt"),
+        pytest.param(("--link", "udp"), marks=pytest.mark.matrix),
+        pytest.param(("--auth", "job"), marks=pytest.mark.matrix),
+    ],
+)
 def test_over_barewire_every_frame_is_dissected_as_it_was_sent(tmp_path: Path, options: tuple[str, ...]) -> None:
     """No frame is malformed, each check is right, tags and lengths are the program's, the version is the provider's."""
     needs("barewire")

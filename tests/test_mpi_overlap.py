@@ -378,6 +378,7 @@ def test_overheads_and_availability_are_the_injected_ones(synthetic: str) -> Non
     agree(measure, expected, {})
 
 
+@pytest.mark.matrix
 def test_synchronous_mode_and_posted_receives_have_their_own_parameters(synthetic: str) -> None:
     """A blocking synchronous send occupies its program until the acknowledgement, a non-blocking one only for Os."""
     acknowledged_ns = OS_NS + WIRE_NS + 2 * L_NS

@@ -69,7 +69,7 @@ def test_processes_get_their_sockets_from_brokers_behind_one_hook(tmp_path):
         (("pingpong", "--processes", "2", "--pairs", "2"), "--pairs or --processes"),
         (("bidirectional", "--processes", "2"), "pingpong and stream"),
         (("pingpong", "--processes", "2", "--transport", "xdp"), "--link packet"),
-        (("pingpong", "--broker", "--hosts", "a,b", "--interface", "eth0"), "omit it with --hosts"),
+        (("pingpong", "--broker", "--hosts", "a,b", "--interface", "eth0"), "omit them with --hosts"),
     ],
 )
 def test_wrong_use_is_told_and_nothing_is_made(arguments, said, tmp_path):

@@ -61,7 +61,7 @@ def test_calls_are_counted_once_with_their_sizes_and_waits(name: str, tmp_path: 
     ranks = [one["parts"] for one in document["ranks"]]
     assert ranks[1]["waiting_s"] > 0.09 and ranks[0]["outside_s"] > 0.09
     assert 0 < document["cost_per_call_s"] < 1e-5 and document["notes"] == []
-    assert (tmp_path / "profile" / "report.html").stat().st_size > 1e6
+    assert "<svg" in (tmp_path / "profile" / "report.html").read_text()
     kept = [json.loads(file.read_text()) for file in sorted((tmp_path / "profile" / "ranks").iterdir())]
     assert [one["rank"] for one in kept] == [0, 1]
 
