@@ -43,7 +43,10 @@ def accounts(file: Path, *options: str) -> dict[str, Any]:
 
 
 def dissected(file: Path) -> list[dict[str, str]]:
-    """The fields of each frame, with each check computed."""
+    """The fields of each frame, with each check computed.
+
+    In two passes: that a connection is encrypted shows after a few of its frames at the latest, and then for all.
+    """
     fields = ("pdu", "version", "check", "seal", "encrypted", "message", "message.tag", "bytes.payload")
     names = [f"barewire.{field}" for field in fields] + [
         "udp.dstport",
@@ -51,7 +54,7 @@ def dissected(file: Path) -> list[dict[str, str]]:
         "_ws.malformed",
         "_ws.expert.severity",
     ]
-    command = ["tshark", "-n", "-r", str(file), "-X", f"lua_script:{DISSECTOR}", "-o", "barewire.verify:TRUE"]
+    command = ["tshark", "-2", "-n", "-r", str(file), "-X", f"lua_script:{DISSECTOR}", "-o", "barewire.verify:TRUE"]
     command += [
         "-o",
         "udp.try_heuristic_first:TRUE",
@@ -152,7 +155,7 @@ def test_what_tcp_repeats_is_what_wireshark_finds(tmp_path: Path) -> None:
     captured(file, "--fabric", "tcp", "--loss", "3%", source="stream", count=3, size=16384)
     kinds = ("retransmission", "fast_retransmission", "spurious_retransmission", "out_of_order")
     wanted = f"tcp.len > 0 && ({' || '.join(f'tcp.analysis.{kind}' for kind in kinds)})"
-    command = ["tshark", "-n", "-r", str(file), "-Y", wanted, "-T", "fields", "-e", "tcp.len"]
+    command = ["tshark", "-2", "-n", "-r", str(file), "-Y", wanted, "-T", "fields", "-e", "tcp.len"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     theirs = [int(length) for length in done.stdout.split()]
     repeated = accounts(file)["repeated"]["tcp"]
