@@ -84,7 +84,14 @@ def test_a_rank_that_is_stopped_for_less_than_the_patience_is_not_given_up(
         ended_right(process)
 
 
-@pytest.mark.parametrize("victims", [["3"], ["1"], ["2", "1"]], ids=["other host", "same host", "both"])
+@pytest.mark.parametrize(
+    "victims",
+    [
+        pytest.param(["3"], id="other host", marks=pytest.mark.matrix),
+        pytest.param(["1"], id="same host", marks=pytest.mark.matrix),
+        pytest.param(["2", "1"], id="both"),
+    ],
+)
 def test_survivors_of_failed_ranks_revoke_agree_shrink_and_go_on(
     victims: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

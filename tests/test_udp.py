@@ -110,7 +110,7 @@ def filter_frames(lab: Lab, *ports: str, rule: str = ONLY_IP) -> None:
 AUTO = ("--link", "auto", "--explain", "-n")
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("name", ["openmpi", pytest.param("mpich-5", marks=pytest.mark.matrix), LIBRARIES[-1]])
 def test_each_pair_of_hosts_uses_what_gets_through(name: str) -> None:
     """Frames on one segment; UDP through a router, and where a filter drops frames in one direction."""
     needs("barewire")
@@ -160,7 +160,9 @@ def test_long_messages_go_by_udp_where_interfaces_take_batches_in_one_piece(name
         assert ("packet, long messages by UDP" in done.stderr) == (offloads == "on"), done.stderr
 
 
-@pytest.mark.parametrize(("offloads", "rule"), [(False, ONLY_IP), (True, ONLY_IP), (True, NO_UDP)])
+@pytest.mark.parametrize(
+    ("offloads", "rule"), [(False, ONLY_IP), (True, NO_UDP), pytest.param(True, ONLY_IP, marks=pytest.mark.matrix)]
+)
 def test_what_is_filtered_in_mid_job_is_replaced_and_used_again(rule: str, offloads: bool) -> None:
     """Dropped at the switch for a second in one direction, in the other, and in both."""
     needs("barewire")
