@@ -17,7 +17,7 @@ from barewire.lab import Lab, LinkSpec
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
-LIBRARIES = ["openmpi", "mpich-5", pytest.param("openmpi-5", marks=pytest.mark.matrix)]
+LIBRARIES = ["openmpi", *(pytest.param(name, marks=pytest.mark.matrix) for name in ("mpich-5", "openmpi-5"))]
 SPREAD = "long messages over up to 2 interfaces"
 
 

@@ -201,7 +201,7 @@ def test_the_same_command_with_another_fabric_compares(name: str) -> None:
         return
     for left in (2, 1, 0):
         try:
-            assert '"test": "pingpong"' in run(name, "pingpong", "tcp", timeout=40)
+            assert '"test": "pingpong"' in run(name, "pingpong", "tcp", timeout=15)
             return
         except subprocess.TimeoutExpired:
             if not left:

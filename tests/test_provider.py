@@ -319,7 +319,8 @@ def test_an_interface_that_stays_down_is_told_at_both_ends(program: str, lab: La
     ended_well(far, seconds=20)
 
 
-@pytest.mark.parametrize("waiting", [pytest.param("spin", marks=pytest.mark.matrix), "block"])
+@pytest.mark.matrix
+@pytest.mark.parametrize("waiting", ["spin", "block"])
 def test_an_interface_that_is_down_for_a_while_costs_nothing_but_time(program: str, lab: Lab, waiting: str) -> None:
     """First one end's, then the other's, each for less than the patience."""
     near, far = under_way(program, lab, waiting, "returns", 6)

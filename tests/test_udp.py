@@ -21,7 +21,7 @@ from barewire.lab import Lab, LinkSpec
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
 BY_UDP = ("--link", "udp")
-LIBRARIES = ["openmpi", "mpich-5", pytest.param("openmpi-5", marks=pytest.mark.matrix)]
+LIBRARIES = ["mpich-5", *(pytest.param(name, marks=pytest.mark.matrix) for name in ("openmpi", "openmpi-5"))]
 
 # Random datagrams with any source address, which only a raw socket can send; or fragments whose rest never comes.
 FORGE = """
@@ -110,7 +110,7 @@ def filter_frames(lab: Lab, *ports: str, rule: str = ONLY_IP) -> None:
 AUTO = ("--link", "auto", "--explain", "-n")
 
 
-@pytest.mark.parametrize("name", ["openmpi", pytest.param("mpich-5", marks=pytest.mark.matrix), LIBRARIES[-1]])
+@pytest.mark.parametrize("name", LIBRARIES)
 def test_each_pair_of_hosts_uses_what_gets_through(name: str) -> None:
     """Frames on one segment; UDP through a router, and where a filter drops frames in one direction."""
     needs("barewire")
