@@ -137,7 +137,7 @@ def _verdict(point: Versus) -> str:
     return {
         "no difference": f"no difference of more than {percent(MARGIN)}",
         "undecided": "undecided",
-    }.get(word, f"{word} beyond doubt")
+    }.get(word, word)
 
 
 def _overall(points: Sequence[Versus]) -> str:
