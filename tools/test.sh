@@ -9,8 +9,8 @@ tools/build.sh
 export PATH=$PATH:$HOME/.cargo/bin
 
 scratch=$(mktemp -d)
-pure=
-trap '[ -z "$pure" ] || kill "$pure" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+pure= mutants=
+trap '[ -z "$pure$mutants" ] || kill $pure $mutants 2>/dev/null || true; rm -rf "$scratch"' EXIT
 export BAREWIRE_SKIP_LOG=$scratch/skips
 touch "$BAREWIRE_SKIP_LOG"
 passed=0 failed=0 skipped=0
@@ -32,21 +32,29 @@ namespace=(unshare --net)
 [ ${#namespace[@]} -gt 0 ] && namespace+=(.venv/bin/python tools/with_loopback.py)
 {
     "${namespace[@]}" cargo test --profile checks --locked --offline --workspace --exclude barewire-benches --quiet --no-fail-fast || echo "cargo test: broken"
-    # Mutants of the engine and of the stack above it that the simulator must catch: a separate build, so that no program contains them.
-    cargo test --profile checks --locked --offline --quiet -p barewire-sim --features mutants --test mutants --test stack_mutants ||
-        echo "cargo test: broken"
 } 2>&1 | tee "$scratch/cargo"
-count() { awk -v what="$1" '/^test result:/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ "^" what) sum += $i } END { print sum + 0 }' "$scratch/cargo"; }
+# Mutants of the engine and of the stack above it that the simulator must catch: a separate build, so that no program
+# contains them. It runs beside the tests in the lab, most of which wait most of the time.
+{
+    nice -n 19 cargo test --profile checks --locked --offline --quiet -p barewire-sim --features mutants --test mutants --test stack_mutants ||
+        echo "cargo test: broken"
+} >"$scratch/mutants" 2>&1 &
+mutants=$!
 silent=$(wc -l <"$BAREWIRE_SKIP_LOG")
-passed=$((passed + $(count passed) - silent)) failed=$((failed + $(count failed))) skipped=$((skipped + silent))
-# A run that ended without counting a failure, for example because it did not compile, is one.
-if [ "$failed" = 0 ] && grep -q '^cargo test: broken' "$scratch/cargo"; then failed=1; fi
 
 wait "$pure" || true
 pure=
 cat "$scratch/pure"
 # Three files at a time: most tests mostly wait, and each manages only its own labs.
 .venv/bin/pytest tests --numprocesses 3 --dist loadfile --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
+
+wait "$mutants" || true
+mutants=
+tee -a "$scratch/cargo" <"$scratch/mutants"
+count() { awk -v what="$1" '/^test result:/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ "^" what) sum += $i } END { print sum + 0 }' "$scratch/cargo"; }
+passed=$((passed + $(count passed) - silent)) failed=$((failed + $(count failed))) skipped=$((skipped + silent))
+# A run that ended without counting a failure, for example because it did not compile, is one.
+if [ "$failed" = 0 ] && grep -q '^cargo test: broken' "$scratch/cargo"; then failed=1; fi
 read -r tests bad skips < <(.venv/bin/python - "$scratch/pure.xml" "$scratch/lab.xml" <<'P'
 import sys
 import xml.etree.ElementTree as tree

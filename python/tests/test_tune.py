@@ -13,7 +13,7 @@ from barewire.measure.tune_trials import Trial
 from barewire.stats import compare_over_sizes
 
 LAUNCHES = 8
-DEFAULTS = {"window": 63, "acknowledge_every": 16, "slots": 256, "ring_bytes": 2 << 20}
+DEFAULTS = {"window": 63, "acknowledge_every": 16, "slots": 1024, "ring_bytes": 2 << 20}
 
 
 def trial(name: str, value: int, *ratios: float) -> Trial:
