@@ -10,6 +10,7 @@ trap 'rm -rf "$scratch"' EXIT
 compile() { "$scratch/bin/uv" pip compile -q --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header "$@"; }
 compile requirements.in -o requirements.lock
 compile -c requirements.lock requirements-test.in -o requirements-test.lock
+compile -c requirements-test.lock requirements-bigdata.in -o requirements-bigdata.lock
 compile requirements-packages.in -o requirements-packages.lock
 compile --no-deps axe.in -o axe.lock
 for library in mpi/*.in; do compile "$library" -o "${library%.in}.lock"; done

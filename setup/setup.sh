@@ -6,14 +6,15 @@
 #   setup.sh applications  what building and running need, and the programs of `make applications`
 #   setup.sh checks  what `make miri`, `make sanitize` and `make mutants` need: Rust's nightly toolchain, cargo-mutants
 #   setup.sh cross  what `make cross` needs: compilers and Rust's libraries for arm64 and riscv64, emulators
+#   setup.sh bigdata  what building and running need, and what `barewire sdn learn`, Dask and Spark need: 700 MB
 #   setup.sh packages  what `make packages` needs: lints of packages, clean roots, hatchling, zig
 #   setup.sh intel  Intel MPI, which nothing else installs: 130 MB under Intel's own licence
 # A second call finds everything in place and returns at once.
 set -euo pipefail
 
 purpose=${1:-run}
-case $purpose in run | test | applications | checks | cross | packages | intel) ;; *)
-    echo "setup.sh: say run, test, applications, checks, cross, packages or intel, not '$purpose'" >&2
+case $purpose in run | test | applications | bigdata | checks | cross | packages | intel) ;; *)
+    echo "setup.sh: say run, test, applications, bigdata, checks, cross, packages or intel, not '$purpose'" >&2
     exit 2 ;;
 esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -35,6 +36,7 @@ install_debian_packages() {
     local lists=("$here/apt.txt") wanted missing=() sudo=()
     [ "$purpose" != test ] || lists+=("$here/apt-test.txt")
     [ "$purpose" != applications ] || lists+=("$here/apt-applications.txt")
+    [ "$purpose" != bigdata ] || lists+=("$here/apt-bigdata.txt")
     [ "$purpose" != cross ] || lists+=("$here/apt-cross.txt")
     [ "$purpose" != packages ] || lists+=("$here/apt-packages.txt")
     if ! cargo_is_new_enough; then
@@ -67,6 +69,15 @@ install_python_packages() {
     cmp -s "$lock" "$stamp" && return 0
     [ -x "$venv/bin/python" ] || /usr/bin/python3 -m venv "$venv"
     echo "setup: installing Python packages into .venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$lock"
+    cp "$lock" "$stamp"
+}
+
+# Beside what .venv has, in the same versions.
+install_bigdata() {
+    local lock=$here/requirements-bigdata.lock stamp=$venv/installed-bigdata
+    cmp -s "$lock" "$stamp" && return 0
+    echo "setup: installing Dask, Spark and scikit-learn into .venv"
     "$venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$lock"
     cp "$lock" "$stamp"
 }
@@ -220,6 +231,12 @@ fi
 if [ "$purpose" = packages ]; then
     install_debian_packages
     install_packaging_tools
+    exit
+fi
+if [ "$purpose" = bigdata ]; then
+    "$here/setup.sh" run
+    install_debian_packages
+    install_bigdata
     exit
 fi
 if [ "$purpose" = applications ]; then

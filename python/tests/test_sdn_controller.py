@@ -145,8 +145,10 @@ def test_a_busy_flow_is_placed_again_after_its_hard_time_out_without_loss() -> N
     assert sum(host == "h16" for host, _ in world.delivered) == sent and not world.lost
 
 
-def test_ports_and_flows_have_rates() -> None:
-    world = acquainted(flow_statistics_s=1.0)
+@pytest.mark.parametrize(("link_bit_s", "crossing"), [(100_000, 1), (10_000_000_000, 0)])
+def test_ports_and_flows_have_rates_and_idle_flows_are_no_load(link_bit_s: int, crossing: int) -> None:
+    """540 bytes a second are 4 % of the slower link, and next to nothing of the faster one."""
+    world = acquainted(flow_statistics_s=1.0, link_rate_bit_s=link_bit_s)
     frame = tcp("h1", "h16")
     for _ in range(40):
         world.send("h1", frame)
@@ -157,7 +159,7 @@ def test_ports_and_flows_have_rates() -> None:
     load = world.controller.rates.load_byte_s
     assert load[route.path[-1]] == pytest.approx(len(frame) * 10, rel=0.3)
     view = world.controller.router.view(world.now)
-    assert view.crossing is not None and view.crossing[route.path[1]] >= 1 and view.load_byte_s is load
+    assert view.crossing is not None and view.crossing.get(route.path[1], 0) == crossing and view.load_byte_s is load
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -260,3 +260,53 @@ def test_unknown_strategies_and_parameters_are_refused_with_the_valid_ones() -> 
     for text in ("isolated:60", "no_such_module:Own", "test_sdn_strategies:TREE", "test_sdn_strategies:Nothing"):
         with pytest.raises(WrongUse, match=r"cannot be loaded|is no strategy"):
             named(text)
+
+
+def profiled(profile: str, source: str = "h1", destination: str = "h16") -> Flow:
+    return replace(flow(source, destination), profile=profile)
+
+
+def busy(view: View, path: Path, profile: str, *, is_idle: bool = False) -> View:
+    one = profiled(profile)
+    return replace(view, placed={**view.placed, one.key: Placed(one, path, view.now_s, is_idle=is_idle)})
+
+
+def test_lanes_use_all_paths_until_another_profile_is_met_on_a_link_that_can_be_avoided() -> None:
+    """Paths 0 and 1 leave by one uplink of the edge switch, 2 and 3 by the other."""
+    view = NOTHING_YET
+    taken = set()
+    for _ in range(4):
+        one = profiled("mpi")
+        taken.add(place("lanes", one, view))
+        view = placed(view, place("lanes", one, view), placed_flow=one)
+    assert taken == set(PODS_APART)
+    for profile, lane in (("hadoop", PODS_APART[:2]), ("mpi", PODS_APART[2:])):
+        met = busy(NOTHING_YET, PODS_APART[1], "mpi" if profile == "hadoop" else "hadoop")
+        assert place("lanes", profiled(profile), met) in lane
+    for harmless in (
+        busy(NOTHING_YET, PODS_APART[1], "default"),
+        busy(NOTHING_YET, PODS_APART[1], "mpi", is_idle=True),
+    ):
+        full = placed(harmless, PODS_APART[0], placed_flow=profiled("hadoop"))
+        assert place("lanes", profiled("hadoop"), full) in PODS_APART[2:], "it may avoid its own flow on both uplinks"
+    unavoidable = busy(NOTHING_YET, shortest_paths(TREE, "h15", "h16")[0], "mpi")
+    assert place("lanes", profiled("hadoop"), placed(unavoidable, PODS_APART[0])) in PODS_APART[2:]
+
+
+def test_lanes_move_busy_flows_out_of_another_profiles_lane_and_only_these() -> None:
+    view = NOTHING_YET
+    flows = {name: profiled(name.split()[0]) for name in ("hadoop in", "hadoop out", "mpi in", "hadoop idle")}
+    where = (PODS_APART[0], PODS_APART[2], PODS_APART[3], PODS_APART[2])
+    for (name, one), path in zip(flows.items(), where, strict=True):
+        idle = name.endswith("idle")
+        view = replace(view, placed={**view.placed, one.key: Placed(one, path, 0.0, is_idle=idle)})
+    moves = named("lanes").rearrange(view)
+    assert moves.keys() == {flows["hadoop out"].key} and moves[flows["hadoop out"].key] in PODS_APART[:2]
+    assert not named("lanes").rearrange(replace(view, fixed=frozenset(one.key for one in flows.values())))
+    assert named("planned").rearrange(view) == moves, "what was not announced has lanes, too"
+
+
+def test_idle_flows_are_no_load() -> None:
+    first = place("least-loaded", flow())
+    assert place("least-loaded", flow(), busy(NOTHING_YET, first, "mpi", is_idle=True)) == first
+    assert place("least-loaded", flow(), busy(NOTHING_YET, first, "mpi")) != first

@@ -48,6 +48,7 @@ SCHEMAS = {
     "sdn status": "barewire-sdn-status/1",
     "sdn simulate": "barewire-simulate/1",
     "sdn bench": "barewire-run/1",
+    "sdn learn": "barewire-sdn-learn/1",
 }
 
 _printed = False

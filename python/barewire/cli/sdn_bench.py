@@ -39,6 +39,14 @@ class FabricName(StrEnum):
     barewire = "barewire"
 
 
+class ShufflerName(StrEnum):
+    """What shuffles."""
+
+    replay = "replay"
+    dask = "dask"
+    spark = "spark"
+
+
 def bench(
     workload: Annotated[
         ExperimentName, typer.Option(help="what communicates; both: each alone and beside the other")
@@ -75,6 +83,14 @@ def bench(
     shape: Annotated[str, options.SHAPE] = "128x4",
     volume_bytes: Annotated[int | None, options.VOLUME_BYTES] = None,
     copies: Annotated[int, options.COPIES] = 5,
+    shuffler: Annotated[
+        ShufflerName,
+        typer.Option(help="what shuffles: a replayed job, or real Dask or Spark", rich_help_panel=_JOBS),
+    ] = ShufflerName.replay,
+    announce: Annotated[
+        bool,
+        typer.Option("--announce/--no-announce", help="announce the jobs to the controller", rich_help_panel=_JOBS),
+    ] = True,
     blocks: Annotated[
         int,
         typer.Option(
@@ -125,6 +141,8 @@ def bench(
         ),
         shape=Shape(mappers, reducers, volume_bytes or volume_bytes_of(rate_bit_s), copies),
         patience_s=patience,
+        shuffler=shuffler.value,
+        announce=announce,
     )
     campaign = prepared(plan, library)
     with results_directory(output, f"sdn-{workload.value}") as directory, progress_bar() as progress:

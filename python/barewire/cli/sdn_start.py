@@ -73,6 +73,23 @@ def start(
     statistics: Annotated[
         float, typer.Option(metavar="SECONDS", help="time between polls of port counters", rich_help_panel=_FLOWS)
     ] = 1.0,
+    classifier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="classifier that `sdn learn` trained; none: recognise by the policy alone",
+            show_default="built in",
+            rich_help_panel=_FLOWS,
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="record how announced jobs' flows behave, for `sdn learn`; a name ending in .gz is compressed",
+            rich_help_panel=_FLOWS,
+        ),
+    ] = None,
     api: Annotated[
         str,
         typer.Option(
@@ -101,8 +118,20 @@ def start(
     )
     listeners = listen or ([] if lab is not None else [DEFAULT_LISTEN])
     secret = token or default_token_file()
-    options = daemon.Options(listeners, api, secret, settings, lab, hosts_file, addresses, policy, strategy or [])
-    daemon.run(options, lambda event: _print_event(event.kind, event.text, as_json))
+    chosen = daemon.Options(
+        listeners,
+        api,
+        secret,
+        settings,
+        lab,
+        hosts_file,
+        addresses,
+        policy,
+        strategy or [],
+        classifier,
+        record,
+    )
+    daemon.run(chosen, lambda event: _print_event(event.kind, event.text, as_json))
 
 
 def _print_event(kind: str, text: str, as_json: bool) -> None:

@@ -12,11 +12,16 @@ from barewire.errors import WrongUse
 from barewire.lab import Lab
 from barewire.sdn.api.server import Api
 from barewire.sdn.api.token import make_token
+from barewire.sdn.classify.features import Features
+from barewire.sdn.classify.model import Model, built_in, read_model
 from barewire.sdn.classify.policy import Policy, parse_policy
+from barewire.sdn.classify.recording import Recording
+from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.hosts import Hosts, parse_addresses_file, parse_hosts_file
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
+from barewire.sdn.flow import FlowKey
 
 Tell = Callable[[Event], None]
 # gc thresholds: new objects per young collection, young collections per older one: 7 in 4,000 flows.
@@ -36,25 +41,32 @@ class Options:
     addresses: Path | None = None
     policy: Path | None = None
     strategies: Sequence[str] = ()
+    # A classifier's file, `none`, or None for the built-in one.
+    classifier: str | None = None
+    record: Path | None = None
 
 
 def run(options: Options, tell: Tell) -> None:
     """Control a network until SIGINT or SIGTERM. WrongUse and MachineCannot before listening."""
     policy = policy_of(options.policy, options.strategies)
+    model = model_of(options.classifier)
     hosts, listen = _network(options)
     token = make_token(options.token_file)
     # Loaded objects are permanent, and flows create no cycles: a full collection would block for 80 ms.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
-    asyncio.run(_serve(options, policy, hosts, listen, token, tell))
+    asyncio.run(_serve(options, policy, model, hosts, listen, token, tell))
 
 
-async def _serve(options: Options, policy: Policy, hosts: Hosts, listen: Sequence[str], token: str, tell: Tell) -> None:
+async def _serve(
+    options: Options, policy: Policy, model: Model | None, hosts: Hosts, listen: Sequence[str], token: str, tell: Tell
+) -> None:
     over = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
-    shell = Shell(options.settings, policy, hosts, listen, tell)
+    shell = Shell(options.settings, policy, hosts, listen, tell, model)
+    recording = None if options.record is None else _recorded(options.record, shell.core, tell)
     api = Api(shell, options.api, token)
     try:
         await shell.open()
@@ -66,6 +78,34 @@ async def _serve(options: Options, policy: Policy, hosts: Hosts, listen: Sequenc
     finally:
         await api.close()
         await shell.close()
+        if recording is not None:
+            recording.close()
+
+
+def _recorded(file: Path, core: Controller, tell: Tell) -> Recording:
+    """Record the features of announced jobs' conversations; a full disk ends the recording, not the controller."""
+
+    def label(key: FlowKey) -> tuple[str, str] | None:
+        job = core.jobs.of(key)
+        return None if job is None else (job.name or job.profile, job.profile)
+
+    def observe(features: Features) -> None:
+        try:
+            recording.add(features)
+        except OSError as error:
+            core.recognition.observed = None
+            tell(Event("recording ended", f"{file} cannot be written: {error.strerror or error}"))
+
+    recording = Recording(file, label)
+    core.recognition.observed = observe
+    return recording
+
+
+def model_of(classifier: str | None) -> Model | None:
+    """Return the classifier of a file, the built-in one by default, None for `none`. WrongUse for an invalid file."""
+    if classifier == "none":
+        return None
+    return built_in() if classifier is None else read_model(Path(classifier))
 
 
 def policy_of(file: Path | None, strategies: Sequence[str]) -> Policy:

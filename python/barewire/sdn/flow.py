@@ -26,6 +26,10 @@ class FlowKey:
     source_port: int = 0
     destination_port: int = 0
 
+    def reversed(self) -> "FlowKey":
+        """Return the other direction of the conversation."""
+        return FlowKey(self.destination, self.source, self.protocol, self.destination_port, self.source_port)
+
 
 @dataclass(frozen=True)
 class Flow:
@@ -43,13 +47,17 @@ class Flow:
 
 @dataclass(frozen=True)
 class Placed:
-    """A placed flow: its start, the end of its path's reservation (0: none), and its measured rate in bytes/s."""
+    """A placed flow: its start, the end of its path's reservation (0: none), and its measured rate in bytes/s.
+
+    An idle flow was counted, and sends so little that it is no load.
+    """
 
     flow: Flow
     path: Path
     since_s: float
     reserved_until_s: float = 0.0
     rate_byte_s: float = 0.0
+    is_idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,8 @@ class View:
     `load_byte_s` is the rate that each switch port sent by the last statistics, `received_byte_s` the received rate.
     `patterns` are the announced sets of concurrent flows: (source host, destination host) to bytes. The first is the
     current pattern of all jobs together, the others follow. Patterns are immutable values.
-    `crossing` is the number of placed flows that leave through each port, if counted; None: count them in `placed`.
+    `crossing` is the number of placed flows that leave through each port and are not idle, if counted; None: count them
+    in `placed`. `crossing_of_profiles` is the same for each profile.
     `fixed` are placed flows of other strategies, which load links but must not move. `reservations` are reserved paths
     with their ends, also of finished flows.
     """
@@ -71,5 +80,6 @@ class View:
     received_byte_s: Mapping[Port, float] = field(default_factory=dict)
     patterns: tuple[Pattern, ...] = ()
     crossing: Mapping[Port, int] | None = None
+    crossing_of_profiles: Mapping[str, Mapping[Port, int]] | None = None
     fixed: frozenset[FlowKey] = frozenset()
     reservations: Mapping[Path, float] = field(default_factory=dict)

@@ -28,7 +28,7 @@ class Client:
 
     def __init__(self, url: str, token_file: Path) -> None:
         """Read the token; WrongUse for an invalid file or address."""
-        self.url = url
+        self.url, self.token_file = url, token_file
         self._token = read_token(token_file)
         parts = urlsplit(url)
         if not (parts.scheme == "unix" and parts.path) and not (parts.scheme == "http" and parts.hostname):

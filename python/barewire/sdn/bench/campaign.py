@@ -21,7 +21,7 @@ from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import concluded
 from barewire.sdn.bench.plan import RING, BenchPlan, Order, controller_strategies
 from barewire.sdn.bench.stage import Stage
-from barewire.sdn.replay.job import Replayed
+from barewire.sdn.replay.repeated import Replayed
 
 # The number of blocks limits a run, not its time.
 _NO_BUDGET_S = float("inf")

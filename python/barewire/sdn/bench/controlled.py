@@ -43,13 +43,15 @@ class Controller:
 
 
 @contextmanager
-def controlled(lab: Lab, strategies: Sequence[str], rate_bit_s: int) -> Iterator[Controller]:
-    """Start a controller with these `PROFILE=STRATEGY`; it ends with the block."""
+def controlled(
+    lab: Lab, strategies: Sequence[str], rate_bit_s: int, options: Sequence[str] = ()
+) -> Iterator[Controller]:
+    """Start a controller with these `PROFILE=STRATEGY`; it ends with the block. `options` are more of `sdn start`."""
     folder = lab.directory
     token, api, log = folder / "sdn.token", folder / "sdn.api", folder / "sdn.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            _command(lab, folder, strategies, rate_bit_s, token, api),
+            [*_command(lab, folder, strategies, rate_bit_s, token, api), *options],
             env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -17,7 +17,8 @@ from barewire.mpi import FabricOptions, Family, Library, find_library, installed
 from barewire.mpi.fabrics import PROVIDER, fabric_settings, provider_folder
 from barewire.results import Run
 from barewire.sdn.bench.campaign import BenchCampaign
-from barewire.sdn.bench.plan import BenchPlan
+from barewire.sdn.bench.plan import REPLAY, RING, BenchPlan
+from barewire.sdn.frameworks.cluster import require
 
 KIND = "sdn"
 
@@ -25,6 +26,8 @@ KIND = "sdn"
 def prepared(plan: BenchPlan, library: str | None) -> BenchCampaign:
     """Find and build what the plan needs. MachineCannot says what is missing and how to get it."""
     openvswitch.require()
+    if plan.experiment != RING and plan.shuffler != REPLAY:
+        require(plan.shuffler)
     if plan.fabric == PROVIDER:
         provider_folder(os.environ, installed.PROVIDER)
     chosen = _library() if library is None else find_library(library)
@@ -69,6 +72,8 @@ def _parameters(campaign: BenchCampaign) -> dict[str, Any]:
         "library": str(campaign.library),
         "ring": {name: value for name, value in asdict(plan.ring).items() if name not in ("overhead_s", "transport")},
         "shape": asdict(plan.shape),
+        "shuffler": plan.shuffler,
+        "announced": plan.announce,
         "wire_efficiency": plan.wire_efficiency,
         "patience_s": plan.patience_s,
     }

@@ -12,7 +12,7 @@ from barewire.mpi.fabrics import PROVIDER
 from barewire.results import Run
 from barewire.results.derived import derived_samples
 from barewire.results.sdn import JOB, NATURAL, RANDOM, REFERENCES, WIDE
-from barewire.sdn.bench.plan import RING, BenchPlan
+from barewire.sdn.bench.plan import REPLAY, RING, BenchPlan
 from barewire.sdn.calibration import Calibration, fit
 from barewire.sdn.published import ring_mbyte_s
 from barewire.sdn.simulate.experiment import Setup, least_time_s
@@ -42,8 +42,12 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
             continue
         hosts, other_hosts = tuple(facts["placed"]), tuple(facts["beside"])
         what = (facts["test"], facts["policy"], hosts, other_hosts, facts["seed"])
-        added: dict[str, Any] = {"bound": bounds(facts["test"], hosts, facts["seed"])}
-        if predictions is not None:
+        # A framework's volumes and orders are its own: neither bound nor simulator knows them.
+        is_known = plan.shuffler == REPLAY or (facts["test"] == RING and not other_hosts)
+        added: dict[str, Any] = {}
+        if plan.shuffler == REPLAY or facts["test"] == RING:
+            added["bound"] = bounds(facts["test"], hosts, facts["seed"])
+        if predictions is not None and is_known:
             added["predicted"] = predictions(*what)
         launches.append(replace(launch, details=launch.details | added))
     found = None if calibration is None else asdict(calibration)

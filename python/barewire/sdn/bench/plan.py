@@ -12,6 +12,7 @@ from barewire.models.wire import Protocol, wire_time_ns
 from barewire.mpi.fabrics import PROVIDER
 from barewire.results.sdn import REFERENCES, STAR, WIDE
 from barewire.sdn.flow import DEFAULT_PROFILE
+from barewire.sdn.frameworks import FRAMEWORKS
 from barewire.sdn.simulate.placement import halves, placed_hosts
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.reference import non_blocking, widened
@@ -23,6 +24,8 @@ from barewire.topology import Network
 Experiment = Literal["ring", "shuffle", "both"]
 EXPERIMENTS: tuple[str, ...] = get_args(Experiment)
 RING, SHUFFLE = "ring", "shuffle"
+REPLAY = "replay"
+SHUFFLERS = (REPLAY, *FRAMEWORKS)
 # Appended to a policy's name if the other job ran beside the measured one.
 BESIDE = "/beside"
 # Fabrics of the rings, and the protocol whose overhead limits a link's payload.
@@ -81,6 +84,10 @@ class BenchPlan:
     ring: RingPlan = field(default_factory=RingPlan)
     shape: Shape = field(default_factory=Shape)
     mtu: int = 1500
+    # What shuffles: the replayed job of `shape`, or a framework's own job of the same volume.
+    shuffler: str = REPLAY
+    # Unannounced jobs are recognised by the controller, or not.
+    announce: bool = True
     # A launch without output for this long is considered hung.
     patience_s: float = 120.0
 
@@ -90,6 +97,8 @@ class BenchPlan:
             raise unknown("experiment", self.experiment, EXPERIMENTS)
         if self.fabric not in PROTOCOLS:
             raise WrongUse(f"rings are measured over {' or '.join(PROTOCOLS)}, not over '{self.fabric}'")
+        if self.shuffler not in SHUFFLERS:
+            raise unknown("shuffler", self.shuffler, SHUFFLERS)
         if self.blocks < 1:
             raise WrongUse(f"--blocks {self.blocks}: at least 1")
         if not self.policies or len(set(self.policies)) < len(self.policies):

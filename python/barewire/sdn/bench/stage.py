@@ -4,7 +4,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ from barewire.mpi.prepare import prepare
 from barewire.sdn.api.client import Announced
 from barewire.sdn.bench.controlled import Controller
 from barewire.sdn.bench.meter import Meter
-from barewire.sdn.bench.plan import RING, SHUFFLE, BenchPlan, Order
+from barewire.sdn.bench.plan import REPLAY, RING, SHUFFLE, BenchPlan, Order
 from barewire.sdn.bench.steps import Steps
 from barewire.sdn.flow import Pattern
-from barewire.sdn.replay.job import Replay, Replayed
+from barewire.sdn.frameworks.cluster import Cluster, FrameworkJob, kinds_of
+from barewire.sdn.replay.job import Replay
+from barewire.sdn.replay.repeated import RepeatedJob, Replayed
 from barewire.sdn.simulate.ring import Ring
 from barewire.sdn.simulate.shuffle import SERVER_PORT, Shuffle
 from barewire.sdn.simulate.workload import BIG_DATA, HPC
@@ -110,11 +112,19 @@ class Stage:
                 replay.stop()
 
     @contextmanager
-    def _shuffle(self, hosts: Sequence[str], seed: int) -> Iterator[Replay]:
+    def _shuffle(self, hosts: Sequence[str], seed: int) -> Iterator[RepeatedJob]:
         shape = self.plan.shape
+        if self.plan.shuffler != REPLAY:
+            client = self.controller.client
+            announce_to = (client.url, client.token_file) if self.plan.announce else None
+            kind = kinds_of(self.plan.shuffler)[0]
+            job = FrameworkJob(self.plan.shuffler, kind, shape.volume_bytes, announce_to)
+            with Cluster(self.lab, hosts, seed, job) as cluster:
+                yield cluster
+            return
         traffic = {"protocol": "tcp", "ports": [SERVER_PORT]}
         patterns = Shuffle(hosts, seed, shape).patterns
-        announced = Announced(self.controller.client, _job(BIG_DATA, hosts, traffic, patterns), self.notes.append)
+        announced = self._announced(BIG_DATA, hosts, traffic, patterns)
         with announced, Replay(self.lab, hosts, seed, shape) as replay:
             yield replay
 
@@ -126,10 +136,10 @@ class Stage:
         patterns = Ring(hosts, seed, self.plan.ring).ring_patterns()
         protocol = {"protocol": "llc"} if self.plan.fabric == PROVIDER else {"protocol": "tcp"}
         client = self.controller.client
-        with Announced(client, _job(HPC, hosts, protocol, patterns), self.notes.append) as announced:
+        with self._announced(HPC, hosts, protocol, patterns) as announced:
 
             def ready(name: str, number: int) -> None:
-                if name == "ring":
+                if name == "ring" and announced is not None:
                     client.step(announced.id, number)
                     # Beside a shuffle other flows' rules are nearly always being installed.
                     if not self.controller.settle(_SETTLED_BESIDE_S if beside else _SETTLED_S) and not beside:
@@ -138,6 +148,13 @@ class Stage:
 
             with Steps(heartbeat.with_suffix(".socket"), heartbeat, ready) as steps:
                 yield steps
+
+    def _announced(
+        self, profile: str, hosts: Sequence[str], traffic: Mapping[str, Any], patterns: Sequence[Pattern]
+    ) -> AbstractContextManager[Announced | None]:
+        if not self.plan.announce:
+            return nullcontext()
+        return Announced(self.controller.client, _job(profile, hosts, traffic, patterns), self.notes.append)
 
     def _ring_job(
         self, hosts: Sequence[str], seed: int, sizes: Sequence[int], steps: Path, options: Sequence[str]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The profile of a flow: announcements take precedence, then signatures, then behaviour. Pure."""
+"""The profile of a flow: announcements, then signatures, then bounds of behaviour, then what was learnt. Pure."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey
 
 @dataclass(frozen=True)
 class Classification:
-    """A flow's profile and its basis: announced, signature, behaviour or nothing."""
+    """A flow's profile and its basis: announced, signature, behaviour, learnt or nothing."""
 
     profile: str = DEFAULT_PROFILE
     by: str = "nothing"
@@ -26,8 +26,10 @@ class FlowCounters:
     age_s: float
 
 
-def classify(key: FlowKey, policy: Policy, jobs: Jobs, carried: FlowCounters | None = None) -> Classification:
-    """Classify a flow, with its statistics if available."""
+def classify(
+    key: FlowKey, policy: Policy, jobs: Jobs, carried: FlowCounters | None = None, learnt: str | None = None
+) -> Classification:
+    """Classify a flow, with its statistics if available; `learnt` is the profile by the trained classifier, if sure."""
     job = jobs.of(key)
     if job is not None:
         return Classification(job.profile, "announced", job.volume_bytes(key))
@@ -38,4 +40,6 @@ def classify(key: FlowKey, policy: Policy, jobs: Jobs, carried: FlowCounters | N
         for behaviour in policy.behaviours:
             if behaviour.fits(key, carried.packets, carried.bytes, carried.age_s):
                 return Classification(behaviour.profile, "behaviour")
+    if learnt is not None:
+        return Classification(learnt, "learnt")
     return Classification()

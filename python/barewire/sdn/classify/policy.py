@@ -99,7 +99,7 @@ DEFAULT_SIGNATURES = (
     Signature("mpi", Traffic("tcp", _MPI_PORTS)),
     Signature("hadoop", Traffic("tcp", _HADOOP_PORTS)),
 )
-DEFAULT_STRATEGIES = {DEFAULT_PROFILE: "ecmp", "mpi": "planned", "hadoop": "least-loaded"}
+DEFAULT_STRATEGIES = {DEFAULT_PROFILE: "ecmp", "mpi": "planned", "hadoop": "lanes"}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from dataclasses import replace
 
 from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
 from barewire.sdn.classify.jobs import Job, Jobs
+from barewire.sdn.classify.model import Model
 from barewire.sdn.classify.policy import Policy
+from barewire.sdn.classify.recognition import Recognition
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
@@ -55,15 +57,31 @@ AGE_EVERY_S = 10.0
 HOST_FORGOTTEN_S = 600.0
 # A flow without a rule in its first switch does not report its end: it counts as ended after this time.
 UNINSTALLED_S = 30.0
+# A flow that sends less than this share of its first link is idle: keep-alives and heartbeats are no load.
+IDLE_SHARE = 0.01
+# Between two steps of recognition, in which waiting messages are handled.
+RECOGNISE_PAUSE_S = 0.001
 
 
 class Controller:
     """One network's controller."""
 
-    def __init__(self, settings: Settings, policy: Policy, hosts: Hosts, key: bytes, first: int = 0) -> None:
-        """`key` is the secret that authenticates probes; `first` a random number at which flow numbers begin."""
+    def __init__(
+        self,
+        settings: Settings,
+        policy: Policy,
+        hosts: Hosts,
+        key: bytes,
+        first: int = 0,
+        model: Model | None = None,
+    ) -> None:
+        """`key` is the secret that authenticates probes; `first` a random number at which flow numbers begin.
+
+        `model` recognises flows that neither announcements nor the policy classify.
+        """
         self.settings, self.policy, self.hosts = settings, policy, hosts
         self.jobs = Jobs()
+        self.recognition = Recognition(model)
         self.outbox = Outbox()
         self.rates = PortRates()
         self.discovery = Discovery(settings)
@@ -145,7 +163,7 @@ class Controller:
 
     def classification_of(self, key: FlowKey, carried: FlowCounters | None = None) -> Classification:
         """Classify a flow."""
-        return classify(key, self.policy, self.jobs, carried)
+        return classify(key, self.policy, self.jobs, carried, self.recognition.profile_of(key))
 
     def strategy_of(self, profile: str) -> Strategy:
         """Return the strategy of a profile."""
@@ -298,9 +316,22 @@ class Controller:
             self.outbox.send(switch, Request(RequestKind.PORT_COUNTERS))
 
     def _ask_flows(self, now: float) -> None:
+        self.recognition.round(now)
+        self._recognise(now)
         for switch in {route.path[0].node for route in self.router.routes}:
             self._requested_s[switch] = now
             self.outbox.send(switch, Request(RequestKind.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
+
+    def _recognise(self, now: float) -> None:
+        """Evaluate a few conversations, then let messages pass."""
+        changed, more = self.recognition.step(now)
+        for key in changed:
+            for direction in (key, key.reversed()):
+                if (route := self.router.routes.get(direction)) is not None:
+                    carried = FlowCounters(route.packets, route.bytes, now - route.placed.since_s)
+                    self._classify_again(route, self.classification_of(direction, carried), now)
+        if more:
+            self.outbox.at(now + RECOGNISE_PAUSE_S, self._recognise)
 
     def _rule_counters(self, switch: str, counters: Iterable[RuleCounter], now: float) -> None:
         """Update flows' traffic from the counters of their first switch."""
@@ -321,10 +352,13 @@ class Controller:
     def _flow_counted(self, route: Route, packets: int, carried: int, now: float) -> None:
         since_s = route.counted_s or route.placed.since_s
         if now > since_s and carried >= route.bytes:
-            self.router.routes.put(route, replace(route.placed, rate_byte_s=(carried - route.bytes) / (now - since_s)))
+            rate = (carried - route.bytes) / (now - since_s)
+            is_idle = rate < IDLE_SHARE * self.network().rate_byte_s(route.path[0])
+            self.router.routes.put(route, replace(route.placed, rate_byte_s=rate, is_idle=is_idle))
         if packets > route.packets:
             route.seen_s = now
         route.packets, route.bytes, route.counted_s = packets, carried, now
+        self.recognition.counted(route.key, packets, carried, route.placed.since_s, now)
         self._classify_again(
             route, self.classification_of(route.key, FlowCounters(packets, carried, now - route.placed.since_s)), now
         )

@@ -59,6 +59,7 @@ class Router:
             network_state.received_byte_s,
             network_state.patterns,
             self.routes.crossing,
+            self.routes.crossing_of_profiles,
             fixed,
             self._reserved(now),
         )

@@ -68,6 +68,8 @@ class Routes:
         # The strategies' view: live, and read-only for them.
         self.placed = MappingProxyType(self._placed)
         self.crossing = MappingProxyType(self._crossing)
+        self._crossing_of: defaultdict[str, dict[Port, int]] = defaultdict(dict)
+        self.crossing_of_profiles = MappingProxyType(self._crossing_of)
 
     def __iter__(self) -> Iterator[Route]:
         """All flows, the oldest first."""
@@ -108,14 +110,17 @@ class Routes:
     def leave(self, route: Route) -> None:
         """Hide a flow from strategies until `put`."""
         if self._placed.pop(route.key, None) is not None:
-            for port in route.path:
-                self._crossing[port] -= 1
-                if not self._crossing[port]:
-                    del self._crossing[port]
+            self._load(route, -1)
 
     def put(self, route: Route, placed: Placed) -> None:
         """Set a flow's path, rate or profile."""
-        if self._placed.get(route.key) is route.placed and route.path == placed.path:
+        before = route.placed
+        same_load = (placed.path, placed.is_idle, placed.flow.profile) == (
+            before.path,
+            before.is_idle,
+            before.flow.profile,
+        )
+        if self._placed.get(route.key) is route.placed and same_load:
             route.placed = self._placed[route.key] = placed
             return
         self.leave(route)
@@ -131,7 +136,15 @@ class Routes:
 
     def _index(self, route: Route) -> None:
         self._placed[route.key] = route.placed
-        for port in route.path:
-            self._crossing[port] = self._crossing.get(port, 0) + 1
+        self._load(route, 1)
         for switch in {*route.installed, *(port.node for port in route.path)}:
             self._through[switch].add(route)
+
+    def _load(self, route: Route, change: int) -> None:
+        if route.placed.is_idle:
+            return
+        for counts in (self._crossing, self._crossing_of[route.placed.flow.profile]):
+            for port in route.path:
+                counts[port] = counts.get(port, 0) + change
+                if not counts[port]:
+                    del counts[port]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The controller of a simulated network: places and moves flows by the strategies of their profiles."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -48,6 +48,7 @@ class Control:
         self._owner: dict[FlowKey, Strategy] = {}
         self._used_s: dict[FlowKey, float] = {}
         self._crossing: Counter[Port] = Counter()
+        self._crossing_of: defaultdict[str, Counter[Port]] = defaultdict(Counter)
         self._reservations: dict[Path, float] = {}
         self._load: dict[Port, float] = {}
         self._received: dict[Port, float] = {}
@@ -78,6 +79,7 @@ class Control:
         if until_s and not isinf(until_s):
             self._reservations[placement.path] = until_s
         self._crossing.update(placement.path)
+        self._crossing_of[flow.profile].update(placement.path)
         self._links[flow.key] = self._numbered(flow.key.source, placement.path)
 
     def rearrange(self, strategy: Strategy, now_s: float, patterns: tuple[Pattern, ...]) -> bool:
@@ -86,8 +88,9 @@ class Control:
         moves = strategy.rearrange(replace(self._view(now_s, patterns), fixed=fixed))
         for key, path in moves.items():
             placed = self._placed[key]
-            self._crossing.subtract(placed.path)
-            self._crossing.update(path)
+            for crossing in (self._crossing, self._crossing_of[placed.flow.profile]):
+                crossing.subtract(placed.path)
+                crossing.update(path)
             self._placed[key] = replace(placed, path=path)
             self._links[key] = self._numbered(key.source, path)
         self.moves += len(moves)
@@ -110,7 +113,9 @@ class Control:
         self._reservations = {path: until_s for path, until_s in self._reservations.items() if until_s > now_s}
 
     def _forget(self, key: FlowKey) -> None:
-        self._crossing.subtract(self._placed[key].path)
+        placed = self._placed[key]
+        self._crossing.subtract(placed.path)
+        self._crossing_of[placed.flow.profile].subtract(placed.path)
         for known in (self._placed, self._links, self._owner, self._used_s):
             del known[key]
 
@@ -123,6 +128,7 @@ class Control:
             self._received,
             patterns,
             self._crossing,
+            self._crossing_of,
             reservations=self._reservations,
         )
 

@@ -18,7 +18,7 @@ import networkx as nx
 from barewire.sdn.flow import Flow, FlowKey, Pattern, View
 from barewire.sdn.strategies.balance import FlowDemand, Loads
 from barewire.sdn.strategies.clos import NoClosError, Pair, clos_paths
-from barewire.sdn.strategies.least_loaded import LeastLoaded
+from barewire.sdn.strategies.lanes import Lanes
 from barewire.sdn.strategies.memo import memoized, paths_of
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Network, Path
@@ -26,7 +26,7 @@ from barewire.topology import Network, Path
 
 @dataclass(frozen=True)
 class Planned:
-    """Reaches the bound for announced patterns; unannounced flows are placed as by `least-loaded`.
+    """Reaches the bound for announced patterns; unannounced flows are placed as by `lanes`.
 
     `period_s` only corrects flows after a missed change of pattern.
     """
@@ -39,13 +39,15 @@ class Planned:
         path = _plan_of(view).get((flow.key.source, flow.key.destination))
         if path is not None and path in paths:
             return Placement(path, reason="planned for its announced pattern")
-        unplanned = LeastLoaded().place(flow, paths, view)
+        unplanned = Lanes().place(flow, paths, view)
         return Placement(unplanned.path, reason=f"not announced; {unplanned.reason}")
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
-        """Move the flows of the current pattern onto its plan."""
+        """Move the flows of the current pattern onto its plan, and others into their lane."""
         plan = _plan_of(view)
-        moves: dict[FlowKey, Path] = {}
+        moves = {
+            key: path for key, path in Lanes().rearrange(view).items() if (key.source, key.destination) not in plan
+        }
         for key, placed in view.placed.items():
             path = plan.get((key.source, key.destination))
             if path is not None and path != placed.path and key not in view.fixed:

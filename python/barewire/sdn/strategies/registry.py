@@ -17,6 +17,7 @@ from barewire.sdn.strategies.ecmp import Ecmp
 from barewire.sdn.strategies.ecmp_published import EcmpPublished
 from barewire.sdn.strategies.hedera import Hedera
 from barewire.sdn.strategies.isolated import Isolated
+from barewire.sdn.strategies.lanes import Lanes
 from barewire.sdn.strategies.least_loaded import LeastLoaded
 from barewire.sdn.strategies.planned import Planned
 from barewire.sdn.strategies.stp import Stp
@@ -26,7 +27,7 @@ from barewire.sdn.strategies.traffic import Traffic
 ENTRY_POINTS = "barewire.strategies"
 
 PUBLISHED: tuple[type[Any], ...] = (Stp, Traffic, EcmpPublished, Isolated)
-OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Hedera, Afar, Planned)
+OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Lanes, Hedera, Afar, Planned)
 
 
 def names() -> list[str]:

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire sdn learn`: trains a classifier of flows from recordings of an operator's own network."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from barewire.cli import options
+from barewire.cli.output import print_document
+
+if TYPE_CHECKING:
+    from barewire.sdn.classify.learn import Evaluation
+
+
+def learn(
+    recordings: Annotated[
+        list[Path], typer.Argument(metavar="RECORDING…", help="files that `sdn start --record` wrote")
+    ],
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="FILE", help="classifier to write, for `sdn start --classifier`")
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="train nothing: test this classifier on the recordings")
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option(min=0.5, max=1.0, metavar="SHARE", help="probability below which a flow stays `default`")
+    ] = 0.9,
+    as_json: options.AsJson = False,
+) -> None:
+    """Train a classifier of flows from recordings, and report how it does on runs that it was not trained on.
+
+    Announce jobs of each profile while `sdn start --record` runs, other traffic as profile `default`; record several
+    runs. Training needs scikit-learn.
+    """
+    # Imported here: they take half a second, which other commands need not wait for.
+    from barewire.errors import WrongUse
+    from barewire.sdn.classify.learn import read_recordings, tested, train
+    from barewire.sdn.classify.model import read_model
+
+    if (model is None) == (test is None):
+        raise WrongUse("give --model FILE to train a classifier, or --test FILE to test one")
+    recorded = read_recordings(recordings)
+    if test is not None:
+        facts = dict(read_model(test).trained)
+        evaluation = tested(read_model(test), recorded)
+    else:
+        assert model is not None
+        trained, evaluation = train(recorded, threshold)
+        trained.write(model)
+        facts = dict(trained.trained)
+    if as_json:
+        print_document("sdn learn", {"trained": facts, **evaluation.to_json()})
+        return
+    _print(Console(highlight=False), evaluation)
+    if model is not None:
+        typer.echo(f"`barewire sdn start --classifier {model}` uses it")
+
+
+def _print(console: Console, evaluation: "Evaluation") -> None:
+    said = list(next(iter(evaluation.confusion.values())))
+    table = Table("conversations of", *said, "right", title="Runs not trained on, each conversation at its end")
+    for actual, counts in evaluation.confusion.items():
+        table.add_row(actual, *(str(counts[name]) for name in said), f"{evaluation.recognised[actual]:.1%}")
+    console.print(table)
+    table = Table("application", "profile", "runs", "conversations", "right")
+    for name, facts in evaluation.by_application.items():
+        row = (facts["profile"], str(facts["runs"]), str(facts["conversations"]), f"{facts['recognised']:.1%}")
+        table.add_row(name, *row)
+    console.print(table)
+    table = Table(
+        "probability", "rows", "mean", "right", title=f"Calibration, error {evaluation.calibration_error:.3f}"
+    )
+    for part in evaluation.calibration:
+        share = f"{part['from']:g} to {part['to']:g}"
+        table.add_row(share, f"{part['rows']:.0f}", f"{part['probability']:.3f}", f"{part['right']:.3f}")
+    console.print(table)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Flows recognised by a trained classifier, a few at a time, and the services that they belong to. No clock, no I/O.
+
+    counted() for each counted flow ─▶ round(): all features ─▶ step() until it returns False ─▶ profile_of()
+
+A new flow to a service that was recognised belongs to it at once; that is one look into a dictionary.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from barewire.sdn.classify.features import Conversations, End, Features, ends_of
+from barewire.sdn.classify.model import Model
+from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey
+
+# Conversations evaluated at once: about a millisecond.
+STEP = 128
+# How long a service is remembered after its last conversation was recognised.
+REMEMBERED_S = 300.0
+SERVICES_MAX = 100_000
+
+Conversation = frozenset[End]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A sure class of a conversation or a service, its probability, and when it was found last."""
+
+    profile: str
+    probability: float
+    at_s: float
+
+
+class Recognition:
+    """Profiles of flows by their behaviour; without a model there are none, and features are still counted."""
+
+    def __init__(self, model: Model | None) -> None:
+        """Begin without flows."""
+        self.model = model
+        self._conversations = Conversations()
+        self._verdicts: dict[Conversation, Verdict] = {}
+        self._services: dict[End, Verdict] = {}
+        self._due: Features | None = None
+        self._next = 0
+        # Called with the features of each round.
+        self.observed: Callable[[Features], None] | None = None
+
+    def counted(self, key: FlowKey, packets: int, carried: int, since_s: float, now: float) -> None:
+        """Add a flow's counters since it was placed, at `since_s`; `carried` is in bytes."""
+        self._conversations.counted(key, packets, carried, since_s, now)
+
+    def round(self, now: float) -> None:
+        """Compute the features of all conversations, which the next steps evaluate."""
+        features = self._conversations.round(now)
+        if self.observed is not None:
+            self.observed(features)
+        self._due, self._next = (features if self.model is not None else None), 0
+        alive = {_conversation(key) for key in features.keys}
+        self._verdicts = {name: verdict for name, verdict in self._verdicts.items() if name in alive}
+        self._services = {end: verdict for end, verdict in self._services.items() if verdict.at_s > now - REMEMBERED_S}
+
+    def step(self, now: float) -> tuple[Sequence[FlowKey], bool]:
+        """Evaluate the next few; return those whose profile has changed, one direction each, and whether more wait."""
+        due, model = self._due, self.model
+        if due is None or model is None:
+            return (), False
+        part = slice(self._next, self._next + STEP)
+        probabilities = model.probabilities(due.rows[part])
+        best = np.argmax(probabilities, axis=1)
+        changed = []
+        for key, service, number, shares in zip(
+            due.keys[part], due.services[part], best.tolist(), probabilities.tolist(), strict=True
+        ):
+            if shares[number] < model.threshold:
+                continue  # not sure: what it was before remains
+            before = self.profile_of(key)
+            verdict = Verdict(model.classes[number], shares[number], now)
+            self._verdicts[_conversation(key)] = verdict
+            if verdict.profile != DEFAULT_PROFILE and len(self._services) < SERVICES_MAX:
+                self._services[service] = verdict
+            if before != verdict.profile:
+                changed.append(key)
+        self._next += STEP
+        more = self._next < len(due.keys)
+        if not more:
+            self._due = None
+        return changed, more
+
+    def profile_of(self, key: FlowKey) -> str | None:
+        """Return a flow's profile by its own behaviour, else by its service's; None if neither is sure."""
+        verdict = self._verdicts.get(_conversation(key))
+        if verdict is None:
+            source, destination = ends_of(key)
+            verdict = self._services.get(destination) or self._services.get(source)
+        return None if verdict is None else verdict.profile
+
+
+def _conversation(key: FlowKey) -> Conversation:
+    return frozenset(ends_of(key))

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A job on a lab's hosts that can be run again and again, also beside something else."""
+
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from barewire.errors import MeasurementFailed
+
+END_S = 5.0
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """One fetched part: its reducer, size, and times in seconds since the job's first fetch began."""
+
+    reducer: int
+    size_bytes: int
+    began_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One job, from the start of the first fetch to the end of the last; `fetched` is empty if nobody tells them."""
+
+    duration_s: float
+    fetched: tuple[Fetched, ...] = ()
+
+
+class RepeatedJob(ABC):
+    """A repeatable job; as a context manager it ends its processes at the end of the block."""
+
+    def __init__(self) -> None:
+        """Initialise without starting."""
+        self._background: threading.Thread | None = None
+        self._is_over = threading.Event()
+        self._done: list[Replayed] = []
+        self._failure: MeasurementFailed | None = None
+
+    def __enter__(self) -> Self:
+        """Start the processes, and wait until all are ready."""
+        try:
+            self._begin()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End all processes, also during a job."""
+        self._end()
+
+    @abstractmethod
+    def run(self) -> Replayed:
+        """Run one job to completion. MeasurementFailed if a process is lost."""
+
+    def start(self) -> None:
+        """Run jobs one after another in another thread, until `stop`."""
+
+        def repeat() -> None:
+            try:
+                while not self._is_over.is_set():
+                    self._done.append(self.run())
+            except MeasurementFailed as error:
+                if not self._is_over.is_set():
+                    self._failure = error
+
+        self._is_over.clear()
+        self._done, self._failure = [], None
+        self._background = threading.Thread(target=repeat, name="shuffle", daemon=True)
+        self._background.start()
+
+    def stop(self) -> list[Replayed]:
+        """Stop the thread and the processes; return the completed jobs."""
+        self._is_over.set()
+        self._end()
+        if self._failure is not None:
+            raise self._failure
+        return self._done
+
+    def _join(self) -> None:
+        """Wait for the thread, once its job's processes have been told to end."""
+        if self._background is not None:
+            self._background.join(END_S)
+            self._background = None
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Start the processes, and wait until all are ready."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """End all processes; `_join` once they have been told."""

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Profiles kept apart where they meet: each gets its share of the parallel paths, and all of them where it is alone.
+
+Two profiles on the hosts of one edge switch would otherwise share all of its uplinks, and long transfers take what
+short messages wait for. Needs no announcement: only that flows are recognised.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from barewire.errors import WrongUse
+from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, View
+from barewire.sdn.strategies.least_loaded import LeastLoaded
+from barewire.sdn.strategies.load import crossing_of_profiles
+from barewire.sdn.strategies.memo import paths_of
+from barewire.sdn.strategies.strategy import Placement
+from barewire.topology import Path
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """New flows are placed as by `least-loaded` within their lane; flows that meet another profile move into theirs."""
+
+    period_s: float = 2.0
+    name: ClassVar[str] = "lanes"
+
+    def __post_init__(self) -> None:
+        """Validate the parameter."""
+        if not self.period_s > 0:
+            raise WrongUse(f"lanes' period_s is above 0, not {self.period_s}")
+
+    def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
+        """Take the least loaded path of the profile's lane."""
+        lane = _lane(flow.profile, paths, view)
+        placement = LeastLoaded().place(flow, lane, view)
+        if len(lane) == len(paths):
+            return placement
+        return Placement(placement.path, reason=f"apart from other profiles; {placement.reason}")
+
+    def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
+        """Move busy flows out of other profiles' lanes."""
+        routes = paths_of(view.network)
+        moves: dict[FlowKey, Path] = {}
+        for key, placed in view.placed.items():
+            if key in view.fixed or placed.is_idle or placed.flow.profile == DEFAULT_PROFILE:
+                continue
+            paths = routes.between(key.source, key.destination)
+            if placed.path not in paths:
+                continue
+            lane = _lane(placed.flow.profile, paths, view)
+            if placed.path not in lane:
+                moves[key] = LeastLoaded().place(placed.flow, lane, view).path
+        return moves
+
+
+def _lane(profile: str, paths: Sequence[Path], view: View) -> Sequence[Path]:
+    """The paths that a profile may use: all, unless another one has busy flows on a link that can be avoided."""
+    if len(paths) < 2 or profile == DEFAULT_PROFILE:
+        return paths
+    avoidable = set().union(*paths).difference(set(paths[0]).intersection(*paths[1:]))
+    profiles = {profile}
+    for other, ports in crossing_of_profiles(view).items():
+        if other != DEFAULT_PROFILE and any(ports.get(port) for port in avoidable):
+            profiles.add(other)
+    if len(profiles) == 1:
+        return paths
+    groups: dict[object, list[Path]] = {}
+    split = next(hop for hop in range(len(paths[0])) if len({path[hop] for path in paths}) > 1)
+    for path in paths:
+        groups.setdefault(path[split], []).append(path)
+    lanes, rank = list(groups.values()), sorted(profiles).index(profile)
+    if len(profiles) >= len(lanes):
+        return lanes[rank % len(lanes)]
+    return [path for number, lane in enumerate(lanes) if number * len(profiles) // len(lanes) == rank for path in lane]
