@@ -5,7 +5,7 @@
     tools/learn_traffic.py FOLDER RUN…       writes FOLDER/RUN.csv for each number, the seed of all its choices
 
 Each run is one lab with one controller, in which an MPI program, a framework's job and other traffic run side by side,
-each announced with its name. `barewire sdn learn FOLDER/*.csv --model …` trains from them. It needs what
+each announced with its name. `barewire sdn learn FOLDER/*.csv -o …` trains from them. It needs what
 setup/setup.sh bigdata installs.
 """
 

@@ -19,11 +19,12 @@ def learn(
     recordings: Annotated[
         list[Path], typer.Argument(metavar="RECORDING…", help="files that `sdn start --record` wrote")
     ],
-    model: Annotated[
-        Path | None, typer.Option("--model", metavar="FILE", help="classifier to write, for `sdn start --classifier`")
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="classifier to write, for `sdn start --classifier`"),
     ] = None,
-    test: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="train nothing: test this classifier on the recordings")
+    evaluate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="train nothing: evaluate this classifier on the recordings")
     ] = None,
     threshold: Annotated[
         float, typer.Option(min=0.5, max=1.0, metavar="SHARE", help="probability below which a flow stays `default`")
@@ -40,23 +41,22 @@ def learn(
     from barewire.sdn.classify.learn import read_recordings, tested, train
     from barewire.sdn.classify.model import read_model
 
-    if (model is None) == (test is None):
-        raise WrongUse("give --model FILE to train a classifier, or --test FILE to test one")
+    if (output is None) == (evaluate is None):
+        raise WrongUse("give --output FILE to train a classifier, or --evaluate FILE to evaluate one")
     recorded = read_recordings(recordings)
-    if test is not None:
-        facts = dict(read_model(test).trained)
-        evaluation = tested(read_model(test), recorded)
+    if evaluate is not None:
+        model = read_model(evaluate)
+        evaluation = tested(model, recorded)
     else:
-        assert model is not None
-        trained, evaluation = train(recorded, threshold)
-        trained.write(model)
-        facts = dict(trained.trained)
+        assert output is not None
+        model, evaluation = train(recorded, threshold)
+        model.write(output)
     if as_json:
-        print_document("sdn learn", {"trained": facts, **evaluation.to_json()})
+        print_document("sdn learn", {"trained": dict(model.trained), **evaluation.to_json()})
         return
     _print(Console(highlight=False), evaluation)
-    if model is not None:
-        typer.echo(f"`barewire sdn start --classifier {model}` uses it")
+    if output is not None:
+        typer.echo(f"`barewire sdn start --classifier {output}` uses it")
 
 
 def _print(console: Console, evaluation: "Evaluation") -> None:

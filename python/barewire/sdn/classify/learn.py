@@ -127,6 +127,10 @@ def read_recordings(files: Sequence[Path]) -> Recorded:
 
 def train(recorded: Recorded, threshold: float = THRESHOLD) -> tuple[Model, Evaluation]:
     """Train on all runs; evaluate and calibrate on held-out ones. WrongUse if there are too few runs."""
+    if not 0.5 <= threshold <= 1:
+        raise WrongUse(
+            f"the threshold is 0.5 to 1, not {threshold}: a class below a half may be less likely than another"
+        )
     classes = recorded.classes
     frame = recorded.frame
     runs_of = frame.group_by("profile").agg(pl.col("run").n_unique().alias("runs"))

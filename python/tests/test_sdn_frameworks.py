@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What Dask and Spark say of their shuffles, as announcements; the frameworks themselves run in tests/."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
+from barewire.sdn.classify.jobs import Jobs
+from barewire.sdn.frameworks import cluster
+from barewire.sdn.frameworks.announcer import Announcer
+from barewire.sdn.frameworks.cluster import FrameworkJob
+from barewire.sdn.frameworks.spark_shuffles import ShuffleListener
+
+HOSTS = {"10.0.0.1": "h1", "10.0.0.2": "h2", "10.0.0.3": "h3"}
+
+
+class FakeClient:
+    """A controller's API that checks announcements as the real one does."""
+
+    def __init__(self) -> None:
+        self.jobs = Jobs()
+        self.is_gone = False
+
+    def get(self, name: str) -> Any:
+        assert name == "hosts"
+        return {"hosts": [{"name": name, "addresses": [address]} for address, name in HOSTS.items()]}
+
+    def announce(self, job: Mapping[str, Any]) -> Any:
+        if self.is_gone:
+            raise MeasurementFailed("no answer from the controller")
+        made = self.jobs.announce(job, HOSTS.values(), 0.0)
+        return {"id": made.id, "lease_s": made.lease_s}
+
+    def withdraw(self, job: str) -> None:
+        self.jobs.withdraw(job)
+
+
+@pytest.fixture
+def client() -> FakeClient:
+    return FakeClient()
+
+
+@pytest.fixture
+def announcer(client: FakeClient) -> Iterator[Announcer]:
+    announcer = Announcer(client)  # type: ignore[arg-type]
+    yield announcer
+    announcer.close()
+
+
+def done(announcer: Announcer) -> None:
+    """Wait until everything before has been said."""
+    announcer._thread.submit(lambda: None).result(10)
+
+
+def test_a_shuffle_is_announced_by_names_with_ports_and_replaced_and_withdrawn(
+    announcer: Announcer, client: FakeClient
+) -> None:
+    for size in (1000.4, 2000.0):
+        announcer.announce("one", {("10.0.0.1", "10.0.0.2"): size, ("10.0.0.2", "10.0.0.2"): 5.0}, [41001, 40001])
+    announcer.announce("two", {("10.0.0.3", "10.0.0.1"): 7.0}, [])
+    done(announcer)
+    first, second = client.jobs.all
+    assert first.patterns == ({("h1", "h2"): 2000},) and first.profile == "hadoop" and first.hosts == {"h1", "h2"}
+    assert first.traffic[0].ports == ((40001, 40001), (41001, 41001)) and second.traffic == ()
+    announcer.withdraw("one")
+    announcer.withdraw("never announced")
+    done(announcer)
+    assert client.jobs.all == [second]
+    announcer.close()
+    assert not client.jobs.all
+
+
+def test_a_controller_that_is_gone_and_a_host_that_it_does_not_know_are_logged_and_no_error(
+    announcer: Announcer, client: FakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.is_gone = True
+    with caplog.at_level(logging.WARNING):
+        announcer.announce("gone", {("10.0.0.1", "10.0.0.2"): 5.0}, [])
+        done(announcer)
+        client.is_gone = False
+        announcer.announce("foreign", {("10.0.0.1", "10.9.9.9"): 5.0, ("10.0.0.1", "10.0.0.3"): 6.0}, [])
+        done(announcer)
+    assert "no answer from the controller" in caplog.text and "10.9.9.9" in caplog.text
+    assert [job.patterns for job in client.jobs.all] == [({("h1", "h3"): 6},)]
+
+
+def test_without_a_controller_in_the_environment_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BAREWIRE_SDN", raising=False)
+    with pytest.raises(WrongUse, match="set BAREWIRE_SDN"):
+        Announcer.of_environment()
+
+
+class Said:
+    """An announcer that remembers."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, tuple[Mapping[tuple[str, str], float], Sequence[int]]] = {}
+
+    def announce(self, key: str, volumes: Mapping[tuple[str, str], float], ports: Sequence[int]) -> None:
+        self.said[key] = {ends: size for ends, size in volumes.items() if size}, sorted(ports)
+
+    def withdraw(self, key: str) -> None:
+        self.said.pop(key, None)
+
+
+def test_sparks_volumes_are_what_a_stages_tasks_wrote_by_host_shared_by_executors() -> None:
+    said = Said()
+    listener = ShuffleListener(said)  # type: ignore[arg-type]
+    for host, port in (("10.0.0.1", 1), ("10.0.0.2", 2), ("10.0.0.2", 3), ("10.0.0.3", 4)):
+        listener.executor(host, port)
+    listener.executor_lost("10.0.0.3", 4)
+    listener.began(0, [])
+    listener.wrote(0, "10.0.0.1", 300)
+    listener.wrote(0, "10.0.0.1", 300)
+    listener.wrote(0, "10.0.0.3", 30)
+    listener.ended(0)
+    assert not said.said, "a stage that reads nothing is no shuffle"
+    listener.began(1, [0])
+    volumes = {("10.0.0.1", "10.0.0.2"): 400, ("10.0.0.3", "10.0.0.1"): 10, ("10.0.0.3", "10.0.0.2"): 20}
+    assert said.said == {"spark stage 1": (volumes, [1, 2, 3])}
+    listener.ended(1)
+    assert not said.said
+    assert listener.onJobStart(object()) is None, "other events are ignored"
+    with pytest.raises(AttributeError):
+        listener.other  # noqa: B018
+
+
+def test_dasks_shuffles_are_announced_when_they_send_again_when_doubled_and_withdrawn_at_their_barrier() -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: run setup/setup.sh bigdata")
+    from barewire.sdn.frameworks.dask_shuffles import ShuffleAnnouncer
+
+    workers = [f"tcp://10.0.0.{number}:{40000 + number}" for number in (1, 2, 3)]
+    said = Said()
+    plugin = ShuffleAnnouncer(said)  # type: ignore[arg-type]
+    worker_for = {0: workers[0], 1: workers[1], 2: workers[1], 3: workers[2]}
+    state = SimpleNamespace(run_id=7, archived=False, run_spec=SimpleNamespace(worker_for=worker_for))
+    shuffles = SimpleNamespace(active_shuffles={"abc": state}, heartbeats={})
+    barrier = SimpleNamespace(state="waiting")
+    tasks = {"shuffle-barrier-abc": barrier}
+    plugin._scheduler = SimpleNamespace(plugins={"shuffle": shuffles}, tasks=tasks, workers=workers)
+    plugin.look()
+    assert not said.said, "nobody has reported"
+    shuffles.heartbeats = {"abc": {workers[0]: {"comm": {"total": 400}}, workers[1]: {"disk": {}}}}
+    plugin.look()
+    expected = {("10.0.0.1", "10.0.0.2"): 200.0, ("10.0.0.1", "10.0.0.3"): 100.0}
+    assert said.said == {"dask abc 7": (expected, [40001, 40002, 40003])}
+    said.said.clear()
+    shuffles.heartbeats["abc"][workers[0]]["comm"]["total"] = 799
+    plugin.look()
+    assert not said.said
+    shuffles.heartbeats["abc"][workers[1]] = {"comm": {"total": 1}}
+    plugin.look()
+    assert said.said["dask abc 7"][0]["10.0.0.2", "10.0.0.1"] == 0.25
+    barrier.state = "memory"
+    plugin.look()
+    assert not said.said
+
+
+def test_a_framework_that_is_not_installed_and_a_job_that_it_does_not_have_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(cluster.shutil, "which", lambda name: None)
+    with pytest.raises(MachineCannot, match=r"spark needs pyspark, java: run setup/setup\.sh bigdata"):
+        cluster.require("spark")
+    with pytest.raises(WrongUse, match=r"shufle.*shuffle"):
+        FrameworkJob("dask", "shufle", 1)
+    with pytest.raises(WrongUse, match="flink"):
+        FrameworkJob("flink", "sort", 1)
