@@ -251,3 +251,19 @@ def test_a_launch_that_ended_before_it_measured_has_no_load():
     meter.tick()
     with pytest.raises(ValueError):
         meter.used()
+
+
+def test_a_frameworks_own_job_has_no_bound_and_no_prediction_and_rings_keep_theirs() -> None:
+    """Its volumes and orders are the framework's; rings beside it have a bound, but their prediction would need it."""
+    run, frame, plan = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39}, blocks=1)
+    beside = ["h2", "h4"]
+    launches = [
+        replace(one, details=one.details | {"start": {"sdn": {**one.details["start"]["sdn"], "beside": beside}}})
+        for one in run.launches
+    ]
+    done = concluded(replace(run, launches=tuple(launches)), frame, replace(plan, shuffler="dask"))
+    assert all(RANDOM in launch.details["bound"] and "predicted" not in launch.details for launch in done.launches)
+    alone = concluded(run, frame, replace(plan, shuffler="dask"))
+    assert all("predicted" in launch.details for launch in alone.launches)
+    with pytest.raises(WrongUse, match=r"'flink'.*replay, dask, spark"):
+        plan_of(shuffler="flink")

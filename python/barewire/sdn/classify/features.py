@@ -68,8 +68,8 @@ FEATURES = (
 
 _PROTOCOLS = ("tcp", "udp")
 _ASSIGNED_FROM = 32768
-# A conversation that was not counted for three intervals of two seconds has ended.
-SILENT_S = 7.0
+# A conversation that was not counted for three intervals has ended.
+_SILENT_INTERVALS = 3.5
 _FIRST_ROWS = 256
 
 
@@ -122,8 +122,9 @@ def ends_of(key: FlowKey) -> tuple[End, End]:
 class Conversations:
     """The counters of all conversations: a row of arrays for each, which is reused after its end."""
 
-    def __init__(self) -> None:
-        """Begin without conversations."""
+    def __init__(self, interval_s: float) -> None:
+        """Begin without conversations; `interval_s` is the time between two counts of a flow."""
+        self._silent_s = _SILENT_INTERVALS * interval_s
         self._rows: dict[tuple[End, End], int] = {}
         self._keys: list[FlowKey | None] = []
         self._free: list[int] = []
@@ -200,7 +201,7 @@ class Conversations:
         self._free += range(after - 1, before - 1, -1)
 
     def _forget(self, now: float) -> None:
-        over = [pair for pair, row in self._rows.items() if self._at[row, _At.SEEN] < now - SILENT_S]
+        over = [pair for pair, row in self._rows.items() if self._at[row, _At.SEEN] < now - self._silent_s]
         for pair in over:
             row = self._rows.pop(pair)
             self._keys[row] = None

@@ -36,10 +36,10 @@ class Verdict:
 class Recognition:
     """Profiles of flows by their behaviour; without a model there are none, and features are still counted."""
 
-    def __init__(self, model: Model | None) -> None:
-        """Begin without flows."""
+    def __init__(self, model: Model | None, interval_s: float) -> None:
+        """Begin without flows; `interval_s` is the time between two counts of a flow."""
         self.model = model
-        self._conversations = Conversations()
+        self._conversations = Conversations(interval_s)
         self._verdicts: dict[Conversation, Verdict] = {}
         self._services: dict[End, Verdict] = {}
         self._due: Features | None = None

@@ -81,7 +81,7 @@ class Controller:
         """
         self.settings, self.policy, self.hosts = settings, policy, hosts
         self.jobs = Jobs()
-        self.recognition = Recognition(model)
+        self.recognition = Recognition(model, settings.flow_statistics_s)
         self.outbox = Outbox()
         self.rates = PortRates()
         self.discovery = Discovery(settings)
