@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Unmodified Dask or Spark beside MPI on one network, nothing announced: what each loses, and which flows are recognised.
+"""Unmodified Dask or Spark beside MPI on one network, nothing announced: what each loses, what is recognised.
 
     tools/bench_bigdata.py [dask|spark] [RATE [BLOCKS [HOSTS]]]       prints a line of JSON for each policy and block
 
-In each block each policy gets a lab of its own: the ranks of a ring alone, the framework's job alone, then both. A rank's
-progress is the bytes that its host sends in a window; the job's is its duration. `sdn bench --workload both --shuffler
-dask --no-announce` measures the same with the references, in more time.
+In each block each policy gets its own lab: the ranks of a ring alone, the framework's job alone, then both. The ranks'
+progress is the bytes that their hosts send in a window; the job's is its duration. `sdn bench --workload both
+--shuffler dask --no-announce` measures the same with the references, in more time.
 """
 
 import json
@@ -35,6 +35,8 @@ from barewire.topology.rate import parse_rate
 
 WINDOW_S = 20.0
 JOBS = 2
+# What each host shuffles, as the time that it takes its link.
+_JOB_S = 10
 POLICIES = {"stp": dict.fromkeys(DEFAULT_STRATEGIES, "stp"), "default": DEFAULT_STRATEGIES}
 
 
@@ -81,7 +83,7 @@ def measure(policy: str, framework: str, rate: int, count: int, seed: int) -> di
     network = parse("fat-tree:4")
     hpc, data = (list(hosts) for hosts in halves(network, count))
     strategies = [f"{profile}={strategy}" for profile, strategy in POLICIES[policy].items()]
-    volume = round(rate / 8 * 6 * len(data))
+    volume = round(rate / 8 * _JOB_S * len(data))
     with ExitStack() as stack:
         lab = stack.enter_context(Lab.up(network, LinkSpec(rate_bit_s=rate)))
         controller = stack.enter_context(controlled(lab, strategies, rate))

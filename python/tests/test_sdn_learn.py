@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_switches import acquainted, tcp
+from typer.testing import CliRunner
 
+from barewire.cli.commands import app
 from barewire.errors import WrongUse
 from barewire.sdn.classify import model as model_module
 from barewire.sdn.classify.features import FEATURES, FEATURES_VERSION, Conversations
@@ -238,6 +240,7 @@ def test_a_new_flow_to_a_recognised_service_belongs_to_it_at_once_until_it_is_fo
     assert recognition.profile_of(flow("h3", "h2", 50000, 5)) is None
     recognition.round(1000.0)
     assert recognition.profile_of(new) is None
+    assert not recognition._verdicts and not recognition._services, "what has ended is forgotten"
 
 
 def test_a_step_takes_a_controllers_loop_milliseconds_and_a_flow_microseconds() -> None:
@@ -398,3 +401,28 @@ def test_the_built_in_classifier_can_be_trained_again() -> None:
 
     _, evaluation = train(read_recordings([RECORDINGS]))
     assert dict(evaluation.recognised) == pytest.approx(built_in().trained["held_out"]["recognised"], abs=0.02)
+
+
+def test_the_command_trains_evaluates_and_refuses_with_the_remedy(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed: run setup/setup.sh bigdata")
+    rng = np.random.default_rng(2)
+    counts = {"mpi": 15, "hadoop": 15, "default": 15}
+    files = [str(write_recording(tmp_path / f"{run}.csv", f"run{run}", counts, rng)) for run in range(4)]
+    model = tmp_path / "own.json"
+    run = CliRunner()
+    trained = run.invoke(app, ["sdn", "learn", *files[:3], "-o", str(model), "--json"])
+    document = json.loads(trained.stdout)
+    assert trained.exit_code == 0 and document["schema"] == "barewire-sdn-learn/1"
+    assert document["trained"]["runs"] == 3 and document["confusion"]["mpi"]["mpi"] > 30
+    evaluated = run.invoke(app, ["sdn", "learn", files[3], "--evaluate", str(model)])
+    assert evaluated.exit_code == 0 and "Calibration" in evaluated.stdout and "program of hadoop" in evaluated.stdout
+    for words, says in (
+        ([files[0]], "give --output FILE to train"),
+        ([files[0], "-o", str(model), "--evaluate", str(model)], "give --output FILE to train"),
+        ([files[0], "-o", str(tmp_path / "no" / "folder.json")], "two runs or more each"),
+        ([*files, "-o", str(tmp_path / "no" / "folder.json")], "cannot write the classifier"),
+        ([*files, "--evaluate", str(tmp_path / "none.json")], "cannot read the classifier"),
+    ):
+        refused = run.invoke(app, ["sdn", "learn", *words])
+        assert isinstance(refused.exception, WrongUse) and says in str(refused.exception)
+    assert run.invoke(app, ["sdn", "learn", *files, "-o", str(model), "--threshold", "nan"]).exit_code == 2

@@ -105,13 +105,14 @@ class _Id(IntEnum):
 class Features:
     """The features of all conversations at one time: row i of `rows` (float32, one column for each of FEATURES) is of
     `keys[i]`, one direction of a conversation, whose service is `services[i]`. `numbers[i]` is the conversation's for
-    as long as it lives.
+    as long as it lives. `ended` are the ends of those that have ended since the last time.
     """
 
     keys: Sequence[FlowKey]
     services: Sequence[End]
     numbers: Sequence[int]
     rows: Matrix
+    ended: Sequence[tuple[End, End]] = ()
 
 
 def ends_of(key: FlowKey) -> tuple[End, End]:
@@ -161,17 +162,17 @@ class Conversations:
 
     def round(self, now: float) -> Features:
         """End an interval; return the features of all conversations."""
-        self._forget(now)
+        ended = self._forget(now)
         rows = np.fromiter(self._rows.values(), dtype=np.intp, count=len(self._rows))
         if not len(rows):
-            return Features((), (), (), np.zeros((0, len(FEATURES)), dtype=np.float32))
+            return Features((), (), (), np.zeros((0, len(FEATURES)), dtype=np.float32), ended)
         self._end_interval(rows, now)
         ids = self._ids[rows]
         server = _server_sides(ids)
         ends = list(self._end_ids)
-        services = [ends[number] for number in _side(ids, _Id.END, server)]
-        keys = [key for row in rows if (key := self._keys[row]) is not None]
-        return Features(keys, services, ids[:, _Id.NUMBER].tolist(), _features(self._at[rows], ids, server, now))
+        services = [ends[number] for number in _side(ids, _Id.END, server).tolist()]
+        keys = [key for row in rows.tolist() if (key := self._keys[row]) is not None]
+        return Features(keys, services, ids[:, _Id.NUMBER].tolist(), _features(self._at[rows], ids, server, now), ended)
 
     def _begin(self, pair: tuple[End, End], key: FlowKey, since_s: float) -> int:
         if not self._free:
@@ -200,8 +201,9 @@ class Conversations:
         self._keys += [None] * (after - before)
         self._free += range(after - 1, before - 1, -1)
 
-    def _forget(self, now: float) -> None:
-        over = [pair for pair, row in self._rows.items() if self._at[row, _At.SEEN] < now - self._silent_s]
+    def _forget(self, now: float) -> list[tuple[End, End]]:
+        silent = (self._at[:, _At.SEEN] < now - self._silent_s).tolist()
+        over = [pair for pair, row in self._rows.items() if silent[row]]
         for pair in over:
             row = self._rows.pop(pair)
             self._keys[row] = None
@@ -211,6 +213,7 @@ class Conversations:
             self._end_ids, self._host_ids = {}, {}
             for pair, row in self._rows.items():
                 self._identify(row, pair)
+        return over
 
     def _end_interval(self, rows: NDArray[np.intp], now: float) -> None:
         at = self._at[rows]

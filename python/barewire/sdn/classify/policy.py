@@ -94,7 +94,7 @@ class Behaviour:
 # Ports of the published API for both profiles; LLC between two hosts is MPI over Barewire.
 _MPI_PORTS = ((22, 22), (1024, 1044))
 _HADOOP_PORTS = ((13562, 13562), (9000, 9000), (50010, 50010), (50020, 50020), (8030, 8040), (8480, 8490))
-# The fixed ports of later versions: Spark's masters and shuffle service, Dask's scheduler, HDFS 3. All others are random.
+# Later versions' fixed ports: Spark's master and shuffle service, Dask's scheduler, HDFS 3. All others are random.
 _LATER_PORTS = ((7077, 7077), (7337, 7337), (8786, 8786), (9864, 9870))
 DEFAULT_SIGNATURES = (
     Signature("mpi", Traffic("llc")),

@@ -57,8 +57,8 @@ class Recognition:
         if self.observed is not None:
             self.observed(features)
         self._due, self._next = (features if self.model is not None else None), 0
-        alive = {_conversation(key) for key in features.keys}
-        self._verdicts = {name: verdict for name, verdict in self._verdicts.items() if name in alive}
+        for ends in features.ended:
+            self._verdicts.pop(frozenset(ends), None)
         self._services = {end: verdict for end, verdict in self._services.items() if verdict.at_s > now - REMEMBERED_S}
 
     def step(self, now: float) -> tuple[Sequence[FlowKey], bool]:
