@@ -243,6 +243,19 @@ def test_a_new_flow_to_a_recognised_service_belongs_to_it_at_once_until_it_is_fo
     assert not recognition._verdicts and not recognition._services, "what has ended is forgotten"
 
 
+def test_a_service_that_turns_out_to_be_other_traffic_is_forgotten() -> None:
+    """Its first conversation looks like Big Data at first, and later like other traffic."""
+    recognition = Recognition(stump("up_bytes", 12.0), INTERVAL_S)
+    _count(recognition, flow("h1", "h2"), 100_000, 2.0)
+    recognition.round(2.0)
+    recognition.step(2.0)
+    assert recognition.profile_of(flow("h3", "h2", 50000)) == "hadoop"
+    recognition.model = stump("up_bytes", 30.0)
+    recognition.round(4.0)
+    assert recognition.step(4.0) == ([flow("h1", "h2")], False)
+    assert recognition.profile_of(flow("h3", "h2", 50000)) is None
+
+
 def test_a_step_takes_a_controllers_loop_milliseconds_and_a_flow_microseconds() -> None:
     """Of 5000 conversations; the best of some, because other programs share the cores."""
     recognition = Recognition(stump("up_bytes", 12.0), INTERVAL_S)

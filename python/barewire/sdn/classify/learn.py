@@ -191,9 +191,12 @@ def evaluated(recorded: Recorded, classes: Sequence[str], found: Probabilities, 
 
 
 def _with_service(last: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
-    """Give conversations that are not sure the class of their service, as a controller does."""
+    """Give conversations that are not sure the last sure class of their service, as a controller does.
+
+    Rows of a run are in the order of time.
+    """
     of_service = (
-        frame.filter(~pl.col("said").is_in([UNSURE, DEFAULT_PROFILE]))
+        frame.filter(pl.col("said") != UNSURE)
         .unique(["run", "service"], keep="last", maintain_order=True)
         .select("run", "service", of_service="said")
     )

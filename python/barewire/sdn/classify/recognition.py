@@ -78,7 +78,9 @@ class Recognition:
             before = self.profile_of(key)
             verdict = Verdict(model.classes[number], shares[number], now)
             self._verdicts[_conversation(key)] = verdict
-            if verdict.profile != DEFAULT_PROFILE and len(self._services) < SERVICES_MAX:
+            if verdict.profile == DEFAULT_PROFILE:
+                self._services.pop(service, None)
+            elif len(self._services) < SERVICES_MAX:
                 self._services[service] = verdict
             if before != verdict.profile:
                 changed.append(key)
