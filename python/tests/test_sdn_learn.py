@@ -391,7 +391,7 @@ def test_a_recording_that_is_none_is_named(tmp_path: Path, change: Callable[[str
 
 # The built-in classifier
 
-RECORDINGS = Path(model_module.__file__).with_name("recordings.csv.gz")
+RECORDINGS, HELD_OUT = Path(model_module.__file__).with_name("recordings.csv.gz"), "recordings-held-out.csv.gz"
 
 
 def test_the_built_in_classifier_is_that_of_the_recordings_beside_it() -> None:
@@ -405,6 +405,15 @@ def test_the_built_in_classifier_is_that_of_the_recordings_beside_it() -> None:
     assert model.trained["applications"] == sorted(recorded.frame["application"].unique())
     assert min(tested(model, recorded).recognised.values()) > 0.98
     assert min(model.trained["held_out"]["recognised"].values()) > HELD_OUT_MIN
+
+
+def test_the_built_in_classifier_recognises_runs_that_it_was_not_trained_on() -> None:
+    from barewire.sdn.classify.learn import read_recordings, tested
+
+    trained, held_out = (read_recordings([RECORDINGS.with_name(name)]) for name in (RECORDINGS.name, HELD_OUT))
+    assert not set(trained.frame["run"]) & set(held_out.frame["run"])
+    evaluation = tested(built_in(), held_out)
+    assert evaluation.recognised.keys() == set(built_in().classes) and min(evaluation.recognised.values()) >= 0.98
 
 
 @pytest.mark.matrix
