@@ -17,8 +17,8 @@ from barewire.errors import MeasurementFailed, WrongUse
 from barewire.report.study import document, markdown, print_findings
 from barewire.report.study_page import render_study
 from barewire.results.store import write_atomically
-from barewire.study.claims import judge
-from barewire.study.plan import Plan, read_plan, shipped
+from barewire.study.claims import Finding, judge
+from barewire.study.plan import Form, Plan, read_plan, shipped
 from barewire.study.steps import Record, begin, read_record, run_steps
 
 app = typer_group("The published studies, run again: each claim beside what is measured today.")
@@ -58,7 +58,7 @@ def list_studies(as_json: options.AsJson = False) -> None:
 @app.command()
 def run(
     study: Annotated[str, _NAME],
-    quick: Annotated[bool, typer.Option("--quick", help="fewer sizes, ranks and launches: three minutes")] = False,
+    quick: options.Quick = False,
     hosts: Annotated[
         str | None,
         typer.Option(metavar="HOSTS", help="a,b or a:4,b:4: real hosts instead of labs", rich_help_panel=options.HOSTS),
@@ -81,13 +81,17 @@ def run(
     the same command continues an interrupted study. A step that this machine cannot run is left out, and said.
     """
     plan = read_plan(study)
-    form = "quick" if quick else "full"
+    form: Form = "quick" if quick else "full"
     directory = output or RUNS / f"{plan.name}-{form}"
-    record = begin(plan, directory, "quick" if quick else "full", hosts)
+    record = begin(plan, directory, form, hosts)
     typer.echo(f"study {plan.name}, {form} form, in {directory}", err=True)
     with progress_bar(f"study {plan.name}") as progress:
         record = run_steps(plan, directory, record, progress)
-    _show("study run", plan, directory, record, as_json=as_json)
+    findings, page = _write(plan, directory, record)
+    if as_json:
+        print_document("study run", {**document(plan, findings, record), "page": str(page)})
+    else:
+        _show(plan, findings, record, page)
     failed = [name for name, done in record.steps.items() if done.state == "failed"]
     if failed:
         raise MeasurementFailed(
@@ -114,21 +118,24 @@ def report(
     plan = read_plan(record.plan if plan_file is None else str(plan_file))
     if plan.digest != record.digest:
         typer.echo(f"the plan {plan.name} has changed since the study was run; its claims are those of today", err=True)
-    _show("study report", plan, directory, record, as_json=as_json, to_markdown=to_markdown)
-
-
-def _show(
-    command: str, plan: Plan, directory: Path, record: Record, *, as_json: bool, to_markdown: Path | None = None
-) -> None:
-    findings = judge(plan, directory, record)
-    path = write_page(directory / PAGE, render_study(plan, findings, record))
+    findings, page = _write(plan, directory, record)
     if to_markdown is not None:
         try:
             write_atomically(to_markdown, markdown(plan, findings, record).encode())
         except OSError as error:
             raise MeasurementFailed(f"cannot write {to_markdown}: {error.strerror}") from error
     if as_json:
-        print_document(command, {**document(plan, findings, record), "page": str(path)})
+        print_document("study report", {**document(plan, findings, record), "page": str(page)})
     else:
-        print_findings(Console(), plan, findings, record)
-        typer.echo(path)
+        _show(plan, findings, record, page)
+
+
+def _write(plan: Plan, directory: Path, record: Record) -> tuple[list[Finding], Path]:
+    """Judge the claims and write the page; return both."""
+    findings = judge(plan, directory, record)
+    return findings, write_page(directory / PAGE, render_study(plan, findings, record))
+
+
+def _show(plan: Plan, findings: list[Finding], record: Record, page: Path) -> None:
+    print_findings(Console(), plan, findings, record)
+    typer.echo(page)

@@ -193,10 +193,10 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[str]) -> Claim:
     for key in ("a", "b", "expected", "only"):
         if key in content and not isinstance(content[key], dict):
             raise WrongUse(f'{where}: {key} is a table such as {{step = "netpipe", subject = "openmpi/tcp"}}')
-    lists = {key: _words(where, content, key) for key in ("key", "worse", "columns") if key in content}
-    values: dict[str, Any] = dict(content)
-    values.update(lists)
-    claim = Claim(**values)
+    lists: dict[str, Any] = {
+        key: _words(where, content, key) for key in ("key", "worse", "columns") if key in content
+    }
+    claim = Claim(**{**content, **lists})
     for side in (claim.a, claim.b):
         if side is not None and "step" not in side:
             raise WrongUse(f"{where}: a and b need the step that measures them")

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -160,15 +160,21 @@ def _last_line(message: str) -> str:
 
 def _command(step: Step, directory: Path, record: Record) -> tuple[str, ...]:
     """The words of a step's command: options go before `--`, behind which are those of the program."""
-    words = [_filled(word, directory) for word in step.command]
-    end = words.index("--") if "--" in words else len(words)
-    more = step.quick if record.form == "quick" else step.full
+    words, program = _split([_filled(word, directory) for word in step.command])
+    more, of_form = _split(step.quick if record.form == "quick" else step.full)
     place: tuple[str, ...] = step.lab
     if step.lab and record.hosts is not None:
         place = ("--hosts", _hosts_for(step, record.hosts))
     results = ("-o", str(directory / step.name)) if step.leaves_run else ()
     as_json = () if step.leaves_run or step.command[0] == "run" else ("--json",)
-    return (*words[:end], *place, *more, *results, *as_json, *words[end:])
+    behind = (*program, *of_form)
+    return (*words, *place, *more, *results, *as_json, *(("--", *behind) if behind else ()))
+
+
+def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Words before and behind `--`."""
+    end = list(words).index("--") if "--" in words else len(words)
+    return words[:end], words[end + 1 :]
 
 
 def _hosts_for(step: Step, hosts: str) -> str:
