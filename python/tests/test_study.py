@@ -11,11 +11,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from synthetic import run_of, series_of
+from synthetic_mpi import LIBRARIES
 from typer.testing import CliRunner
 
 from barewire.cli.commands import app
 from barewire.errors import MachineCannot, WrongUse
-from barewire.report.study import document, headline, markdown, table_of
+from barewire.report.study import document, headline, left_out, markdown, table_of
 from barewire.report.study_page import render_study
 from barewire.study import claims
 from barewire.study import steps as steps_module
@@ -143,6 +144,15 @@ def test_a_step_s_options_go_before_those_of_its_program(tmp_path: Path, monkeyp
     other = tmp_path / "hosts"
     run_steps(plan, other, begin(plan, other, "full", "a:2,b:2"), no_progress)
     assert commands[1:] == [["mpi", "pingpong", "--sizes", "64", "--hosts", "a:2,b:2", "-o", str(other / "messages")]]
+
+
+def test_of_the_libraries_those_that_are_here_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = written(tmp_path, STEP.replace('"--sizes"', '"--library", "openmpi,mpich-99", "--sizes"') + CLAIM)
+    commands, study = replaced(monkeypatch, lambda command: (0, "")), tmp_path / "study"
+    monkeypatch.setattr(steps_module, "installed_libraries", lambda: [LIBRARIES["openmpi"]])
+    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    assert commands[0][2:4] == ["--library", "openmpi"]
+    assert left_out(record) == ["Step 'messages' was done without mpich-99, not installed here"]
 
 
 def test_a_study_is_continued_as_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,13 +330,13 @@ def test_published_values_stand_beside_todays_everywhere(tmp_path: Path) -> None
         'published = "watter2006_netpipe_time.csv"\nrows = "message_bytes"\ncolumns = ["llc_mean_s", "tcp_mean_s"]'
     )
     finding = judged(tmp_path, CLAIM + columns, times(0.8))
-    assert finding.rows[0].published == (6.4164e-05, 7.4256e-05)
+    assert finding.rows[0].published == pytest.approx((64.164, 74.256)), "in µs, as today's"
     assert finding.rows[0].published_ratio == pytest.approx(0.8641, abs=1e-4)
     assert "published 0.859 to 0.953" in finding.why
     plan = written(tmp_path, STEP + CLAIM + columns)
     record = record_of(plan)
     table = table_of(finding)
-    assert table.headings[1:4] == ("published: llc_mean_s", "published: tcp_mean_s", "published ratio")
+    assert table.headings[1:4] == ("published: llc_mean, µs", "published: tcp_mean, µs", "published ratio")
     assert all(len(row) == len(table.headings) for row in table.rows)
     text, page = markdown(plan, [finding], record), render_study(plan, [finding], record)
     for what in ("Of 1 claims 1 held.", "The first is faster.", "0.864"):

@@ -27,11 +27,11 @@ def headline(findings: Sequence[Finding]) -> str:
 
 
 def left_out(record: Record) -> list[str]:
-    """A sentence for each step that was not measured."""
+    """A sentence for each step that was not measured, or not wholly."""
     return [
-        f"Step '{name}' was {done.state}: {done.reason or 'no reason was given'}"
+        f"Step '{name}' was {done.state}{': ' if done.state != 'done' else ' '}{done.reason}"
         for name, done in record.steps.items()
-        if done.state != "done"
+        if done.reason
     ]
 
 
@@ -78,7 +78,18 @@ def _sides(finding: Finding) -> Sequence[str]:
         return finding.names
     if finding.claim.kind == "impossible":
         return ("one way, half of what was printed",)
+    if _in_us(finding):
+        return tuple(f"{column.rpartition('_')[0]}, µs" if _is_time(column) else column for column in columns)
     return columns or finding.names
+
+
+def _in_us(finding: Finding) -> bool:
+    """Whether the values of a finding are µs, and published times with them."""
+    return bool(finding.claim.columns) and any(row.unit == "us" for row in finding.rows)
+
+
+def _is_time(column: str) -> bool:
+    return column.rpartition("_")[2] in ("s", "ms", "us") and not column.endswith("bit_s")
 
 
 def _cells(row: Row, has_published: bool, is_pair: bool, has_difference: bool) -> tuple[str, ...]:
@@ -86,7 +97,7 @@ def _cells(row: Row, has_published: bool, is_pair: bool, has_difference: bool) -
     if has_published:
         width = 2 if is_pair else 1
         values = [*row.published, None, None][:width]
-        cells += [number(value, 4) for value in values]
+        cells += ["–" if value is None else f"{value:.4g}" for value in values]
         cells += [number(row.published_ratio)] if is_pair else []
     if is_pair:
         cells += [number(value, 4) for value in row.measured]

@@ -37,18 +37,17 @@ def render_study(plan: Plan, findings: Sequence[Finding], record: Record) -> str
     ]
     return page(
         "study.html.j2",
-        answer=Answer(plan.question, headline(findings), tuple(_sentence(finding) for finding in findings)),
+        answer=Answer(plan.question, headline(findings)),
         plan=plan,
         record=record,
         confidence=percent(plan.confidence),
         warnings=left_out(record),
+        claims=[
+            (part["id"], finding.verdict, finding.claim.text) for part, finding in zip(parts, findings, strict=True)
+        ],
         parts=parts,
         steps=steps,
     )
-
-
-def _sentence(finding: Finding) -> str:
-    return f"{finding.verdict.capitalize()}: {finding.claim.text}"
 
 
 def _part(number: int, finding: Finding) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def _name(series: Any) -> str:
 
 def _compared(claim: Claim, a: Series, b: Series, result: Comparison) -> Row:
     at = _key(claim, a)[-1]
-    published = _published(claim, at)
+    published = _published(claim, at, a.unit)
     ratio = None
     if len(published) == 2 and published[0] is not None and published[1]:
         ratio = published[0] / published[1]
@@ -174,11 +174,21 @@ def _compared(claim: Claim, a: Series, b: Series, result: Comparison) -> Row:
     )
 
 
-def _published(claim: Claim, at: float) -> tuple[float | None, ...]:
+def _published(claim: Claim, at: float, unit: str) -> tuple[float | None, ...]:
     table = claim.table
     if table is None or claim.rows is None:
         return ()
-    return tuple(table.value(column, claim.rows, at) for column in claim.columns)
+    values = (table.value(column, claim.rows, at) for column in claim.columns)
+    return tuple(
+        value if value is None or unit != "us" else value * _to_us(column)
+        for value, column in zip(values, claim.columns, strict=True)
+    )
+
+
+def _to_us(column: str) -> float:
+    """Factor from the unit in which a column of times ends to µs; 1 if it ends in none."""
+    unit = column.rpartition("_")[2]
+    return {"s": 1e6, "ms": 1e3}.get(unit, 1.0) if not column.endswith("bit_s") else 1.0
 
 
 def _label(claim: Claim, series: Series) -> str:
@@ -247,7 +257,7 @@ def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
         says = "within" if inside else "outside" if outside else "undecided"
         states.add(says)
         at = _key(claim, series)[-1]
-        published = _published(claim, at)
+        published = _published(claim, at, series.unit)
         value = published[0] if published else None
         rows.append(
             Row(

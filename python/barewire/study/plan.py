@@ -193,9 +193,7 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[str]) -> Claim:
     for key in ("a", "b", "expected", "only"):
         if key in content and not isinstance(content[key], dict):
             raise WrongUse(f'{where}: {key} is a table such as {{step = "netpipe", subject = "openmpi/tcp"}}')
-    lists: dict[str, Any] = {
-        key: _words(where, content, key) for key in ("key", "worse", "columns") if key in content
-    }
+    lists: dict[str, Any] = {key: _words(where, content, key) for key in ("key", "worse", "columns") if key in content}
     claim = Claim(**{**content, **lists})
     for side in (claim.a, claim.b):
         if side is not None and "step" not in side:

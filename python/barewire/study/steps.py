@@ -8,6 +8,7 @@ that was finished is not run again, so an interrupted study is resumed where it 
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from barewire.errors import MachineCannot, WrongUse
+from barewire.mpi import find_library, installed_libraries
 from barewire.results.store import write_atomically
 from barewire.study.plan import Form, Plan, Step
 
@@ -31,7 +33,7 @@ _LINES_KEPT = 12
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a step: `reason` is the command's message, unless all went well."""
+    """What became of a step: `reason` is the command's message, or what of it was left out, unless all went well."""
 
     state: State
     command: tuple[str, ...]
@@ -119,7 +121,7 @@ def _run(step: Step, directory: Path, record: Record) -> Done:
     if record.hosts is not None and step.command[0] == "sdn":
         return Done("left out", step.command, 0.0, "needs a network of switches in a lab, not real hosts")
     try:
-        command = _command(step, directory, record)
+        command, without = _command(step, directory, record)
     except MachineCannot as error:
         return Done("left out", step.command, 0.0, str(error))
     target = directory / step.name
@@ -127,12 +129,19 @@ def _run(step: Step, directory: Path, record: Record) -> Done:
         shutil.rmtree(target)
     started = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "-m", "barewire", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "barewire", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A signal of the terminal reaches it once, through the study.
+        process_group=0,
     )
     try:
         output, errors = process.communicate()
-    except KeyboardInterrupt:
-        # It has the terminal's signal as well, and removes its lab.
+    except BaseException:
+        # It removes its lab.
+        process.send_signal(signal.SIGINT)
         process.communicate()
         raise
     seconds = round(time.monotonic() - started, 1)
@@ -141,7 +150,7 @@ def _run(step: Step, directory: Path, record: Record) -> Done:
         case 0:
             if "--json" in command:
                 write_atomically(directory / f"{step.name}.json", output.encode())
-            return Done("done", command, seconds)
+            return Done("done", command, seconds, without)
         case code if code == _INTERRUPTED:
             raise KeyboardInterrupt
         case code if code == _WRONG_USE:
@@ -158,8 +167,11 @@ def _last_line(message: str) -> str:
     return lines[-1].removeprefix("barewire: ") if lines else "the command gave no reason"
 
 
-def _command(step: Step, directory: Path, record: Record) -> tuple[str, ...]:
-    """The words of a step's command: options go before `--`, behind which are those of the program."""
+def _command(step: Step, directory: Path, record: Record) -> tuple[tuple[str, ...], str]:
+    """The words of a step's command, and what of it is left out, in words.
+
+    Options go before `--`, behind which are those of the program. MachineCannot if no library of `--library` is here.
+    """
     words, program = _split([_filled(word, directory) for word in step.command])
     more, of_form = _split(step.quick if record.form == "quick" else step.full)
     place: tuple[str, ...] = step.lab
@@ -167,8 +179,22 @@ def _command(step: Step, directory: Path, record: Record) -> tuple[str, ...]:
         place = ("--hosts", _hosts_for(step, record.hosts))
     results = ("-o", str(directory / step.name)) if step.leaves_run else ()
     as_json = () if step.leaves_run or step.command[0] == "run" else ("--json",)
+    words, without = _with_installed_libraries(words)
     behind = (*program, *of_form)
-    return (*words, *place, *more, *results, *as_json, *(("--", *behind) if behind else ()))
+    return (*words, *place, *more, *results, *as_json, *(("--", *behind) if behind else ())), without
+
+
+def _with_installed_libraries(words: Sequence[str]) -> tuple[Sequence[str], str]:
+    if "--library" not in words:
+        return words, ""
+    place = list(words).index("--library") + 1
+    wanted = words[place].split(",")
+    here = {library.name for library in installed_libraries()}
+    found = [name for name in wanted if name in here]
+    missing = ", ".join(name for name in wanted if name not in here)
+    if not found:
+        raise MachineCannot(f"the MPI library {missing} is not installed here")
+    return [*words[:place], ",".join(found), *words[place + 1 :]], missing and f"without {missing}, not installed here"
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -186,7 +212,6 @@ def _hosts_for(step: Step, hosts: str) -> str:
 
 def _filled(word: str, directory: Path) -> str:
     def suite(found: re.Match[str]) -> str:
-        from barewire.mpi import find_library
         from barewire.mpi.suite import build
 
         library = find_library(found[1])
