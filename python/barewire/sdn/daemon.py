@@ -17,6 +17,8 @@ from barewire.sdn.controller.hosts import Hosts, parse_addresses_file, parse_hos
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
+from barewire.sdn.ui.feed import Feed
+from barewire.sdn.ui.server import PAGE, Ui
 
 Tell = Callable[[Event], None]
 # gc thresholds: new objects per young collection, young collections per older one: 7 in 4,000 flows.
@@ -36,10 +38,13 @@ class Options:
     addresses: Path | None = None
     policy: Path | None = None
     strategies: Sequence[str] = ()
+    ui: bool = False
 
 
 def run(options: Options, tell: Tell) -> None:
     """Control a network until SIGINT or SIGTERM. WrongUse and MachineCannot before listening."""
+    if options.ui and options.api.startswith("unix:"):
+        raise WrongUse("--ui needs --api ADDRESS:PORT, such as 127.0.0.1:8181: a browser cannot open a Unix socket")
     policy = policy_of(options.policy, options.strategies)
     hosts, listen = _network(options)
     token = make_token(options.token_file)
@@ -54,16 +59,30 @@ async def _serve(options: Options, policy: Policy, hosts: Hosts, listen: Sequenc
     over = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
-    shell = Shell(options.settings, policy, hosts, listen, tell)
-    api = Api(shell, options.api, token)
+    feed: Feed | None = None
+
+    def tell_all(event: Event) -> None:
+        tell(event)
+        if feed is not None:
+            feed.note(event)
+
+    shell = Shell(options.settings, policy, hosts, listen, tell_all)
+    feed = Feed(shell, tell) if options.ui else None
+    api = Api(shell, options.api, token, None if feed is None else Ui(feed))
+    watching = None
     try:
         await shell.open()
         await api.open()
         addresses = ", ".join(listen)
+        if feed is not None:
+            watching = asyncio.create_task(feed.run())
+            tell(Event("page", f"http://{options.api}{PAGE} asks for the token in {options.token_file}"))
         tell(Event("ready", f"switches connect to {addresses}; API at {options.api}, token in {options.token_file}"))
         await over.wait()
         tell(Event("ending", f"the switches keep the rules of {len(shell.core.router.routes)} flows"))
     finally:
+        if watching is not None:
+            watching.cancel()
         await api.close()
         await shell.close()
 

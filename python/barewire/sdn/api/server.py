@@ -18,6 +18,7 @@ from barewire.sdn.api.token import is_authorised
 from barewire.sdn.classify.jobs import Job, UnknownJobError, job_document
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import remove_stale_socket
+from barewire.sdn.ui.server import PAGE, Ui
 
 # A shuffle of 192 × 192 as JSON is 1.5 MB. Parsing blocks the controller: 4 MiB take 40 ms.
 BODY_BYTES_MAX = 4 << 20
@@ -40,10 +41,10 @@ _SHOWN: dict[str, Callable[..., documents.Document]] = {
 class Api:
     """Serves one controller at one address: `ADDRESS:PORT` or `unix:PATH`."""
 
-    def __init__(self, shell: Shell, address: str, token: str) -> None:
-        """Check the address; `open` serves. WrongUse for an invalid address."""
+    def __init__(self, shell: Shell, address: str, token: str, ui: Ui | None = None) -> None:
+        """Check the address; `open` serves, with the live page if given. WrongUse for an invalid address."""
         self.address = address
-        self._shell, self._token = shell, token
+        self._shell, self._token, self._ui = shell, token, ui
         self._path, self._address = _parse_address(address)
         self._runner: web.AppRunner | None = None
 
@@ -86,12 +87,14 @@ class Api:
         router.add_put("/v1/jobs/{job}/lease", self._renew)
         router.add_post("/v1/jobs/{job}/step", self._step)
         router.add_post("/v1/jobs/{job}/patterns", self._append)
+        if self._ui is not None:
+            self._ui.add_routes(application)
         return application
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Check authorisation, and return errors as JSON."""
-        public = request.path == "/openapi.json"
+        public = request.path in ("/openapi.json", PAGE)
         if not public and not is_authorised(request.headers.get("Authorization"), self._token):
             hint = "send the header 'Authorization: Bearer TOKEN' with the token of the controller's token file"
             return _error(401, hint, {"WWW-Authenticate": "Bearer"})
