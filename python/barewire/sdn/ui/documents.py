@@ -2,7 +2,7 @@
 """What the live page shows, as JSON. Every list has a bound, and says how much it leaves out. No I/O.
 
 Times are seconds of the system's clock, so that they do not change while nothing happens: `epoch_s` is the difference
-to the controller's clock.
+from the controller's clock.
 """
 
 from collections import Counter

@@ -28,6 +28,8 @@ PERIOD_S = 1.0
 HISTORY_ROWS_MAX = 300
 HISTORY_BYTES_MAX = 4 << 20
 EVENTS_MAX = 100
+# The system's clock was set, or the machine slept, if the clocks differ by more than this.
+CLOCK_STEP_S = 5.0
 # Flows that are looked at before the controller may do something else: at most 2 ms.
 FLOWS_PER_TURN = 1000
 _EXPERIMENT_TEXT_MAX = 200
@@ -43,6 +45,7 @@ class Feed:
         self.states: dict[str, tuple[int, bytes]] = {}
         self.changed = asyncio.Condition()
         self._shell, self._tell, self._period_s = shell, tell, period_s
+        self._epoch_s = time.time() - shell.now
         self._texts: dict[str, str] = {}
         self._cables = Cables()
         self._drawn: tuple[Any, ...] = ()
@@ -57,7 +60,7 @@ class Feed:
     def note(self, event: Event) -> None:
         """Remember an event of the controller."""
         text = event.text if len(event.text) <= documents.TEXT_MAX else event.text[: documents.TEXT_MAX] + " …"
-        self._events.append({"at_s": round(time.time(), 1), "kind": event.kind, "text": text})
+        self._events.append({"at_s": round(self._clock_s(), 1), "kind": event.kind, "text": text})
 
     def set_experiment(self, document: object) -> None:
         """Show the progress of an experiment, or none for None. WrongUse if it is invalid."""
@@ -86,11 +89,10 @@ class Feed:
 
     async def update(self) -> None:
         """Build all states once, and wake the viewers."""
-        core, now = self._shell.core, self._shell.now
-        epoch_s = time.time() - now
+        core = self._shell.core
         self._draw()
         load = {
-            "at_s": round(time.time(), 1),
+            "at_s": round(self._clock_s(), 1),
             "generation": self._cables.generation,
             "loads": self._cables.loads_bit_s(core.rates.load_byte_s, core.rates.received_byte_s),
         }
@@ -99,9 +101,15 @@ class Feed:
         self._put("jobs", documents.jobs(core.jobs.all))
         self._put("events", {"events": list(self._events)})
         self._put("experiment", {"experiment": self._experiment})
-        self._put("flows", await self._flows(epoch_s))
+        self._put("flows", await self._flows())
         async with self.changed:
             self.changed.notify_all()
+
+    def _clock_s(self) -> float:
+        """Return the system's time by the controller's clock, so that flows begin at the same time in every state."""
+        if abs(self._shell.now + self._epoch_s - time.time()) > CLOCK_STEP_S:
+            self._epoch_s = time.time() - self._shell.now
+        return self._shell.now + self._epoch_s
 
     def _draw(self) -> None:
         """Number the cables and draw the network again if either changed."""
@@ -121,7 +129,7 @@ class Feed:
             edges = [name for name, ports in up.items() if ports > len(found.ports[name])]
             self._put("network", documents.network(found, self._cables, lost, edges))
 
-    async def _flows(self, epoch_s: float) -> documents.Document:
+    async def _flows(self) -> documents.Document:
         """Count all flows and list the fastest, in turns with the controller's work."""
         core = self._shell.core
         sums, fastest = documents.FlowSums(), list[Route]()
@@ -136,7 +144,7 @@ class Feed:
             self._jobs, self._job_ids = jobs, {}
         listed = []
         for at, route in enumerate(fastest):
-            listed.append(documents.flow(route, self._cables, core.policy, self._job_of(route), epoch_s))
+            listed.append(documents.flow(route, self._cables, core.policy, self._job_of(route), self._epoch_s))
             if at % 50 == 49:
                 await asyncio.sleep(0)
         return {"total": len(routes), "groups": sums.to_json(core.policy), "flows": listed}

@@ -176,11 +176,12 @@
     return `${flow.protocol} ${flow.source}${from ? `:${from}` : ""} → ${flow.destination}${to ? `:${to}` : ""}`;
   }
 
-  const jobName = (id) => (id === null ? "" : state.jobs.jobs.find((job) => job.id === id)?.name || id);
+  const jobName = (id) => state.jobs.jobs.find((job) => job.id === id)?.name || id;
 
   function flowRow(flow) {
-    return [ends(flow), rate(flow.rate_bit_s), `${flow.profile} (${flow.known_by})`, flow.strategy,
-      flow.laid ? flow.why : `${flow.why} (being installed)`, jobName(flow.job), duration(state.load.at_s - flow.since_s)];
+    const who = flow.job === null ? `${flow.profile}, known by ${flow.known_by}` : `${flow.profile}, of job ${jobName(flow.job)}`;
+    const why = `${flow.strategy}: ${flow.why}${flow.laid ? "" : ", being installed"}`;
+    return [ends(flow), rate(flow.rate_bit_s), `${who}. ${why}, for ${duration(state.load.at_s - flow.since_s)}`];
   }
 
   function showLink() {
@@ -210,7 +211,7 @@
     const on = state.flows.flows.filter((flow) => flow.path.includes(cable.number) || flow.path.includes(cable.number + 1));
     const unlisted = state.flows.total - state.flows.flows.length;
     say("on-link-text", unlisted ? `Of the ${state.flows.flows.length} fastest flows; ${unlisted} slower ones are not listed.` : counted(on.length, "flow"));
-    fill("on-link", on.map(flowRow), ["text", "", "text", "text", "text", "text", ""], "No flow uses this link.");
+    fill("on-link", on.map(flowRow), ["text wrap", "", "text wrap"], "No flow uses this link.");
   }
 
   function showHistory() {
