@@ -4,6 +4,8 @@
 import asyncio
 import json
 import re
+import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -16,11 +18,11 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 from fake_switches import World, acquainted, tcp
 
-from barewire.errors import WrongUse
-from barewire.sdn import daemon
+from barewire.errors import MachineCannot, WrongUse
 from barewire.sdn.api.server import Api
+from barewire.sdn.api.token import read_token
+from barewire.sdn.bench.relay import Relay
 from barewire.sdn.controller.outbox import Event
-from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.ui import cables as cables_module
 from barewire.sdn.ui import documents
@@ -181,7 +183,7 @@ def test_history_and_events_are_bounded_by_number_and_by_bytes() -> None:
 
 
 def test_many_flows_are_counted_in_turns_and_the_fastest_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """20,000 flows: another task of the loop, which the controller's work is, is never held up for long."""
+    """20,000 flows: another task of the loop, as the controller's work is, is never held up for long (in CPU time)."""
     world = acquainted()
     hosts = world.network.hosts
     for number in range(20_000):
@@ -195,20 +197,21 @@ def test_many_flows_are_counted_in_turns_and_the_fastest_are_listed(monkeypatch:
         stalls = []
 
         async def beat() -> None:
-            last = time.monotonic()
+            last = time.thread_time()
             while True:
                 await asyncio.sleep(0)
-                stalls.append(time.monotonic() - last)
-                last = time.monotonic()
+                stalls.append(time.thread_time() - last)
+                last = time.thread_time()
 
         beating = asyncio.create_task(beat())
         await feed.update()
         beating.cancel()
         return sorted(stalls)[-1]
 
-    # A busy machine stops any task now and then: one undisturbed update is enough.
+    # The interpreter's own pauses, such as a garbage collection, are not the feed's: the best of some updates counts.
     stall_s = min(asyncio.run(watched()) for _ in range(5))
-    assert stall_s < 0.02, stall_s
+    print(f"longest turn: {1e3 * stall_s:.1f} ms")
+    assert stall_s < 0.01, stall_s
     state = updated(feed)["flows"]
     rates = [flow["rate_bit_s"] for flow in state["flows"]]
     assert state["total"] == len(world.controller.router.routes) > 20_000
@@ -218,8 +221,11 @@ def test_many_flows_are_counted_in_turns_and_the_fastest_are_listed(monkeypatch:
 
 @pytest.mark.parametrize(
     "wrong",
-    [5, [], {}, {"text": "x", "done": 1}, {"text": "x", "done": 3, "total": 2}, {"text": "x", "done": True, "total": 2}]
-    + [{"text": "x" * 201, "done": 0, "total": 1}, {"text": 1, "done": 0, "total": 1}],
+    [
+        *(5, [], {}, {"text": "x", "done": 1}, {"text": "x", "done": 3, "total": 2}),
+        *({"text": "x", "done": True, "total": 2}, {"text": "x" * 201, "done": 0, "total": 1}),
+        {"text": 1, "done": 0, "total": 1},
+    ],
 )
 def test_an_invalid_experiment_is_refused(wrong: object) -> None:
     with pytest.raises(WrongUse, match="an experiment is"):
@@ -353,7 +359,58 @@ def test_ending_the_api_ends_the_streams() -> None:
     assert asyncio.run(run()) < 2.0
 
 
-def test_a_page_on_a_unix_socket_is_refused(tmp_path: Path) -> None:
-    options = daemon.Options([], f"unix:{tmp_path}/api", tmp_path / "token", Settings(), ui=True)
-    with pytest.raises(WrongUse, match="a browser cannot open a Unix socket"):
-        daemon.run(options, lambda _: None)
+# An experiment's page
+
+
+def test_a_relay_shows_whichever_launch_runs_with_the_progress(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("the-controllers-own-token")
+    token.chmod(0o600)
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    relay = Relay(f"127.0.0.1:{port}", TOKEN)
+    relay.note(3, 54, "rings, planned")
+    events = f"http://127.0.0.1:{port}/ui/events"
+
+    async def launch(session: ClientSession) -> None:
+        feed = feed_of(acquainted())
+        shell: Any = feed._shell
+        api = Api(shell, f"unix:{tmp_path}/api", read_token(token), Ui(feed))
+        await api.open()
+        running = asyncio.create_task(feed.run())
+        with relay.showing(tmp_path / "api", token):
+            async with session.get(events, headers=AUTHORISED) as viewer:
+                assert (viewer.status, viewer.content_type) == (200, "text/event-stream")
+                seen = b""
+                while b'{"experiment":{"text":"rings, planned","done":3,"total":54}}' not in seen:
+                    seen += await viewer.content.readany()
+                assert seen.startswith(b"event: history") and b"event: network" in seen
+                await api.close()
+                await running
+                await viewer.content.read()
+
+    async def scenario() -> None:
+        async with ClientSession() as session:
+            assert (await session.get(f"http://127.0.0.1:{port}/ui")).status == 200
+            assert (await session.get(events)).status == 401
+            for _ in range(2):
+                between = await session.get(events, headers=AUTHORISED)
+                assert between.status == 502 and "next launch" in (await between.json())["error"]
+                await launch(session)
+
+    with relay.running():
+        asyncio.run(asyncio.wait_for(scenario(), 20))
+    assert threading.active_count() == 1
+
+
+@pytest.mark.parametrize("address", ["unix:/tmp/x", "8181", "0.0.0.0:8181"])
+def test_a_relay_at_an_impossible_address_is_refused(address: str) -> None:
+    with pytest.raises(WrongUse, match=r"ADDRESS:PORT|all addresses"):
+        Relay(address, TOKEN)
+
+
+def test_a_relay_at_an_address_in_use_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        relay = Relay(f"127.0.0.1:{taken.getsockname()[1]}", TOKEN)
+        with pytest.raises(MachineCannot, match="cannot serve the page"), relay.running():
+            pass

@@ -112,7 +112,7 @@ def start(
 
     def tell(event: Event) -> None:
         _print_event(event.kind, event.text, as_json)
-        if event.kind == "page" and not as_json and sys.stdout.isatty():
+        if event.kind == "page" and not (as_json or api.startswith("unix:")) and sys.stdout.isatty():
             # Only here: a log would keep the token. The fragment is never sent, and the page removes it.
             typer.echo(f"open http://{api}{PAGE}#token={quote(read_token(secret), safe='')}")
 

@@ -43,8 +43,6 @@ class Options:
 
 def run(options: Options, tell: Tell) -> None:
     """Control a network until SIGINT or SIGTERM. WrongUse and MachineCannot before listening."""
-    if options.ui and options.api.startswith("unix:"):
-        raise WrongUse("--ui needs --api ADDRESS:PORT, such as 127.0.0.1:8181: a browser cannot open a Unix socket")
     policy = policy_of(options.policy, options.strategies)
     hosts, listen = _network(options)
     token = make_token(options.token_file)
@@ -76,7 +74,7 @@ async def _serve(options: Options, policy: Policy, hosts: Hosts, listen: Sequenc
         addresses = ", ".join(listen)
         if feed is not None:
             watching = asyncio.create_task(feed.run())
-            tell(Event("page", f"http://{options.api}{PAGE} asks for the token in {options.token_file}"))
+            tell(Event("page", f"{_page_url(options.api)} asks for the token in {options.token_file}"))
         tell(Event("ready", f"switches connect to {addresses}; API at {options.api}, token in {options.token_file}"))
         await over.wait()
         tell(Event("ending", f"the switches keep the rules of {len(shell.core.router.routes)} flows"))
@@ -85,6 +83,12 @@ async def _serve(options: Options, policy: Policy, hosts: Hosts, listen: Sequenc
             watching.cancel()
         await api.close()
         await shell.close()
+
+
+def _page_url(api: str) -> str:
+    if not api.startswith("unix:"):
+        return f"http://{api}{PAGE}"
+    return f"ssh -L 8181:{api.removeprefix('unix:')} HOST makes this socket http://127.0.0.1:8181{PAGE}, which"
 
 
 def policy_of(file: Path | None, strategies: Sequence[str]) -> Policy:

@@ -45,7 +45,7 @@ class Api:
         """Check the address; `open` serves, with the live page if given. WrongUse for an invalid address."""
         self.address = address
         self._shell, self._token, self._ui = shell, token, ui
-        self._path, self._address = _parse_address(address)
+        self._path, self._address = parse_address(address)
         self._runner: web.AppRunner | None = None
 
     async def open(self) -> None:
@@ -181,7 +181,8 @@ def _error(status: int, text: str, headers: dict[str, str] | None = None) -> web
     return web.json_response({"error": text}, status=status, headers=headers)
 
 
-def _parse_address(address: str) -> tuple[Path | None, tuple[str, int]]:
+def parse_address(address: str) -> tuple[Path | None, tuple[str, int]]:
+    """Parse `unix:PATH`, or `ADDRESS:PORT` for one address. WrongUse with what to write."""
     if address.startswith("unix:") and len(address) > len("unix:"):
         return Path(address.removeprefix("unix:")), ("", 0)
     match = _ADDRESS.fullmatch(address)

@@ -32,7 +32,7 @@ EVENTS_MAX = 100
 CLOCK_STEP_S = 5.0
 # Flows that are looked at before the controller may do something else: at most 2 ms.
 FLOWS_PER_TURN = 1000
-_EXPERIMENT_TEXT_MAX = 200
+EXPERIMENT_TEXT_MAX = 200
 
 
 class Feed:
@@ -190,12 +190,12 @@ def _experiment(document: object) -> documents.Document:
         not isinstance(document, dict)
         or document.keys() != {"text", "done", "total"}
         or not isinstance(document["text"], str)
-        or len(document["text"]) > _EXPERIMENT_TEXT_MAX
+        or len(document["text"]) > EXPERIMENT_TEXT_MAX
         or not all(type(document[name]) is int for name in ("done", "total"))
         or not 0 <= document["done"] <= document["total"]
     ):
         raise WrongUse(
             'an experiment is null, or {"text": "rings, planned, 16 hosts", "done": 3, "total": 54}, '
-            f"with at most {_EXPERIMENT_TEXT_MAX} characters and done at most total"
+            f"with at most {EXPERIMENT_TEXT_MAX} characters and done at most total"
         )
     return document

@@ -43,14 +43,7 @@ class Ui:
         await self.feed.close()
 
     async def _page(self, _request: web.Request) -> web.Response:
-        text, policy = page()
-        headers = {
-            "Content-Security-Policy": policy,
-            "Cache-Control": "no-cache",
-            "Referrer-Policy": "no-referrer",
-            "X-Content-Type-Options": "nosniff",
-        }
-        return web.Response(text=text, content_type="text/html", headers=headers)
+        return page_response()
 
     async def _set_experiment(self, request: web.Request) -> web.Response:
         try:
@@ -94,6 +87,18 @@ class Ui:
         if data:
             async with asyncio.timeout(self._write_s):
                 await response.write(data)
+
+
+def page_response() -> web.Response:
+    """Return the page, which may load nothing and send nothing anywhere else."""
+    text, policy = page()
+    headers = {
+        "Content-Security-Policy": policy,
+        "Cache-Control": "no-cache",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return web.Response(text=text, content_type="text/html", headers=headers)
 
 
 @cache
