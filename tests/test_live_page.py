@@ -2,15 +2,20 @@
 """The live page in a real browser, served by the API of a controller whose switches are in memory."""
 
 import asyncio
+import os
+import pty
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from chromium import axe, chromium, emulated, fits, needs_chromium
-from conftest import eventually
+from conftest import BAREWIRE, eventually
 from fake_switches import World, acquainted, tcp
 
 from barewire.sdn.api.server import Api
@@ -330,3 +335,32 @@ def test_light_and_dark_differ(browser: Any, site: Site) -> None:
     with emulated(browser, scheme="dark"):
         dark = browser.execute_script(look)
     assert all(one != other for one, other in zip(light, dark, strict=True))
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_link_with_the_token_is_printed_on_a_terminal_and_never_into_a_log(
+    tmp_path: Path, is_terminal: bool
+) -> None:
+    """The command as an operator starts it; its page answers, and it ends at once with the page's stream open."""
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        place = f"127.0.0.1:{reserved.getsockname()[1]}"
+    reader, writer = pty.openpty() if is_terminal else os.pipe()
+    command = [BAREWIRE, "sdn", "start", "--listen", f"unix:{tmp_path}/switches", "--api", place, "--ui"]
+    process = subprocess.Popen([*command, "--token", str(tmp_path / "token")], stdout=writer)
+    os.close(writer)
+    said = ""
+    try:
+        while "ready: " not in said:
+            said += os.read(reader, 4096).decode()
+        token = (tmp_path / "token").read_text().strip()
+        assert f"page: http://{place}/ui asks for the token in {tmp_path}/token" in said
+        assert (f"open http://{place}/ui#token={token}" in said) is (token in said) is is_terminal
+        request = Request(f"http://{place}/ui/events", headers={"Authorization": f"Bearer {token}"})
+        with urlopen(request, timeout=10) as events:
+            assert events.readline() == b"event: history\n"
+            process.terminate()
+            assert process.wait(5) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
