@@ -62,6 +62,10 @@ def start(
             rich_help_panel=_FLOWS,
         ),
     ] = None,
+    tenants: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="tenants and their shares of links, TOML", rich_help_panel=_FLOWS),
+    ] = None,
     idle: Annotated[
         int,
         typer.Option(
@@ -108,7 +112,9 @@ def start(
     )
     listeners = listen or ([] if lab is not None else [DEFAULT_LISTEN])
     secret = token or default_token_file()
-    options = daemon.Options(listeners, api, secret, settings, lab, hosts_file, addresses, policy, strategy or [], ui)
+    options = daemon.Options(
+        listeners, api, secret, settings, lab, hosts_file, addresses, policy, strategy or [], ui, tenants
+    )
 
     def tell(event: Event) -> None:
         _print_event(event.kind, event.text, as_json)

@@ -13,6 +13,7 @@ from barewire.lab import Lab
 from barewire.sdn.api.server import Api
 from barewire.sdn.api.token import make_token
 from barewire.sdn.classify.policy import Policy, parse_policy
+from barewire.sdn.classify.tenants import Tenants, parse_tenants
 from barewire.sdn.controller.hosts import Hosts, parse_addresses_file, parse_hosts_file
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
@@ -39,21 +40,34 @@ class Options:
     policy: Path | None = None
     strategies: Sequence[str] = ()
     ui: bool = False
+    tenants: Path | None = None
 
 
 def run(options: Options, tell: Tell) -> None:
     """Control a network until SIGINT or SIGTERM. WrongUse and MachineCannot before listening."""
     policy = policy_of(options.policy, options.strategies)
     hosts, listen = _network(options)
+    tenants = Tenants()
+    if options.tenants is not None:
+        text = _read(options.tenants)
+        tenants = parse_tenants(text, str(options.tenants), hosts.by_name.keys(), options.tenants.parent)
     token = make_token(options.token_file)
     # Loaded objects are permanent, and flows create no cycles: a full collection would block for 80 ms.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
-    asyncio.run(_serve(options, policy, hosts, listen, token, tell))
+    asyncio.run(_serve(options, policy, hosts, listen, token, tenants, tell))
 
 
-async def _serve(options: Options, policy: Policy, hosts: Hosts, listen: Sequence[str], token: str, tell: Tell) -> None:
+async def _serve(
+    options: Options,
+    policy: Policy,
+    hosts: Hosts,
+    listen: Sequence[str],
+    token: str,
+    tenants: Tenants,
+    tell: Tell,
+) -> None:
     over = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
@@ -64,7 +78,7 @@ async def _serve(options: Options, policy: Policy, hosts: Hosts, listen: Sequenc
         if feed is not None:
             feed.note(event)
 
-    shell = Shell(options.settings, policy, hosts, listen, tell_all)
+    shell = Shell(options.settings, policy, hosts, listen, tell_all, tenants)
     feed = Feed(shell, tell) if options.ui else None
     api = Api(shell, options.api, token, None if feed is None else Ui(feed))
     watching = None

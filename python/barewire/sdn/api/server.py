@@ -13,8 +13,8 @@ from aiohttp import web
 
 from barewire.errors import BarewireError, MachineCannot, WrongUse
 from barewire.sdn.api import documents
+from barewire.sdn.api.access import Access, Caller, ForbiddenError, QuotaError
 from barewire.sdn.api.openapi import DOCUMENT
-from barewire.sdn.api.token import is_authorised
 from barewire.sdn.classify.jobs import Job, UnknownJobError, job_document
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import remove_stale_socket
@@ -23,6 +23,7 @@ from barewire.sdn.ui.server import PAGE, Ui
 # A shuffle of 192 × 192 as JSON is 1.5 MB. Parsing blocks the controller: 4 MiB take 40 ms.
 BODY_BYTES_MAX = 4 << 20
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})")
+CALLER = web.RequestKey("caller", Caller)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _SHOWN: dict[str, Callable[..., documents.Document]] = {
@@ -35,6 +36,7 @@ _SHOWN: dict[str, Callable[..., documents.Document]] = {
     "strategies": documents.strategies,
     "policy": documents.policy,
     "jobs": documents.jobs,
+    "tenants": documents.tenants,
 }
 
 
@@ -44,8 +46,10 @@ class Api:
     def __init__(self, shell: Shell, address: str, token: str, ui: Ui | None = None) -> None:
         """Check the address; `open` serves, with the live page if given. WrongUse for an invalid address."""
         self.address = address
-        self._shell, self._token, self._ui = shell, token, ui
+        self._shell, self._ui = shell, ui
         self._path, self._address = parse_address(address)
+        slices = shell.core.slices
+        self._access = Access(token, slices.tenants, shell.core.jobs, slices.owners)
         self._runner: web.AppRunner | None = None
 
     async def open(self) -> None:
@@ -95,11 +99,19 @@ class Api:
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Check authorisation, and return errors as JSON."""
         public = request.path in ("/openapi.json", PAGE)
-        if not public and not is_authorised(request.headers.get("Authorization"), self._token):
+        caller = self._access.caller(request.headers.get("Authorization"))
+        if not public and caller is None:
             hint = "send the header 'Authorization: Bearer TOKEN' with the token of the controller's token file"
             return _error(401, hint, {"WWW-Authenticate": "Bearer"})
+        request[CALLER] = caller or Caller()
         try:
+            if not public:
+                self._access.check(request[CALLER], request.method, request.path, self._shell.now)
             return await handler(request)
+        except ForbiddenError as error:
+            return _error(403, str(error))
+        except QuotaError as error:
+            return _error(429, str(error), {"Retry-After": "1"})
         except web.HTTPRequestEntityTooLarge:
             return _error(413, f"the body is longer than {BODY_BYTES_MAX} bytes: announce patterns one after another")
         except web.HTTPException as error:
@@ -115,6 +127,13 @@ class Api:
         return web.json_response(DOCUMENT)
 
     async def _show(self, request: web.Request) -> web.Response:
+        tenant = request[CALLER].tenant
+        if tenant is not None and request.path == "/v1/jobs":
+            own = self._access.jobs(request[CALLER])
+            return web.json_response({"jobs": [job_document(job, self._shell.now) for job in own]})
+        if tenant is not None and request.path == "/v1/tenants":
+            shown = documents.tenants(self._shell.core, self._shell.now)["tenants"]
+            return web.json_response({"tenants": [one for one in shown if one["name"] == tenant.name]})
         return web.json_response(_SHOWN[request.path.removeprefix("/v1/")](self._shell.core, self._shell.now))
 
     async def _set_strategy(self, request: web.Request) -> web.Response:
@@ -127,22 +146,25 @@ class Api:
 
     async def _announce(self, request: web.Request) -> web.Response:
         body = await _json(request)
-        core = self._shell.core
-        job = core.jobs.announce(body, core.hosts.by_name.keys(), self._shell.now)
+        core, caller = self._shell.core, request[CALLER]
+        hosts = self._access.hosts(caller, body, core.hosts.by_name.keys())
+        self._access.check_quota(caller, body.get("patterns") if isinstance(body, dict) else None, is_new=True)
+        job = core.jobs.announce(body, hosts, self._shell.now)
+        self._access.announced(caller, job)
         core.announced(job)
         return self._changed(job, 201)
 
     async def _job(self, request: web.Request) -> web.Response:
-        return web.json_response(job_document(self._shell.core.jobs.get(request.match_info["job"]), self._shell.now))
+        return web.json_response(job_document(self._job_of(request), self._shell.now))
 
     async def _withdraw(self, request: web.Request) -> web.Response:
-        self._shell.core.jobs.withdraw(request.match_info["job"])
+        self._shell.core.jobs.withdraw(self._job_of(request).id)
         self._shell.core.jobs_changed(self._shell.now)
         self._shell.turn()
         return web.Response(status=204)
 
     async def _renew(self, request: web.Request) -> web.Response:
-        job = self._shell.core.jobs.renew(request.match_info["job"], self._shell.now)
+        job = self._shell.core.jobs.renew(self._job_of(request).id, self._shell.now)
         return web.json_response(job_document(job, self._shell.now))
 
     async def _step(self, request: web.Request) -> web.Response:
@@ -150,12 +172,16 @@ class Api:
         to = body.get("to")
         if to is not None and (isinstance(to, bool) or not isinstance(to, int)):
             raise WrongUse('write {"to": 3} for the pattern of this number, from 0; or no body for the next one')
-        return self._changed(self._shell.core.jobs.step(request.match_info["job"], to, self._shell.now), 200)
+        return self._changed(self._shell.core.jobs.step(self._job_of(request).id, to, self._shell.now), 200)
 
     async def _append(self, request: web.Request) -> web.Response:
         body = await _body(request, ("patterns",))
-        job = self._shell.core.jobs.append(request.match_info["job"], body.get("patterns"), self._shell.now)
+        self._access.check_quota(request[CALLER], body.get("patterns"), is_new=False)
+        job = self._shell.core.jobs.append(self._job_of(request).id, body.get("patterns"), self._shell.now)
         return self._changed(job, 200)
+
+    def _job_of(self, request: web.Request) -> Job:
+        return self._access.job(request[CALLER], request.match_info["job"])
 
     def _changed(self, job: Job, status: int) -> web.Response:
         self._shell.core.jobs_changed(self._shell.now)

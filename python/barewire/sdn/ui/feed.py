@@ -12,16 +12,18 @@ import heapq
 import itertools
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
 from barewire.errors import WrongUse
+from barewire.sdn.api.documents import tenants_with
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.ui import documents
 from barewire.sdn.ui.cables import Cables
+from barewire.topology import Network
 
 PERIOD_S = 1.0
 # Five minutes of loads; of very large networks less, by the encoded size.
@@ -49,6 +51,7 @@ class Feed:
         self._texts: dict[str, str] = {}
         self._cables = Cables()
         self._drawn: tuple[Any, ...] = ()
+        self._network: Network | None = None
         self._history: deque[str] = deque(maxlen=HISTORY_ROWS_MAX)
         self._history_bytes = 0
         self._events: deque[documents.Document] = deque(maxlen=EVENTS_MAX)
@@ -132,13 +135,16 @@ class Feed:
     async def _flows(self) -> documents.Document:
         """Count all flows and list the fastest, in turns with the controller's work."""
         core = self._shell.core
+        sent: Counter[str] = Counter()
         sums, fastest = documents.FlowSums(), list[Route]()
         routes = list(core.router.routes)
         for at in range(0, len(routes), FLOWS_PER_TURN):
             some = routes[at : at + FLOWS_PER_TURN]
             sums.add(some)
+            sent += core.slices.sent_bit_s(some)
             fastest = heapq.nlargest(documents.FLOWS_MAX, itertools.chain(fastest, some), key=_rate)
             await asyncio.sleep(0)
+        self._put("tenants", tenants_with(core, sent))
         jobs = tuple(job.id for job in core.jobs.all)
         if jobs != self._jobs or len(self._job_ids) > 4 * documents.FLOWS_MAX:
             self._jobs, self._job_ids = jobs, {}
