@@ -5,6 +5,7 @@ import asyncio
 import random
 import socket
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from barewire.sdn.openflow.messages import (
     BarrierRequest,
     DeleteRule,
     Match,
+    MeterCounter,
+    MeterCounters,
     PacketIn,
     PacketOut,
     PortCounters,
@@ -34,6 +37,7 @@ from barewire.sdn.openflow.messages import (
     RuleCounters,
     RuleList,
     RuleRemoved,
+    SetMeter,
     SwitchError,
     SwitchUp,
     Why,
@@ -94,6 +98,37 @@ def test_another_parser_reads_our_packet_outs_requests_and_barriers() -> None:
     request = encode(Request(RequestKind.RULES, 0xBA7E << 48, 0xFFFF << 48), 1)
     body = struct.unpack_from(of.OFP_FLOW_STATS_REQUEST_0_PACK_STR, request, 16)
     assert body[-2:] == (0xBA7E << 48, 0xFFFF << 48)
+
+
+def test_another_parser_writes_the_same_meters_and_reads_a_rule_with_one() -> None:
+    for is_new, command in ((True, of.OFPMC_ADD), (False, of.OFPMC_MODIFY)):
+        bands = [parser.OFPMeterBandDrop(5000, 500)]
+        flags = of.OFPMF_KBPS | of.OFPMF_BURST | of.OFPMF_STATS
+        expected = parser.OFPMeterMod(VERSION_1_3, command, flags, 193, bands)
+        expected.set_xid(1)
+        expected.serialize()
+        assert encode(SetMeter(193, 5000, 500, is_new), 1) == bytes(expected.buf)
+    request = parser.OFPMeterStatsRequest(VERSION_1_3, 0, of.OFPM_ALL)
+    request.set_xid(1)
+    request.serialize()
+    assert encode(Request(RequestKind.METER_COUNTERS), 1) == bytes(request.buf)
+    meter, actions = read(encode(AddRule(replace(RULE, meter=193)), 1)).instructions
+    assert meter.meter_id == 193 and actions.actions[0].port == 3
+
+
+def test_meter_statistics_are_decoded_and_malformed_ones_are_refused() -> None:
+    def meter(number: int, length: int) -> bytes:
+        band = struct.pack(of.OFP_METER_BAND_STATS_PACK_STR, 1, 100)
+        return struct.pack(of.OFP_METER_STATS_PACK_STR, number, length, 2, 10, 9000, 7, 500_000_000) + band
+
+    head = struct.pack(of.OFP_MULTIPART_REPLY_PACK_STR, of.OFPMP_METER, 0)
+    body = head + meter(193, 56) + meter(194, 56)
+    assert read(framed(of.OFPT_MULTIPART_REPLY, 1, body)).body[1].byte_in_count == 9000, "as os-ken reads it"
+    found = decode(of.OFPT_MULTIPART_REPLY, body, RequestKind.METER_COUNTERS)
+    assert found == MeterCounters((MeterCounter(193, 9000, 7.5), MeterCounter(194, 9000, 7.5)))
+    for wrong in (head + meter(193, 0), head + meter(193, 57), head + meter(193, 56)[:30]):
+        with pytest.raises(MalformedError):
+            decode(of.OFPT_MULTIPART_REPLY, wrong, RequestKind.METER_COUNTERS)
 
 
 def test_a_packet_in_is_decoded_with_any_match_fields() -> None:

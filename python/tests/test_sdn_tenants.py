@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Tenants: their file, the sharing of a link's rate, their meters on switches in memory, and their rights at the API."""
+"""Tenants: their file, the sharing of a link's rate, their meters on switches in memory, their rights at the API."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,6 @@ from barewire.sdn.classify.tenants import Tenants, parse_tenants
 from barewire.sdn.controller.shares import FLOODED, HOLD_S, SLACK, Use, share_out
 from barewire.sdn.controller.slices import PERIOD_S
 from barewire.sdn.flow import FlowKey
-from barewire.topology import Port
 
 HOSTS = [f"h{number}" for number in range(1, 17)]
 RATE_BIT_S = 10_000_000
@@ -130,7 +129,7 @@ class Link:
         metered = [
             demand if limit is None else min(demand, limit) for demand, limit in zip(demands, limits, strict=True)
         ]
-        return [rate * min(1.0, 100.0 / sum(metered)) for rate in metered]
+        return [rate * min(1.0, 100.0 / max(sum(metered), 1.0)) for rate in metered]
 
 
 def test_without_contention_or_a_second_tenant_nobody_is_limited() -> None:
@@ -216,17 +215,16 @@ def test_rules_refer_to_the_meter_of_their_port_and_tenant_and_never_to_a_missin
 
 def test_a_flood_lowers_the_meters_of_its_tenant_where_another_needs_its_share(folder: Path) -> None:
     world = world_of(folder)
-    frames = {source: tcp(source, "h16", 2000, 5000) for source in ("h1", "h3")}
-    for frame in frames.values():
-        world.send(frame[6:12] and ("h1" if frame is frames["h1"] else "h3"), frame)
+    for source in ("h1", "h3"):
+        world.send(source, tcp(source, "h16", 2000, 5000))
     world.settle()
     last = world.network.attachment("h16")
     assert last is not None
     meters = world.switches[last.node].meters
     quiet_meter, noisy_meter = ((last.number << 6 | index) + 1 for index in (0, 1))
     for _ in range(10):
-        for source, rate_bit_s in (("h1", 4e6), ("h3", 30e6)):
-            meters[(last.number << 6 | (source == "h3")) + 1][1] += rate_bit_s / 8 * PERIOD_S
+        for meter, rate_bit_s in ((quiet_meter, 4e6), (noisy_meter, 30e6)):
+            meters[meter][1] += rate_bit_s / 8 * PERIOD_S
         world.pass_time(PERIOD_S)
     assert meters[quiet_meter][0] > RATE_BIT_S / 1000, "no limit"
     assert meters[noisy_meter][0] == pytest.approx(0.47 * RATE_BIT_S / 1000, rel=0.05)
@@ -261,8 +259,9 @@ def test_a_switch_without_meters_and_a_link_without_a_rate_are_named(folder: Pat
     world = World(acquainted().network, quiet(link_rate_bit_s=RATE_BIT_S), tenants=parsed(TWO, folder))
     world.switches["s13"].has_meters = False
     world.stand_up()
-    world.send("h1", tcp("h1", "h16", 2000, 5000))
-    world.settle()
+    for source, destination in (("h1", "h16"), ("h16", "h1"), ("h1", "h16")):
+        world.send(source, tcp(source, destination, 2000, 5000))
+        world.settle()
     told = [event.text for event in world.events if event.kind == "tenants not limited"]
     assert len(told) == 1 and told[0].startswith("s13 has no meters")
     meters = meters_on_path(world, FlowKey("h1", "h16", "tcp", 2000, 5000))
@@ -369,9 +368,8 @@ def test_a_tenants_jobs_are_on_its_hosts_or_on_those_of_nobody(folder: Path) -> 
 def test_quotas_of_jobs_of_flows_and_of_requests(folder: Path) -> None:
     async def scenario(client: TestClient[Any, Any], shell: Any) -> None:
         assert (await client.post("/v1/jobs", json=job("h1", "h2", flows=10), headers=as_("quiet"))).status == 201
-        for body, said in ((job("h1", "h2", flows=1), "may have 10 flows in patterns; it has 1"),):
-            answer = await client.post("/v1/jobs", json=job("h1", "h2", flows=10), headers=as_("quiet"))
-            assert answer.status == 429 and said in (await answer.json())["error"], body
+        answer = await client.post("/v1/jobs", json=job("h1", "h2", flows=10), headers=as_("quiet"))
+        assert answer.status == 429 and "may have 10 flows in patterns; it has 1" in (await answer.json())["error"]
         assert (await client.post("/v1/jobs", json=job("h1"), headers=as_("quiet"))).status == 201
         answer = await client.post("/v1/jobs", json=job("h1"), headers=as_("quiet"))
         assert answer.status == 429 and "has 2 jobs, which is its quota" in (await answer.json())["error"]
@@ -398,7 +396,6 @@ def test_flows_of_a_job_announced_by_token_pass_the_tenants_meters(folder: Path)
         assert route.tenant == 2 and core.slices.tenant_of(route).name == "guests"
         await client.delete(f"/v1/jobs/{made['id']}", headers=as_("guests"))
         assert route.tenant == 3
-        assert Port("s15", 1) in core.discovery.peers or True
 
     served(folder, scenario)
 

@@ -295,10 +295,10 @@ def test_viewers_get_all_states_then_only_changes_and_one_too_many_is_refused() 
         assert refused.status == 503 and "2 pages are open already" in (await refused.json())["error"]
         for viewer in viewers:
             assert viewer.content_type == "text/event-stream"
-            kinds = [await _kind(viewer) for _ in range(9)]
-            assert kinds[0] == "history"
-            assert set(kinds[1:8]) == {"network", "load", "status", "jobs", "events", "experiment", "flows"}
-            assert kinds[8] == "load"
+            kinds = [await _kind(viewer) for _ in range(10)]
+            assert kinds[0] == "history" and kinds[9] == "load"
+            all_kinds = {"network", "load", "status", "jobs", "events", "experiment", "tenants", "flows"}
+            assert set(kinds[1:9]) == all_kinds
         viewers[0].close()
         for _ in range(100):
             if ui.viewers == 1:
