@@ -171,9 +171,11 @@ def test_flow_statistics_are_decoded_as_rules_or_counters() -> None:
         struct.pack("!HH4x", of.OFPMP_FLOW, 0)
         + flow_statistics(RULE)
         + flow_statistics(Rule(Match(), 0, 2, (CONTROLLER,)))
+        + flow_statistics(replace(RULE, meter=193))
     )
     rules = decode(of.OFPT_MULTIPART_REPLY, body, RequestKind.RULES)
     assert isinstance(rules, RuleList) and rules.rules[0] == RULE and rules.rules[1].out == (CONTROLLER,)
+    assert rules.rules[2] == replace(RULE, meter=193)
     assert rules.counters[0].age_s == 7.5
     counters = decode(of.OFPT_MULTIPART_REPLY, body, RequestKind.RULE_COUNTERS)
     assert isinstance(counters, RuleCounters) and counters.counters == rules.counters
