@@ -19,6 +19,7 @@ from conftest import BAREWIRE, eventually
 from fake_switches import World, acquainted, tcp
 
 from barewire.sdn.api.server import Api
+from barewire.sdn.classify.tenants import Tenant, Tenants
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.ui.feed import EVENTS_MAX, HISTORY_ROWS_MAX, Feed
 from barewire.sdn.ui.server import Ui
@@ -101,8 +102,10 @@ class Site:
 
 
 def busy() -> World:
-    """A fat-tree with known rates, 40 flows, two jobs and loads."""
-    world = acquainted(link_rate_bit_s=RATE_BIT_S)
+    """A fat-tree with known rates, 40 flows, two jobs, a tenant and loads."""
+    tenant = Tenant("physics", frozenset({"h1", "h2"}), 0.5)
+    tenants = Tenants((tenant,), {host: tenant for host in tenant.hosts})
+    world = acquainted(link_rate_bit_s=RATE_BIT_S, tenants=tenants)
     controller = world.controller
     ring = [{"from": f"h{n}", "to": f"h{n % 8 + 1}", "bytes": 1000} for n in range(1, 9)]
     announcement = {"profile": "mpi", "hosts": [f"h{n}" for n in range(1, 9)], "patterns": [ring] * 3, "lease_s": 3600}
@@ -181,6 +184,7 @@ def test_the_page_shows_the_network_its_flows_and_its_jobs(browser: Any, site: S
     assert "2 of 3, 8 flows" in text(browser, "#jobs")
     groups = {row.split("\t")[0]: row.split("\t") for row in text(browser, "#groups").splitlines()}
     assert groups["mpi"][2] == "announced" and int(groups["mpi"][3]) >= 8
+    assert text(browser, "#tenants").split("\t")[:4] == ["physics", "h1, h2", "50 %", "100 %"]
     assert browser.get_log("browser") == []
 
 

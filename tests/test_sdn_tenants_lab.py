@@ -166,8 +166,9 @@ def test_a_quiet_tenant_keeps_its_half_beside_a_flood_which_has_what_is_idle(tmp
                 alone = made.rates_bit_s(1.0)
                 with made.sending("h1", TCP, 1):
                     time.sleep(1.5)
-                    limited = Client(made.api, made.token).get("tenants")["tenants"][1]["limited"]
+                    shown = Client(made.api, made.token).get("tenants")
                     beside = made.rates_bit_s(2.0)
+            limited = shown["tenants"][1]["limited"]
             idle_part = (alone["h2"] + alone["h4"]) / (RATE_BIT_S * UDP_PART)
             half_part = beside["h1"] / (0.5 * RATE_BIT_S * TCP_PART)
             seen.append((round(idle_part, 3), round(half_part, 3), limited))
@@ -176,6 +177,9 @@ def test_a_quiet_tenant_keeps_its_half_beside_a_flood_which_has_what_is_idle(tmp
         print(seen)
         assert seen[-1][0] >= 0.95 and seen[-1][1] >= 0.95, seen
         assert limited == ["s1:3"], seen
+        command = [BAREWIRE, "sdn", "status", "--sdn", made.api, "--sdn-token", str(made.token)]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert "quiet" in told and "h2, h4" in told and "50%" in told, told
 
 
 @pytest.mark.matrix

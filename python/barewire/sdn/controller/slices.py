@@ -181,11 +181,11 @@ class Slices:
     def limited(self) -> Mapping[str, list[Port]]:
         """Return the ports at which each tenant exceeds its share and is limited, by the tenant's name."""
         found: dict[str, list[Port]] = {tenant.name: [] for tenant in self.tenants.all}
-        for port, meters in sorted(self._meters.items()):
+        for port, meters in self._meters.items():
             for tenant, use in zip(self.tenants.all, meters.uses, strict=False):
                 if use.limit_bit_s is not None and use.demand_bit_s > use.limit_bit_s:
                     found[tenant.name].append(port)
-        return found
+        return {name: sorted(ports) for name, ports in found.items()}
 
     def sent_bit_s(self, routes: Iterable[Route]) -> Counter[str]:
         """Return what each tenant's flows carry by their last counts, by the tenant's name."""
