@@ -98,7 +98,7 @@ class Site:
 
     @property
     def viewers(self) -> int:
-        return self._ui.viewers
+        return self.feed.viewers
 
 
 def busy() -> World:

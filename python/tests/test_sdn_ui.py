@@ -55,7 +55,8 @@ def feed_of(world: World, period_s: float = 0.02) -> Feed:
 
 
 def updated(feed: Feed) -> dict[str, Any]:
-    """Update a feed once; return its states, decoded as a browser does."""
+    """Update a feed once for a viewer; return its states, decoded as a browser does."""
+    feed.viewers = 1
     asyncio.run(feed.update())
     found = {}
     for kind, (_, event) in feed.states.items():
@@ -145,6 +146,15 @@ def test_a_state_that_does_not_change_is_not_sent_again() -> None:
     assert changed == {"load"}, "flows are shown with their beginning, not with their age"
 
 
+def test_without_viewers_flows_are_not_looked_at_and_the_history_goes_on() -> None:
+    feed = feed_of(acquainted())
+    assert "flows" in updated(feed)
+    feed.viewers = 0
+    asyncio.run(feed.update())
+    assert "flows" not in feed.states and "network" in feed.states
+    assert len(feed._history) == 2
+
+
 def test_flows_have_their_path_from_the_host_on_and_their_reason() -> None:
     world = acquainted()
     world.controller.jobs.announce(
@@ -192,6 +202,7 @@ def test_many_flows_are_counted_in_turns_and_the_fastest_are_listed(monkeypatch:
     for number, route in enumerate(world.controller.router.routes):
         route.placed = replace(route.placed, rate_byte_s=float(number))
     feed = feed_of(world)
+    feed.viewers = 1
 
     async def watched() -> float:
         stalls = []
@@ -268,7 +279,7 @@ def test_the_page_is_public_and_complete_and_everything_else_needs_the_token() -
         assert TOKEN not in text
         for method, path in (("GET", "/ui/events"), ("PUT", "/ui/experiment"), ("GET", "/ui/events?token=" + TOKEN)):
             assert (await client.request(method, path)).status == 401
-        assert ui.viewers == 0
+        assert ui.feed.viewers == 0
 
     served(scenario)
 
@@ -295,13 +306,15 @@ def test_viewers_get_all_states_then_only_changes_and_one_too_many_is_refused() 
         assert refused.status == 503 and "2 pages are open already" in (await refused.json())["error"]
         for viewer in viewers:
             assert viewer.content_type == "text/event-stream"
-            kinds = [await _kind(viewer) for _ in range(10)]
-            assert kinds[0] == "history" and kinds[9] == "load"
+            kinds = [await _kind(viewer) for _ in range(9)]
+            assert kinds[0] == "history"
             all_kinds = {"network", "load", "status", "jobs", "events", "experiment", "tenants", "flows"}
-            assert set(kinds[1:9]) == all_kinds
+            assert set(kinds[1:]) == all_kinds
+        feed.note(Event("test", "something happened"))
+        assert [await _kind(viewer) for viewer in viewers] == ["events"] * 2
         viewers[0].close()
         for _ in range(100):
-            if ui.viewers == 1:
+            if ui.feed.viewers == 1:
                 break
             await asyncio.sleep(0.02)
         assert (await client.get("/ui/events", headers=AUTHORISED)).status == 200
@@ -329,9 +342,9 @@ def test_a_viewer_that_takes_nothing_is_dropped_and_delays_nobody() -> None:
             async with feed.changed:
                 feed.changed.notify_all()
             await asyncio.sleep(0.01)
-            if number > 20 and not ui.viewers:
+            if number > 20 and not ui.feed.viewers:
                 break
-        assert not ui.viewers and feed.number > begun + 20
+        assert not ui.feed.viewers and feed.number > begun + 20
         writer.close()
         assert reader is not None
 

@@ -5,8 +5,10 @@ Times are seconds of the system's clock, so that they do not change while nothin
 from the controller's clock.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from barewire.sdn.classify.jobs import Job
@@ -147,6 +149,12 @@ def flow(route: Route, cables: Cables, policy: Policy, job: str | None, epoch_s:
     }
 
 
+@lru_cache(maxsize=2 * JOBS_MAX)
+def _first(hosts: frozenset[str]) -> list[str]:
+    """The first hosts of a job, looked for once: it may have 100,000."""
+    return heapq.nsmallest(HOSTS_PER_JOB_MAX, hosts, key=natural)
+
+
 def jobs(all_jobs: Sequence[Job]) -> Document:
     """Announced jobs, the latest first, with the number of the current pattern."""
     return {
@@ -156,7 +164,7 @@ def jobs(all_jobs: Sequence[Job]) -> Document:
                 "id": job.id,
                 "name": job.name,
                 "profile": job.profile,
-                "hosts": sorted(job.hosts, key=natural)[:HOSTS_PER_JOB_MAX],
+                "hosts": _first(job.hosts),
                 "host_count": len(job.hosts),
                 "ranks": len(job.ranks),
                 "patterns": len(job.patterns),

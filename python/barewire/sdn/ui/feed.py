@@ -11,6 +11,7 @@ import asyncio
 import heapq
 import itertools
 import json
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -32,8 +33,12 @@ HISTORY_BYTES_MAX = 4 << 20
 EVENTS_MAX = 100
 # The system's clock was set, or the machine slept, if the clocks differ by more than this.
 CLOCK_STEP_S = 5.0
+# Failed cables are removed this often.
+NUMBER_EVERY_S = 10.0
 # Flows that are looked at before the controller may do something else: at most 2 ms.
 FLOWS_PER_TURN = 1000
+# Flows that are listed, for which a job may have to be looked for among a thousand.
+FLOWS_LISTED_PER_TURN = 10
 EXPERIMENT_TEXT_MAX = 200
 
 
@@ -43,6 +48,8 @@ class Feed:
     def __init__(self, shell: Shell, tell: Callable[[Event], None], period_s: float = PERIOD_S) -> None:
         """Observe a controller; `run` keeps the states up to date, and tells if it fails."""
         self.number = 0
+        # Without viewers only the history is kept up to date.
+        self.viewers = 0
         self.is_over = False
         self.states: dict[str, tuple[int, bytes]] = {}
         self.changed = asyncio.Condition()
@@ -52,6 +59,7 @@ class Feed:
         self._cables = Cables()
         self._drawn: tuple[Any, ...] = ()
         self._network: Network | None = None
+        self._numbered_s = -math.inf
         self._history: deque[str] = deque(maxlen=HISTORY_ROWS_MAX)
         self._history_bytes = 0
         self._events: deque[documents.Document] = deque(maxlen=EVENTS_MAX)
@@ -104,7 +112,10 @@ class Feed:
         self._put("jobs", documents.jobs(core.jobs.all))
         self._put("events", {"events": list(self._events)})
         self._put("experiment", {"experiment": self._experiment})
-        self._put("flows", await self._flows())
+        if self.viewers:
+            self._put("flows", await self._flows())
+        else:
+            self._forget("flows", "tenants")
         async with self.changed:
             self.changed.notify_all()
 
@@ -120,7 +131,9 @@ class Feed:
         found, discovery = core.network(), core.discovery
         lost = tuple(name for name in discovery.switches if not discovery.is_connected(name))
         generation = self._cables.generation
-        self._cables.update(found, now)
+        if found is not self._network or now >= self._numbered_s + NUMBER_EVERY_S:
+            self._numbered_s = now
+            self._cables.update(found, now)
         if generation != self._cables.generation:
             self._history.clear()
             self._history_bytes = 0
@@ -151,7 +164,7 @@ class Feed:
         listed = []
         for at, route in enumerate(fastest):
             listed.append(documents.flow(route, self._cables, core.policy, self._job_of(route), self._epoch_s))
-            if at % 50 == 49:
+            if at % FLOWS_LISTED_PER_TURN == FLOWS_LISTED_PER_TURN - 1:
                 await asyncio.sleep(0)
         return {"total": len(routes), "groups": sums.to_json(core.policy), "flows": listed}
 
@@ -172,6 +185,11 @@ class Feed:
             self._texts[kind] = text
             self.states[kind] = self.number, encoded(kind, text)
         return text
+
+    def _forget(self, *kinds: str) -> None:
+        for kind in kinds:
+            self.states.pop(kind, None)
+            self._texts.pop(kind, None)
 
     def _remember(self, row: str) -> None:
         if len(self._history) == HISTORY_ROWS_MAX:

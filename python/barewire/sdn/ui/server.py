@@ -29,7 +29,6 @@ class Ui:
     def __init__(self, feed: Feed, viewers_max: int = VIEWERS_MAX, write_s: float = WRITE_S) -> None:
         """`write_s` is the time that a viewer has to take an event."""
         self.feed = feed
-        self.viewers = 0
         self._viewers_max, self._write_s = viewers_max, write_s
 
     def add_routes(self, application: web.Application) -> None:
@@ -54,10 +53,10 @@ class Ui:
         return web.Response(status=204)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        if self.viewers >= self._viewers_max or self.feed.is_over:
-            text = f"{self.viewers} pages are open already, and there may be {self._viewers_max}: close one"
+        if self.feed.viewers >= self._viewers_max or self.feed.is_over:
+            text = f"{self.feed.viewers} pages are open already, and there may be {self._viewers_max}: close one"
             return web.json_response({"error": text}, status=503, headers={"Retry-After": "30"})
-        self.viewers += 1
+        self.feed.viewers += 1
         try:
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
             await response.prepare(request)
@@ -68,7 +67,7 @@ class Ui:
                 if request.transport is not None:
                     request.transport.abort()
         finally:
-            self.viewers -= 1
+            self.feed.viewers -= 1
         return response
 
     async def _send(self, response: web.StreamResponse) -> None:
