@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -18,7 +18,6 @@ from barewire.sdn.api.openapi import DOCUMENT
 from barewire.sdn.classify.jobs import Job, UnknownJobError, job_document
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import remove_stale_socket
-from barewire.sdn.ui.server import PAGE, Ui
 
 # A shuffle of 192 × 192 as JSON is 1.5 MB. Parsing blocks the controller: 4 MiB take 40 ms.
 BODY_BYTES_MAX = 4 << 20
@@ -40,13 +39,23 @@ _SHOWN: dict[str, Callable[..., documents.Document]] = {
 }
 
 
+class Pages(Protocol):
+    """What else is served at the API's address, with the same token except for `public` paths."""
+
+    public: frozenset[str]
+
+    def add_routes(self, application: web.Application) -> None:
+        """Add all routes."""
+
+
 class Api:
     """Serves one controller at one address: `ADDRESS:PORT` or `unix:PATH`."""
 
-    def __init__(self, shell: Shell, address: str, token: str, ui: Ui | None = None) -> None:
-        """Check the address; `open` serves, with the live page if given. WrongUse for an invalid address."""
+    def __init__(self, shell: Shell, address: str, token: str, pages: Pages | None = None) -> None:
+        """Check the address; `open` serves, also the pages if given. WrongUse for an invalid address."""
         self.address = address
-        self._shell, self._ui = shell, ui
+        self._shell, self._pages = shell, pages
+        self._public = {"/openapi.json", *(pages.public if pages is not None else ())}
         self._path, self._address = parse_address(address)
         slices = shell.core.slices
         self._access = Access(token, slices.tenants, shell.core.jobs, slices.owners)
@@ -91,14 +100,14 @@ class Api:
         router.add_put("/v1/jobs/{job}/lease", self._renew)
         router.add_post("/v1/jobs/{job}/step", self._step)
         router.add_post("/v1/jobs/{job}/patterns", self._append)
-        if self._ui is not None:
-            self._ui.add_routes(application)
+        if self._pages is not None:
+            self._pages.add_routes(application)
         return application
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Check authorisation, and return errors as JSON."""
-        public = request.path in ("/openapi.json", PAGE)
+        public = request.path in self._public
         caller = self._access.caller(request.headers.get("Authorization"))
         if not public and caller is None:
             hint = "send the header 'Authorization: Bearer TOKEN' with the token of the controller's token file"

@@ -24,7 +24,9 @@ WRITE_S = 15.0
 
 
 class Ui:
-    """The page of one feed, for a bounded number of viewers."""
+    """The page of one feed, for a bounded number of viewers; its events need the token, the empty page does not."""
+
+    public = frozenset({PAGE})
 
     def __init__(self, feed: Feed, viewers_max: int = VIEWERS_MAX, write_s: float = WRITE_S) -> None:
         """`write_s` is the time that a viewer has to take an event."""
