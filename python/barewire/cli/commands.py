@@ -36,6 +36,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "export": ("export", "export"),
     "import": ("importing", "import_files"),
     "account": ("account", "account"),
+    "study": ("study", "app"),
     "sdn": ("sdn", "app"),
 }
 

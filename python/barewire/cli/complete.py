@@ -110,6 +110,12 @@ def _patterns() -> list[str]:
     return list(dict.fromkeys(pattern.test for pattern in PATTERNS))
 
 
+def _studies() -> list[str]:
+    from barewire.study.plan import shipped
+
+    return shipped()
+
+
 def _waits() -> tuple[str, ...]:
     from barewire.measure.subjects import WAITS
 
@@ -155,4 +161,5 @@ kernels = lists(_kernels)
 models = lists(_models)
 testbeds = lists(_testbeds)
 patterns = lists(_patterns)
+studies = names(_studies)
 interfaces = names(interface_names)
