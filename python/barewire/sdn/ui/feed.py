@@ -101,7 +101,7 @@ class Feed:
     async def update(self) -> None:
         """Build all states once, and wake the viewers."""
         core = self._shell.core
-        self._draw()
+        await self._draw()
         load = {
             "at_s": round(self._clock_s(), 1),
             "generation": self._cables.generation,
@@ -125,8 +125,8 @@ class Feed:
             self._epoch_s = time.time() - self._shell.now
         return self._shell.now + self._epoch_s
 
-    def _draw(self) -> None:
-        """Number the cables and draw the network again if either changed."""
+    async def _draw(self) -> None:
+        """Number the cables and draw the network again if either changed, in turns with the controller's work."""
         core, now = self._shell.core, self._shell.now
         found, discovery = core.network(), core.discovery
         lost = tuple(name for name in discovery.switches if not discovery.is_connected(name))
@@ -134,6 +134,7 @@ class Feed:
         if found is not self._network or now >= self._numbered_s + NUMBER_EVERY_S:
             self._numbered_s = now
             self._cables.update(found, now)
+            await asyncio.sleep(0)
         if generation != self._cables.generation:
             self._history.clear()
             self._history_bytes = 0
@@ -143,7 +144,9 @@ class Feed:
             self._drawn, self._network = drawn, found
             up = {name: sum(port.is_up for port in discovery.ports(name).values()) for name in found.switches}
             edges = [name for name, ports in up.items() if ports > len(found.ports[name])]
-            self._put("network", documents.network(found, self._cables, lost, edges))
+            drawing = documents.network(found, self._cables, lost, edges)
+            await asyncio.sleep(0)
+            self._put("network", drawing)
 
     async def _flows(self) -> documents.Document:
         """Count all flows and list the fastest, in turns with the controller's work."""
