@@ -16,7 +16,7 @@ from conftest import BAREWIRE, eventually, stand_up
 
 from barewire.lab import Lab, LinkSpec
 from barewire.sdn.api.client import Client
-from barewire.topology import Network, star
+from barewire.topology import Network, fat_tree, star
 
 RATE_BIT_S = 10_000_000
 # Payload of full TCP segments with time stamps, and of the flood's datagrams, in their frames.
@@ -100,7 +100,8 @@ class Site:
         with self.log.open("w") as log:
             command = [BAREWIRE, "sdn", "start", "--json", *place, *options]
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        assert eventually(lambda: '"switch ready"' in self.log.read_text(), 30), self.log.read_text()
+        switches = len(lab.network.switches) if lab.network is not None else 0
+        assert eventually(lambda: self.log.read_text().count('"switch ready"') == switches, 30), self.log.read_text()
         self.sink = self.popen("h3", SINK, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.came()
 
@@ -212,6 +213,17 @@ def test_a_tenants_one_connection_keeps_its_half_beside_sixteen_of_another(tmp_p
             assert lonely["h2"] + lonely["h4"] >= 0.95 * whole
         assert beside["h1"] >= 0.95 * 0.5 * whole
         assert sum(beside.values()) >= 0.9 * whole
+
+
+@pytest.mark.matrix
+def test_a_share_holds_where_the_flood_meets_it_several_switches_away(tmp_path: Path) -> None:
+    with site(tmp_path, TENANTS, fat_tree(4, servers=0)) as made, made.flood():
+        time.sleep(3)
+        with made.sending("h1", TCP, 1):
+            time.sleep(3)
+            part = made.rates_bit_s(5.0)["h1"] / (0.5 * RATE_BIT_S * TCP_PART)
+        print(round(part, 3))
+        assert part >= 0.95
 
 
 @pytest.mark.matrix
