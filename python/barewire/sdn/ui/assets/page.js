@@ -365,7 +365,7 @@
     say("headline", "Connecting");
     leave = follow("ui/events", token, take, (kind, said) => {
       if (kind === "refused") {
-        ask("The controller refused this token.");
+        ask(`The controller refused this token: ${said}.`);
         return;
       }
       at("live").hidden = false;

@@ -42,7 +42,7 @@ function follow(path, token, onEvent, onState) {
         return "ended";
       }
       const said = (await response.json()).error;
-      return response.status === 401 ? ["refused", said] : response.status === 503 ? ["full", said] : ["lost", said];
+      return [{ 401: "refused", 403: "refused", 503: "full" }[response.status] || "lost", said];
     } finally {
       clearTimeout(timer);
     }
