@@ -37,6 +37,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "import": ("importing", "import_files"),
     "account": ("account", "account"),
     "study": ("study", "app"),
+    "exercise": ("exercise", "app"),
     "sdn": ("sdn", "app"),
 }
 

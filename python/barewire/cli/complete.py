@@ -110,6 +110,12 @@ def _patterns() -> list[str]:
     return list(dict.fromkeys(pattern.test for pattern in PATTERNS))
 
 
+def _exercises() -> dict[str, str]:
+    from barewire.classroom.exercises import EXERCISES
+
+    return {exercise.name: exercise.title for exercise in EXERCISES}
+
+
 def _studies() -> list[str]:
     from barewire.study.plan import shipped
 
@@ -162,4 +168,5 @@ models = lists(_models)
 testbeds = lists(_testbeds)
 patterns = lists(_patterns)
 studies = names(_studies)
+exercises = names(_exercises)
 interfaces = names(interface_names)

@@ -44,6 +44,8 @@ SCHEMAS = {
     "study list": "barewire-studies/1",
     "study run": "barewire-study/1",
     "study report": "barewire-study/1",
+    "exercise list": "barewire-exercises/1",
+    "exercise check": "barewire-exercise/1",
     "sdn start": "barewire-sdn-event/1",
     "sdn announce": "barewire-sdn-job/1",
     "sdn withdraw": "barewire-sdn-withdraw/1",
