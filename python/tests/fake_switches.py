@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from barewire.sdn.classify.policy import Policy
+from barewire.sdn.classify.tenants import Tenants
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.frames import IPV4, LLDP, TCP, read_headers
 from barewire.sdn.controller.hosts import Hosts
@@ -24,6 +25,8 @@ from barewire.sdn.openflow.messages import (
     DeleteRule,
     FromSwitch,
     Match,
+    MeterCounter,
+    MeterCounters,
     PacketIn,
     PacketOut,
     PortCounter,
@@ -38,6 +41,7 @@ from barewire.sdn.openflow.messages import (
     RuleCounters,
     RuleList,
     RuleRemoved,
+    SetMeter,
     SwitchDown,
     SwitchError,
     SwitchUp,
@@ -102,6 +106,9 @@ class FakeSwitch:
     inbox: list[ToSwitch] = field(default_factory=list)
     is_connected: bool = False
     sent: dict[int, int] = field(default_factory=dict)
+    # By number: rate in kbit/s, bytes that came since the rate was set, and when the meter was added.
+    meters: dict[int, list[float]] = field(default_factory=dict)
+    has_meters: bool = True
 
     def best(self, frame: bytes, in_port: int) -> Entry | None:
         """The matching rule with the highest priority."""
@@ -134,7 +141,10 @@ class World:
         policy: Policy | None = None,
         seed: int = 1,
         addresses: Mapping[str, str] | None = None,
+        tenants: Tenants | None = None,
     ) -> None:
+        self.tenants = tenants
+        self.unknown_meters = 0
         self.network = network
         self.random = random.Random(seed)
         self.now = 100.0
@@ -155,7 +165,9 @@ class World:
     def start_controller(self) -> None:
         """A new controller with the hosts' names and the addresses of a file."""
         hosts = Hosts({host: mac(host) for host in self.network.hosts}, self.addresses)
-        self.controller = Controller(self.settings, self.policy, hosts, b"key", self.random.getrandbits(31))
+        self.controller = Controller(
+            self.settings, self.policy, hosts, b"key", self.random.getrandbits(31), self.tenants
+        )
 
     def connect(self, *names: str) -> None:
         """Connect switches; by default all."""
@@ -177,6 +189,7 @@ class World:
         """Restart a switch: without rules, and connected again."""
         self.disconnect(name)
         self.switches[name].table.clear()
+        self.switches[name].meters.clear()
         self.connect(name)
 
     def stand_up(self) -> None:
@@ -239,7 +252,11 @@ class World:
         )
 
     def _may_swap(self, switch: FakeSwitch, until: int) -> bool:
-        places = [_place(message) for message in switch.inbox[:until] if not isinstance(message, PacketOut | Request)]
+        places = [
+            _place(message)
+            for message in switch.inbox[:until]
+            if not isinstance(message, PacketOut | Request | SetMeter)
+        ]
         return len(places) == len(set(places))
 
     def _do(self, switch: FakeSwitch, message: ToSwitch) -> None:
@@ -255,6 +272,13 @@ class World:
             case PacketOut(out, frame):
                 for port in out:
                     self._leave(Port(switch.name, port), frame, HOPS_MAX)
+            case SetMeter(number, rate_kbit_s, _, is_new):
+                code = 10 if not switch.has_meters else (1, 3)[not is_new] if (number in switch.meters) is is_new else 0
+                if code:
+                    self._say(switch, SwitchError(12, code, f"meter mod failed, code {code}", message))
+                else:
+                    added_s = self.now if is_new else switch.meters[number][2]
+                    switch.meters[number] = [rate_kbit_s, 0, added_s]
             case BarrierRequest(token):
                 self._say(switch, BarrierReply(token))
             case Request():
@@ -263,6 +287,10 @@ class World:
     def _set(self, switch: FakeSwitch, message: AddRule, rule: Rule) -> None:
         place = rule.match, rule.priority
         before = switch.table.get(place)
+        if rule.meter is not None and rule.meter not in switch.meters:
+            self._say(switch, SwitchError(12, 3, "meter mod failed, code 3: unknown meter", message))
+            self.unknown_meters += 1
+            return
         if before is None and len(switch.table) >= switch.capacity:
             self._say(switch, SwitchError(5, 1, "table full", message, is_table_full=True))
             return
@@ -288,6 +316,9 @@ class World:
                 self._say(switch, PortCounters(tuple(PortCounter(n, switch.sent.get(n, 0), 0) for n in switch.ports)))
             case RequestKind.RULES:
                 self._say(switch, RuleList(tuple(entry.rule for entry in entries), counters))
+            case RequestKind.METER_COUNTERS:
+                found = [MeterCounter(n, int(came), self.now - since) for n, (_, came, since) in switch.meters.items()]
+                self._say(switch, MeterCounters(tuple(found)))
             case RequestKind.RULE_COUNTERS:
                 self._say(switch, RuleCounters(counters))
 
@@ -307,6 +338,8 @@ class World:
             self.lost.append((port, frame))
             return
         entry.used_s = self.now
+        if entry.rule.meter is not None:
+            switch.meters[entry.rule.meter][1] += len(frame)
         entry.packets, entry.bytes = entry.packets + 1, entry.bytes + len(frame)
         if not entry.rule.out:
             self.lost.append((port, frame))
@@ -385,9 +418,11 @@ def quiet(settings: Settings | None = None, **changes: float) -> Settings:
     return replace(settings or Settings(), **{"idle_s": 0, "hard_s": 0, **changes})  # type: ignore[arg-type]
 
 
-def acquainted(seed: int = 1, addresses: Mapping[str, str] | None = None, **settings: float) -> World:
+def acquainted(
+    seed: int = 1, addresses: Mapping[str, str] | None = None, tenants: Tenants | None = None, **settings: float
+) -> World:
     """A fat-tree with all hosts learnt."""
-    world = World(fat_tree(4, servers=0), quiet(**settings), seed=seed, addresses=addresses)
+    world = World(fat_tree(4, servers=0), quiet(**settings), seed=seed, addresses=addresses, tenants=tenants)
     world.stand_up()
     for host in world.network.hosts:
         world.send(host, tcp(host, "h1" if host != "h1" else "h2", 1, 1))

@@ -3,6 +3,7 @@
 
 import secrets
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
@@ -85,6 +86,14 @@ def bench(
         ),
     ] = 6,
     patience: options.Patience = 120,
+    ui: Annotated[
+        str | None,
+        typer.Option(
+            "--ui",
+            metavar="ADDRESS:PORT",
+            help="serve a live page of each launch's network and of the progress, with the token of `sdn start`",
+        ),
+    ] = None,
     seed: options.Seed = None,
     output: options.Output = None,
     as_json: options.AsJson = False,
@@ -98,8 +107,11 @@ def bench(
     from barewire.report.sdn import print_sdn
     from barewire.results import samples
     from barewire.results.sdn import summarised
+    from barewire.sdn.api.token import default_token_file, make_token
     from barewire.sdn.bench.experiment import measure, prepared
     from barewire.sdn.bench.plan import BenchPlan, message_bytes_of, volume_bytes_of
+    from barewire.sdn.bench.relay import Relay
+    from barewire.sdn.ui.server import PAGE
 
     rate_bit_s = parse_rate(rate)
     check_rate(rate_bit_s)
@@ -127,7 +139,21 @@ def bench(
         patience_s=patience,
     )
     campaign = prepared(plan, library)
-    with results_directory(output, f"sdn-{workload.value}") as directory, progress_bar() as progress:
+    with ExitStack() as stack:
+        note = None
+        if ui is not None:
+            relay = Relay(ui, make_token(default_token_file()))
+            stack.enter_context(relay.running())
+            typer.echo(f"http://{ui}{PAGE} asks for the token in {default_token_file()}", err=True)
+            campaign, note = replace(campaign, relay=relay), relay.note
+        directory = stack.enter_context(results_directory(output, f"sdn-{workload.value}"))
+        show = stack.enter_context(progress_bar())
+
+        def progress(done: int, total: int, text: str) -> None:
+            show(done, total, text)
+            if note is not None:
+                note(done, total, text)
+
         run = measure(campaign, directory, command=sys.argv, progress=progress)
     outcome = summarised(run, samples(directory))
     if as_json:

@@ -12,7 +12,12 @@ from barewire.cli.sdn_client import Sdn, SdnToken, client_of
 def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson = False) -> None:
     """Show switches, links, hosts, flows, jobs and the policy of a running controller."""
     client = client_of(sdn, sdn_token)
-    document = client.get("status") | client.get("jobs") | {"policy": client.get("policy")["strategies"]}
+    document = (
+        client.get("status")
+        | client.get("jobs")
+        | client.get("tenants")
+        | {"policy": client.get("policy")["strategies"]}
+    )
     if as_json:
         print_document("sdn status", document)
         return
@@ -28,6 +33,20 @@ def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson 
             pattern = f"{job['current']} of {job['patterns']}" if job["patterns"] else ""
             hosts = ", ".join(job["hosts"][:8]) + (" …" if len(job["hosts"]) > 8 else "")
             table.add_row(job["id"], job["name"], job["profile"], hosts, pattern, f"{job['ends_in_s']:.0f} s")
+        console.print(table)
+    if document["tenants"]:
+        table = Table("tenant", "hosts", "share", "ceiling", "Mbit/s", "jobs", "limited at")
+        for tenant in document["tenants"]:
+            hosts = ", ".join(tenant["hosts"][:8]) + (" …" if len(tenant["hosts"]) > 8 else "")
+            table.add_row(
+                tenant["name"],
+                hosts,
+                f"{tenant['share']:.0%}",
+                f"{tenant['ceiling']:.0%}",
+                f"{tenant['sent_bit_s'] / 1e6:.1f}",
+                f"{tenant['jobs']} of {tenant['jobs_max']}",
+                ", ".join(tenant["limited"][:8]),
+            )
         console.print(table)
     for counter, count in document["counts"].items():
         console.print(f"{counter}: {count}", markup=False)

@@ -2,6 +2,7 @@
 """The API's views of a controller, as JSON."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -124,6 +125,34 @@ def policy(controller: Controller, now: float) -> Document:
 def jobs(controller: Controller, now: float) -> Document:
     """All announced jobs."""
     return {"jobs": [job_document(job, now) for job in controller.jobs.all]}
+
+
+def tenants(controller: Controller, now: float) -> Document:
+    """Each tenant, what its flows carry, and the ports at which it is limited."""
+    slices = controller.slices
+    return tenants_with(controller, slices.sent_bit_s(controller.router.routes))
+
+
+def tenants_with(controller: Controller, sent_bit_s: Mapping[str, int]) -> Document:
+    """Return the tenants, with known rates by name."""
+    slices, alive = controller.slices, {job.id for job in controller.jobs.all}
+    owned = Counter(tenant.name for job, tenant in slices.owners.items() if job in alive)
+    limited = slices.limited()
+    return {
+        "tenants": [
+            {
+                "name": tenant.name,
+                "hosts": sorted(tenant.hosts, key=natural),
+                "share": tenant.share,
+                "ceiling": tenant.ceiling,
+                "jobs": owned[tenant.name],
+                "jobs_max": tenant.jobs_max,
+                "sent_bit_s": sent_bit_s.get(tenant.name, 0),
+                "limited": [str(port) for port in limited[tenant.name]],
+            }
+            for tenant in slices.tenants.all
+        ]
+    }
 
 
 def _flow(route: Route, now: float) -> Document:

@@ -8,6 +8,8 @@ from barewire.sdn.classify.policy import PROFILE, PROTOCOLS
 
 _ERRORS = {
     "401": "no token, or a wrong one",
+    "403": "the token is a tenant's, which may not do this",
+    "429": "the quota of the tenant whose token it is is used up",
     "404": "there is no such job, or no such path",
     "413": "the body is too long",
     "422": "the body is invalid; the message has the remedy",
@@ -27,7 +29,10 @@ def _responses(status: str, what: str, schema: dict[str, Any] | None, *errors: s
     good: dict[str, Any] = {"description": what}
     if schema is not None:
         good["content"] = _content(schema)
-    bad = {code: {"description": _ERRORS[code], "content": _content(_ref("Error"))} for code in ("401", *errors)}
+    bad = {
+        code: {"description": _ERRORS[code], "content": _content(_ref("Error"))}
+        for code in ("401", "403", "429", *errors)
+    }
     return {status: good, **bad}
 
 
@@ -146,6 +151,24 @@ _SCHEMAS: dict[str, Any] = {
             )
         }
     ),
+    "Tenants": _object(
+        {
+            "tenants": _list_of(
+                _object(
+                    {
+                        "name": _TEXT,
+                        "hosts": _list_of(_TEXT),
+                        "share": {"description": "guaranteed fraction of each link", **_NUMBER},
+                        "ceiling": {"description": "largest fraction of each link", **_NUMBER},
+                        "jobs": _WHOLE,
+                        "jobs_max": _WHOLE,
+                        "sent_bit_s": {"description": "what its flows carry", **_WHOLE},
+                        "limited": {"description": "the ports at which it is limited now", **_list_of(_TEXT)},
+                    }
+                )
+            )
+        }
+    ),
     "Strategies": _object({"strategies": _list_of(_TEXT)}),
     "Policy": _object(
         {
@@ -192,6 +215,7 @@ DOCUMENT: dict[str, Any] = {
         "/v1/loads": _listing("rates that each switch port sends and receives", "loads"),
         "/v1/flows": _listing("flows with their paths, profiles and rates", "flows"),
         "/v1/strategies": _listing("strategies that can be named", "strategies"),
+        "/v1/tenants": _listing("tenants, their shares, and where they are limited", "tenants"),
         "/v1/policy": _listing("the policy in force", "policy"),
         "/v1/policy/{profile}": {
             "parameters": [_PROFILE_IN],

@@ -7,14 +7,14 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
 from barewire.errors import BarewireError, MachineCannot, WrongUse
 from barewire.sdn.api import documents
+from barewire.sdn.api.access import Access, Caller, ForbiddenError, QuotaError
 from barewire.sdn.api.openapi import DOCUMENT
-from barewire.sdn.api.token import is_authorised
 from barewire.sdn.classify.jobs import Job, UnknownJobError, job_document
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import remove_stale_socket
@@ -22,6 +22,7 @@ from barewire.sdn.openflow.channel import remove_stale_socket
 # A shuffle of 192 × 192 as JSON is 1.5 MB. Parsing blocks the controller: 4 MiB take 40 ms.
 BODY_BYTES_MAX = 4 << 20
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})")
+CALLER = web.RequestKey("caller", Caller)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _SHOWN: dict[str, Callable[..., documents.Document]] = {
@@ -34,17 +35,30 @@ _SHOWN: dict[str, Callable[..., documents.Document]] = {
     "strategies": documents.strategies,
     "policy": documents.policy,
     "jobs": documents.jobs,
+    "tenants": documents.tenants,
 }
+
+
+class Pages(Protocol):
+    """What else is served at the API's address, with the same token except for `public` paths."""
+
+    public: frozenset[str]
+
+    def add_routes(self, application: web.Application) -> None:
+        """Add all routes."""
 
 
 class Api:
     """Serves one controller at one address: `ADDRESS:PORT` or `unix:PATH`."""
 
-    def __init__(self, shell: Shell, address: str, token: str) -> None:
-        """Check the address; `open` serves. WrongUse for an invalid address."""
+    def __init__(self, shell: Shell, address: str, token: str, pages: Pages | None = None) -> None:
+        """Check the address; `open` serves, also the pages if given. WrongUse for an invalid address."""
         self.address = address
-        self._shell, self._token = shell, token
-        self._path, self._address = _parse_address(address)
+        self._shell, self._pages = shell, pages
+        self._public = {"/openapi.json", *(pages.public if pages is not None else ())}
+        self._path, self._address = parse_address(address)
+        slices = shell.core.slices
+        self._access = Access(token, slices.tenants, shell.core.jobs, slices.owners)
         self._runner: web.AppRunner | None = None
 
     async def open(self) -> None:
@@ -86,17 +100,27 @@ class Api:
         router.add_put("/v1/jobs/{job}/lease", self._renew)
         router.add_post("/v1/jobs/{job}/step", self._step)
         router.add_post("/v1/jobs/{job}/patterns", self._append)
+        if self._pages is not None:
+            self._pages.add_routes(application)
         return application
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Check authorisation, and return errors as JSON."""
-        public = request.path == "/openapi.json"
-        if not public and not is_authorised(request.headers.get("Authorization"), self._token):
+        public = request.path in self._public
+        caller = self._access.caller(request.headers.get("Authorization"))
+        if not public and caller is None:
             hint = "send the header 'Authorization: Bearer TOKEN' with the token of the controller's token file"
             return _error(401, hint, {"WWW-Authenticate": "Bearer"})
+        request[CALLER] = caller or Caller()
         try:
+            if not public:
+                self._access.check(request[CALLER], request.method, request.path, self._shell.now)
             return await handler(request)
+        except ForbiddenError as error:
+            return _error(403, str(error))
+        except QuotaError as error:
+            return _error(429, str(error), {"Retry-After": "1"})
         except web.HTTPRequestEntityTooLarge:
             return _error(413, f"the body is longer than {BODY_BYTES_MAX} bytes: announce patterns one after another")
         except web.HTTPException as error:
@@ -112,6 +136,13 @@ class Api:
         return web.json_response(DOCUMENT)
 
     async def _show(self, request: web.Request) -> web.Response:
+        tenant = request[CALLER].tenant
+        if tenant is not None and request.path == "/v1/jobs":
+            own = self._access.jobs(request[CALLER])
+            return web.json_response({"jobs": [job_document(job, self._shell.now) for job in own]})
+        if tenant is not None and request.path == "/v1/tenants":
+            shown = documents.tenants(self._shell.core, self._shell.now)["tenants"]
+            return web.json_response({"tenants": [one for one in shown if one["name"] == tenant.name]})
         return web.json_response(_SHOWN[request.path.removeprefix("/v1/")](self._shell.core, self._shell.now))
 
     async def _set_strategy(self, request: web.Request) -> web.Response:
@@ -124,22 +155,25 @@ class Api:
 
     async def _announce(self, request: web.Request) -> web.Response:
         body = await _json(request)
-        core = self._shell.core
-        job = core.jobs.announce(body, core.hosts.by_name.keys(), self._shell.now)
+        core, caller = self._shell.core, request[CALLER]
+        hosts = self._access.hosts(caller, body, core.hosts.by_name.keys())
+        self._access.check_quota(caller, body.get("patterns") if isinstance(body, dict) else None, is_new=True)
+        job = core.jobs.announce(body, hosts, self._shell.now)
+        self._access.announced(caller, job)
         core.announced(job)
         return self._changed(job, 201)
 
     async def _job(self, request: web.Request) -> web.Response:
-        return web.json_response(job_document(self._shell.core.jobs.get(request.match_info["job"]), self._shell.now))
+        return web.json_response(job_document(self._job_of(request), self._shell.now))
 
     async def _withdraw(self, request: web.Request) -> web.Response:
-        self._shell.core.jobs.withdraw(request.match_info["job"])
+        self._shell.core.jobs.withdraw(self._job_of(request).id)
         self._shell.core.jobs_changed(self._shell.now)
         self._shell.turn()
         return web.Response(status=204)
 
     async def _renew(self, request: web.Request) -> web.Response:
-        job = self._shell.core.jobs.renew(request.match_info["job"], self._shell.now)
+        job = self._shell.core.jobs.renew(self._job_of(request).id, self._shell.now)
         return web.json_response(job_document(job, self._shell.now))
 
     async def _step(self, request: web.Request) -> web.Response:
@@ -147,12 +181,16 @@ class Api:
         to = body.get("to")
         if to is not None and (isinstance(to, bool) or not isinstance(to, int)):
             raise WrongUse('write {"to": 3} for the pattern of this number, from 0; or no body for the next one')
-        return self._changed(self._shell.core.jobs.step(request.match_info["job"], to, self._shell.now), 200)
+        return self._changed(self._shell.core.jobs.step(self._job_of(request).id, to, self._shell.now), 200)
 
     async def _append(self, request: web.Request) -> web.Response:
         body = await _body(request, ("patterns",))
-        job = self._shell.core.jobs.append(request.match_info["job"], body.get("patterns"), self._shell.now)
+        self._access.check_quota(request[CALLER], body.get("patterns"), is_new=False)
+        job = self._shell.core.jobs.append(self._job_of(request).id, body.get("patterns"), self._shell.now)
         return self._changed(job, 200)
+
+    def _job_of(self, request: web.Request) -> Job:
+        return self._access.job(request[CALLER], request.match_info["job"])
 
     def _changed(self, job: Job, status: int) -> web.Response:
         self._shell.core.jobs_changed(self._shell.now)
@@ -178,7 +216,8 @@ def _error(status: int, text: str, headers: dict[str, str] | None = None) -> web
     return web.json_response({"error": text}, status=status, headers=headers)
 
 
-def _parse_address(address: str) -> tuple[Path | None, tuple[str, int]]:
+def parse_address(address: str) -> tuple[Path | None, tuple[str, int]]:
+    """Parse `unix:PATH`, or `ADDRESS:PORT` for one address. WrongUse with what to write."""
     if address.startswith("unix:") and len(address) > len("unix:"):
         return Path(address.removeprefix("unix:")), ("", 0)
     match = _ADDRESS.fullmatch(address)

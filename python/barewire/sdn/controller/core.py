@@ -13,6 +13,7 @@ from dataclasses import replace
 from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
 from barewire.sdn.classify.jobs import Job, Jobs
 from barewire.sdn.classify.policy import Policy
+from barewire.sdn.classify.tenants import Tenants
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
@@ -23,12 +24,15 @@ from barewire.sdn.controller.router import Router
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import KIND_MASK, OURS_MASK, Kind, cookie, kind_of, number_of
 from barewire.sdn.controller.settings import Settings
+from barewire.sdn.controller.slices import PERIOD_S as SLICES_PERIOD_S
+from barewire.sdn.controller.slices import Slices
 from barewire.sdn.controller.statistics import PortRates
 from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey
 from barewire.sdn.openflow.messages import (
     AddRule,
     BarrierReply,
     FromSwitch,
+    MeterCounters,
     PacketIn,
     PortCounters,
     PortList,
@@ -40,6 +44,7 @@ from barewire.sdn.openflow.messages import (
     RuleCounters,
     RuleList,
     RuleRemoved,
+    SetMeter,
     SwitchDown,
     SwitchError,
     SwitchUp,
@@ -60,7 +65,15 @@ UNINSTALLED_S = 30.0
 class Controller:
     """One network's controller."""
 
-    def __init__(self, settings: Settings, policy: Policy, hosts: Hosts, key: bytes, first: int = 0) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        policy: Policy,
+        hosts: Hosts,
+        key: bytes,
+        first: int = 0,
+        tenants: Tenants | None = None,
+    ) -> None:
         """`key` is the secret that authenticates probes; `first` a random number at which flow numbers begin."""
         self.settings, self.policy, self.hosts = settings, policy, hosts
         self.jobs = Jobs()
@@ -68,6 +81,8 @@ class Controller:
         self.rates = PortRates()
         self.discovery = Discovery(settings)
         self.router = Router(settings, hosts, self.outbox, self.strategy_of, first)
+        self.slices = Slices(tenants or Tenants(), self.discovery, self.jobs, self.outbox)
+        self.router.meter_of = self.slices.meter_of
         self.full = FullTables(self.router, hosts, self.outbox)
         parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.classification_of)
         self.reception = Reception(settings, key, *parts, self._refresh)
@@ -84,6 +99,8 @@ class Controller:
         self._every(settings.port_statistics_s, self._ask_ports)
         self._every(settings.flow_statistics_s, self._ask_flows)
         self._every(AGE_EVERY_S, self._age)
+        if self.slices.tenants.all:
+            self._every(SLICES_PERIOD_S, self._ask_meters)
 
     def handle(self, switch: str, event: FromSwitch, now: float) -> None:
         """Process a message of a switch."""
@@ -100,6 +117,7 @@ class Controller:
                 self._switch_error(switch, event, now)
             case SwitchUp():
                 self.outbox.open(switch)
+                self.slices.forget_switch(switch)
                 self.outbox.send(switch, Request(RequestKind.RULES, cookie(Kind.BASE) & OURS_MASK, OURS_MASK))
             case PortList(ports):
                 self._port_list(switch, ports, now)
@@ -112,6 +130,8 @@ class Controller:
                 self._port_status(Port(switch, event.port.number), event, now)
             case PortCounters(counters):
                 self.rates.counted(switch, counters, now)
+            case MeterCounters(counters):
+                self.slices.counted(switch, counters, now)
             case RuleCounters(counters):
                 self._rule_counters(switch, counters, now)
             case SwitchDown(reason):
@@ -171,6 +191,9 @@ class Controller:
         for route in self.router.routes:
             carried = FlowCounters(route.packets, route.bytes, now - route.placed.since_s) if route.counted_s else None
             self._classify_again(route, self.classification_of(route.key, carried), now)
+        for route in self.slices.changed(self.router.routes):
+            for switch in route.installed:
+                self._send_rules(route, switch, now)
 
     def network(self) -> Network:
         """Return the network as discovered."""
@@ -228,6 +251,7 @@ class Controller:
     def _port_list(self, switch: str, ports: Iterable[PortState], now: float) -> None:
         links = self._in_doubt.pop(switch, {})
         self.discovery.switch_up(switch, ports, now)
+        self.slices.add_meters(switch, lambda: self._meters_added(switch))
         for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
             known = self.discovery.ports(switch).get(port.number)
             if known is None or not known.is_up:
@@ -242,6 +266,7 @@ class Controller:
 
     def _port_status(self, port: Port, event: PortStatus, now: float) -> None:
         self.discovery.update_port(port.node, event.port, event.is_gone, now)
+        self.slices.add_meters(port.node, lambda: self._meters_added(port.node))
         if event.is_gone or not event.port.is_up:
             self.hosts.forget_port(port)
             self._refresh(now)
@@ -280,7 +305,27 @@ class Controller:
             self.counts[f"flows ended: {gone.why}"] += 1
             self.router.forget(route)
 
+    def _ask_meters(self, _now: float) -> None:
+        self.slices.ask({port.node for port in self.router.routes.crossing})
+
+    def _meters_added(self, switch: str) -> None:
+        """Let the rules of flows through a switch refer to its meters."""
+
+        def send(now: float) -> None:
+            for route in self.router.routes.at(switch):
+                if switch in route.installed:
+                    self._send_rules(route, switch, now)
+
+        self.outbox.at(0.0, send)
+
+    def _send_rules(self, route: Route, switch: str, now: float) -> None:
+        for rule in self.router.rules_at(route, switch, now):
+            self.outbox.send(switch, AddRule(rule))
+
     def _switch_error(self, switch: str, refused: SwitchError, now: float) -> None:
+        if isinstance(refused.request, SetMeter):
+            self.slices.refused(switch, refused)
+            return
         rule = refused.request.rule if isinstance(refused.request, AddRule) else None
         kind = None if rule is None else kind_of(rule.cookie)
         route = self.router.routes.numbered(number_of(rule.cookie)) if rule and kind is Kind.FLOW else None

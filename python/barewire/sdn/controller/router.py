@@ -47,6 +47,8 @@ class Router:
         self._reservations: dict[Path, float] = {}
         # Called with each removed flow.
         self.forgotten: Callable[[Route], None] = lambda _: None
+        # Returns the meter of a flow's rule that sends to a port.
+        self.meter_of: Callable[[Route, Port], int | None] = lambda _route, _port: None
 
     def view(self, now: float, fixed: frozenset[FlowKey] = frozenset()) -> View:
         """Return the strategies' view at this time."""
@@ -174,8 +176,9 @@ class Router:
         idle_s = settings.idle_s + margin if settings.idle_s else 0
         hard_s = settings.hard_s - age_s + margin if settings.hard_s else 0
         out = (route.installed[switch],)
+        meter = self.meter_of(route, Port(switch, route.installed[switch]))
         return [
-            Rule(match, priority, value, out, idle_s, hard_s, notify=is_first and number == 0)
+            Rule(match, priority, value, out, idle_s, hard_s, notify=is_first and number == 0, meter=meter)
             for number, (match, priority) in enumerate(route.matches)
         ]
 

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from barewire.sdn.classify.policy import Policy
+from barewire.sdn.classify.tenants import Tenants
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
@@ -19,10 +20,18 @@ Tell = Callable[[Event], None]
 class Shell:
     """Runs a controller in the running event loop."""
 
-    def __init__(self, settings: Settings, policy: Policy, hosts: Hosts, addresses: Sequence[str], tell: Tell) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        policy: Policy,
+        hosts: Hosts,
+        addresses: Sequence[str],
+        tell: Tell,
+        tenants: Tenants | None = None,
+    ) -> None:
         """`addresses` are the addresses to listen on; `tell` is called with events. WrongUse for an invalid address."""
         self._loop = asyncio.get_running_loop()
-        self.core = Controller(settings, policy, hosts, secrets.token_bytes(32), secrets.randbits(32))
+        self.core = Controller(settings, policy, hosts, secrets.token_bytes(32), secrets.randbits(32), tenants)
         self._tell = tell
         self._listeners = [Listener(place, self._heard, self._closed) for place in addresses]
         self._channels: dict[str, Channel] = {}

@@ -21,6 +21,8 @@ from barewire.sdn.openflow.messages import (
     DeleteRule,
     FromSwitch,
     Match,
+    MeterCounter,
+    MeterCounters,
     PacketIn,
     PacketOut,
     PortCounter,
@@ -35,6 +37,7 @@ from barewire.sdn.openflow.messages import (
     RuleCounters,
     RuleList,
     RuleRemoved,
+    SetMeter,
     SwitchUp,
     ToSwitch,
     Why,
@@ -47,6 +50,11 @@ _FLOW_REMOVED = struct.Struct(of.OFP_FLOW_REMOVED_PACK_STR0)
 _FLOW_STATISTICS = struct.Struct(of.OFP_FLOW_STATS_0_PACK_STR)
 _FLOW_STATISTICS_REQUEST = struct.Struct(of.OFP_FLOW_STATS_REQUEST_0_PACK_STR)
 _INSTRUCTION = struct.Struct(of.OFP_INSTRUCTION_ACTIONS_PACK_STR)
+_METER_INSTRUCTION = struct.Struct(of.OFP_INSTRUCTION_METER_PACK_STR)
+_METER_MOD = struct.Struct(of.OFP_METER_MOD_PACK_STR)
+_DROP_BAND = struct.Struct(of.OFP_METER_BAND_DROP_PACK_STR)
+_METER_STATISTICS = struct.Struct(of.OFP_METER_STATS_PACK_STR)
+_METER_STATISTICS_REQUEST = struct.Struct(of.OFP_METER_MULTIPART_REQUEST_PACK_STR)
 _OUTPUT = struct.Struct(of.OFP_ACTION_OUTPUT_PACK_STR)
 _PACKET_OUT = struct.Struct(of.OFP_PACKET_OUT_PACK_STR)
 _PACKET_IN = struct.Struct(of.OFP_PACKET_IN_PACK_STR)
@@ -64,6 +72,7 @@ _MULTIPART_TYPES = {
     RequestKind.PORT_COUNTERS: of.OFPMP_PORT_STATS,
     RequestKind.RULES: of.OFPMP_FLOW,
     RequestKind.RULE_COUNTERS: of.OFPMP_FLOW,
+    RequestKind.METER_COUNTERS: of.OFPMP_METER,
 }
 
 
@@ -78,6 +87,11 @@ def encode(message: ToSwitch, xid: int) -> bytes:
             return _flow_mod(rule, of.OFPFC_ADD, 0, xid)
         case DeleteRule(pattern, priority, cookie, mask):
             return _flow_mod(Rule(pattern, priority, cookie), of.OFPFC_DELETE_STRICT, mask, xid)
+        case SetMeter(number, rate_kbit_s, burst_kbit, is_new):
+            flags = of.OFPMF_KBPS | of.OFPMF_BURST | of.OFPMF_STATS
+            start = _METER_MOD.pack(of.OFPMC_ADD if is_new else of.OFPMC_MODIFY, flags, number)
+            band = _DROP_BAND.pack(of.OFPMBT_DROP, _DROP_BAND.size, rate_kbit_s, burst_kbit)
+            return framed(of.OFPT_METER_MOD, xid, start + band)
         case PacketOut(out, frame):
             actions = _outputs(out)
             start = _PACKET_OUT.pack(of.OFP_NO_BUFFER, CONTROLLER, len(actions))
@@ -88,6 +102,8 @@ def encode(message: ToSwitch, xid: int) -> bytes:
             body = b""
             if question is RequestKind.PORT_COUNTERS:
                 body = struct.pack(of.OFP_PORT_STATS_REQUEST_PACK_STR, of.OFPP_ANY)
+            elif question is RequestKind.METER_COUNTERS:
+                body = _METER_STATISTICS_REQUEST.pack(of.OFPM_ALL)
             elif question in (RequestKind.RULES, RequestKind.RULE_COUNTERS):
                 body = _FLOW_STATISTICS_REQUEST.pack(0, of.OFPP_ANY, of.OFPG_ANY, cookie, mask) + _encoded(Match())
             return framed(of.OFPT_MULTIPART_REQUEST, xid, _MULTIPART.pack(_MULTIPART_TYPES[question], 0) + body)
@@ -155,6 +171,8 @@ def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
     )
     actions = _outputs(rule.out)
     instructions = _INSTRUCTION.pack(of.OFPIT_APPLY_ACTIONS, _INSTRUCTION.size + len(actions)) + actions
+    if rule.meter is not None:
+        instructions = _METER_INSTRUCTION.pack(of.OFPIT_METER, _METER_INSTRUCTION.size, rule.meter) + instructions
     return framed(of.OFPT_FLOW_MOD, xid, start + _encoded(rule.match) + (instructions if actions else b""))
 
 
@@ -228,6 +246,8 @@ def _multipart(body: bytes, question: RequestKind) -> FromSwitch:
         return PortCounters(
             tuple(PortCounter(counters[0], sent_bytes=counters[4], received_bytes=counters[3]) for counters in found)
         )
+    if question is RequestKind.METER_COUNTERS:
+        return MeterCounters(tuple(_meters(body, at)))
     entries = list(_flow_entries(body, at))
     counters = tuple(counter for _, _, counter in entries)
     if question is RequestKind.RULE_COUNTERS:
@@ -246,12 +266,25 @@ def _flow_entries(body: bytes, at: int) -> Iterator[tuple[int, int, RuleCounter]
         at += length
 
 
+def _meters(body: bytes, at: int) -> Iterator[MeterCounter]:
+    while at < len(body):
+        number, length, _, _, carried, seconds, nanoseconds = _METER_STATISTICS.unpack_from(body, at)
+        if length < _METER_STATISTICS.size or at + length > len(body):
+            raise MalformedError(f"a meter's statistics with {length} bytes")
+        yield MeterCounter(number, carried, seconds + nanoseconds / 1e9)
+        at += length
+
+
 def _rule(body: bytes, at: int, end: int) -> Rule | None:
     """Return a rule in our form, None for one with other match fields or actions."""
     _, _, _, _, priority, idle_s, hard_s, flags, cookie, _, _ = _FLOW_STATISTICS.unpack_from(body, at)
     fields, at = _decoded(body, at + _FLOW_STATISTICS.size)
     match = _match(fields)
     out: list[int] = []
+    meter = None
+    if at < end and _TWO_SHORTS.unpack_from(body, at) == (of.OFPIT_METER, _METER_INSTRUCTION.size):
+        meter = _METER_INSTRUCTION.unpack_from(body, at)[2]
+        at += _METER_INSTRUCTION.size
     if at < end:
         kind, length = _INSTRUCTION.unpack_from(body, at)
         if kind != of.OFPIT_APPLY_ACTIONS or at + length != end:
@@ -262,7 +295,7 @@ def _rule(body: bytes, at: int, end: int) -> Rule | None:
                 return None
             out.append(port)
     notify = bool(flags & of.OFPFF_SEND_FLOW_REM)
-    return None if match is None else Rule(match, priority, cookie, tuple(out), idle_s, hard_s, notify)
+    return None if match is None else Rule(match, priority, cookie, tuple(out), idle_s, hard_s, notify, meter)
 
 
 def _port(body: bytes, at: int) -> PortState:

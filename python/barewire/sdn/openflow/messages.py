@@ -23,7 +23,10 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An entry of table 0. Without `out` it drops. `idle_s` and `hard_s` of 0: never; `notify` requests RuleGone."""
+    """An entry of table 0. Without `out` it drops. `idle_s` and `hard_s` of 0: never; `notify` requests RuleGone.
+
+    Packets pass the meter with number `meter` first, if there is one.
+    """
 
     match: Match
     priority: int
@@ -32,6 +35,7 @@ class Rule:
     idle_s: int = 0
     hard_s: int = 0
     notify: bool = False
+    meter: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,16 @@ class DeleteRule:
     priority: int
     cookie: int
     cookie_mask: int = 0xFFFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class SetMeter:
+    """Add a meter (`is_new`) or change it: it drops what exceeds a rate in kbit/s, after a burst in kbit."""
+
+    number: int
+    rate_kbit_s: int
+    burst_kbit: int
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,7 @@ class RequestKind(StrEnum):
     PORT_COUNTERS = "port counters"  # by PortCounters
     RULES = "rules"  # by RulesAre: whole rules
     RULE_COUNTERS = "rule counters"  # by RuleCounters: cookies and counters only
+    METER_COUNTERS = "meter counters"  # by MeterCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +99,7 @@ class Request:
     cookie_mask: int = 0
 
 
-ToSwitch = AddRule | DeleteRule | PacketOut | BarrierRequest | Request
+ToSwitch = AddRule | DeleteRule | SetMeter | PacketOut | BarrierRequest | Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +189,22 @@ class PortCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class MeterCounter:
+    """Bytes that came to a meter, also those it dropped, and its age by the switch's clock."""
+
+    number: int
+    bytes: int
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeterCounters:
+    """The counters of all meters of a switch."""
+
+    counters: tuple[MeterCounter, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RuleCounter:
     """A rule's traffic and age."""
 
@@ -223,5 +254,6 @@ FromSwitch = (
     | SwitchError
     | PortCounters
     | RuleCounters
+    | MeterCounters
     | RuleList
 )
