@@ -62,7 +62,7 @@ def simulate(workload: str, strategies: str, hosts: int, seeds: int, setup: Setu
         strategies.split(","),
         [hosts],
         seeds,
-        lambda: None,
+        lambda _: None,
     )
     return (
         {series.strategy: series for series in reversed(found)}

@@ -14,7 +14,7 @@ from barewire.cli import complete, options
 from barewire.cli.directories import results_directory
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
-from barewire.cli.sdn_simulate import parse_counts, parse_shape
+from barewire.cli.sdn_simulate import counts_of, parse_shape
 from barewire.errors import WrongUse
 from barewire.sdn.simulate import RingPlan, Shape
 from barewire.topology import parse, with_rate
@@ -44,7 +44,7 @@ def bench(
         ExperimentName, typer.Option(help="what communicates; both: each alone and beside the other")
     ] = ExperimentName.ring,
     strategy: Annotated[list[str], options.STRATEGIES] = list(DEFAULT_STRATEGIES),  # noqa: B006
-    host_counts: options.HostCounts = "4,8,16",
+    host_counts: options.HostCounts = None,
     topology: Annotated[str, options.TOPOLOGY] = "fat-tree:4",
     rate: Annotated[str, options.SWITCH_RATE] = "2500kbit",
     fabric: Annotated[FabricName, typer.Option(help="fabric of the rings' messages", rich_help_panel=_JOBS)] = (
@@ -106,13 +106,14 @@ def bench(
     if rate_bit_s is None:
         raise WrongUse("--rate: strategies differ where links have a rate, such as 2500kbit")
     mappers, reducers = parse_shape(shape)
+    network = with_rate(parse(topology), rate_bit_s)
     plan = BenchPlan(
         experiment=workload.value,
         topology=topology,
-        network=with_rate(parse(topology), rate_bit_s),
+        network=network,
         rate_bit_s=rate_bit_s,
         policies=options.flatten(strategy),
-        counts=tuple(dict.fromkeys(parse_counts(host_counts))),
+        counts=tuple(dict.fromkeys(counts_of(host_counts, network, both=workload is ExperimentName.both))),
         blocks=blocks,
         seed=secrets.randbits(32) if seed is None else seed,
         fabric=fabric.value,

@@ -14,7 +14,7 @@ from barewire.results.derived import derived_samples
 from barewire.results.sdn import JOB, NATURAL, RANDOM, REFERENCES, WIDE
 from barewire.sdn.bench.plan import RING, BenchPlan
 from barewire.sdn.calibration import Calibration, fit
-from barewire.sdn.published import ring_mbyte_s
+from barewire.sdn.published import is_published, ring_mbyte_s
 from barewire.sdn.simulate.experiment import Setup, least_time_s
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.ring import Ring
@@ -48,7 +48,7 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
         launches.append(replace(launch, details=launch.details | added))
     found = None if calibration is None else asdict(calibration)
     # Beside a shuffle, rings have half of the hosts, in another placement than the published one.
-    alike = plan.policies if plan.experiment == RING else ()
+    alike = plan.policies if plan.experiment == RING and is_published(plan.network) else ()
     known = {policy: {str(count): ring_mbyte_s(policy, count) for count in plan.counts} for policy in alike}
     return replace(
         run, launches=tuple(launches), parameters=run.parameters | {"calibration": found, "published": known}
