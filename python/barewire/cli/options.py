@@ -229,6 +229,14 @@ STRATEGIES = typer.Option(
     "repeated, several with commas",
     autocompletion=complete.strategies,
 )
+BENCH_STRATEGIES = typer.Option(
+    "--strategy",
+    metavar="STRATEGY",
+    help="with parameters as in isolated:seconds=30; mpi=planned+bigdata=ecmp gives each profile its own; may be "
+    "repeated, several with commas",
+    show_default="the published ones, least-loaded, planned; latency: stp, least-loaded, planned",
+    autocompletion=complete.strategies,
+)
 HostCounts = Annotated[
     str | None,
     typer.Option(

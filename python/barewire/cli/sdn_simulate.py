@@ -4,6 +4,7 @@
 import re
 from dataclasses import replace
 from enum import StrEnum
+from math import inf
 from typing import Annotated
 
 import typer
@@ -18,7 +19,7 @@ from barewire.errors import WrongUse
 from barewire.sdn.published import PUBLISHED_COUNTS, is_published
 from barewire.sdn.simulate import RingPlan, Series, Setup, Shape, experiment, simulations
 from barewire.sdn.simulate.placement import workers
-from barewire.sdn.strategies import names
+from barewire.sdn.strategies import named, names
 from barewire.topology import Network, parse, with_rate
 from barewire.topology.failures import failed
 from barewire.topology.rate import check_rate, parse_rate
@@ -76,7 +77,7 @@ def simulate(
     as_json: options.AsJson = False,
 ) -> None:
     """Simulate strategies on a network: max-min fair flows, with the controller's own plug-ins."""
-    strategies = names() if strategy == [ALL] else list(options.flatten(strategy))
+    strategies = list(options.flatten(strategy))
     if not strategies:
         raise WrongUse(f"--strategy is empty; there are: {', '.join(names())}")
     rate_bit_s = parse_rate(rate)
@@ -89,6 +90,9 @@ def simulate(
     network = with_rate(parse(topology), rate_bit_s)
     if fail:
         network = failed(network, options.flatten(fail))
+    left_out: list[str] = []
+    if strategies == [ALL]:
+        strategies, left_out = able(network)
     setup = Setup(
         network,
         replace(RingPlan(), message_bytes=message_bytes, overhead_s=overhead_ms / 1e3, transport=transport.value),
@@ -107,12 +111,20 @@ def simulate(
         series = experiment(setup, workload.value, strategies, counts, seeds, advance)
     if as_json:
         document = {"topology": topology, "failed": list(options.flatten(fail or [])), "rate_bit_s": rate_bit_s}
-        document |= {"host_counts": counts, "seeds": seeds}
+        document |= {"host_counts": counts, "seeds": seeds, "left_out": left_out}
         print_document("sdn simulate", {**document, "series": [part.to_json() for part in series]})
     else:
         _print(series, both=workload is WorkloadName.both, markdown=form is options.TableFormat.markdown)
+        if left_out:
+            typer.echo(f"Left out, because the network is too large for them: {', '.join(left_out)}.")
         if host_counts is None:
             typer.echo(f"Numbers of hosts, of {len(workers(network))}: {', '.join(map(str, counts))}; --host-counts sets others.")
+
+
+def able(network: Network) -> tuple[list[str], list[str]]:
+    """Return all strategies that can place flows on a network of this size, and those that cannot."""
+    able_ones = [name for name in names() if len(network.switches) <= getattr(named(name), "switches_max", inf)]
+    return able_ones, [name for name in names() if name not in able_ones]
 
 
 def counts_of(text: str | None, network: Network, *, both: bool = False) -> list[int]:

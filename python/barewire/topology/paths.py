@@ -227,6 +227,30 @@ class Paths:
                 self._across.popitem(last=False)
         return known
 
+    def first_across(self, first: int, last: int) -> Path | None:
+        """Return the first shortest path from switch to switch; None if there is none."""
+        if self._hops(last)[first] == _UNREACHABLE:
+            return None
+        path: list[Port] = []
+        here = first
+        while here != last:
+            port, here = self.next_hops(here, last)[0]
+            path.append(port)
+        return tuple(path)
+
+    def leads(self, source: str, destination: str, path: Path) -> bool:
+        """Return whether a path, shortest or not, joins two hosts without entering a switch twice."""
+        peers = self.network.peers
+        nodes = [port.node for port in path]
+        following = [peers[port].node if port in peers else None for port in path]
+        return (
+            path[:1] != ()
+            and len(set(nodes)) == len(nodes)
+            and nodes[0] in {port.node for port in self._attachments(source)}
+            and following == [*nodes[1:], destination]
+            and self._switches.keys() >= set(nodes)
+        )
+
     def _expand(self, first: int, last: int) -> Rows:
         numbers, peers = self._links
         width = peers.shape[1]

@@ -12,7 +12,7 @@ from barewire.mpi.fabrics import PROVIDER
 from barewire.results import Run
 from barewire.results.derived import derived_samples
 from barewire.results.sdn import JOB, NATURAL, RANDOM, REFERENCES, WIDE
-from barewire.sdn.bench.plan import RING, BenchPlan
+from barewire.sdn.bench.plan import LATENCY, RING, BenchPlan
 from barewire.sdn.calibration import Calibration, fit
 from barewire.sdn.published import is_published, ring_mbyte_s
 from barewire.sdn.simulate.experiment import Setup, least_time_s
@@ -28,7 +28,7 @@ Values = dict[str, float]
 def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
     """Put `bound` and `predicted` into each launch's details, by quantity, and the calibration into the run.
 
-    Rings in MB/s, jobs in s. A bound includes only the wire's overhead. Without runs on the wide network there is no
+    Rings in MB/s, jobs in s; short messages have neither, because flows have no latency. A bound includes only the wire's overhead. Without runs on the wide network there is no
     calibration and no prediction.
     """
     calibration = calibrated(frame, plan.rate_bit_s)
@@ -37,7 +37,7 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
     launches = []
     for launch in run.launches:
         facts = launch.details["start"].get("sdn")
-        if not launch.complete or not facts:
+        if not launch.complete or not facts or facts["test"] == LATENCY:
             launches.append(launch)
             continue
         hosts, other_hosts = tuple(facts["placed"]), tuple(facts["beside"])
