@@ -112,5 +112,7 @@ def test_ends_of_transfers_agree_with_simgrid(simgrid: None, topology: str, stra
     errors = [our / their - 1 for our, their in zip(ours, theirs, strict=True)]
     last = max(ours) / max(theirs) - 1
     largest = max(map(abs, errors))
-    print(f"{topology} {strategy}: mean {mean(errors):+.1%}, last {last:+.1%}, largest {largest:.1%} ({efficiency:.3f})")
+    print(
+        f"{topology} {strategy}: mean {mean(errors):+.1%}, last {last:+.1%}, largest {largest:.1%} ({efficiency:.3f})"
+    )
     assert abs(mean(errors)) < 0.05 and abs(last) < 0.05

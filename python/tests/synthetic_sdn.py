@@ -87,9 +87,7 @@ def synthetic_latencies(plan: BenchPlan) -> tuple[Run, pl.DataFrame]:
         details = {"start": {"sdn": _facts(order, 0.5)}, "end": {"complete": True}}
         launches.append(Launch(order.number, order.subject_name, "beff", details=details))
     parameters = {"kind": "sdn", "policies": list(plan.policies), "host_counts": list(plan.counts), "rate_bit_s": RATE}
-    run = new_run(
-        command=["barewire"], seed=1, parameters={**parameters, "mtu": 1500}, environment={"versions": {}}
-    )
+    run = new_run(command=["barewire"], seed=1, parameters={**parameters, "mtu": 1500}, environment={"versions": {}})
     return replace(run, launches=tuple(launches), complete=True), pl.concat(frames)
 
 

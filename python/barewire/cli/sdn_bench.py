@@ -77,9 +77,7 @@ def bench(
     message_bytes: Annotated[int | None, options.MESSAGE_BYTES] = None,
     rings: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="random rings", show_default=_defaults("rings"), rich_help_panel=_JOBS
-        ),
+        typer.Option(min=1, metavar="N", help="random rings", show_default=_defaults("rings"), rich_help_panel=_JOBS),
     ] = None,
     measurements: Annotated[
         int | None,

@@ -118,7 +118,8 @@ def simulate(
         if left_out:
             typer.echo(f"Left out, because the network is too large for them: {', '.join(left_out)}.")
         if host_counts is None:
-            typer.echo(f"Numbers of hosts, of {len(workers(network))}: {', '.join(map(str, counts))}; --host-counts sets others.")
+            used = ", ".join(map(str, counts))
+            typer.echo(f"Numbers of hosts, of {len(workers(network))}: {used}; --host-counts sets others.")
 
 
 def able(network: Network) -> tuple[list[str], list[str]]:

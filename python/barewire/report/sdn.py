@@ -130,7 +130,11 @@ def _ranked(summary: Summary, ranking: Ranking) -> str:
     if ranking.best is None:
         return f"{what}: cannot say which is best: {ranking.reason}. First is {first.policy}, {value}."
     isolated = summary.ratio(first.quantity, first.hosts, first.policy, "isolated")
-    beside = "" if isolated is None or first.beside or first.policy == "isolated" else f", and {shown_ratio(isolated)} of isolated"
+    beside = (
+        ""
+        if isolated is None or first.beside or first.policy == "isolated"
+        else f", and {shown_ratio(isolated)} of isolated"
+    )
     return f"{what}: best is {first.policy}, {value}{beside}."
 
 
@@ -154,9 +158,11 @@ def print_sdn(console: Console, run: Run, summary: Summary) -> None:
 
 LEGEND = (
     "Geometric means over blocks; fractions are those of pairs in a block, so with equal seeds. Intervals are "
-    "Student's, of logarithms, from 6 blocks on; otherwise the range is in brackets. A strategy is called best or better only if "
-    "Welch's or the rank test, of the launches by the mean of their block, finds it so at 95 %, corrected over all pairs of strategies "
-    "and numbers of hosts (Holm), from 6 blocks on, and if no launch was saturated. Two references "
+    "Student's, of logarithms, from 6 blocks on; otherwise the range is in brackets. A strategy is called best or "
+    "better only if Welch's or the rank test, of the launches by the mean of their block, finds it so at 95 %, "
+    "corrected over all pairs of strategies and numbers of hosts (Holm), from 6 blocks on, and if no launch was "
+    "saturated. Two "
+    "references "
     "cannot block, under the same controller and with the same hosts on links of the same rate: wide is the network "
     "under test with links between switches that can carry the traffic of all hosts, so it has the same hops; star is "
     "one switch. The bound is the optimum of "

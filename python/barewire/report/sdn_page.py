@@ -32,7 +32,8 @@ _EXPLANATIONS = {
     RANDOM: "Bytes per second that each process sends to its neighbours in rings of random order, all at once.",
     NATURAL: "The same in the ring of the ranks' numbers, in which neighbours are often on one switch.",
     MEDIAN_LATENCY: "Half of the time of an exchange of 8 bytes with both neighbours, of all ranks, in rings of random "
-    "order: half of the exchanges take less. The published means (Oliveira et al. 2018, figure 4) are 0.37 to 0.40 ms, the same for all strategies, at 1 Gb/s and without other traffic.",
+    "order: half of the exchanges take less. The published means (Oliveira et al. 2018, figure 4) are 0.37 to 0.40 ms, "
+    "the same for all strategies, at 1 Gb/s and without other traffic.",
     P99_LATENCY: "The same: 99 of 100 exchanges take less.",
     JOB: "From the first fetch of a shuffle to the last; less is better, and fractions above 1 are better still.",
 }

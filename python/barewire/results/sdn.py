@@ -44,11 +44,12 @@ class Place(NamedTuple):
 class Cell:
     """One quantity of one policy: a value for each block, in `unit`, and its comparisons.
 
-    `mean` is the geometric mean, `ci95` its interval (None below 6 blocks).
-    `of_star` and `of_wide` relate it to the references in the same block; `of_alone`, for a job beside another, to the
-    same job alone under the same policy; `of_bound` to an upper limit for any routing; `of_stp` to the policy stp. All
-    are above 1 where this value is better, even for times. `predicted` is the simulator's mean, `error` the mean of its
-    relative errors, and `errors` all of them, launch by launch. `busy_share` is the maximum over the launches, `saturated` the number of saturated launches.
+    `mean` is the geometric mean, `ci95` its interval (None below 6 blocks). `of_star` and `of_wide` relate it to the
+    references in the same block; `of_alone`, for a job beside another, to the same job alone under the same policy;
+    `of_bound` to an upper limit for any routing; `of_stp` to the policy stp. All are above 1 where this value is
+    better, even for times. `predicted` is the simulator's mean, `error` the mean of its relative errors, and `errors`
+    all of them, launch by launch. `busy_share` is the maximum over the launches, `saturated` the number of saturated
+    launches.
     """
 
     place: Place

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The dragonfly (Kim, Dally, Scott, Abts 2008): groups of switches; all switches of a group, and all groups, are joined.
+"""The dragonfly (Kim, Dally, Scott, Abts 2008): groups of switches; each joins all of its group, and any two groups.
 
     group 0         group 1         …       A switches in a group, each with P hosts and H links to other groups
     s1 ─── s2       s3 ─── s4               A·H + 1 groups: one link between any two

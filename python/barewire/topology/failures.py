@@ -59,9 +59,7 @@ def _drawn(network: Network, share: float, seed: int) -> set[Port]:
     if not 0 <= share < 1:
         raise WrongUse(f"{share:.0%} of the links cannot fail: a share is from 0% up to 100%")
     switches = frozenset(network.switches)
-    links = sorted(
-        port for port, peer in network.peers.items() if port < peer and {port.node, peer.node} <= switches
-    )
+    links = sorted(port for port, peer in network.peers.items() if port < peer and {port.node, peer.node} <= switches)
     return set(random.Random(f"failures {seed}").sample(links, round(share * len(links))))
 
 

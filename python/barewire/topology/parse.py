@@ -52,7 +52,8 @@ def _check_size(text: str, kind: str, sizes: list[int]) -> None:
         hosts = switches * sizes[2]
     if switches > _SWITCHES_MAX or hosts > _HOSTS_MAX:
         raise WrongUse(
-            f"{text} has {switches} switches and {hosts} hosts, above {_SWITCHES_MAX} and {_HOSTS_MAX}; take smaller sizes"
+            f"{text} has {switches} switches and {hosts} hosts, above {_SWITCHES_MAX} and {_HOSTS_MAX}; "
+            "take smaller sizes"
         )
 
 

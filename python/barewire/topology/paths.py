@@ -227,16 +227,10 @@ class Paths:
                 self._across.popitem(last=False)
         return known
 
-    def first_across(self, first: int, last: int) -> Path | None:
-        """Return the first shortest path from switch to switch; None if there is none."""
-        if self._hops(last)[first] == _UNREACHABLE:
-            return None
-        path: list[Port] = []
-        here = first
-        while here != last:
-            port, here = self.next_hops(here, last)[0]
-            path.append(port)
-        return tuple(path)
+    def between_switches(self, first: str, last: str) -> Iterator[Path]:
+        """List the shortest paths from one switch to another, sorted; none if no path joins them."""
+        if self._distance(first, last) < _UNREACHABLE:
+            yield from map(self.path_of, self.across(self._switches[first], self._switches[last]))
 
     def leads(self, source: str, destination: str, path: Path) -> bool:
         """Return whether a path, shortest or not, joins two hosts without entering a switch twice."""

@@ -28,8 +28,8 @@ Values = dict[str, float]
 def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
     """Put `bound` and `predicted` into each launch's details, by quantity, and the calibration into the run.
 
-    Rings in MB/s, jobs in s; short messages have neither, because flows have no latency. A bound includes only the wire's overhead. Without runs on the wide network there is no
-    calibration and no prediction.
+    Rings in MB/s, jobs in s; latencies have neither, because the simulator has no packets. A bound includes only the
+    wire's overhead. Without runs on the wide network there is no calibration and no prediction.
     """
     calibration = calibrated(frame, plan.rate_bit_s)
     bounds = cache(lambda test, hosts, seed: _bound(plan, test, hosts, seed))

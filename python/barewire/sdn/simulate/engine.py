@@ -63,9 +63,7 @@ class Engine:
             self._start_waiting(workload)
             if self._changed:
                 self._share()
-            times = np.divide(
-                self._left_bytes, self._rates, out=np.full(len(self._active), inf), where=self._rates > 0
-            )
+            times = np.divide(self._left_bytes, self._rates, out=np.full(len(self._active), inf), where=self._rates > 0)
             begins_s = self._waiting[0][0] if self._waiting else inf
             if not self._active and not self._waiting:
                 raise AssertionError(f"at {self.now_s} s a workload waits without any transfer")

@@ -115,7 +115,9 @@ class _State:
         return _exceeds(share)
 
     def _row(self, flow: int, path: int) -> NDArray[np.int32]:
-        row: NDArray[np.int32] = self._numbered.of(self._flows[flow].paths)[path * self._counts[flow] // self.path_count]
+        row: NDArray[np.int32] = self._numbered.of(self._flows[flow].paths)[
+            path * self._counts[flow] // self.path_count
+        ]
         return row
 
     def _enter(self, host: str, path: int) -> None:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Paths over an intermediate switch, longer than the shortest: what a dragonfly has besides its few minimal paths.
 
-Source: Valiant 1982. From the source's switch the first shortest path leads to the intermediate one, and from there the
-first shortest path to the destination's; paths that would enter a switch twice are left out.
+Source: Valiant 1982. A shortest path leads from the source's switch to the intermediate one, another from there to the
+destination's: the first two that together enter no switch twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import product
 from weakref import WeakKeyDictionary
 
 from barewire.errors import WrongUse
@@ -15,7 +16,7 @@ from barewire.topology import Path
 from barewire.topology.paths import Paths
 
 # Every switch is tried for every pair of switches with hosts, and a table has a rule for each flow and hop.
-SWITCHES_MAX = 400
+SWITCHES_MAX = 100
 
 _Found = dict[tuple[str, str], tuple[Path, ...]]
 _known: "WeakKeyDictionary[Paths, _Found]" = WeakKeyDictionary()
@@ -42,16 +43,16 @@ def detours(name: str, view: View, paths: Sequence[Path]) -> Sequence[Path]:
 
 
 def _over_each(routes: Paths, first: str, last: str) -> list[Path]:
-    numbers: Mapping[str, int] = {switch: number for number, switch in enumerate(routes.network.switches)}
     found: dict[Path, None] = {}
-    for middle in routes.network.switches:
-        if middle in (first, last) or first == last:
-            continue
-        there, back = (routes.first_across(*ends) for ends in ((numbers[first], numbers[middle]), (numbers[middle], numbers[last])))
-        if there is None or back is None:
-            continue
-        path = (*there, *back)
-        entered = [port.node for port in path]
-        if len({*entered, last}) == len(entered) + 1:
-            found[path] = None
+    for middle in routes.network.switches if first != last else ():
+        if middle not in (first, last):
+            joined = (
+                (*there, *back)
+                for there, back in product(
+                    routes.between_switches(first, middle), routes.between_switches(middle, last)
+                )
+            )
+            path = next((path for path in joined if len({*(port.node for port in path), last}) == len(path) + 1), None)
+            if path is not None:
+                found[path] = None
     return list(found)

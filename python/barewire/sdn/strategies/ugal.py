@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The shortest path or a detour, by load and length. Source: Singh 2005 (UGAL); Kim et al. 2008 for dragonflies.
+"""The shortest path or a detour, by load and hops. Source: Singh 2005 (UGAL); Kim et al. 2008 for dragonflies.
 
 A detour uses more links, so it is worth its length only if the shortest paths are fuller in proportion. Queues, which
 the paper compares, are not visible to a controller: flows are counted at placement, as by `least-loaded`.
@@ -29,11 +29,12 @@ class Ugal(Static):
         flows = crossing(view)
 
         def cost(path: Path) -> float:
-            fullest = max(
+            # The last port leads to the host, whatever the path.
+            used = (
                 flows.get(port, 0.0) + min(view.load_byte_s.get(port, 0.0) / view.network.rate_byte_s(port), 1.0)
-                for port in path
+                for port in path[:-1]
             )
-            return (1 + fullest) * len(path)
+            return (1 + max(used, default=0.0)) * len(path)
 
         candidates = [*paths, *detours(self.name, view, paths)]
         best = min(candidates, key=cost)
