@@ -140,7 +140,7 @@ def bench(
         topology=topology,
         network=network,
         rate_bit_s=rate_bit_s,
-        policies=options.flatten(strategy or (LATENCY_STRATEGIES if of_latency else DEFAULT_STRATEGIES)),
+        policies=options.flatten(strategy or list(LATENCY_STRATEGIES if of_latency else DEFAULT_STRATEGIES)),
         counts=tuple(dict.fromkeys(counts)),
         blocks=blocks,
         seed=secrets.randbits(32) if seed is None else seed,

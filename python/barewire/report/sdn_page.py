@@ -33,7 +33,8 @@ _EXPLANATIONS = {
     NATURAL: "The same in the ring of the ranks' numbers, in which neighbours are often on one switch.",
     MEDIAN_LATENCY: "Half of the time of an exchange of 8 bytes with both neighbours, of all ranks, in rings of random "
     "order: half of the exchanges take less. The published means (Oliveira et al. 2018, figure 4) are 0.37 to 0.40 ms, "
-    "the same for all strategies, at 1 Gb/s and without other traffic.",
+    "the same for all strategies, at 1 Gb/s and without other traffic. Less is better, and fractions above 1 are "
+    "better still.",
     P99_LATENCY: "The same: 99 of 100 exchanges take less.",
     JOB: "From the first fetch of a shuffle to the last; less is better, and fractions above 1 are better still.",
 }
@@ -171,7 +172,8 @@ def _error_bars(bars: Sequence[_Bar]) -> dict[str, Any]:
 
 def _blocks(cells: Sequence[Cell]) -> str:
     counts = sorted({len(cell.blocks) for cell in cells})
-    return f"{' to '.join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))} blocks"
+    many = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    return f"{many} block{'' if many == '1' else 's'}"
 
 
 def _captioned(title: str, caption: str, figure: Figure) -> dict[str, Any]:

@@ -34,10 +34,10 @@ def dragonfly(switches: int, global_links: int, hosts: int) -> Network:
     all_hosts = [f"h{1 + number}" for number in range(len(every) * hosts)]
     for number, host in enumerate(all_hosts):
         links.add(Port(host, 1), Port(every[number // hosts], 1 + number % hosts))
-    for group in names:
+    for members in names:
         for first, second in combinations(range(switches), 2):
             # Port numbers skip the switch itself.
-            links.add(Port(group[first], hosts + second), Port(group[second], hosts + 1 + first))
+            links.add(Port(members[first], hosts + second), Port(members[second], hosts + 1 + first))
     for group in range(groups):
         for number in range(groups - 1):
             other, back = (group + number + 1) % groups, groups - 2 - number

@@ -120,10 +120,10 @@ class Engine:
         if known not in self._remembered:
             links = [self.control.links(key) for key in keys]
             rates = max_min(links, self._capacity)
-            on_links = np.zeros(len(self._capacity))
+            on_links: Rates = np.zeros(len(self._capacity))
             if links:
                 hops = [len(crossed) for crossed in links]
-                on_links = np.bincount(np.concatenate(links), np.repeat(rates, hops), len(on_links))
+                np.add.at(on_links, np.concatenate(links), np.repeat(rates, hops))
             if len(self._remembered) >= min(_REMEMBERED, 1 + _REMEMBERED_NUMBERS // len(self._capacity)):
                 self._remembered.clear()
             self._remembered[known] = (rates, on_links)
