@@ -36,7 +36,8 @@ def anneal(
     if not flows:
         return []
     state = _State(network, flows, hosts, base)
-    words = [f"{host}|{flow.rate_byte_s:.6g}|{path}" for host, flow, path in zip(hosts, flows, present, strict=True)]
+    numbers = (flow.paths.index(path) for flow, path in zip(flows, present, strict=True))
+    words = [f"{host}|{flow.rate_byte_s:.6g}|{path}" for host, flow, path in zip(hosts, flows, numbers, strict=True)]
     rng = random.Random(blake2b("\n".join(words).encode(), digest_size=8).digest())
     best_energy, best = state.energy_of(present), None
     energy = state.energy()
