@@ -71,7 +71,12 @@ def _labs() -> list[str]:
 
 def _topologies() -> dict[str, str]:
     shapes = {"pair": "two hosts", "star:4": "hosts on a switch", "routed:2": "hosts in subnets of their own"}
-    return {**shapes, "fat-tree:4": "16 hosts under 20 switches"}
+    return {
+        **shapes,
+        "fat-tree:4": "16 hosts under 20 switches",
+        "leaf-spine:4x2x4": "4 leaves, 2 spines, 4 hosts at a leaf",
+        "dragonfly:2x1x2": "3 groups of 2 switches, 2 hosts at a switch",
+    }
 
 
 def _strategies() -> list[str]:

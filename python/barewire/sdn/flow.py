@@ -61,7 +61,7 @@ class View:
     current pattern of all jobs together, the others follow. Patterns are immutable values.
     `crossing` is the number of placed flows that leave through each port, if counted; None: count them in `placed`.
     `fixed` are placed flows of other strategies, which load links but must not move. `reservations` are reserved paths
-    with their ends, also of finished flows.
+    with their ends, also of finished flows; `reserved`, if kept, has the latest end of each list of switches.
     """
 
     network: Network
@@ -70,6 +70,7 @@ class View:
     load_byte_s: Mapping[Port, float] = field(default_factory=dict)
     received_byte_s: Mapping[Port, float] = field(default_factory=dict)
     patterns: tuple[Pattern, ...] = ()
-    crossing: Mapping[Port, int] | None = None
+    crossing: Mapping[Port, float] | None = None
     fixed: frozenset[FlowKey] = frozenset()
     reservations: Mapping[Path, float] = field(default_factory=dict)
+    reserved: Mapping[tuple[str, ...], float] | None = None

@@ -19,7 +19,7 @@ from barewire.results import Run, Series, series_from_samples
 from barewire.sdn.bench.controlled import controlled
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import concluded
-from barewire.sdn.bench.plan import RING, BenchPlan, Order, controller_strategies
+from barewire.sdn.bench.plan import LATENCY, RING, BenchPlan, Order, controller_strategies
 from barewire.sdn.bench.relay import Relay
 from barewire.sdn.bench.stage import Stage
 from barewire.sdn.replay.job import Replayed
@@ -80,7 +80,7 @@ class BenchCampaign:
 
 
 def _measure(stage: Stage, order: Order, native: Path) -> Replayed | None:
-    if order.test == RING:
+    if order.test in (RING, LATENCY):
         with ExitStack() as beside:
             if order.other_hosts:
                 beside.enter_context(stage.shuffles_beside(order.other_hosts, order.seed))

@@ -118,8 +118,8 @@ class Router:
                 route = self.routes.get(key)
                 if route is None or key in fixed or path == route.path:
                     continue
-                if path not in self.network_state.paths.between(key.source, key.destination):
-                    self._outbox.emit("strategy failed", f"{name} chose no shortest path for {key}; the flow stays")
+                if not self.network_state.paths.leads(key.source, key.destination, path):
+                    self._outbox.emit("strategy failed", f"{name} chose no path for {key}; the flow stays")
                     continue
                 route.why = f"rearranged by {name}"
                 self.move(route, replace(route.placed, path=path))
@@ -197,9 +197,9 @@ class Router:
         except Exception as error:  # a plug-in's mistake must not stop the network
             self._outbox.emit("strategy failed", f"{strategy.name} failed, so the first path is used: {error!r}")
             return Placement(paths[0], reason=f"{strategy.name} failed")
-        if placement.path not in paths:
-            self._outbox.emit("strategy failed", f"{strategy.name} chose no shortest path; the first is used")
-            return Placement(paths[0], reason=f"{strategy.name} chose no shortest path")
+        if not self.network_state.paths.leads(flow.key.source, flow.key.destination, placement.path):
+            self._outbox.emit("strategy failed", f"{strategy.name} chose no path; the first shortest is used")
+            return Placement(paths[0], reason=f"{strategy.name} chose no path")
         return placement
 
     def _placed(self, flow: Flow, placement: Placement, now: float) -> Placed:

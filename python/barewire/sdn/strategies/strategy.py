@@ -35,7 +35,10 @@ class Strategy(Protocol):
         ...
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Choose one of the shortest paths (at least one, in their fixed order) for a new flow."""
+        """Choose a path for a new flow: one of the shortest, which are at least one, in a fixed order; or another.
+
+        Another must join the same hosts and enter no switch twice.
+        """
         ...
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
