@@ -13,6 +13,7 @@ from dataclasses import replace
 from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
 from barewire.sdn.classify.jobs import Job, Jobs
 from barewire.sdn.classify.policy import Policy
+from barewire.sdn.controller.default_way import DefaultWay
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
@@ -71,7 +72,8 @@ class Controller:
         self.full = FullTables(self.router, hosts, self.outbox)
         parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.classification_of)
         self.reception = Reception(settings, key, *parts, self._refresh)
-        self.reconciliation = Reconciliation(settings, *parts)
+        self.default_way = DefaultWay(settings, self.discovery, hosts, self.outbox)
+        self.reconciliation = Reconciliation(settings, *parts, self.default_way)
         self.counts: Counter[str] = Counter()
         self._strategies: dict[str, Strategy] = {}
         self._peers: dict[Port, Port] = {}
@@ -126,6 +128,9 @@ class Controller:
         self._refresh(now)
         self._rearrange(now)
         self.outbox.due(now)
+        # Timers may have found hosts; frames, their addresses.
+        self._refresh(now)
+        self.default_way.hosts_changed(now)
         return self.outbox.take()
 
     def next_s(self, now: float) -> float:
@@ -201,8 +206,10 @@ class Controller:
         )
         self.reconciliation.try_soon(now)
         # Flows over a switch in its grace period are left in place.
-        lost = {port for port, peer in before.items() if self._peers.get(port) != peer}
-        self._re_place(lost - self._doubted(), now)
+        lost = {port for port, peer in before.items() if self._peers.get(port) != peer} - self._doubted()
+        self._re_place(lost, now)
+        if self._peers is not before:
+            self.default_way.links_changed(self._peers, now, is_urgent=bool(lost))
         gained = self._peers.keys() - before.keys()
         if gained:
             self.outbox.emit("links found", _listed(gained))
@@ -228,6 +235,7 @@ class Controller:
     def _port_list(self, switch: str, ports: Iterable[PortState], now: float) -> None:
         links = self._in_doubt.pop(switch, {})
         self.discovery.switch_up(switch, ports, now)
+        self.default_way.ports_changed(now)
         for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
             known = self.discovery.ports(switch).get(port.number)
             if known is None or not known.is_up:
@@ -242,6 +250,7 @@ class Controller:
 
     def _port_status(self, port: Port, event: PortStatus, now: float) -> None:
         self.discovery.update_port(port.node, event.port, event.is_gone, now)
+        self.default_way.ports_changed(now)
         if event.is_gone or not event.port.is_up:
             self.hosts.forget_port(port)
             self._refresh(now)
@@ -256,6 +265,7 @@ class Controller:
         links = {port: peer for port, peer in self.discovery.peers.items() if switch in (port.node, peer.node)}
         self._in_doubt[switch] = links
         self.discovery.switch_down(switch, now)
+        self.default_way.forget(switch)
         self.rates.forget(switch)
         self.outbox.at(now + self.settings.switch_grace_s, lambda later: self._give_up(switch, links, later))
 
@@ -363,6 +373,7 @@ class Controller:
         self.hosts.age(now - HOST_FORGOTTEN_S, in_use)
         self.reception.age(now)
         self.full.age(now)
+        self.default_way.age(now)
         for route in self.router.routes:
             if route.path[0].node not in route.installed and route.seen_s < now - UNINSTALLED_S:
                 self.router.remove(route)

@@ -217,12 +217,11 @@ class Router:
         route.unconfirmed |= route.waiting
         installed = {switch: 0 if switch in route.unconfirmed else port for switch, port in route.installed.items()}
         route.stages, route.waiting, route.installed_s = stages(route.path, installed | route.aggregated), set(), None
-        if (
-            is_broken
-            and route.stages
-            and not route.unconfirmed
-            and not can_loop(route.path, route.installed, self.network_state.paths.network.peers)
-        ):
+        # A new flow has no other rules: its packets take the default way wherever one is missing.
+        is_new = not route.installed and not route.aggregated
+        peers = self.network_state.paths.network.peers
+        needs_no_order = is_new or (is_broken and not can_loop(route.path, route.installed, peers))
+        if needs_no_order and route.stages and not route.unconfirmed:
             route.stages = [[hop for stage in route.stages for hop in stage]]
         self._outbox.at(0.0, partial(self._advance, route, route.plan))
 

@@ -48,6 +48,10 @@ _FLOW_STATISTICS = struct.Struct(of.OFP_FLOW_STATS_0_PACK_STR)
 _FLOW_STATISTICS_REQUEST = struct.Struct(of.OFP_FLOW_STATS_REQUEST_0_PACK_STR)
 _INSTRUCTION = struct.Struct(of.OFP_INSTRUCTION_ACTIONS_PACK_STR)
 _OUTPUT = struct.Struct(of.OFP_ACTION_OUTPUT_PACK_STR)
+_GOTO = struct.Struct(of.OFP_INSTRUCTION_GOTO_TABLE_PACK_STR)
+# A set-field action's head, then the OXM field of the destination address, padded.
+_SET_ETH_DST = struct.Struct("!HHI6s2x")
+_OXM_ETH_DST: int = of.OXM_OF_ETH_DST
 _PACKET_OUT = struct.Struct(of.OFP_PACKET_OUT_PACK_STR)
 _PACKET_IN = struct.Struct(of.OFP_PACKET_IN_PACK_STR)
 _MULTIPART = struct.Struct(of.OFP_MULTIPART_REQUEST_PACK_STR)
@@ -57,6 +61,7 @@ _FEATURES = struct.Struct("!QIBB2xI")
 _TWO_SHORTS = struct.Struct("!HH")
 _OxmFields: Any = parser.OFPMatch  # untyped
 
+_ARP_REQUEST = 1
 _IP_PORTS = {6: ("tcp_src", "tcp_dst"), 17: ("udp_src", "udp_dst")}
 _REASONS = {of.OFPRR_IDLE_TIMEOUT: Why.IDLE, of.OFPRR_HARD_TIMEOUT: Why.HARD, of.OFPRR_DELETE: Why.DELETED}
 _MULTIPART_TYPES = {
@@ -76,8 +81,8 @@ def encode(message: ToSwitch, xid: int) -> bytes:
     match message:
         case AddRule(rule):
             return _flow_mod(rule, of.OFPFC_ADD, 0, xid)
-        case DeleteRule(pattern, priority, cookie, mask):
-            return _flow_mod(Rule(pattern, priority, cookie), of.OFPFC_DELETE_STRICT, mask, xid)
+        case DeleteRule(pattern, priority, cookie, mask, table):
+            return _flow_mod(Rule(pattern, priority, cookie, table=table), of.OFPFC_DELETE_STRICT, mask, xid)
         case PacketOut(out, frame):
             actions = _outputs(out)
             start = _PACKET_OUT.pack(of.OFP_NO_BUFFER, CONTROLLER, len(actions))
@@ -89,7 +94,9 @@ def encode(message: ToSwitch, xid: int) -> bytes:
             if question is RequestKind.PORT_COUNTERS:
                 body = struct.pack(of.OFP_PORT_STATS_REQUEST_PACK_STR, of.OFPP_ANY)
             elif question in (RequestKind.RULES, RequestKind.RULE_COUNTERS):
-                body = _FLOW_STATISTICS_REQUEST.pack(0, of.OFPP_ANY, of.OFPG_ANY, cookie, mask) + _encoded(Match())
+                # Flows have their rules in table 0.
+                table = of.OFPTT_ALL if question is RequestKind.RULES else 0
+                body = _FLOW_STATISTICS_REQUEST.pack(table, of.OFPP_ANY, of.OFPG_ANY, cookie, mask) + _encoded(Match())
             return framed(of.OFPT_MULTIPART_REQUEST, xid, _MULTIPART.pack(_MULTIPART_TYPES[question], 0) + body)
 
 
@@ -143,7 +150,7 @@ def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
     start = _FLOW_MOD.pack(
         rule.cookie,
         mask,
-        0,
+        rule.table,
         command,
         rule.idle_s,
         rule.hard_s,
@@ -154,13 +161,23 @@ def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
         of.OFPFF_SEND_FLOW_REM if rule.notify else 0,
     )
     actions = _outputs(rule.out)
-    instructions = _INSTRUCTION.pack(of.OFPIT_APPLY_ACTIONS, _INSTRUCTION.size + len(actions)) + actions
-    return framed(of.OFPT_FLOW_MOD, xid, start + _encoded(rule.match) + (instructions if actions else b""))
+    if rule.set_eth_dst is not None:
+        actions = _set_eth_dst(rule.set_eth_dst) + actions
+    instructions = b""
+    if actions:
+        instructions = _INSTRUCTION.pack(of.OFPIT_APPLY_ACTIONS, _INSTRUCTION.size + len(actions)) + actions
+    if rule.goto:
+        instructions += _GOTO.pack(of.OFPIT_GOTO_TABLE, _GOTO.size, rule.goto)
+    return framed(of.OFPT_FLOW_MOD, xid, start + _encoded(rule.match) + instructions)
 
 
 def _outputs(ports: tuple[int, ...]) -> bytes:
     # Whole frames go to the controller, because it may send them out at another switch.
     return b"".join(_OUTPUT.pack(of.OFPAT_OUTPUT, _OUTPUT.size, port, of.OFPCML_NO_BUFFER) for port in ports)
+
+
+def _set_eth_dst(mac: str) -> bytes:
+    return _SET_ETH_DST.pack(of.OFPAT_SET_FIELD, _SET_ETH_DST.size, _OXM_ETH_DST, bytes.fromhex(mac.replace(":", "")))
 
 
 @lru_cache(maxsize=4096)
@@ -175,6 +192,8 @@ def _encoded(match: Match) -> bytes:
         "ip_proto": match.ip_proto,
         source: match.source_port,
         destination: match.destination_port,
+        "arp_op": None if match.arp_target is None else _ARP_REQUEST,
+        "arp_tpa": match.arp_target,
     }
     buffer = bytearray()
     _OxmFields(**{name: value for name, value in fields.items() if value is not None}).serialize(buffer, 0)
@@ -203,6 +222,8 @@ def _match(fields: Mapping[str, Any]) -> Match | None:
     ports = _IP_PORTS.get(fields.get("ip_proto", 0), ("", ""))
     names = dict(zip(ports, ("source_port", "destination_port"), strict=True))
     known = {names.get(name, name): value for name, value in fields.items()}
+    if "arp_tpa" in known and known.pop("arp_op", None) == _ARP_REQUEST:
+        known["arp_target"] = known.pop("arp_tpa")
     if not known.keys() <= set(Match.__slots__) or any(isinstance(value, tuple) for value in known.values()):
         return None
     return Match(**known)
@@ -248,21 +269,44 @@ def _flow_entries(body: bytes, at: int) -> Iterator[tuple[int, int, RuleCounter]
 
 def _rule(body: bytes, at: int, end: int) -> Rule | None:
     """Return a rule in our form, None for one with other match fields or actions."""
-    _, _, _, _, priority, idle_s, hard_s, flags, cookie, _, _ = _FLOW_STATISTICS.unpack_from(body, at)
+    _, table, _, _, priority, idle_s, hard_s, flags, cookie, _, _ = _FLOW_STATISTICS.unpack_from(body, at)
     fields, at = _decoded(body, at + _FLOW_STATISTICS.size)
     match = _match(fields)
-    out: list[int] = []
-    if at < end:
-        kind, length = _INSTRUCTION.unpack_from(body, at)
-        if kind != of.OFPIT_APPLY_ACTIONS or at + length != end:
-            return None
-        for here in range(at + _INSTRUCTION.size, end, _OUTPUT.size):
-            action, _, port, _ = _OUTPUT.unpack_from(body, here)
-            if action != of.OFPAT_OUTPUT:
+    out: tuple[int, ...] = ()
+    mac, goto = None, 0
+    while at < end:
+        kind, length = _TWO_SHORTS.unpack_from(body, at)
+        if kind == of.OFPIT_GOTO_TABLE and length == _GOTO.size:
+            _, _, goto = _GOTO.unpack_from(body, at)
+        elif kind == of.OFPIT_APPLY_ACTIONS and _INSTRUCTION.size <= length <= end - at:
+            actions = _actions(body, at + _INSTRUCTION.size, at + length)
+            if actions is None:
                 return None
-            out.append(port)
+            mac, out = actions
+        else:
+            return None
+        at += length
     notify = bool(flags & of.OFPFF_SEND_FLOW_REM)
-    return None if match is None else Rule(match, priority, cookie, tuple(out), idle_s, hard_s, notify)
+    return None if match is None else Rule(match, priority, cookie, out, idle_s, hard_s, notify, table, mac, goto)
+
+
+def _actions(body: bytes, at: int, end: int) -> tuple[str | None, tuple[int, ...]] | None:
+    """Return the new destination address and the output ports of a list of actions; None if there are others."""
+    mac: str | None = None
+    out: list[int] = []
+    while at < end:
+        action, length = _TWO_SHORTS.unpack_from(body, at)
+        if action == of.OFPAT_OUTPUT and length == _OUTPUT.size:
+            out.append(_OUTPUT.unpack_from(body, at)[2])
+        elif action == of.OFPAT_SET_FIELD and length == _SET_ETH_DST.size and not out:
+            _, _, field, address = _SET_ETH_DST.unpack_from(body, at)
+            if field != _OXM_ETH_DST:
+                return None
+            mac = address.hex(":")
+        else:
+            return None
+        at += length
+    return mac, tuple(out)
 
 
 def _port(body: bytes, at: int) -> PortState:
