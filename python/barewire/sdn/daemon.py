@@ -59,6 +59,8 @@ async def _serve(options: Options, policy: Policy, hosts: Hosts, listen: Sequenc
     try:
         await shell.open()
         await api.open()
+        if options.lab is not None:
+            await asyncio.to_thread(Lab.open(options.lab).reconnect_switches)
         addresses = ", ".join(listen)
         tell(Event("ready", f"switches connect to {addresses}; API at {options.api}, token in {options.token_file}"))
         await over.wait()
@@ -86,7 +88,9 @@ def _network(options: Options) -> tuple[Hosts, Sequence[str]]:
             raise WrongUse("a lab's hosts are known: leave out --hosts-file and --addresses")
         lab = Lab.open(options.lab)
         named = {host.name: host.mac for host in lab.hosts}
-        known = Hosts(named, {host.address: host.name for host in lab.hosts})
+        ports = {host.mac: lab.network.attachment(host.name) for host in lab.hosts} if lab.network is not None else {}
+        expected = {mac: port for mac, port in ports.items() if port is not None}
+        known = Hosts(named, {host.address: host.name for host in lab.hosts}, expected)
         return known, [*options.listen, f"unix:{lab.controller_socket}"]
     if options.addresses is not None and options.hosts is None:
         raise WrongUse("--addresses needs --hosts-file, which names the hosts: give both")

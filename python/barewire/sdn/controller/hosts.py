@@ -34,9 +34,18 @@ class Host:
 class Hosts:
     """All hosts. `version` increases when a host is attached, moves or is removed."""
 
-    def __init__(self, named: Mapping[str, str] | None = None, addresses: Mapping[str, str] | None = None) -> None:
-        """Begin with `named`, name to MAC address, and `addresses`, IPv4 address to name."""
+    def __init__(
+        self,
+        named: Mapping[str, str] | None = None,
+        addresses: Mapping[str, str] | None = None,
+        expected: Mapping[str, Port] | None = None,
+    ) -> None:
+        """Begin with `named`, name to MAC address, and `addresses`, IPv4 address to name.
+
+        `expected` are ports of MAC addresses that are known without a frame, as in a lab.
+        """
         self.version = 0
+        self.expected = expected or {}
         self.by_mac: dict[str, Host] = {mac: Host(name, mac, is_named=True) for name, mac in (named or {}).items()}
         self.by_name: dict[str, Host] = {host.name: host for host in self.by_mac.values()}
         self._by_address: dict[str, Host] = {}
