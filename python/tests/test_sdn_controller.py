@@ -152,7 +152,7 @@ def test_a_busy_flow_is_placed_again_after_its_hard_time_out_without_loss() -> N
 
 
 def test_ports_and_flows_have_rates() -> None:
-    world = acquainted(flow_statistics_s=1.0)
+    world = acquainted(flow_statistics_s=1.0, link_rate_bit_s=10_000)
     frame = tcp("h1", "h16")
     for _ in range(40):
         world.send("h1", frame)
@@ -163,7 +163,13 @@ def test_ports_and_flows_have_rates() -> None:
     load = world.controller.rates.load_byte_s
     assert load[route.path[-1]] == pytest.approx(len(frame) * 10, rel=0.3)
     view = world.controller.router.view(world.now)
-    assert view.crossing is not None and view.crossing[route.path[1]] >= 1 and view.load_byte_s is load
+    assert view.crossing is not None and view.crossing[route.path[1]] == 1 and view.load_byte_s is load
+    world.pass_time(2.1)
+    assert route.placed.is_idle and route.path[1] not in view.crossing, "a silent flow is no load"
+    for _ in range(20):
+        world.send("h1", frame)
+        world.pass_time(0.1)
+    assert not route.placed.is_idle and view.crossing[route.path[1]] == 1, "until it sends again"
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -4,6 +4,7 @@
 import asyncio
 import gc
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from barewire.sdn.controller.shell import Shell
 Tell = Callable[[Event], None]
 # gc thresholds: new objects per young collection, young collections per older one: 7 in 4,000 flows.
 COLLECT_AFTER = (20_000, 20, 20)
+# How long the event loop waits for a thread that makes a plan; Python's default is 5 ms.
+SWITCH_INTERVAL_S = 0.001
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ def run(options: Options, tell: Tell) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     asyncio.run(_serve(options, policy, hosts, listen, token, tell))
 
 

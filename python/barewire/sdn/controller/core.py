@@ -5,13 +5,16 @@ session ─▶ handle(switch, event, now) ─▶ discovery, reception, router, r
         ◀─ poll(now) ─▶ {switch: messages}, next_s(now), events
 """
 
+import contextlib
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
-from barewire.sdn.classify.jobs import Job, Jobs
+from barewire.sdn.classify.jobs import Job, Jobs, Merged
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.default_way import DefaultWay
 from barewire.sdn.controller.discovery import Discovery
@@ -25,7 +28,7 @@ from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import KIND_MASK, OURS_MASK, Kind, cookie, kind_of, number_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.statistics import PortRates
-from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey
+from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey, Pattern
 from barewire.sdn.openflow.messages import (
     AddRule,
     BarrierReply,
@@ -47,6 +50,7 @@ from barewire.sdn.openflow.messages import (
     ToSwitch,
 )
 from barewire.sdn.strategies import Strategy, named
+from barewire.sdn.strategies.load import is_idle
 from barewire.topology import Network, Port
 from barewire.topology.network import natural
 from barewire.topology.paths import Paths
@@ -56,6 +60,17 @@ AGE_EVERY_S = 10.0
 HOST_FORGOTTEN_S = 600.0
 # A flow without a rule in its first switch does not report its end: it counts as ended after this time.
 UNINSTALLED_S = 30.0
+# Flows classified again at a time after jobs have changed, 2 to 4 ms; the next slice begins after the pause.
+CLASSIFIED_MAX = 200
+SLICE_S = 0.001
+
+# Executes work that takes long, beside the controller, then calls the second function with its result.
+Run = Callable[[Callable[[], tuple[Pattern, ...]], Callable[[tuple[Pattern, ...]], None]], None]
+
+
+def run_at_once(work: Callable[[], tuple[Pattern, ...]], then: Callable[[tuple[Pattern, ...]], None]) -> None:
+    """Execute work before returning, for callers without threads."""
+    then(work())
 
 
 class Controller:
@@ -83,6 +98,13 @@ class Controller:
         self._requested_s: dict[str, float] = {}
         self._rearranged_s: dict[str, float] = {}
         self._patterns_changed = False
+        # Executes plans; replaced by callers that have a thread for them.
+        self.run: Run = run_at_once
+        self.is_planning = False
+        self._plan_is_due = False
+        self._merged = Merged()
+        # Flows to be classified again, as an ordered set.
+        self._unclassified: dict[Route, None] = {}
         self._every(settings.port_statistics_s, self._ask_ports)
         self._every(settings.flow_statistics_s, self._ask_flows)
         self._every(AGE_EVERY_S, self._age)
@@ -126,6 +148,7 @@ class Controller:
             self.outbox.emit("job", f"the lease of job {job.id} has expired")
             self.jobs_changed(now)
         self._refresh(now)
+        self._plan()
         self._rearrange(now)
         self.outbox.due(now)
         # Timers may have found hosts; frames, their addresses.
@@ -170,12 +193,11 @@ class Controller:
         self.outbox.emit("policy", f"profile {profile} has strategy {strategy}")
 
     def jobs_changed(self, now: float) -> None:
-        """Handle changed jobs or patterns: flows may change their profile, and may move."""
-        self.router.network_state.patterns = self.jobs.patterns
-        self._patterns_changed = True
-        for route in self.router.routes:
-            carried = FlowCounters(route.packets, route.bytes, now - route.placed.since_s) if route.counted_s else None
-            self._classify_again(route, self.classification_of(route.key, carried), now)
+        """Handle changed jobs or patterns: soon flows may change their profile, and may move."""
+        self._plan_is_due = True
+        if not self._unclassified:
+            self.outbox.at(now, self._classify_some)
+        self._unclassified.update(dict.fromkeys(self.router.routes))
 
     def network(self) -> Network:
         """Return the network as discovered."""
@@ -184,6 +206,30 @@ class Controller:
     def announced(self, job: Job) -> None:
         """Emit an event for an announced job."""
         self.outbox.emit("job", f"job {job.id} '{job.name}' of profile {job.profile} on {len(job.hosts)} hosts")
+
+    def _classify_some(self, now: float) -> None:
+        for route in list(itertools.islice(self._unclassified, CLASSIFIED_MAX)):
+            del self._unclassified[route]
+            if self.router.routes.get(route.key) is route:
+                age_s = now - route.placed.since_s
+                carried = FlowCounters(route.packets, route.bytes, age_s) if route.counted_s else None
+                self._classify_again(route, self.classification_of(route.key, carried), now)
+        if self._unclassified:
+            self.outbox.at(now + SLICE_S, self._classify_some)
+
+    def _plan(self) -> None:
+        """Merge the changed patterns, and let strategies prepare; the patterns then take effect. One at a time."""
+        if not self._plan_is_due or self.is_planning:
+            return
+        self._plan_is_due, self.is_planning = False, True
+        strategies = [self.strategy_of(profile) for profile in self.policy.strategies]
+        preparing = [prepare for strategy in strategies if (prepare := getattr(strategy, "prepare", None)) is not None]
+        self.run(partial(_prepared, self._merged, self.jobs.patterns, preparing, self.network()), self._planned)
+
+    def _planned(self, patterns: tuple[Pattern, ...]) -> None:
+        self.is_planning = False
+        self.router.network_state.patterns = patterns
+        self._patterns_changed = True
 
     def _strategy_name(self, profile: str) -> str:
         return self.policy.strategies.get(profile) or self.policy.strategies[DEFAULT_PROFILE]
@@ -331,7 +377,9 @@ class Controller:
     def _flow_counted(self, route: Route, packets: int, carried: int, now: float) -> None:
         since_s = route.counted_s or route.placed.since_s
         if now > since_s and carried >= route.bytes:
-            self.router.routes.put(route, replace(route.placed, rate_byte_s=(carried - route.bytes) / (now - since_s)))
+            rate = (carried - route.bytes) / (now - since_s)
+            idle = is_idle(rate, now - route.placed.since_s, self.network())
+            self.router.routes.put(route, replace(route.placed, rate_byte_s=rate, is_idle=idle))
         if packets > route.packets:
             route.seen_s = now
         route.packets, route.bytes, route.counted_s = packets, carried, now
@@ -384,6 +432,20 @@ class Controller:
             self.outbox.at(now + period_s, again)
 
         self.outbox.at(0.0, again)
+
+
+def _prepared(
+    merged: Merged,
+    parts: Mapping[str, Pattern],
+    preparing: Collection[Callable[[Network, tuple[Pattern, ...]], None]],
+    network: Network,
+) -> tuple[Pattern, ...]:
+    patterns = merged.update(parts)
+    for prepare in preparing:
+        # A plug-in's mistake shows, and is reported, when it places flows.
+        with contextlib.suppress(Exception):
+            prepare(network, patterns)
+    return patterns
 
 
 def _listed(ports: Collection[Port]) -> str:

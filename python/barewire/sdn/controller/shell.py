@@ -4,16 +4,19 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
+from barewire.sdn.flow import Pattern
 from barewire.sdn.openflow.channel import Channel, Listener
 from barewire.sdn.openflow.messages import FromSwitch, SwitchDown, SwitchUp
 
 Tell = Callable[[Event], None]
+Patterns = tuple[Pattern, ...]
 
 
 class Shell:
@@ -28,6 +31,9 @@ class Shell:
         self._channels: dict[str, Channel] = {}
         self._names: dict[Channel, str] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self.core.run = self._run
+        # One thread, so that plans are made one after another.
+        self._planner = ThreadPoolExecutor(1, "planner")
 
     @property
     def now(self) -> float:
@@ -48,6 +54,7 @@ class Shell:
             await listener.close()
         if self._timer is not None:
             self._timer.cancel()
+        self._planner.shutdown(wait=False, cancel_futures=True)
 
     def turn(self) -> None:
         """Poll the core, send its messages, and schedule the next poll."""
@@ -61,6 +68,14 @@ class Shell:
                 self._tell(event)
         finally:
             self._timer = self._loop.call_at(self.core.next_s(self.now), self.turn)
+
+    def _run(self, work: Callable[[], Patterns], then: Callable[[Patterns], None]) -> None:
+        def finished(done: "asyncio.Future[Patterns]") -> None:
+            if not done.cancelled():
+                then(done.result())
+                self.turn()
+
+        self._loop.run_in_executor(self._planner, work).add_done_callback(finished)
 
     def _heard(self, channel: Channel, events: list[FromSwitch]) -> None:
         now = self.now

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from barewire.errors import WrongUse
 from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, Pattern, Placed, View
 from barewire.sdn.strategies import Strategy
+from barewire.sdn.strategies.load import is_idle
 from barewire.sdn.strategies.memo import paths_of
 from barewire.topology import Network, Path, Port
 
@@ -86,8 +87,9 @@ class Control:
         moves = strategy.rearrange(replace(self._view(now_s, patterns), fixed=fixed))
         for key, path in moves.items():
             placed = self._placed[key]
-            self._crossing.subtract(placed.path)
-            self._crossing.update(path)
+            if not placed.is_idle:
+                self._crossing.subtract(placed.path)
+                self._crossing.update(path)
             self._placed[key] = replace(placed, path=path)
             self._links[key] = self._numbered(key.source, path)
         self.moves += len(moves)
@@ -103,14 +105,18 @@ class Control:
             self._forget(key)
         for key, placed in self._placed.items():
             rate = flows.get(key, 0.0) / interval_s
-            if rate != placed.rate_byte_s:
-                self._placed[key] = replace(placed, rate_byte_s=rate)
+            idle = is_idle(rate, now_s - placed.since_s, self.network)
+            if (rate, idle) != (placed.rate_byte_s, placed.is_idle):
+                self._placed[key] = replace(placed, rate_byte_s=rate, is_idle=idle)
+            if idle != placed.is_idle:
+                (self._crossing.subtract if idle else self._crossing.update)(placed.path)
             if rate:
                 self._used_s[key] = now_s
         self._reservations = {path: until_s for path, until_s in self._reservations.items() if until_s > now_s}
 
     def _forget(self, key: FlowKey) -> None:
-        self._crossing.subtract(self._placed[key].path)
+        if not self._placed[key].is_idle:
+            self._crossing.subtract(self._placed[key].path)
         for known in (self._placed, self._links, self._owner, self._used_s):
             del known[key]
 
