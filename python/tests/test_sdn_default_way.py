@@ -135,7 +135,7 @@ def test_the_flood_checker_sees_loops_and_gaps() -> None:
 
 def test_a_tree_is_never_a_loop_while_links_fail_and_return() -> None:
     """After every single message, a broadcast reaches no host twice."""
-    world = World(ring(), quiet(hold_first_s=0.1, frames_burst=10**6, frames_per_s=10**6))
+    world = World(ring(), quiet(hold_first_s=0.1))
     world.stand_up()
     frame = tcp("h1", "h3")[6:]
     broadcast = b"\xff" * 6 + frame
@@ -145,11 +145,9 @@ def test_a_tree_is_never_a_loop_while_links_fail_and_return() -> None:
         for _ in range(20):
             world.now += 0.05
             for _ in world.steps():
-                world.delivered.clear()
-                world.send("h1", broadcast)
+                send_unseen(world, "h1", broadcast)
                 assert all(world.received(host, broadcast) <= 1 for host in ("h2", "h3"))
-        world.delivered.clear()
-        world.send("h1", broadcast)
+        send_unseen(world, "h1", broadcast)
         assert [world.received(host, broadcast) for host in ("h2", "h3")] == [1, 1]
 
 
@@ -163,6 +161,15 @@ def test_only_changed_hosts_are_reported_once() -> None:
     assert hosts.take_changed() == [host.mac]
     hosts.forget_port(Port("s1", 1))
     assert hosts.take_changed() == [host.mac]
+
+
+def send_unseen(world: World, host: str, frame: bytes) -> None:
+    """Send a frame of which the controller gets no copy."""
+    world.delivered.clear()
+    said = len(world._said)
+    world.send(host, frame)
+    while len(world._said) > said:
+        world._said.pop()
 
 
 def rules_to(world: World, switch: str, host: str):  # type: ignore[no-untyped-def]

@@ -12,7 +12,7 @@ They have no time-outs, so they outlive the controller. Every next hop is nearer
 flows, so a frame that takes rules of both kinds cannot loop. No clock, no I/O.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
@@ -58,7 +58,9 @@ class DefaultWay:
         self._hops: dict[str, _Hops] = {}
         self._pending: dict[str, None] = {}
         self._due_s: float | None = None
-        self._tree_plan = 0
+        self._tree: dict[str, set[int]] = {}
+        # By switch, the number of flood rules with fewer ports that it has not confirmed.
+        self._shrinking: Counter[str] = Counter()
         self._began_s: float | None = None
 
     def found(self, switch: str, rules: Iterable[Rule], now: float) -> None:
@@ -213,29 +215,29 @@ class DefaultWay:
 
         So there is no loop at any time in which a broadcast would circulate.
         """
-        self._tree_plan += 1
         wanted = {switch: set(ports) for switch, ports in spanning_tree(self._peers, self._installed).items()}
         for port in self._discovery.edge_ports(now):
             if port.node in wanted:
                 wanted[port.node].add(port.number)
-        waiting = {switch for switch, ports in wanted.items() if self._flooded(switch) - ports}
-        if not waiting:
-            self._grow(wanted)
-        for switch in list(waiting):
-            self._lay(switch, flood_rule(self._flooded(switch) & wanted[switch]))
-            then = partial(self._shrunk, self._tree_plan, waiting, switch, wanted)
-            self._outbox.when_confirmed(switch, then)
-
-    def _shrunk(
-        self, plan: int, waiting: set[str], switch: str, wanted: Mapping[str, set[int]], _is_done: bool
-    ) -> None:
-        # A switch that disconnects gets no more frames along the tree, whatever its own rule says.
-        waiting.discard(switch)
-        if not waiting and plan == self._tree_plan:
-            self._grow(wanted)
-
-    def _grow(self, wanted: Mapping[str, set[int]]) -> None:
+        self._tree = wanted
         for switch, ports in wanted.items():
+            if self._flooded(switch) - ports:
+                self._lay(switch, flood_rule(self._flooded(switch) & ports))
+                self._shrinking[switch] += 1
+                self._outbox.when_confirmed(switch, partial(self._shrunk, switch))
+        self._grow()
+
+    def _shrunk(self, switch: str, _is_done: bool) -> None:
+        # A switch that disconnects gets no more frames along the tree, whatever its own rule says.
+        self._shrinking[switch] -= 1
+        self._shrinking += Counter()  # without zeros
+        self._grow()
+
+    def _grow(self) -> None:
+        """Lay the whole tree once all switches, also those of earlier trees, have stopped using links that leave it."""
+        if self._shrinking:
+            return
+        for switch, ports in self._tree.items():
             if switch in self._installed:
                 self._lay(switch, flood_rule(ports))
 
