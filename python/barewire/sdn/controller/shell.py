@@ -31,6 +31,7 @@ class Shell:
         self._channels: dict[str, Channel] = {}
         self._names: dict[Channel, str] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._turn_is_due = False
         self.core.run = self._run
         # One thread, so that plans are made one after another.
         self._planner = ThreadPoolExecutor(1, "planner")
@@ -85,6 +86,13 @@ class Shell:
             name = self._names.get(channel)
             if name is not None:
                 self.core.handle(name, event, now)
+        # One turn for the messages of all switches that have come by now.
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._heard_all)
+
+    def _heard_all(self) -> None:
+        self._turn_is_due = False
         self.turn()
 
     def _up(self, channel: Channel, event: SwitchUp) -> None:
