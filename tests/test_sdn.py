@@ -362,7 +362,7 @@ def survives(site: Site, seconds: float) -> dict[str, float]:
 
 
 def test_the_network_runs_on_without_its_controller(site: Site) -> None:
-    """For twice its rules' hard time-outs. A busy machine may be slow by itself, so one attempt of some must be fast."""
+    """For twice its rules' hard time-outs. A busy machine may be slow by itself: one attempt of some must be fast."""
     for _ in range(ATTEMPTS):
         seen = survives(site, 6)
         print(seen)

@@ -63,7 +63,9 @@ def test_an_address_of_a_file_cannot_be_taken_over() -> None:
     known = world.controller.hosts.with_address(address("h16"))
     assert known is not None and known.name == "h16"
     assert world.controller.reception.counts["an address that is another's"] == 1
-    assert world.where("h2", forged) == "lost at s13" and world.where("h2", tcp("h2", "h1")) == "h1", "its ARP is dropped"
+    assert world.where("h2", forged) == "lost at s13" and world.where("h2", tcp("h2", "h1")) == "h1", (
+        "its ARP is dropped"
+    )
 
 
 def test_an_address_of_a_present_host_cannot_be_taken_over() -> None:

@@ -8,8 +8,8 @@ import pytest
 from fake_switches import acquainted, tcp
 
 from barewire.errors import WrongUse
-from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
 from barewire.sdn.classify.announcement import PatternDocument, read
+from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
 from barewire.sdn.classify.jobs import FLOWS_MAX, JOBS_MAX, Job, Jobs, Merged, UnknownJobError, parse_job
 from barewire.sdn.classify.policy import Policy, parse_policy
 from barewire.sdn.flow import FlowKey
@@ -168,7 +168,9 @@ def test_the_number_of_announced_flows_is_bounded_and_withdrawn_ones_do_not_coun
     jobs = Jobs()
     large = {(f"h{number}", "h0"): 1 for number in range(FLOWS_MAX // 1000)}
     job = jobs.add(Job("", "", "mpi", frozenset(), patterns=(large,) * 1000), 0.0)
-    with pytest.raises(WrongUse, match=rf"would have {FLOWS_MAX + 1} flows, at most {FLOWS_MAX} are possible: withdraw"):
+    with pytest.raises(
+        WrongUse, match=rf"would have {FLOWS_MAX + 1} flows, at most {FLOWS_MAX} are possible: withdraw"
+    ):
         jobs.announce({**RING, "patterns": RING["patterns"][1:]}, HOSTS, 0.0)
     small = jobs.announce({**RING, "patterns": []}, HOSTS, 0.0)
     with pytest.raises(WrongUse, match="withdraw jobs"):

@@ -139,7 +139,9 @@ def test_a_tree_is_never_a_loop_while_links_fail_and_return() -> None:
     world.stand_up()
     frame = tcp("h1", "h3")[6:]
     broadcast = b"\xff" * 6 + frame
-    port = next(port for port in world.network.ports["s1"] if port.number in flood_ports(world, "s1") and port.number > 1)
+    port = next(
+        port for port in world.network.ports["s1"] if port.number in flood_ports(world, "s1") and port.number > 1
+    )
     for is_up in (False, True, False, True):
         world.set_link(port, is_up)
         for _ in range(20):

@@ -118,7 +118,6 @@ def reconnect(scratch: Path, switches: Iterable[str]) -> None:
 
     A switch connects at once to a controller with another name; both names are those of one socket.
     """
-    folder = directory_of(scratch)
     socket_path = controller_socket(scratch)
     names = [f"unix:{socket_path}", f"unix:{socket_path.parent}//{socket_path.name}"]
     for switch in switches:

@@ -46,12 +46,17 @@ def run(options: Options, tell: Tell) -> None:
     policy = policy_of(options.policy, options.strategies)
     hosts, listen = _network(options)
     token = make_token(options.token_file)
+    prepare_interpreter()
+    asyncio.run(_serve(options, policy, hosts, listen, token, tell))
+
+
+def prepare_interpreter() -> None:
+    """Keep Python's own pauses of the event loop short, in this process."""
     # Loaded objects are permanent, and flows create no cycles: a full collection would block for 80 ms.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    asyncio.run(_serve(options, policy, hosts, listen, token, tell))
 
 
 async def _serve(options: Options, policy: Policy, hosts: Hosts, listen: Sequence[str], token: str, tell: Tell) -> None:

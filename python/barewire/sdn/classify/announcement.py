@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Announcements of jobs as JSON: their schema, from which the API's document comes, and what it means for a job. Pure."""
+"""Announcements of jobs as JSON: their schema, which the API's document includes, and their meaning for a job. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

@@ -191,8 +191,9 @@ class Jobs:
         """Return when the next lease may end."""
         return self._ends[0][0] if self._ends else None
 
-    def _latest(self, index: Mapping[str, Mapping[str, None]], key: FlowKey) -> str | None:
-        candidates = min(index.get(key.source, {}), index.get(key.destination, {}), key=len)
+    def _latest(self, index: Mapping[str, dict[str, None]], key: FlowKey) -> str | None:
+        none: dict[str, None] = {}
+        candidates = min(index.get(key.source, none), index.get(key.destination, none), key=len)
         return next((job_id for job_id in reversed(candidates) if self._jobs[job_id].has(key)), None)
 
     def _check_flows(self, more: int) -> None:

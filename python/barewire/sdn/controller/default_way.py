@@ -180,26 +180,26 @@ class DefaultWay:
                 self._delete(switch, rule)
 
     def _take_over_hosts(self, now: float) -> None:
-        """Learn hosts without a frame: where they are expected, and from an earlier controller's rules to edge ports."""
+        """Learn hosts without a frame: where they are expected, and from an earlier controller's rules."""
         edges = set(self._discovery.edge_ports(now))
         for mac, port in self._hosts.expected.items():
             if port in edges and ((host := self._hosts.by_mac.get(mac)) is None or host.port is None):
                 self._hosts.learn(mac, port, now)
         for switch, rules in self._installed.items():
             for rule in rules.values():
-                mac = _mac_of(rule)
-                if mac is None or Port(switch, rule.out[0]) not in edges:
+                owner = _mac_of(rule)
+                if owner is None or Port(switch, rule.out[0]) not in edges:
                     continue
-                known = self._hosts.by_mac.get(mac)
+                known = self._hosts.by_mac.get(owner)
                 is_placed = known is not None and known.port is not None
-                host = known if is_placed else self._hosts.learn(mac, Port(switch, rule.out[0]), now)
+                host = known if is_placed else self._hosts.learn(owner, Port(switch, rule.out[0]), now)
                 if host is not None and rule.match.arp_target is not None:
                     self._hosts.learn_address(host, rule.match.arp_target)
 
     # Ports
 
     def _lay_edges(self, now: float) -> None:
-        """Lay the rules that send copies to the controller at edge ports, and delete those of ports between switches."""
+        """Lay the rules that copy frames to the controller at edge ports, and delete those of other ports."""
         for port in self._discovery.edge_ports(now):
             if port.node in self._installed:
                 for rule in edge_rules(port.number):

@@ -16,7 +16,7 @@ from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import CONTROLLER, Match, Rule
 
 # Priorities of table 0. Probes have the highest. A flooding port loses only packets that match no flow rule. Aggregate
-# rules come before the default way, whose copies of TCP and UDP come before rules for other IPv4 between the same hosts.
+# rules come before the default way; its copies of TCP and UDP, before rules for other IPv4 between the same hosts.
 PRIORITY_PROBE = 400
 PRIORITY_FLOW = 300
 PRIORITY_DROP = 250

@@ -50,12 +50,13 @@ _FLOW_STATISTICS_REQUEST = struct.Struct(of.OFP_FLOW_STATS_REQUEST_0_PACK_STR)
 _INSTRUCTION = struct.Struct(of.OFP_INSTRUCTION_ACTIONS_PACK_STR)
 _OUTPUT = struct.Struct(of.OFP_ACTION_OUTPUT_PACK_STR)
 _GOTO = struct.Struct(of.OFP_INSTRUCTION_GOTO_TABLE_PACK_STR)
+_oxm: Any = of  # its numbers of match fields, which it creates when it is loaded
 # OXM fields: class, field and length in one number, then the value.
 _OXM_BYTE, _OXM_SHORT, _OXM_INT, _OXM_MAC = (struct.Struct(form) for form in ("!IB", "!IH", "!II", "!I6s"))
-_OXM_PORTS = {6: (of.OXM_OF_TCP_SRC, of.OXM_OF_TCP_DST), 17: (of.OXM_OF_UDP_SRC, of.OXM_OF_UDP_DST)}
+_OXM_PORTS = {6: (_oxm.OXM_OF_TCP_SRC, _oxm.OXM_OF_TCP_DST), 17: (_oxm.OXM_OF_UDP_SRC, _oxm.OXM_OF_UDP_DST)}
 # A set-field action's head, then the OXM field of the destination address, padded.
 _SET_ETH_DST = struct.Struct("!HHI6s2x")
-_OXM_ETH_DST: int = of.OXM_OF_ETH_DST
+_OXM_ETH_DST: int = _oxm.OXM_OF_ETH_DST
 _PACKET_OUT = struct.Struct(of.OFP_PACKET_OUT_PACK_STR)
 _PACKET_IN = struct.Struct(of.OFP_PACKET_IN_PACK_STR)
 _MULTIPART = struct.Struct(of.OFP_MULTIPART_REQUEST_PACK_STR)
@@ -189,23 +190,23 @@ def _encoded(match: Match) -> bytes:
     """Encode a match; cached, because a flow's is the same at all its switches."""
     fields = b""
     if match.in_port is not None:
-        fields += _OXM_INT.pack(of.OXM_OF_IN_PORT, match.in_port)
+        fields += _OXM_INT.pack(_oxm.OXM_OF_IN_PORT, match.in_port)
     if match.eth_dst is not None:
-        fields += _OXM_MAC.pack(of.OXM_OF_ETH_DST, bytes.fromhex(match.eth_dst.replace(":", "")))
+        fields += _OXM_MAC.pack(_oxm.OXM_OF_ETH_DST, bytes.fromhex(match.eth_dst.replace(":", "")))
     if match.eth_src is not None:
-        fields += _OXM_MAC.pack(of.OXM_OF_ETH_SRC, bytes.fromhex(match.eth_src.replace(":", "")))
+        fields += _OXM_MAC.pack(_oxm.OXM_OF_ETH_SRC, bytes.fromhex(match.eth_src.replace(":", "")))
     if match.eth_type is not None:
-        fields += _OXM_SHORT.pack(of.OXM_OF_ETH_TYPE, match.eth_type)
+        fields += _OXM_SHORT.pack(_oxm.OXM_OF_ETH_TYPE, match.eth_type)
     if match.ip_proto is not None:
-        fields += _OXM_BYTE.pack(of.OXM_OF_IP_PROTO, match.ip_proto)
+        fields += _OXM_BYTE.pack(_oxm.OXM_OF_IP_PROTO, match.ip_proto)
         source, destination = _OXM_PORTS.get(match.ip_proto, (0, 0))
         if match.source_port is not None:
             fields += _OXM_SHORT.pack(source, match.source_port)
         if match.destination_port is not None:
             fields += _OXM_SHORT.pack(destination, match.destination_port)
     if match.arp_target is not None:
-        fields += _OXM_SHORT.pack(of.OXM_OF_ARP_OP, _ARP_REQUEST)
-        fields += _OXM_INT.pack(of.OXM_OF_ARP_TPA, int(IPv4Address(match.arp_target)))
+        fields += _OXM_SHORT.pack(_oxm.OXM_OF_ARP_OP, _ARP_REQUEST)
+        fields += _OXM_INT.pack(_oxm.OXM_OF_ARP_TPA, int(IPv4Address(match.arp_target)))
     length = _TWO_SHORTS.size + len(fields)
     return _TWO_SHORTS.pack(of.OFPMT_OXM, length) + fields + bytes(-length % 8)
 

@@ -2,8 +2,8 @@
 """The path with the smallest maximum load: flows that send are counted, the measured load breaks ties.
 
 Fixes two faults of Oliveira et al.'s `traffic`: a burst of new flows is spread, because each is counted at once, and a
-full link is not outweighed by empty ones, because the maximum is compared instead of the sum. Idle connections, of which
-Big Data frameworks keep many, are no load.
+full link is not outweighed by empty ones, because the maximum is compared instead of the sum. Idle connections, of
+which Big Data frameworks keep many, are no load.
 """
 
 from collections.abc import Sequence

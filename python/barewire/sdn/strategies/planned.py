@@ -23,7 +23,6 @@ from barewire.sdn.strategies.memo import memoized, paths_of
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Network, Path
 
-
 # Pairs of hosts above which there is no plan: 300 hosts that all exchange with all take minutes.
 PAIRS_MAX = 100_000
 

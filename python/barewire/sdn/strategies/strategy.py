@@ -24,8 +24,8 @@ class Placement:
 class Strategy(Protocol):
     """A plug-in. `period_s` is the period of `rearrange`; 0 for a strategy that never moves flows.
 
-    It may have `prepare(network, patterns)`, which the controller calls in another thread before changed patterns are in
-    a view, for results that take long and that it remembers.
+    It may have `prepare(network, patterns)`, which the controller calls in another thread before changed patterns are
+    in a view, for results that take long and that it remembers.
     """
 
     @property
