@@ -174,16 +174,21 @@ print(json.dumps(times))
 def jobs(_options: argparse.Namespace) -> Iterator[Promise]:
     """Announcements beside new flows; the controller runs here, so that its event loop can be watched."""
     with tempfile.TemporaryDirectory() as folder:
-        lags, times, laid = asyncio.run(_announced(Path(folder)))
+        lags, busy, times, laid = asyncio.run(_announced(Path(folder)))
     median, p99 = np.quantile(times, [0.5, 0.99]) * 1e3
     print(f"        {len(times)} requests: median {median:.1f} ms, p99 {p99:.1f} ms, longest {max(times) * 1e3:.0f} ms")
     print("        stalls of the event loop, longest in ms: " + " ".join(f"{lag * 1e3:.0f}" for lag in lags[-12:]))
+    print("        its processor time meanwhile, most in ms: " + " ".join(f"{used * 1e3:.0f}" for used in busy[-12:]))
     print(f"        rules of new flows meanwhile: p99 {np.quantile(laid, 0.99) * 1e3:.1f} ms")
     yield f"longest stall with {JOBS} jobs of {JOB_FLOWS} flows", lags[-1] * 1e3, STALL_S * 1e3, "ms"
 
 
-async def _announced(folder: Path) -> tuple[list[float], list[float], list[float]]:
-    """Return the event loop's stalls, sorted, the requests' times and those until flows have rules, in seconds."""
+async def _announced(folder: Path) -> tuple[list[float], list[float], list[float], list[float]]:
+    """Return the event loop's stalls and the processor time of its thread between two turns of a watcher, both sorted.
+
+    Then the requests' times and those until flows have rules, all in seconds. On a busy machine stalls are mostly the
+    scheduler's; the processor time is the controller's own part.
+    """
     prepare_interpreter()
     listen, token = f"unix:{folder}/switches.sock", folder / "token"
     hosts = Hosts({f"h{number}": f"02:ba:7e:00:00:{number:02x}" for number in range(1, 17)})
@@ -192,12 +197,14 @@ async def _announced(folder: Path) -> tuple[list[float], list[float], list[float
     await shell.open()
     await api.open()
     lags: list[float] = []
+    busy: list[float] = []
 
     async def watch() -> None:
         while True:
-            due = time.monotonic() + 0.001
+            due, used_s = time.monotonic() + 0.001, time.thread_time()
             await asyncio.sleep(0.001)
             lags.append(time.monotonic() - due)
+            busy.append(time.thread_time() - used_s)
 
     flows = await _python(str(SYNTHETIC), f"{folder}/switches.sock", "4", "20000", str(FLOWS_BESIDE_PER_S), "5.0")
     await asyncio.sleep(4)
@@ -209,7 +216,7 @@ async def _announced(folder: Path) -> tuple[list[float], list[float], list[float
     seen = json.loads((await flows.communicate())[0])
     await api.close()
     await shell.close()
-    return sorted(lags), times, seen["laid_s"]
+    return sorted(lags), sorted(busy), times, seen["laid_s"]
 
 
 async def _python(*words: str) -> asyncio.subprocess.Process:

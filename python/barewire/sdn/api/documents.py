@@ -22,7 +22,9 @@ def status(controller: Controller, now: float) -> schema.Status:
         links=len(discovery.peers) // 2,
         hosts=sum(1 for _ in controller.hosts.attached()),
         flows=len(controller.router.routes),
-        being_laid=sum(route.is_being_installed for route in controller.router.routes) + controller.is_planning,
+        being_laid=sum(route.is_being_installed for route in controller.router.routes)
+        + controller.router.moving
+        + controller.is_planning,
         jobs=len(controller.jobs.all),
         counts=dict(sorted((controller.counts + controller.reception.counts).items())),
     )

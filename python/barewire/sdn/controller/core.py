@@ -60,8 +60,8 @@ AGE_EVERY_S = 10.0
 HOST_FORGOTTEN_S = 600.0
 # A flow without a rule in its first switch does not report its end: it counts as ended after this time.
 UNINSTALLED_S = 30.0
-# Flows classified again at a time after jobs have changed, 2 to 4 ms; the next slice begins after the pause.
-CLASSIFIED_MAX = 200
+# Flows classified again at a time after jobs have changed, 1 to 2 ms; the next slice begins after the pause.
+CLASSIFIED_MAX = 100
 SLICE_S = 0.001
 
 # Executes work that takes long, beside the controller, then calls the second function with its result.

@@ -21,6 +21,11 @@ from barewire.topology import Network, Path, Port
 from barewire.topology.paths import Paths
 
 
+# Flows moved at a time, 3 to 5 ms; the next slice begins after the pause.
+MOVED_MAX = 32
+SLICE_S = 0.001
+
+
 @dataclass
 class NetworkState:
     """The controller's knowledge of the network, for views."""
@@ -45,8 +50,16 @@ class Router:
         self._strategy_of = strategy_of
         self._numbers = itertools.count(first)
         self._reservations: dict[Path, float] = {}
+        # Flows that strategies have rearranged and that have not moved yet: their paths, and the strategy's name.
+        self._wanted: dict[Route, tuple[Path, str]] = {}
+        self._moves_s = 0.0
         # Called with each removed flow.
         self.forgotten: Callable[[Route], None] = lambda _: None
+
+    @property
+    def moving(self) -> int:
+        """The number of flows that have not begun to move."""
+        return len(self._wanted)
 
     def view(self, now: float, fixed: frozenset[FlowKey] = frozenset()) -> View:
         """Return the strategies' view at this time."""
@@ -98,7 +111,7 @@ class Router:
             self._install(route, is_broken)
 
     def rearrange(self, profiles: Mapping[str, str], names: Collection[str], now: float) -> int:
-        """Let strategies rearrange their flows; return the number of moved flows.
+        """Let strategies rearrange their flows, which move soon; return their number.
 
         `profiles` is each profile's strategy by name.
         """
@@ -114,15 +127,27 @@ class Router:
                 continue
             for key, path in wanted.items():
                 route = self.routes.get(key)
-                if route is None or key in fixed or path == route.path:
-                    continue
-                if path not in self.network_state.paths.between(key.source, key.destination):
-                    self._outbox.emit("strategy failed", f"{name} chose no shortest path for {key}; the flow stays")
-                    continue
+                if route is not None and key not in fixed:
+                    self._wanted[route] = (path, name)
+                    moved += 1
+        self._move_some(now)
+        return moved
+
+    def _move_some(self, now: float) -> None:
+        """Move flows to the paths that strategies want for them, a slice at a time."""
+        for route in list(itertools.islice(self._wanted, MOVED_MAX)):
+            path, name = self._wanted.pop(route)
+            key = route.key
+            if self.routes.get(key) is not route or path == route.path:
+                continue
+            if path in self.network_state.paths.between(key.source, key.destination):
                 route.why = f"rearranged by {name}"
                 self.move(route, replace(route.placed, path=path))
-                moved += 1
-        return moved
+            else:
+                self._outbox.emit("strategy failed", f"{name} chose no shortest path for {key}; the flow stays")
+        if self._wanted and now >= self._moves_s:
+            self._moves_s = now + SLICE_S
+            self._outbox.at(self._moves_s, self._move_some)
 
     def links_lost(self, lost: Collection[Port], now: float) -> tuple[int, int]:
         """Re-place all flows over lost ports; return their number, and the number without a path."""
