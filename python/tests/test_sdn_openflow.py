@@ -79,6 +79,28 @@ def test_another_parser_reads_our_rules() -> None:
     }
     ((action,),) = [instruction.actions for instruction in message.instructions]
     assert action.port == 3
+    default = Rule(
+        Match(eth_dst="ff:ff:ff:ff:ff:ff", eth_type=0x0806, arp_target="10.0.0.9"),
+        200,
+        1,
+        (4,),
+        table=1,
+        set_eth_dst="02:ba:7e:00:00:02",
+    )
+    message = read(encode(AddRule(default), 1))
+    assert message.table_id == 1
+    assert dict(message.match.items()) == {
+        "eth_dst": "ff:ff:ff:ff:ff:ff",
+        "eth_type": 0x0806,
+        "arp_op": 1,
+        "arp_tpa": "10.0.0.9",
+    }
+    ((replaced, output),) = [instruction.actions for instruction in message.instructions]
+    assert (replaced.key, replaced.value, output.port) == ("eth_dst", "02:ba:7e:00:00:02", 4)
+    edge = read(encode(AddRule(Rule(Match(in_port=3, eth_type=0x0800, ip_proto=17), 50, 1, (CONTROLLER,), goto=1)), 1))
+    assert dict(edge.match.items()) == {"in_port": 3, "eth_type": 0x0800, "ip_proto": 17}
+    copied, goto = edge.instructions
+    assert copied.actions[0].port == CONTROLLER and goto.table_id == 1
     deleted = read(encode(DeleteRule(TCP_MATCH, 300, RULE.cookie, 0xFF), 1))
     assert (deleted.command, deleted.cookie_mask, deleted.out_port) == (of.OFPFC_DELETE_STRICT, 0xFF, of.OFPP_ANY)
     dropped = read(encode(AddRule(Rule(Match(in_port=4), 250, 1)), 1))

@@ -75,7 +75,7 @@ def start(
     hard: Annotated[
         int,
         typer.Option(metavar="SECONDS", help="time until a flow is placed again; 0: never", rich_help_panel=_FLOWS),
-    ] = 60,
+    ] = 0,
     statistics: Annotated[
         float, typer.Option(metavar="SECONDS", help="time between polls of port counters", rich_help_panel=_FLOWS)
     ] = 1.0,

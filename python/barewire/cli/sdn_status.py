@@ -22,9 +22,10 @@ def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson 
         print_document("sdn status", document)
         return
     console = Console(highlight=False)
+    hosts_seen = f"{document['hosts']} hosts" if document["hosts"] else "no host has sent a frame yet"
     console.print(
         f"{document['connected']} of {document['switches']} switches connected, {document['links']} links, "
-        f"{document['hosts']} hosts, {document['flows']} flows ({document['being_laid']} being laid)"
+        f"{hosts_seen}, {document['flows']} flows ({document['being_laid']} being laid)"
     )
     console.print("policy: " + ", ".join(f"{profile} = {name}" for profile, name in document["policy"].items()))
     if document["jobs"]:

@@ -4,6 +4,7 @@
 import asyncio
 import gc
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from barewire.sdn.ui.server import PAGE, Ui
 Tell = Callable[[Event], None]
 # gc thresholds: new objects per young collection, young collections per older one: 7 in 4,000 flows.
 COLLECT_AFTER = (20_000, 20, 20)
+# How long the event loop waits for a thread that makes a plan; Python's default is 5 ms.
+SWITCH_INTERVAL_S = 0.001
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,17 @@ def run(options: Options, tell: Tell) -> None:
         text = _read(options.tenants)
         tenants = parse_tenants(text, str(options.tenants), hosts.by_name.keys(), options.tenants.parent)
     token = make_token(options.token_file)
+    prepare_interpreter()
+    asyncio.run(_serve(options, policy, hosts, listen, token, tenants, tell))
+
+
+def prepare_interpreter() -> None:
+    """Keep Python's own pauses of the event loop short, in this process."""
     # Loaded objects are permanent, and flows create no cycles: a full collection would block for 80 ms.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
-    asyncio.run(_serve(options, policy, hosts, listen, token, tenants, tell))
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 async def _serve(
@@ -85,6 +94,8 @@ async def _serve(
     try:
         await shell.open()
         await api.open()
+        if options.lab is not None:
+            await asyncio.to_thread(Lab.open(options.lab).reconnect_switches)
         addresses = ", ".join(listen)
         if feed is not None:
             watching = asyncio.create_task(feed.run())
@@ -123,7 +134,9 @@ def _network(options: Options) -> tuple[Hosts, Sequence[str]]:
             raise WrongUse("a lab's hosts are known: leave out --hosts-file and --addresses")
         lab = Lab.open(options.lab)
         named = {host.name: host.mac for host in lab.hosts}
-        known = Hosts(named, {host.address: host.name for host in lab.hosts})
+        ports = {host.mac: lab.network.attachment(host.name) for host in lab.hosts} if lab.network is not None else {}
+        expected = {mac: port for mac, port in ports.items() if port is not None}
+        known = Hosts(named, {host.address: host.name for host in lab.hosts}, expected)
         return known, [*options.listen, f"unix:{lab.controller_socket}"]
     if options.addresses is not None and options.hosts is None:
         raise WrongUse("--addresses needs --hosts-file, which names the hosts: give both")

@@ -79,33 +79,28 @@ class Access:
             return self._jobs.all
         return [job for job in self._jobs.all if self._owners.get(job.id) is caller.tenant]
 
-    def hosts(self, caller: Caller, document: object, known: Collection[str]) -> Collection[str]:
-        """Return the hosts that a job of the caller may have. ForbiddenError if its announcement names others."""
+    def hosts(self, caller: Caller, named: Collection[str], known: Collection[str]) -> Collection[str]:
+        """Return the hosts that a job of the caller may have. ForbiddenError if it names known ones of others."""
         tenant = caller.tenant
         if tenant is None:
             return known
         own = tenant.hosts or {host for host in known if self._tenants.of_host(host) is None}
-        named = document.get("hosts") if isinstance(document, dict) else None
-        foreign = {host for host in named if isinstance(host, str)} - own if isinstance(named, list) else set()
-        if forbidden := sorted(foreign & set(known)):
+        if forbidden := sorted((set(named) - own) & set(known)):
             listed = ", ".join(sorted(own)[:20])
             raise ForbiddenError(
                 f"{', '.join(forbidden[:20])} cannot be in a job of tenant '{tenant.name}'; its hosts are {listed}"
             )
         return own
 
-    def check_quota(self, caller: Caller, patterns: object, is_new: bool) -> None:
-        """Check a tenant's numbers of jobs and of flows in their patterns before more are added. QuotaError."""
+    def check_quota(self, caller: Caller, more: int, is_new: bool) -> None:
+        """Check a tenant's numbers of jobs and of flows in their patterns before `more` are added. QuotaError."""
         tenant = caller.tenant
         if tenant is None:
             return
         own = self.jobs(caller)
         if is_new and len(own) >= tenant.jobs_max:
             raise QuotaError(f"tenant '{tenant.name}' has {len(own)} jobs, which is its quota: withdraw one")
-        more = (
-            sum(len(pattern) for pattern in patterns if isinstance(pattern, list)) if isinstance(patterns, list) else 0
-        )
-        flows = sum(len(pattern) for job in own for pattern in job.patterns)
+        flows = sum(job.flows for job in own)
         if more and flows + more > tenant.pattern_flows_max:
             raise QuotaError(
                 f"tenant '{tenant.name}' may have {tenant.pattern_flows_max} flows in patterns; it has {flows}, and "

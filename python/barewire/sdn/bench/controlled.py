@@ -78,6 +78,8 @@ def _command(lab: Lab, folder: Path, strategies: Sequence[str], rate_bit_s: int,
         "--rate": format_rate(rate_bit_s),
         "--api": f"unix:{api}",
         "--token": token,
+        # As published.
+        "--hard": 60,
     }
     words = [str(word) for option in options.items() for word in option]
     words += [word for strategy in strategies for word in ("--strategy", strategy)]

@@ -10,7 +10,10 @@ CONTROLLER = 0xFFFF_FFFD
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The packets of a rule; None matches anything. Ports are TCP's or UDP's, by `ip_proto`."""
+    """The packets of a rule; None matches anything. Ports are TCP's or UDP's, by `ip_proto`.
+
+    `arp_target` is the requested address of ARP requests, which need `eth_type` ARP.
+    """
 
     in_port: int | None = None
     eth_src: str | None = None
@@ -19,13 +22,15 @@ class Match:
     ip_proto: int | None = None
     source_port: int | None = None
     destination_port: int | None = None
+    arp_target: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An entry of table 0. Without `out` it drops. `idle_s` and `hard_s` of 0: never; `notify` requests RuleGone.
+    """An entry of a table. Without `out` and `goto` it drops. `idle_s` and `hard_s` of 0: never.
 
-    Packets pass the meter with number `meter` first, if there is one.
+    `notify` requests RuleRemoved. `set_eth_dst` replaces the destination address before the output; `goto` is the table
+    that continues after it, 0: none. Packets pass the meter with number `meter` first, if there is one.
     """
 
     match: Match
@@ -35,6 +40,9 @@ class Rule:
     idle_s: int = 0
     hard_s: int = 0
     notify: bool = False
+    table: int = 0
+    set_eth_dst: str | None = None
+    goto: int = 0
     meter: int | None = None
 
 
@@ -47,12 +55,13 @@ class AddRule:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRule:
-    """Delete the rule with exactly this match and priority, if its cookie matches under `cookie_mask`."""
+    """Delete a table's rule with exactly this match and priority, if its cookie matches under `cookie_mask`."""
 
     match: Match
     priority: int
     cookie: int
     cookie_mask: int = 0xFFFF_FFFF_FFFF_FFFF
+    table: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from barewire.errors import WrongUse
 from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, Pattern, Placed, View
 from barewire.sdn.strategies import Strategy
 from barewire.sdn.strategies.isolated import switches_of
+from barewire.sdn.strategies.load import is_idle
 from barewire.sdn.strategies.memo import paths_of
 from barewire.topology import Network, Path
 from barewire.topology.paths import PortValues
@@ -92,10 +93,13 @@ class Control:
         fixed = frozenset(key for key, owner in self._owner.items() if owner is not strategy)
         moves = strategy.rearrange(replace(self._view(now_s, patterns), fixed=fixed))
         for key, path in moves.items():
-            self._crossing.array[self._links[key][1:]] -= 1
-            self._placed[key] = replace(self._placed[key], path=path)
+            placed = self._placed[key]
+            if not placed.is_idle:
+                self._crossing.array[self._links[key][1:]] -= 1
+            self._placed[key] = replace(placed, path=path)
             self._links[key] = self._numbered(key.source, path)
-            self._crossing.array[self._links[key][1:]] += 1
+            if not placed.is_idle:
+                self._crossing.array[self._links[key][1:]] += 1
         self.moves += len(moves)
         return bool(moves)
 
@@ -108,14 +112,18 @@ class Control:
             self._forget(key)
         for key, placed in self._placed.items():
             rate = flows.get(key, 0.0) / interval_s
-            if rate != placed.rate_byte_s:
-                self._placed[key] = replace(placed, rate_byte_s=rate)
+            idle = is_idle(rate, now_s - placed.since_s, self.network)
+            if (rate, idle) != (placed.rate_byte_s, placed.is_idle):
+                self._placed[key] = replace(placed, rate_byte_s=rate, is_idle=idle)
+            if idle != placed.is_idle:
+                self._crossing.array[self._links[key][1:]] += -1 if idle else 1
             if rate:
                 self._used_s[key] = now_s
         self._reservations = {path: until_s for path, until_s in self._reservations.items() if until_s > now_s}
 
     def _forget(self, key: FlowKey) -> None:
-        self._crossing.array[self._links[key][1:]] -= 1
+        if not self._placed[key].is_idle:
+            self._crossing.array[self._links[key][1:]] -= 1
         if isinf(self._placed[key].reserved_until_s):
             self._reserved = None
         for known in (self._placed, self._links, self._owner, self._used_s):

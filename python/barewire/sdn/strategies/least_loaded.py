@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The path with the smallest maximum load: flows are counted at placement, the measured load breaks ties.
+"""The path with the smallest maximum load: flows that send are counted, the measured load breaks ties.
 
 Fixes two faults of Oliveira et al.'s `traffic`: a burst of new flows is spread, because each is counted at once, and a
-full link is not outweighed by empty ones, because the maximum is compared instead of the sum.
+full link is not outweighed by empty ones, because the maximum is compared instead of the sum. Idle connections, of
+which Big Data frameworks keep many, are no load.
 """
 
 from collections.abc import Sequence

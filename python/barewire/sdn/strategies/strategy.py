@@ -22,7 +22,11 @@ class Placement:
 
 
 class Strategy(Protocol):
-    """A plug-in. `period_s` is the period of `rearrange`; 0 for a strategy that never moves flows."""
+    """A plug-in. `period_s` is the period of `rearrange`; 0 for a strategy that never moves flows.
+
+    It may have `prepare(network, patterns)`, which the controller calls in another thread before changed patterns are
+    in a view, for results that take long and that it remembers.
+    """
 
     @property
     def name(self) -> str:

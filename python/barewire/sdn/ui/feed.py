@@ -17,6 +17,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from barewire.errors import WrongUse
 from barewire.sdn.api.documents import tenants_with
 from barewire.sdn.controller.outbox import Event
@@ -160,7 +162,7 @@ class Feed:
             sent += core.slices.sent_bit_s(some)
             fastest = heapq.nlargest(documents.FLOWS_MAX, itertools.chain(fastest, some), key=_rate)
             await asyncio.sleep(0)
-        self._put("tenants", tenants_with(core, sent))
+        self._put("tenants", msgspec.to_builtins(tenants_with(core, sent)))
         jobs = tuple(job.id for job in core.jobs.all)
         if jobs != self._jobs or len(self._job_ids) > 4 * documents.FLOWS_MAX:
             self._jobs, self._job_ids = jobs, {}
