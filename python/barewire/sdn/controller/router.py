@@ -20,7 +20,6 @@ from barewire.sdn.strategies import Placement, Strategy
 from barewire.topology import Network, Path, Port
 from barewire.topology.paths import Paths
 
-
 # Flows moved at a time, 3 to 5 ms; the next slice begins after the pause.
 MOVED_MAX = 32
 SLICE_S = 0.001
