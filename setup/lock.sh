@@ -12,5 +12,6 @@ compile requirements.in -o requirements.lock
 compile -c requirements.lock requirements-test.in -o requirements-test.lock
 compile -c requirements-test.lock requirements-bigdata.in -o requirements-bigdata.lock
 compile requirements-packages.in -o requirements-packages.lock
+compile docs.in -o docs.lock
 compile --no-deps axe.in -o axe.lock
 for library in mpi/*.in; do compile "$library" -o "${library%.in}.lock"; done

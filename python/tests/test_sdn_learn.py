@@ -295,6 +295,7 @@ def test_the_controller_moves_a_flow_that_it_recognises_and_announcements_come_f
     job = {"profile": "mpi", "hosts": ["h1", "h16"]}
     world.controller.jobs.announce(job, world.controller.hosts.by_name.keys(), world.now)
     world.controller.jobs_changed(world.now)
+    world.settle()
     assert (route.placed.flow.profile, route.known_by) == ("mpi", "announced")
 
 

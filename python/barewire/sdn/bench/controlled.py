@@ -28,9 +28,9 @@ _CREDENTIALS = struct.Struct("3i")
 class Controller:
     """A running controller: its API, and its process."""
 
-    def __init__(self, client: Client, process: Process) -> None:
-        """`client` is connected to the API of `process`."""
-        self.client, self.process = client, process
+    def __init__(self, client: Client, process: Process, api: Path, token: Path) -> None:
+        """`client` is connected to the API of `process`: a socket, with the token in a file."""
+        self.client, self.process, self.api, self.token = client, process, api, token
 
     def settle(self, patience_s: float) -> bool:
         """Wait until the switches have confirmed all rules; return whether they did in time."""
@@ -59,7 +59,7 @@ def controlled(
         )
     try:
         client = _ready(lab, process, token, api, log)
-        yield Controller(client, _listener(api))
+        yield Controller(client, _listener(api), api, token)
     finally:
         process.terminate()
         try:
@@ -80,6 +80,8 @@ def _command(lab: Lab, folder: Path, strategies: Sequence[str], rate_bit_s: int,
         "--rate": format_rate(rate_bit_s),
         "--api": f"unix:{api}",
         "--token": token,
+        # As published.
+        "--hard": 60,
     }
     words = [str(word) for option in options.items() for word in option]
     words += [word for strategy in strategies for word in ("--strategy", strategy)]

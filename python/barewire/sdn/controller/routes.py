@@ -38,6 +38,8 @@ class Route:
     packets: int = 0
     bytes: int = 0
     counted_s: float = 0.0
+    # Number of the tenant whose meters its rules refer to.
+    tenant: int | None = None
 
     @property
     def key(self) -> FlowKey:

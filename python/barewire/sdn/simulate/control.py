@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The controller of a simulated network: places and moves flows by the strategies of their profiles."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 from barewire.errors import WrongUse
 from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, Pattern, Placed, View
 from barewire.sdn.strategies import Strategy
+from barewire.sdn.strategies.isolated import switches_of
+from barewire.sdn.strategies.load import is_idle
 from barewire.sdn.strategies.memo import paths_of
-from barewire.topology import Network, Path, Port
+from barewire.topology import Network, Path
+from barewire.topology.paths import PortValues
 
 # A strategy for each profile; DEFAULT_PROFILE applies to the others.
 Policy = Mapping[str, Strategy]
@@ -39,19 +42,21 @@ class Control:
         self.timing = timing
         self.policy = policy
         self.strategies = list({id(strategy): strategy for strategy in policy.values()}.values())
-        self.ports = sorted(network.peers)
-        self.numbers = {port: number for number, port in enumerate(self.ports)}
-        self.capacity = np.array([network.rate_byte_s(port) for port in self.ports])
+        self.paths = paths_of(network)
+        self.capacity = self.paths.rate_byte_s
+        self._peers = np.array([self.paths.numbers[network.peers[port]] for port in self.paths.ports], dtype=np.intp)
         self.moves = 0
         self._placed: dict[FlowKey, Placed] = {}
         self._links: dict[FlowKey, NDArray[np.intp]] = {}
         self._owner: dict[FlowKey, Strategy] = {}
         self._used_s: dict[FlowKey, float] = {}
-        self._crossing: Counter[Port] = Counter()
-        self._crossing_of: defaultdict[str, Counter[Port]] = defaultdict(Counter)
+        nothing = np.zeros(len(self.capacity))
+        self._crossing = PortValues(self.paths, nothing.copy())
+        self._crossing_of: dict[str, PortValues] = {}
+        self._load, self._received = PortValues(self.paths, nothing), PortValues(self.paths, nothing)
         self._reservations: dict[Path, float] = {}
-        self._load: dict[Port, float] = {}
-        self._received: dict[Port, float] = {}
+        # The latest end of the reservations of each list of switches; None: to be collected again.
+        self._reserved: dict[tuple[str, ...], float] | None = {}
         self._placements: Counter[FlowKey] = Counter()
 
     def links(self, key: FlowKey) -> NDArray[np.intp]:
@@ -63,7 +68,7 @@ class Control:
         self._used_s[flow.key] = now_s
         if flow.key in self._placed:
             return
-        paths = paths_of(self.network).between(flow.key.source, flow.key.destination)
+        paths = self.paths.between(flow.key.source, flow.key.destination)
         if not paths:
             raise WrongUse(f"the topology has no path from {flow.key.source} to {flow.key.destination}")
         if self._placements[flow.key]:
@@ -78,9 +83,11 @@ class Control:
         self._placed[flow.key] = Placed(flow, placement.path, now_s, until_s)
         if until_s and not isinf(until_s):
             self._reservations[placement.path] = until_s
-        self._crossing.update(placement.path)
-        self._crossing_of[flow.profile].update(placement.path)
+        if until_s and self._reserved is not None:
+            switches = switches_of(placement.path)
+            self._reserved[switches] = max(until_s, self._reserved.get(switches, 0.0))
         self._links[flow.key] = self._numbered(flow.key.source, placement.path)
+        self._count(flow.key, 1)
 
     def rearrange(self, strategy: Strategy, now_s: float, patterns: tuple[Pattern, ...]) -> bool:
         """Let a strategy rearrange its flows; return whether any moved."""
@@ -88,38 +95,56 @@ class Control:
         moves = strategy.rearrange(replace(self._view(now_s, patterns), fixed=fixed))
         for key, path in moves.items():
             placed = self._placed[key]
-            for crossing in (self._crossing, self._crossing_of[placed.flow.profile]):
-                crossing.subtract(placed.path)
-                crossing.update(path)
+            if not placed.is_idle:
+                self._count(key, -1)
             self._placed[key] = replace(placed, path=path)
             self._links[key] = self._numbered(key.source, path)
+            if not placed.is_idle:
+                self._count(key, 1)
         self.moves += len(moves)
         return bool(moves)
 
     def measure(self, now_s: float, sent: NDArray[np.float64], flows: Mapping[FlowKey, float]) -> None:
         """Update statistics: bytes that each port and flow sent since the last update."""
         interval_s = self.timing.statistics_s
-        rates = {port: float(sent[number]) / interval_s for port, number in self.numbers.items()}
-        self._load = rates
-        self._received = {port: rates[peer] for port, peer in self.network.peers.items()}
+        rates = sent / interval_s
+        self._load, self._received = PortValues(self.paths, rates), PortValues(self.paths, rates[self._peers])
         for key in [key for key, used_s in self._used_s.items() if now_s - used_s > self.timing.idle_s]:
             self._forget(key)
         for key, placed in self._placed.items():
             rate = flows.get(key, 0.0) / interval_s
-            if rate != placed.rate_byte_s:
-                self._placed[key] = replace(placed, rate_byte_s=rate)
+            idle = is_idle(rate, now_s - placed.since_s, self.network)
+            if (rate, idle) != (placed.rate_byte_s, placed.is_idle):
+                self._placed[key] = replace(placed, rate_byte_s=rate, is_idle=idle)
+            if idle != placed.is_idle:
+                self._count(key, -1 if idle else 1)
             if rate:
                 self._used_s[key] = now_s
         self._reservations = {path: until_s for path, until_s in self._reservations.items() if until_s > now_s}
 
     def _forget(self, key: FlowKey) -> None:
-        placed = self._placed[key]
-        self._crossing.subtract(placed.path)
-        self._crossing_of[placed.flow.profile].subtract(placed.path)
+        if not self._placed[key].is_idle:
+            self._count(key, -1)
+        if isinf(self._placed[key].reserved_until_s):
+            self._reserved = None
         for known in (self._placed, self._links, self._owner, self._used_s):
             del known[key]
 
+    def _count(self, key: FlowKey, change: int) -> None:
+        """Change the number of flows on a placed flow's path."""
+        profile = self._placed[key].flow.profile
+        if profile not in self._crossing_of:
+            self._crossing_of[profile] = PortValues(self.paths, np.zeros(len(self.capacity)))
+        for crossing in (self._crossing, self._crossing_of[profile]):
+            crossing.array[self._links[key][1:]] += change
+
     def _view(self, now_s: float, patterns: tuple[Pattern, ...]) -> View:
+        if self._reserved is None:
+            self._reserved = {
+                switches_of(placed.path): placed.reserved_until_s
+                for placed in self._placed.values()
+                if placed.reserved_until_s > now_s
+            }
         return View(
             self.network,
             now_s,
@@ -130,8 +155,9 @@ class Control:
             self._crossing,
             self._crossing_of,
             reservations=self._reservations,
+            reserved=self._reserved,
         )
 
     def _numbered(self, source: str, path: Path) -> NDArray[np.intp]:
         uplink = next(port for port in self.network.ports[source] if self.network.peers[port].node == path[0].node)
-        return np.array([self.numbers[port] for port in (uplink, *path)])
+        return np.array([self.paths.numbers[port] for port in (uplink, *path)])

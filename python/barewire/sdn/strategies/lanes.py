@@ -46,10 +46,8 @@ class Lanes:
             if key in view.fixed or placed.is_idle or placed.flow.profile == DEFAULT_PROFILE:
                 continue
             paths = routes.between(key.source, key.destination)
-            if placed.path not in paths:
-                continue
             lane = _lane(placed.flow.profile, paths, view)
-            if placed.path not in lane:
+            if len(lane) < len(paths) and placed.path in paths and placed.path not in lane:
                 moves[key] = LeastLoaded().place(placed.flow, lane, view).path
         return moves
 
@@ -58,11 +56,14 @@ def _lane(profile: str, paths: Sequence[Path], view: View) -> Sequence[Path]:
     """The paths that a profile may use: all, unless another one has busy flows on a link that can be avoided."""
     if len(paths) < 2 or profile == DEFAULT_PROFILE:
         return paths
+    others = {
+        other: ports for other, ports in crossing_of_profiles(view).items() if other not in (DEFAULT_PROFILE, profile)
+    }
+    if not others:
+        return paths
     avoidable = set().union(*paths).difference(set(paths[0]).intersection(*paths[1:]))
     profiles = {profile}
-    for other, ports in crossing_of_profiles(view).items():
-        if other != DEFAULT_PROFILE and any(ports.get(port) for port in avoidable):
-            profiles.add(other)
+    profiles.update(other for other, ports in others.items() if any(ports.get(port) for port in avoidable))
     if len(profiles) == 1:
         return paths
     groups: dict[object, list[Path]] = {}

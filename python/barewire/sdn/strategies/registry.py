@@ -23,11 +23,13 @@ from barewire.sdn.strategies.planned import Planned
 from barewire.sdn.strategies.stp import Stp
 from barewire.sdn.strategies.strategy import Strategy
 from barewire.sdn.strategies.traffic import Traffic
+from barewire.sdn.strategies.ugal import Ugal
+from barewire.sdn.strategies.valiant import Valiant
 
 ENTRY_POINTS = "barewire.strategies"
 
 PUBLISHED: tuple[type[Any], ...] = (Stp, Traffic, EcmpPublished, Isolated)
-OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Lanes, Hedera, Afar, Planned)
+OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Lanes, Hedera, Afar, Planned, Valiant, Ugal)
 
 
 def names() -> list[str]:
