@@ -75,14 +75,17 @@ class Site:
         self.feed = Feed(shell, self.failures.append, PERIOD_S)
         self._ui = Ui(self.feed, viewers_max)
         self._api = Api(shell, f"127.0.0.1:{self.port}", TOKEN, self._ui)
-        self._tasks = [self._loop.create_task(self._api.open()), self._loop.create_task(self.feed.run())]
+        self._opening = self._loop.create_task(self._api.open())
+        self._running = self._loop.create_task(self.feed.run())
 
     def end(self) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
 
     async def _end(self) -> None:
+        # What is closed while it opens stays open.
+        await self._opening
         await self._api.close()
-        await asyncio.gather(*self._tasks)
+        await self._running
 
     def close(self) -> None:
         self.end()

@@ -19,11 +19,6 @@ passed=0 failed=0 skipped=0
 .venv/bin/pytest python/tests --junit-xml="$scratch/pure.xml" >"$scratch/pure" 2>&1 &
 pure=$!
 
-# Lints count as one test each.
-tools/lint.sh | tee "$scratch/lint" || true
-passed=$((passed + $(grep -c ': passed$' "$scratch/lint" || true)))
-failed=$((failed + $(grep -c ': FAILED$' "$scratch/lint" || true)))
-
 # Raw frames on a separate loopback interface: as root directly, otherwise in a user namespace.
 cargo test --profile checks --locked --workspace --exclude barewire-benches --no-run --quiet
 namespace=(unshare --net)
@@ -33,9 +28,10 @@ namespace=(unshare --net)
 {
     "${namespace[@]}" cargo test --profile checks --locked --offline --workspace --exclude barewire-benches --quiet --no-fail-fast || echo "cargo test: broken"
 } 2>&1 | tee "$scratch/cargo"
-# Mutants of the engine and of the stack above it that the simulator must catch: a separate build, so that no program
-# contains them. It runs beside the tests in the lab, most of which wait most of the time.
+# Beside the tests in the lab, most of which wait most of the time: lints, and mutants of the engine and of the stack
+# above it that the simulator must catch, which are a separate build, so that no program contains them.
 {
+    nice -n 19 tools/lint.sh >"$scratch/lint" 2>&1 || true
     nice -n 19 cargo test --profile checks --locked --offline --quiet -p barewire-sim --features mutants --test mutants --test stack_mutants ||
         echo "cargo test: broken"
 } >"$scratch/mutants" 2>&1 &
@@ -51,6 +47,12 @@ cat "$scratch/pure"
 wait "$mutants" || true
 mutants=
 tee -a "$scratch/cargo" <"$scratch/mutants"
+# Lints count as one test each.
+cat "$scratch/lint"
+passed=$((passed + $(grep -c ': passed$' "$scratch/lint" || true)))
+failed=$((failed + $(grep -c ': FAILED$' "$scratch/lint" || true)))
+# A lint that ended without saying so is a failure.
+grep -q ': passed$' "$scratch/lint" || failed=$((failed + 1))
 count() { awk -v what="$1" '/^test result:/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ "^" what) sum += $i } END { print sum + 0 }' "$scratch/cargo"; }
 passed=$((passed + $(count passed) - silent)) failed=$((failed + $(count failed))) skipped=$((skipped + silent))
 # A run that ended without counting a failure, for example because it did not compile, is one.

@@ -2,7 +2,6 @@
 """Studies: plans, steps with a barewire that is not there, and what becomes of claims on runs with known answers."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -356,10 +355,8 @@ def test_published_tables_are_whole() -> None:
 
 
 def test_the_command_lists_runs_and_reports(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "barewire", "study", "list", "--json"], capture_output=True, text=True, check=True
-    )
-    listed = json.loads(done.stdout)
+    done = CliRunner().invoke(app, ["study", "list", "--json"])
+    listed = json.loads(done.output)
     assert [each["name"] for each in listed["studies"]] == shipped() and listed["schema"] == "barewire-studies/1"
     runner = CliRunner()
     assert isinstance(runner.invoke(app, ["study", "report", str(tmp_path)]).exception, WrongUse)
