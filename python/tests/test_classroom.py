@@ -78,7 +78,7 @@ def test_a_strategy_must_be_told_right_and_be_better() -> None:
     exercise = BY_NAME["strategy"]
     assert says(exercise, simulated(ecmp=0.5, planned=1.0, mine=0.6), {"gain": 1.2})["gain"]
     (slow,) = check(exercise, simulated(ecmp=0.5, planned=1.0, mine=0.5), {"gain": 1.0})
-    assert not slow.right and "must reach 1.1" in slow.says
+    assert not slow.right and "it must reach 1.1" in slow.says
     with pytest.raises(WrongUse, match="no strategy of yours"):
         check(exercise, simulated(ecmp=0.5, planned=1.0), {"gain": 1.0})
     assert all(

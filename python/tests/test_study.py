@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from synthetic import run_of, series_of
 from synthetic_mpi import LIBRARIES
+from synthetic_sdn import synthetic_sdn
 from typer.testing import CliRunner
 
 from barewire.cli.commands import app
@@ -121,7 +122,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch, answer: Ran) -> list[list[str]]:
         def communicate(self) -> tuple[str, str]:
             return "", self.errors
 
-    monkeypatch.setattr(steps_module.subprocess, "Popen", Process)
+    monkeypatch.setattr("barewire.study.steps.subprocess.Popen", Process)
     return commands
 
 
@@ -299,6 +300,40 @@ def test_a_break_is_found_where_it_was_published_or_not(tmp_path: Path) -> None:
         assert finding.verdict == verdict, finding.why
 
 
+def test_a_value_of_few_launches_is_within_nothing(tmp_path: Path) -> None:
+    side = 'a = {step = "messages", subject = "openmpi/tcp", message_bytes = 8}'
+    claim = f'[[claim]]\ntext = "x"\nkind = "within"\n{side}\nlow = 1\nhigh = 100\n'
+    finding = judged(tmp_path, claim, {"openmpi/tcp": {8: 20.0}}, launches=1)
+    assert finding.verdict == "cannot be decided" and "there is no interval" in finding.why
+
+
+@pytest.mark.parametrize(
+    ("isolated_ms", "blocks", "busy", "verdict", "says"),
+    [
+        (20.0, 6, 0.5, "held", "Better in the only row"),
+        (60.0, 6, 0.5, "did not hold", "Better in 0 of 1"),
+        (20.0, 2, 0.5, "cannot be decided", "Only 2 blocks, and at least 6 are needed."),
+        (20.0, 6, 0.9, "cannot be decided", "The machine was saturated"),
+    ],
+)
+def test_strategies_are_judged_by_the_tests_of_their_experiment(
+    tmp_path: Path, isolated_ms: float, blocks: int, busy: float, verdict: str, says: str
+) -> None:
+    """Also where ratios look good: with few blocks, or on a saturated machine, nothing can be said."""
+    claim = (
+        '[[claim]]\ntext = "x"\nkind = "strategy"\nstep = "messages"\nbetter = "isolated"\nworse = ["stp"]\n'
+        'quantity = "random rings"\npublished = "oliveira2018_throughput.csv"\nrows = "hosts"\n'
+        'columns = ["isolated", "stp"]\n'
+    )
+    run, frame, _ = synthetic_sdn({"star": 10.0, "wide": 10.0, "stp": 40.0, "isolated": isolated_ms}, blocks, busy=busy)
+    plan = written(tmp_path, STEP + claim)
+    with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
+        (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == verdict and says in finding.why, finding.why
+    (row,) = finding.rows
+    assert row.published == (67.99, 63.17) and row.published_ratio == pytest.approx(1.0763, abs=1e-4)
+
+
 def test_the_impossible_round_trip_is_pointed_out() -> None:
     plan = read_plan("paz2010")
     record = Record("paz2010", plan.digest, "quick", None, "2026-01-01", {})
@@ -338,12 +373,12 @@ def test_published_values_stand_beside_todays_everywhere(tmp_path: Path) -> None
     assert table.headings[1:4] == ("published: llc_mean, µs", "published: tcp_mean, µs", "published ratio")
     assert all(len(row) == len(table.headings) for row in table.rows)
     text, page = markdown(plan, [finding], record), render_study(plan, [finding], record)
-    for what in ("Of 1 claims 1 held.", "The first is faster.", "0.864"):
+    for what in ("Of 1 claim 1 held.", "The first is faster.", "0.864"):
         assert what in text and what in page, what
     found = document(plan, [finding], record)
     assert found["claims"][0]["verdict"] == "held" and len(found["claims"][0]["rows"]) == 4
     json.dumps(found, allow_nan=False)
-    assert headline([finding]) == "Of 1 claims 1 held."
+    assert headline([finding]) == "Of 1 claim 1 held."
 
 
 def test_published_tables_are_whole() -> None:

@@ -22,7 +22,8 @@ from barewire.results.laws import laws_of
 class Question:
     """A number to find. `expected` takes the material; answers within `tolerance`, a share, are right.
 
-    `hint` is for those who are not right yet: it says where to look, and not the number.
+    `hint` is for those who are not right yet: it says where to look, and not the number. Below `least` the material
+    itself is not good enough.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Question:
     expected: Callable[[Any], float]
     tolerance: float
     hint: str
+    least: float | None = None
 
 
 @dataclass(frozen=True)
@@ -312,12 +314,11 @@ EXERCISES = (
                 _gain,
                 0.02,
                 "Both means are in the document.",
+                least=1.1,
             ),
         ),
     ),
 )
-# What a strategy of one's own must reach, relative to ecmp.
-STRATEGY_GAIN_MIN = 1.1
 
 
 @dataclass(frozen=True)
@@ -338,17 +339,15 @@ def check(exercise: Exercise, material: Any, answers: Mapping[str, Any]) -> list
             raise WrongUse(f"the exercise {exercise.name} has no question '{name}'; it has {', '.join(sorted(known))}")
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise WrongUse(f"the answer to '{name}' is a number, not {value!r}")
-    return [_checked(exercise, question, material, answers.get(question.name)) for question in exercise.questions]
+    return [_checked(question, material, answers.get(question.name)) for question in exercise.questions]
 
 
-def _checked(exercise: Exercise, question: Question, material: Any, given: float | None) -> Checked:
+def _checked(question: Question, material: Any, given: float | None) -> Checked:
     if given is None:
         return Checked(question, None, False, f"not answered; {question.hint}")
     expected = question.expected(material)
     if abs(given - expected) > question.tolerance * abs(expected) + 1e-9:
         return Checked(question, given, False, f"not yet: {question.hint}")
-    if exercise.name == "strategy" and expected < STRATEGY_GAIN_MIN:
-        return Checked(
-            question, given, False, f"right, but your strategy must reach {STRATEGY_GAIN_MIN} times ecmp's rate"
-        )
+    if question.least is not None and expected < question.least:
+        return Checked(question, given, False, f"right, but it must reach {question.least:g}")
     return Checked(question, given, True, "right")

@@ -14,6 +14,7 @@ from barewire.report.words import bounds, number, p_value, unit_name
 from barewire.study.claims import Finding, Row, Verdict
 from barewire.study.plan import Plan
 from barewire.study.steps import Record
+from barewire.study.tables import time_factor
 
 _STYLES = {"held": "green", "did not hold": "red", "cannot be decided": "yellow"}
 _ORDER = get_args(Verdict)
@@ -23,7 +24,7 @@ def headline(findings: Sequence[Finding]) -> str:
     """What became of the claims, in one sentence."""
     counts = Counter(finding.verdict for finding in findings)
     said = [f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict]]
-    return f"Of {len(findings)} claims {', '.join(said)}."
+    return f"Of {len(findings)} claim{'' if len(findings) == 1 else 's'} {', '.join(said)}."
 
 
 def left_out(record: Record) -> list[str]:
@@ -79,17 +80,13 @@ def _sides(finding: Finding) -> Sequence[str]:
     if finding.claim.kind == "impossible":
         return ("one way, half of what was printed",)
     if _in_us(finding):
-        return tuple(f"{column.rpartition('_')[0]}, µs" if _is_time(column) else column for column in columns)
+        return tuple(f"{column.rpartition('_')[0]}, µs" if time_factor(column) else column for column in columns)
     return columns or finding.names
 
 
 def _in_us(finding: Finding) -> bool:
     """Whether the values of a finding are µs, and published times with them."""
     return bool(finding.claim.columns) and any(row.unit == "us" for row in finding.rows)
-
-
-def _is_time(column: str) -> bool:
-    return column.rpartition("_")[2] in ("s", "ms", "us") and not column.endswith("bit_s")
 
 
 def _cells(row: Row, has_published: bool, is_pair: bool, has_difference: bool) -> tuple[str, ...]:
@@ -105,13 +102,9 @@ def _cells(row: Row, has_published: bool, is_pair: bool, has_difference: bool) -
     else:
         cells.append(f"{number(row.measured[0], 4)} {bounds(row.interval)}".rstrip())
     if has_difference:
-        cells.append(f"{_signed(row.difference)} {bounds(row.difference_interval)}".rstrip())
+        cells.append(f"{number(row.difference)} {bounds(row.difference_interval)}".rstrip())
         cells.append("–" if row.p is None else p_value(row.p))
     return (*cells, row.says)
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else number(value)
 
 
 def _caption(finding: Finding) -> str:

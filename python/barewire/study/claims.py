@@ -17,10 +17,10 @@ from barewire.report.words import message_size, number, percent
 from barewire.results import Run, Series, read_run, samples
 from barewire.results.laws import laws_of
 from barewire.results.sdn import summarised
-from barewire.stats import Comparison, compare_over_sizes
+from barewire.stats import Comparison, compare_over_sizes, median_interval
 from barewire.study.plan import Claim, Plan
 from barewire.study.steps import Record, document_of
-from barewire.study.tables import as_number
+from barewire.study.tables import as_number, time_factor
 
 Verdict = Literal["held", "did not hold", "cannot be decided"]
 Interval = tuple[float, float] | None
@@ -179,16 +179,8 @@ def _published(claim: Claim, at: float, unit: str) -> tuple[float | None, ...]:
     if table is None or claim.rows is None:
         return ()
     values = (table.value(column, claim.rows, at) for column in claim.columns)
-    return tuple(
-        value if value is None or unit != "us" else value * _to_us(column)
-        for value, column in zip(values, claim.columns, strict=True)
-    )
-
-
-def _to_us(column: str) -> float:
-    """Factor from the unit in which a column of times ends to µs; 1 if it ends in none."""
-    unit = column.rpartition("_")[2]
-    return {"s": 1e6, "ms": 1e3}.get(unit, 1.0) if not column.endswith("bit_s") else 1.0
+    factors = [(time_factor(column) if unit == "us" else None) or 1.0 for column in claim.columns]
+    return tuple(value if value is None else value * factor for value, factor in zip(values, factors, strict=True))
 
 
 def _label(claim: Claim, series: Series) -> str:
@@ -207,11 +199,11 @@ def _faster(rows: Sequence[Row]) -> tuple[Verdict, str]:
         return "held", f"Better in {_all(len(rows))}: {spread}."
     if against:
         return "did not hold", f"Better in {says['better']} of {len(rows)}, not at {_named(against)}: {spread}."
-    undecided = [row.label for row in rows if row.says == "undecided"]
-    return (
-        "cannot be decided",
-        f"Better in {says['better']} of {len(rows)}, undecided at {_named(undecided)}: {spread}.",
-    )
+    undecided = [row for row in rows if row.says != "better"]
+    reasons = dict.fromkeys(reason for row in undecided if (reason := row.says.partition(": ")[2]))
+    where = _named([row.label for row in undecided])
+    why = f"Better in {says['better']} of {len(rows)}, undecided at {where}: {spread}."
+    return "cannot be decided", " ".join((why, *(f"{reason[0].upper()}{reason[1:]}." for reason in reasons)))
 
 
 def _no_difference(rows: Sequence[Row], results: Sequence[Comparison]) -> tuple[Verdict, str]:
@@ -251,10 +243,11 @@ def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
         return Finding(claim, "cannot be decided", "the run has no such value")
     rows, states = [], set()
     for series in sorted(found, key=lambda each: _key(claim, each)):
-        bottom, top = series.ci95 or (min(series.launch_medians), max(series.launch_medians))
-        inside = low <= bottom and top <= high
-        outside = top < low or bottom > high
-        says = "within" if inside else "outside" if outside else "undecided"
+        says = "undecided"
+        interval = median_interval(series.launch_medians)
+        if interval is not None:
+            bottom, top = interval
+            says = "within" if low <= bottom and top <= high else "outside" if top < low or bottom > high else says
         states.add(says)
         at = _key(claim, series)[-1]
         published = _published(claim, at, series.unit)
@@ -268,7 +261,7 @@ def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
                 series.unit,
                 value,
                 series.median,
-                series.ci95,
+                interval,
                 says,
             )
         )
@@ -276,7 +269,8 @@ def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
         "held" if states == {"within"} else "did not hold" if "outside" in states else "cannot be decided"
     )
     values = ", ".join(number(row.ratio) for row in rows[:_NAMED_ROWS] if row.ratio is not None)
-    why = f"{values}{' …' if len(rows) > _NAMED_ROWS else ''}; expected {number(low)} to {number(high)}."
+    few = "" if all(row.interval is not None for row in rows) else " With fewer than six launches there is no interval."
+    why = f"{values}{' …' if len(rows) > _NAMED_ROWS else ''}; expected {number(low)} to {number(high)}.{few}"
     return Finding(claim, verdict, why, tuple(rows), (_name(found),))
 
 
@@ -323,9 +317,7 @@ def _strategy(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding
             if ratio is None or other is None:
                 continue
             published = _published_of(claim, cell.place.hosts, (claim.better, worse))
-            says = "undecided"
-            if ratio.ci95 is not None:
-                says = "better" if ratio.ci95[0] > 1 else "worse" if ratio.ci95[1] < 1 else "undecided"
+            says = summary.verdict(claim.quantity, cell.place.hosts, claim.better, worse) or "undecided"
             rows.append(
                 Row(
                     f"{cell.place.hosts} hosts, against {worse}",

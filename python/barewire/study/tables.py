@@ -44,6 +44,12 @@ def as_number(text: str | None) -> float | None:
         return None
 
 
+def time_factor(column: str) -> float | None:
+    """Return the factor to µs of a column of times by the unit in which its name ends; None for any other column."""
+    unit = column.rpartition("_")[2]
+    return {"s": 1e6, "ms": 1e3, "us": 1.0}.get(unit) if not column.endswith("bit_s") else None
+
+
 def read_table(name: str) -> Table:
     """Return a published table by its file's name; WrongUse if there is none, or it has no rows."""
     paths = {path.name: path for folder in _FOLDERS for path in sorted(folder.glob("*.csv"))}

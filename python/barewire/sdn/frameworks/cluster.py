@@ -5,7 +5,6 @@ The program runs on the first host, beside the scheduler, and repeats its job fo
 with {"seconds": …}. Ports are those that the frameworks choose: all random, except the scheduler's.
 """
 
-import contextlib
 import importlib.util
 import json
 import shutil
@@ -21,7 +20,7 @@ from barewire.errors import MachineCannot, MeasurementFailed, unknown
 from barewire.lab import Lab
 from barewire.lab.startup import environment
 from barewire.sdn.frameworks import FRAMEWORKS, dask_program, spark_program
-from barewire.sdn.replay.repeated import END_S, RepeatedJob, Replayed
+from barewire.sdn.replay.repeated import RepeatedJob, Replayed
 
 # What each needs: packages of Python, and programs.
 _NEEDS = {"dask": (("distributed", "pandas", "pyarrow"), ()), "spark": (("pyspark",), ("java",))}
@@ -173,19 +172,7 @@ class Cluster(RepeatedJob):
         return MeasurementFailed(f"{self._job.framework}'s {name} ended: {lines[-1] if lines else 'no output'}")
 
     def _end(self) -> None:
-        for process in reversed(self._processes.values()):
-            process.terminate()
-        self._join()
-        for process in self._processes.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(BrokenPipeError):
-                        pipe.close()
+        self._end_processes(self._processes)
         self._processes.clear()
         self._resources.close()
 

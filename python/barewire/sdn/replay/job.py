@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Replays a shuffle on the hosts of a lab: the same parts, orders and parallel copies as `simulate.shuffle`."""
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import IO, Any
 from barewire.errors import MeasurementFailed
 from barewire.lab import Lab
 from barewire.sdn.replay import worker
-from barewire.sdn.replay.repeated import END_S, Fetched, RepeatedJob, Replayed
+from barewire.sdn.replay.repeated import Fetched, RepeatedJob, Replayed
 from barewire.sdn.simulate.shuffle import SERVER_PORT, Shape, Shuffle
 
 
@@ -99,18 +98,6 @@ class Replay(RepeatedJob):
         return MeasurementFailed(f"the shuffle's worker in {host} ended: {reason[-1] if reason else 'no output'}")
 
     def _end(self) -> None:
-        for process in self._workers.values():
-            process.terminate()
-        self._join()
-        for process in self._workers.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(BrokenPipeError):
-                        pipe.close()
+        self._end_processes(self._workers)
         self._workers.clear()
         self._resources.close()

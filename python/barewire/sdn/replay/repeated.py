@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A job on a lab's hosts that can be run again and again, also beside something else."""
 
+import contextlib
+import subprocess
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -89,10 +92,26 @@ class RepeatedJob(ABC):
             self._background.join(END_S)
             self._background = None
 
+    def _end_processes(self, processes: Mapping[str, "subprocess.Popen[str]"]) -> None:
+        """End processes, the last one first, and the thread; kill those that do not end."""
+        for process in reversed(list(processes.values())):
+            process.terminate()
+        self._join()
+        for process in processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+
     @abstractmethod
     def _begin(self) -> None:
         """Start the processes, and wait until all are ready."""
 
     @abstractmethod
     def _end(self) -> None:
-        """End all processes; `_join` once they have been told."""
+        """End all processes, by `_end_processes`."""
