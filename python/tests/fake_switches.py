@@ -80,6 +80,11 @@ def llc(source: str, destination: str, is_jumbo: bool = False) -> bytes:
     return ethernet(source, destination, 0x8870 if is_jumbo else 46, b"\x04\x04\x03" + bytes(43))
 
 
+def labelled(frame: bytes, label: int) -> bytes:
+    """The frame with the tag of a label."""
+    return frame[:12] + b"\x81\x00" + (0xF00 + label).to_bytes(2, "big") + frame[12:]
+
+
 @dataclass
 class Entry:
     """A rule in a table, with its counters."""
@@ -121,6 +126,10 @@ def matches(match: Match, frame: bytes, in_port: int) -> bool:
         (match.source_port, headers.source_port),
         (match.destination_port, headers.destination_port),
     )
+    if match.vlan is not None:
+        mask = 0xFFF if match.vlan_mask is None else match.vlan_mask
+        if frame[12:14] != b"\x81\x00" or (int.from_bytes(frame[14:16], "big") ^ match.vlan) & mask:
+            return False
     return all(wanted is None or wanted == found for wanted, found in pairs)
 
 
@@ -308,6 +317,8 @@ class World:
             return
         entry.used_s = self.now
         entry.packets, entry.bytes = entry.packets + 1, entry.bytes + len(frame)
+        if entry.rule.pops_vlan:
+            frame = frame[:12] + frame[16:]
         if not entry.rule.out:
             self.lost.append((port, frame))
         for out in entry.rule.out:

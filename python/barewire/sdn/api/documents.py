@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from barewire.sdn.classify.jobs import job_document
+from barewire.sdn.classify.jobs import Job, job_document
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.strategies import names
@@ -24,7 +24,8 @@ def status(controller: Controller, now: float) -> Document:
         "links": len(discovery.peers) // 2,
         "hosts": sum(1 for _ in controller.hosts.attached()),
         "flows": len(controller.router.routes),
-        "being_laid": sum(route.is_being_installed for route in controller.router.routes),
+        "being_laid": sum(route.is_being_installed for route in controller.router.routes)
+        + controller.labels.is_being_installed,
         "jobs": len(controller.jobs.all),
         "counts": dict(sorted((controller.counts + controller.reception.counts).items())),
     }
@@ -123,7 +124,12 @@ def policy(controller: Controller, now: float) -> Document:
 
 def jobs(controller: Controller, now: float) -> Document:
     """All announced jobs."""
-    return {"jobs": [job_document(job, now) for job in controller.jobs.all]}
+    return {"jobs": [job(controller, announced, now) for announced in controller.jobs.all]}
+
+
+def job(controller: Controller, announced: Job, now: float) -> Document:
+    """One job, with the labels that its frames may have."""
+    return {**job_document(announced, now), "labels": controller.labels_of(announced.profile, now)}
 
 
 def _flow(route: Route, now: float) -> Document:

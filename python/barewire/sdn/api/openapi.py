@@ -95,6 +95,7 @@ _SCHEMAS: dict[str, Any] = {
             "current": {"description": "the number of the current pattern", **_WHOLE},
             "lease_s": _NUMBER,
             "ends_in_s": _NUMBER,
+            "labels": {"description": "VLAN identifiers that name paths, as in 3840-3843", **_TEXT_OR_NONE},
         }
     ),
     "Jobs": _object({"jobs": _list_of(_ref("Job"))}),

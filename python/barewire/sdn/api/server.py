@@ -15,7 +15,7 @@ from barewire.errors import BarewireError, MachineCannot, WrongUse
 from barewire.sdn.api import documents
 from barewire.sdn.api.openapi import DOCUMENT
 from barewire.sdn.api.token import is_authorised
-from barewire.sdn.classify.jobs import Job, UnknownJobError, job_document
+from barewire.sdn.classify.jobs import Job, UnknownJobError
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import remove_stale_socket
 
@@ -130,7 +130,7 @@ class Api:
         return self._changed(job, 201)
 
     async def _job(self, request: web.Request) -> web.Response:
-        return web.json_response(job_document(self._shell.core.jobs.get(request.match_info["job"]), self._shell.now))
+        return self._answer(self._shell.core.jobs.get(request.match_info["job"]))
 
     async def _withdraw(self, request: web.Request) -> web.Response:
         self._shell.core.jobs.withdraw(request.match_info["job"])
@@ -140,7 +140,7 @@ class Api:
 
     async def _renew(self, request: web.Request) -> web.Response:
         job = self._shell.core.jobs.renew(request.match_info["job"], self._shell.now)
-        return web.json_response(job_document(job, self._shell.now))
+        return self._answer(job)
 
     async def _step(self, request: web.Request) -> web.Response:
         body = await _body(request, ("to",)) if request.can_read_body else {}
@@ -154,10 +154,13 @@ class Api:
         job = self._shell.core.jobs.append(request.match_info["job"], body.get("patterns"), self._shell.now)
         return self._changed(job, 200)
 
+    def _answer(self, job: Job, status: int = 200) -> web.Response:
+        return web.json_response(documents.job(self._shell.core, job, self._shell.now), status=status)
+
     def _changed(self, job: Job, status: int) -> web.Response:
         self._shell.core.jobs_changed(self._shell.now)
         self._shell.turn()
-        return web.json_response(job_document(job, self._shell.now), status=status)
+        return self._answer(job, status)
 
 
 async def _json(request: web.Request) -> Any:

@@ -16,6 +16,7 @@ from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.labels import LabelTables
 from barewire.sdn.controller.outbox import Event, Outbox
 from barewire.sdn.controller.reception import Reception
 from barewire.sdn.controller.reconciliation import Reconciliation
@@ -46,6 +47,7 @@ from barewire.sdn.openflow.messages import (
     ToSwitch,
 )
 from barewire.sdn.strategies import Strategy, named
+from barewire.sdn.strategies.spray import uses_labels
 from barewire.topology import Network, Port
 from barewire.topology.network import natural
 from barewire.topology.paths import Paths
@@ -69,9 +71,10 @@ class Controller:
         self.discovery = Discovery(settings)
         self.router = Router(settings, hosts, self.outbox, self.strategy_of, first)
         self.full = FullTables(self.router, hosts, self.outbox)
+        self.labels = LabelTables(hosts, self.outbox, self._uses_labels)
         parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.classification_of)
         self.reception = Reception(settings, key, *parts, self._refresh)
-        self.reconciliation = Reconciliation(settings, *parts)
+        self.reconciliation = Reconciliation(settings, *parts, self.labels)
         self.counts: Counter[str] = Counter()
         self._strategies: dict[str, Strategy] = {}
         self._peers: dict[Port, Port] = {}
@@ -159,6 +162,7 @@ class Controller:
         before = {route: self._strategy_name(route.placed.flow.profile) for route in self.router.routes}
         self.policy = self.policy.with_strategy(profile, strategy)
         self._refresh(now)
+        self.labels.update_at(now, self._network_and_edges)
         for route, name in before.items():
             if self.router.routes.get(route.key) is route and self._strategy_name(route.placed.flow.profile) != name:
                 self.router.replace(route, now)
@@ -171,6 +175,12 @@ class Controller:
         for route in self.router.routes:
             carried = FlowCounters(route.packets, route.bytes, now - route.placed.since_s) if route.counted_s else None
             self._classify_again(route, self.classification_of(route.key, carried), now)
+
+    def labels_of(self, profile: str, now: float) -> str | None:
+        """Return the VLAN identifiers by which frames of a profile choose their paths; None if they cannot."""
+        if not uses_labels(self.strategy_of(profile)):
+            return None
+        return self.labels.labels(*self._network_and_edges(now))
 
     def network(self) -> Network:
         """Return the network as discovered."""
@@ -200,12 +210,19 @@ class Controller:
             rates.received_byte_s,
         )
         self.reconciliation.try_soon(now)
+        self.labels.update_at(now + self.settings.settle_s, self._network_and_edges)
         # Flows over a switch in its grace period are left in place.
         lost = {port for port, peer in before.items() if self._peers.get(port) != peer}
         self._re_place(lost - self._doubted(), now)
         gained = self._peers.keys() - before.keys()
         if gained:
             self.outbox.emit("links found", _listed(gained))
+
+    def _uses_labels(self) -> bool:
+        return any(uses_labels(self.strategy_of(profile)) for profile in self.policy.strategies)
+
+    def _network_and_edges(self, now: float) -> tuple[Network, frozenset[str]]:
+        return self.network(), frozenset(port.node for port in self.discovery.edge_ports(now))
 
     def _network(self) -> Network:
         peers = dict(self._peers)
@@ -360,6 +377,9 @@ class Controller:
 
     def _age(self, now: float) -> None:
         in_use = {name for route in self.router.routes for name in (route.key.source, route.key.destination)}
+        if self.labels.are_installed:
+            # Hosts whose frames are labelled are not heard of.
+            in_use |= set(self.network().hosts)
         self.hosts.age(now - HOST_FORGOTTEN_S, in_use)
         self.reception.age(now)
         self.full.age(now)

@@ -55,6 +55,7 @@ _PORT = struct.Struct(of.OFP_PORT_PACK_STR)
 _PORT_STATISTICS = struct.Struct(of.OFP_PORT_STATS_PACK_STR)
 _FEATURES = struct.Struct("!QIBB2xI")
 _TWO_SHORTS = struct.Struct("!HH")
+_POP_VLAN = struct.pack("!HH4x", of.OFPAT_POP_VLAN, 8)
 _OxmFields: Any = parser.OFPMatch  # untyped
 
 _IP_PORTS = {6: ("tcp_src", "tcp_dst"), 17: ("udp_src", "udp_dst")}
@@ -153,7 +154,7 @@ def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
         of.OFPG_ANY,
         of.OFPFF_SEND_FLOW_REM if rule.notify else 0,
     )
-    actions = _outputs(rule.out)
+    actions = (_POP_VLAN if rule.pops_vlan else b"") + _outputs(rule.out)
     instructions = _INSTRUCTION.pack(of.OFPIT_APPLY_ACTIONS, _INSTRUCTION.size + len(actions)) + actions
     return framed(of.OFPT_FLOW_MOD, xid, start + _encoded(rule.match) + (instructions if actions else b""))
 
@@ -175,10 +176,18 @@ def _encoded(match: Match) -> bytes:
         "ip_proto": match.ip_proto,
         source: match.source_port,
         destination: match.destination_port,
+        "vlan_vid": _vlan(match),
     }
     buffer = bytearray()
     _OxmFields(**{name: value for name, value in fields.items() if value is not None}).serialize(buffer, 0)
     return bytes(buffer)
+
+
+def _vlan(match: Match) -> int | tuple[int, int] | None:
+    if match.vlan is None:
+        return None
+    tagged = match.vlan | of.OFPVID_PRESENT
+    return tagged if match.vlan_mask is None else (tagged, match.vlan_mask | of.OFPVID_PRESENT)
 
 
 def _decoded(body: bytes, at: int) -> tuple[Mapping[str, Any], int]:
@@ -203,6 +212,13 @@ def _match(fields: Mapping[str, Any]) -> Match | None:
     ports = _IP_PORTS.get(fields.get("ip_proto", 0), ("", ""))
     names = dict(zip(ports, ("source_port", "destination_port"), strict=True))
     known = {names.get(name, name): value for name, value in fields.items()}
+    if "vlan_vid" in known:
+        tagged = known.pop("vlan_vid")
+        value, mask = tagged if isinstance(tagged, tuple) else (tagged, None)
+        if not value & of.OFPVID_PRESENT or (mask is not None and not mask & of.OFPVID_PRESENT):
+            return None
+        known["vlan"] = value & ~of.OFPVID_PRESENT
+        known["vlan_mask"] = None if mask is None else mask & ~of.OFPVID_PRESENT
     if not known.keys() <= set(Match.__slots__) or any(isinstance(value, tuple) for value in known.values()):
         return None
     return Match(**known)
@@ -252,17 +268,22 @@ def _rule(body: bytes, at: int, end: int) -> Rule | None:
     fields, at = _decoded(body, at + _FLOW_STATISTICS.size)
     match = _match(fields)
     out: list[int] = []
+    pops_vlan = False
     if at < end:
         kind, length = _INSTRUCTION.unpack_from(body, at)
         if kind != of.OFPIT_APPLY_ACTIONS or at + length != end:
             return None
-        for here in range(at + _INSTRUCTION.size, end, _OUTPUT.size):
+        at += _INSTRUCTION.size
+        if body[at : at + len(_POP_VLAN)] == _POP_VLAN:
+            pops_vlan = True
+            at += len(_POP_VLAN)
+        for here in range(at, end, _OUTPUT.size):
             action, _, port, _ = _OUTPUT.unpack_from(body, here)
             if action != of.OFPAT_OUTPUT:
                 return None
             out.append(port)
     notify = bool(flags & of.OFPFF_SEND_FLOW_REM)
-    return None if match is None else Rule(match, priority, cookie, tuple(out), idle_s, hard_s, notify)
+    return None if match is None else Rule(match, priority, cookie, tuple(out), idle_s, hard_s, notify, pops_vlan)
 
 
 def _port(body: bytes, at: int) -> PortState:

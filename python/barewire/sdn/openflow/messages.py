@@ -10,7 +10,10 @@ CONTROLLER = 0xFFFF_FFFD
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The packets of a rule; None matches anything. Ports are TCP's or UDP's, by `ip_proto`."""
+    """The packets of a rule; None matches anything. Ports are TCP's or UDP's, by `ip_proto`.
+
+    `vlan` is the VLAN identifier of a tagged packet, compared under `vlan_mask` (None: all of it).
+    """
 
     in_port: int | None = None
     eth_src: str | None = None
@@ -19,11 +22,16 @@ class Match:
     ip_proto: int | None = None
     source_port: int | None = None
     destination_port: int | None = None
+    vlan: int | None = None
+    vlan_mask: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An entry of table 0. Without `out` it drops. `idle_s` and `hard_s` of 0: never; `notify` requests RuleGone."""
+    """An entry of table 0. Without `out` it drops. `idle_s` and `hard_s` of 0: never; `notify` requests RuleGone.
+
+    `pops_vlan`: the tag is removed before.
+    """
 
     match: Match
     priority: int
@@ -32,6 +40,7 @@ class Rule:
     idle_s: int = 0
     hard_s: int = 0
     notify: bool = False
+    pops_vlan: bool = False
 
 
 @dataclass(frozen=True, slots=True)

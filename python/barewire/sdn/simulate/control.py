@@ -2,7 +2,7 @@
 """The controller of a simulated network: places and moves flows by the strategies of their profiles."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import isinf
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from barewire.errors import WrongUse
 from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, Pattern, Placed, View
 from barewire.sdn.strategies import Strategy
+from barewire.sdn.simulate.workload import HPC
 from barewire.sdn.strategies.memo import paths_of
+from barewire.sdn.strategies.spray import uses_labels
 from barewire.topology import Network, Path, Port
 
 # A strategy for each profile; DEFAULT_PROFILE applies to the others.
@@ -45,6 +47,7 @@ class Control:
         self.moves = 0
         self._placed: dict[FlowKey, Placed] = {}
         self._links: dict[FlowKey, NDArray[np.intp]] = {}
+        self._shares: dict[FlowKey, NDArray[np.float64] | None] = {}
         self._owner: dict[FlowKey, Strategy] = {}
         self._used_s: dict[FlowKey, float] = {}
         self._crossing: Counter[Port] = Counter()
@@ -56,6 +59,10 @@ class Control:
     def links(self, key: FlowKey) -> NDArray[np.intp]:
         """Return the numbers of all sending ports on a placed flow's path, starting at its host."""
         return self._links[key]
+
+    def shares(self, key: FlowKey) -> NDArray[np.float64] | None:
+        """Return what part of a placed flow's traffic crosses each of its links; None: all of it."""
+        return self._shares[key]
 
     def use(self, flow: Flow, now_s: float, patterns: tuple[Pattern, ...]) -> None:
         """Place a flow if it is not placed, for a packet sent now."""
@@ -78,7 +85,11 @@ class Control:
         if until_s and not isinf(until_s):
             self._reservations[placement.path] = until_s
         self._crossing.update(placement.path)
-        self._links[flow.key] = self._numbered(flow.key.source, placement.path)
+        if uses_labels(strategy) and flow.profile == HPC:
+            self._links[flow.key], self._shares[flow.key] = self._sprayed(flow.key.source, paths)
+        else:
+            self._links[flow.key] = self._numbered(flow.key.source, placement.path)
+            self._shares[flow.key] = None
 
     def rearrange(self, strategy: Strategy, now_s: float, patterns: tuple[Pattern, ...]) -> bool:
         """Let a strategy rearrange its flows; return whether any moved."""
@@ -111,7 +122,7 @@ class Control:
 
     def _forget(self, key: FlowKey) -> None:
         self._crossing.subtract(self._placed[key].path)
-        for known in (self._placed, self._links, self._owner, self._used_s):
+        for known in (self._placed, self._links, self._shares, self._owner, self._used_s):
             del known[key]
 
     def _view(self, now_s: float, patterns: tuple[Pattern, ...]) -> View:
@@ -125,6 +136,14 @@ class Control:
             self._crossing,
             reservations=self._reservations,
         )
+
+    def _sprayed(
+        self, source: str, paths: Sequence[Path]
+    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The links of all paths, and the part of the traffic on each: frames take all paths in turns."""
+        counts = Counter(number for path in paths for number in self._numbered(source, path).tolist())
+        numbers = sorted(counts, key=lambda number: -counts[number])  # the host's own link first, as in `links`
+        return np.array(numbers), np.array([counts[number] / len(paths) for number in numbers])
 
     def _numbered(self, source: str, path: Path) -> NDArray[np.intp]:
         uplink = next(port for port in self.network.ports[source] if self.network.peers[port].node == path[0].node)

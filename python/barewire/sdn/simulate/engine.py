@@ -120,10 +120,11 @@ class Engine:
         known = (self.control.moves, *keys)
         if known not in self._remembered:
             links = [self.control.links(key) for key in keys]
-            rates = max_min(links, self._capacity)
+            shares = [self.control.shares(key) for key in keys]
+            rates = max_min(links, self._capacity, shares)
             on_links = np.zeros(len(self._capacity))
-            for crossed, rate in zip(links, rates, strict=True):
-                on_links[crossed] += rate
+            for crossed, share, rate in zip(links, shares, rates, strict=True):
+                on_links[crossed] += rate if share is None else rate * share
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()
             self._remembered[known] = (rates, on_links)

@@ -19,6 +19,7 @@ from barewire.sdn.strategies.hedera import Hedera
 from barewire.sdn.strategies.isolated import Isolated
 from barewire.sdn.strategies.least_loaded import LeastLoaded
 from barewire.sdn.strategies.planned import Planned
+from barewire.sdn.strategies.spray import Spray
 from barewire.sdn.strategies.stp import Stp
 from barewire.sdn.strategies.strategy import Strategy
 from barewire.sdn.strategies.traffic import Traffic
@@ -26,7 +27,7 @@ from barewire.sdn.strategies.traffic import Traffic
 ENTRY_POINTS = "barewire.strategies"
 
 PUBLISHED: tuple[type[Any], ...] = (Stp, Traffic, EcmpPublished, Isolated)
-OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Hedera, Afar, Planned)
+OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Hedera, Afar, Planned, Spray)
 
 
 def names() -> list[str]:
