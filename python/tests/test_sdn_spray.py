@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Labels name paths: their rules in every switch, on a network in memory, and what spraying gives a simulated network."""
+"""Labels name paths: their rules in switches in memory, and what spraying gives a simulated network."""
 
 from dataclasses import replace
 
@@ -154,7 +154,7 @@ def test_no_labelled_frame_loops_while_rules_change_and_all_arrive_afterwards(se
 
 
 def test_labels_outlive_their_controller_and_its_successor_keeps_them() -> None:
-    """The rules have no time-outs; a new controller learns from them where hosts are, and deletes none that is right."""
+    """The rules have no time-outs; a new controller learns from them where hosts are, and deletes no right one."""
     world = sprayed()
     rules = label_entries(world)
     assert all(rule.idle_s == rule.hard_s == 0 for found in rules.values() for rule in found)

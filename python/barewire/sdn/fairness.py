@@ -17,9 +17,7 @@ Rates = NDArray[np.float64]
 _EQUAL = 1e-9
 
 
-def max_min(
-    flows: Sequence[NDArray[np.intp]], capacity: Rates, shares: Sequence[Rates | None] | None = None
-) -> Rates:
+def max_min(flows: Sequence[NDArray[np.intp]], capacity: Rates, shares: Sequence[Rates | None] | None = None) -> Rates:
     """Return each flow's rate, in the unit of `capacity`.
 
     `flows` are the numbers of the links that each crosses (at least one, none twice); `capacity` is what each link

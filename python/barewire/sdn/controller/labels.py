@@ -43,14 +43,12 @@ class LabelTables:
         return self._is_due or bool(self._waiting)
 
     def update_at(self, when_s: float, network_of: Callable[[float], tuple[Network, frozenset[str]]]) -> None:
-        """Update at a time, unless this is called again before; `network_of` returns the network then, and its edges."""
+        """Update at a time, unless called again before; `network_of` returns the network then, and its edges."""
         self._due += 1
         self._is_due = self._is_wanted() or self.are_installed
         self._outbox.at(when_s, partial(self._update_if, self._due, network_of))
 
-    def _update_if(
-        self, due: int, network_of: Callable[[float], tuple[Network, frozenset[str]]], now: float
-    ) -> None:
+    def _update_if(self, due: int, network_of: Callable[[float], tuple[Network, frozenset[str]]], now: float) -> None:
         if due == self._due:
             self._is_due = False
             self.update(*network_of(now))

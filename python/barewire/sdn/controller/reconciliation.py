@@ -118,7 +118,7 @@ class Reconciliation:
             orphan.first, orphan.age_s = switch, age_s
 
     def _keep_label(self, switch: str, rule: Rule, now: float) -> None:
-        """Keep a label's rule of an earlier controller until this one has found the network, and learn its host's port."""
+        """Keep a label's rule of an earlier controller until this one knows the network; learn its host's port."""
         if rule.pops_vlan and rule.out and rule.match.eth_dst is not None:
             self._outbox.at(now + TRY_AGAIN_S, partial(self._learn, rule.match.eth_dst, Port(switch, rule.out[0])))
         self._outbox.at(now + self._settings.orphans_s, partial(self._delete_label, switch, rule))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from barewire.errors import WrongUse
 from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, Pattern, Placed, View
-from barewire.sdn.strategies import Strategy
 from barewire.sdn.simulate.workload import HPC
+from barewire.sdn.strategies import Strategy
 from barewire.sdn.strategies.memo import paths_of
 from barewire.sdn.strategies.spray import uses_labels
 from barewire.topology import Network, Path, Port
@@ -137,9 +137,7 @@ class Control:
             reservations=self._reservations,
         )
 
-    def _sprayed(
-        self, source: str, paths: Sequence[Path]
-    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    def _sprayed(self, source: str, paths: Sequence[Path]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The links of all paths, and the part of the traffic on each: frames take all paths in turns."""
         counts = Counter(number for path in paths for number in self._numbered(source, path).tolist())
         numbers = sorted(counts, key=lambda number: -counts[number])  # the host's own link first, as in `links`

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Labels: which path each one names to a destination. Pure.
 
-The label of a frame is a number below `label_count`. Towards each edge switch, a switch with n next hops on shortest
-paths takes hop (label div s) mod n. Its stride s is the number of choices that a frame may have behind it, so all labels
-together name all shortest paths:
+The label of a frame is a number below `Labels.count`. Towards each edge switch, a switch with n next hops on shortest
+paths takes hop (label div s) mod n. Its stride s is the number of choices that a frame may have behind it, so that all
+labels together name all shortest paths:
 
     fat-tree:4, label    0 1 2 3        s13: stride 1, n 2      s5, s6: stride 2, n 2
     to another pod       by s5 s6 s5 s6, then by s1 s3 s2 s4
@@ -78,9 +78,7 @@ class Labels:
                     order.append(peer)
         hops = {
             node: tuple(
-                port
-                for port in self._links[node]
-                if distance.get(self._network.peers[port].node) == distance[node] - 1
+                port for port in self._links[node] if distance.get(self._network.peers[port].node) == distance[node] - 1
             )
             for node in order[1:]
         }

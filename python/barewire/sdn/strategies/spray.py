@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Spraying: labels in frames name paths, and senders that know them choose one for each frame.
 
-The controller installs the rules of all labels once (`controller/labels.py`); no flow needs one. After Dixit et al. 2013
-(random packet spraying), Bonato et al. 2024 (REPS: senders that recycle good labels), and Mudigonda et al. 2010 (SPAIN:
-paths named by VLANs).
+The controller installs the rules of all labels once (`controller/labels.py`); no flow needs one. After Dixit et al.
+2013 (random packet spraying), Bonato et al. 2024 (REPS: senders that recycle good labels), and Mudigonda et al. 2010
+(SPAIN: paths named by VLANs).
 """
 
 from collections.abc import Sequence
