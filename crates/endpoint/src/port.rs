@@ -423,7 +423,8 @@ impl<L: Link> Port<L> {
         let (llc, slot) = (header.as_bytes(), token.copied());
         let label = label.zip(self.labels).map_or(0, |(number, labels)| labels.tag(number));
         if self.seal.is_some() {
-            self.batch[count] = self.prepare_sealed(count, destination, llc, slot, &mut extra, connection, label);
+            self.batch[count] =
+                self.prepare_sealed(count, Route { destination, label }, llc, slot, &mut extra, connection);
             return true;
         }
         self.batch[count] = if let Some(slot) = slot {
@@ -444,12 +445,11 @@ impl<L: Link> Port<L> {
     fn prepare_sealed(
         &mut self,
         count: usize,
-        destination: Mac,
+        Route { destination, label }: Route,
         llc: &[u8],
         slot: Option<Slot>,
         extra: &mut Extra,
         connection: Option<ConnectionHandle>,
-        label: u16,
     ) -> Prepared {
         let Self { link, slots, encrypted, .. } = self;
         let seal = self.seal.as_mut().expect("frames are authenticated");
@@ -519,6 +519,13 @@ impl<L: Link> Port<L> {
             sent => Ok(sent? == 1),
         }
     }
+}
+
+/// Where a frame goes, and by which path: the VLAN identifier of its label, 0 without.
+#[derive(Clone, Copy)]
+struct Route {
+    destination: Mac,
+    label: u16,
 }
 
 /// Location of a frame that is ready to send.

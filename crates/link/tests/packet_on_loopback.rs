@@ -160,6 +160,41 @@ fn vlan_tag_is_stripped_and_reported_to_a_link_of_all_protocols() {
     }
 }
 
+/// Alone and in batches, copied and gathered, with the header's addresses and with others.
+#[test]
+fn labels_become_vlan_tags() {
+    let all = u16::try_from(libc::ETH_P_ALL).unwrap();
+    let Some(mut link) = open_for(all, 10, 16 << 20) else { return };
+    let (to, own) = (MacAddress([2, 0, 0, 0, 0, 10]), link.address());
+    let header = header(10);
+    for bytes in [0, 1000, 9000] {
+        for count in [1, 2, 40] {
+            let payload = vec![7; bytes];
+            let frames: Vec<_> = (0..count)
+                .map(|label| Outgoing {
+                    header: &header,
+                    payload: &payload,
+                    label: if label == 1 { 0 } else { 3840 + label },
+                })
+                .collect();
+            for is_addressed in [false, true] {
+                let mut sent = 0;
+                while sent < frames.len() {
+                    let rest = &frames[sent..];
+                    sent += if is_addressed { link.send_to(to, rest) } else { link.send(rest) }.unwrap();
+                }
+                for frame in &frames {
+                    assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
+                    let received = link.receive().unwrap();
+                    assert_eq!(received.vlan.map_or(0, |tag| tag.control), frame.label);
+                    let addresses = if is_addressed { [to.0, own.0].concat() } else { header[..12].to_vec() };
+                    assert_eq!(received.bytes, [&addresses[..], &header[12..], &payload].concat());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn frame_longer_than_the_mtu_is_refused_and_the_link_stays_usable() {
     let Some(mut link) = open(7, 1 << 20) else { return };

@@ -711,7 +711,7 @@ impl Machine {
         }
         let progress = progress + u32::from(mutant!(self, NrOffByOne) && progress < self.outstanding());
         if self.spray.is_some() {
-            self.labels_arrived((1 << progress.min(127)) - 1 & !self.peer_kept, now);
+            self.labels_arrived(((1 << progress.min(127)) - 1) & !self.peer_kept, now);
         }
         self.acknowledged = self.acknowledged.wrapping_add(progress);
         if (self.next.wrapping_sub(self.acknowledged) as i32) < 0 {
