@@ -405,16 +405,18 @@ def _sprays(site: Site, size: int) -> dict[str, float]:
         assert announced["labels"] == "3840-3843"
         assert site.end() == 0
         site.lab.set_cable("s13", network.peers[busiest].node, up=False)
+        in_time = running.poll() is None
         output, errors = running.communicate(timeout=60)
     site.lab.set_cable("s13", network.peers[busiest].node, up=True)
     site.start(*STRATEGIES, "--strategy", "mpi=spray")
     assert running.returncode == 0 and started, errors
     found: dict[str, float] = json.loads(output)
     print(size, found)
-    return found
+    # On a busy machine the job may have ended before.
+    return found if in_time else found | {"longest_ms": float("inf")}
 
 
-@pytest.mark.parametrize("size", [8, 50_000])
+@pytest.mark.parametrize("size", [pytest.param(8, marks=pytest.mark.matrix), 50_000])
 def test_sprayed_frames_leave_a_pulled_cable_while_no_controller_runs(site: Site, size: int) -> None:
     """Labels need no rule for the job's data, and its senders find out by themselves which of them are dead.
 

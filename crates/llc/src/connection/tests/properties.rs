@@ -84,7 +84,7 @@ proptest! {
         window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..400),
         is_extended in any::<bool>(),
-        labels in prop::sample::select(vec![0_u8, 2, 5]),
+        labels in prop::sample::select(&[0_u8, 2, 5][..]),
     ) {
         let stall_limit = core::time::Duration::MAX;
         let config = ConnectionConfig {
