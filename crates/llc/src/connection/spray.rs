@@ -186,7 +186,8 @@ impl Spray {
             self.in_flight[slot].is_late = true;
             self.rest(sent.label, order, round_trip_ns << LATE_RESTS_MAX, round_trip_ns, now);
         }
-        Some(Verdict::OnItsWay(now.after(overdue_ns - age_ns)))
+        // Ages are in whole microseconds.
+        Some(Verdict::OnItsWay(now.after((overdue_ns - age_ns).max(1000))))
     }
 
     /// Sequence numbers begin anew: nothing is in flight.
