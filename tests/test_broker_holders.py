@@ -112,7 +112,10 @@ for source, kind, ssap in ((mine, 9, 0x20), (mine, 9, 0x21), (mine, 0x8870, 0x20
 # With the tag of a label, of another service access point with one, and of another VLAN.
 for tag, ssap in ((0x0f03, 0x20), (0x0f03, 0x22), (0x0003, 0x20)):
     plain = frame(mine, 0x8870, ssap)
-    link.send(plain[:12] + b"\\x81\\0" + tag.to_bytes(2, "big") + plain[12:])
+    try:
+        link.send(plain[:12] + b"\\x81\\0" + tag.to_bytes(2, "big") + plain[12:])
+    except OSError as error:
+        pass
 try:
     link.sendto(frame(mine, 9, 0x20), ("lo", 0))
 except OSError:
