@@ -4,7 +4,7 @@
 from dataclasses import replace
 from typing import Any
 
-from barewire.mpi.fabrics import LABELS, PROVIDER, Setting
+from barewire.mpi.fabrics import LABELS, LINK, PROVIDER, Setting
 from barewire.mpi.job import Job
 from barewire.mpi.placement import LOCAL_HOST
 
@@ -27,7 +27,13 @@ def announcement(job: Job, fabric: str, this_host: str) -> dict[str, Any]:
 
 
 def labelled(job: Job, fabric: str, labels: str | None) -> Job:
-    """Return the job with the labels that the controller offers, if its fabric uses them."""
+    """Return the job with the labels that the controller offers, if its fabric uses them.
+
+    Frames reach all of the controller's hosts. UDP knows no labels, so it must not replace frames after 10 ms of
+    silence: it would take a path of which only the controller could say that it is dead.
+    """
     if labels is None or fabric != PROVIDER:
         return job
-    return replace(job, settings=(*job.settings, Setting(LABELS, labels, "the network's controller")))
+    by = "the network's controller"
+    link = () if LINK in job.environment() else (Setting(LINK, "packet", by),)
+    return replace(job, settings=(*job.settings, Setting(LABELS, labels, by), *link))

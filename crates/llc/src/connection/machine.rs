@@ -843,7 +843,7 @@ impl Machine {
     /// T1 after some retransmissions. With labels each leaves with another one, and so does its answer: some get through.
     #[inline]
     fn t1_ns(&self, retransmissions: u8) -> u64 {
-        let prompt = (2 * self.parameters.labels).min(bounds::PROMPT_POLLS_MAX);
+        let prompt = self.parameters.labels.saturating_mul(4).min(bounds::PROMPT_POLLS_MAX);
         self.round_trip.timeout_ns(&self.parameters, retransmissions.saturating_sub(prompt))
     }
 

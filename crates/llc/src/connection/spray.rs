@@ -22,6 +22,8 @@ pub(crate) struct Spray {
     home: u8,
     /// The label that had its turn last.
     turn: u8,
+    /// State of a generator of random labels (Knuth's, of 64 bits).
+    random: u64,
     /// The label of the PDU transmitted last, if it had one.
     current: Option<u8>,
     /// The next set-up PDU has a label. The first has none, so that a network meets this station by a frame that it has no
@@ -80,6 +82,7 @@ impl Spray {
             in_flight: vec![Sent::default(); in_flight].into_boxed_slice(),
             home,
             turn: home,
+            random,
             current: None,
             labels_set_up: false,
             newest_sent: 0,
@@ -127,8 +130,10 @@ impl Spray {
         self.in_flight[slot] = Sent { at_us: micros(now), label, is_repeated, is_late: false };
     }
 
-    /// The home label may not get through: another one becomes it.
+    /// The home label may not get through: another one becomes it, at random, or both ends could miss each other for ever.
     pub fn leave_home(&mut self, round_trip_ns: u64, now: Instant) {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.turn = ((self.random >> 33) % self.labels.len() as u64) as u8;
         for _ in 0..2 {
             let label = self.next_label(round_trip_ns, now);
             if label != self.home {
