@@ -25,7 +25,7 @@ RATE_BIT_S = 25_000_000
 ATTEMPTS = 3
 # Longest round trip beyond the median after a cable is pulled, on a busy machine: without labels it would last until
 # the cable is back.
-SILENCE_MS = 250
+SILENCE_MS = 500
 STRATEGIES = ("--strategy", "default=ecmp", "--strategy", "mpi=ecmp")
 
 ECHO = """
