@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak miri sanitize
-.PHONY: mutants wire predictions cluster huge cross fabtests starts packages ci lock
+.PHONY: docs mutants wire predictions cluster huge cross fabtests starts packages ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
@@ -13,6 +13,10 @@ demo: build ## MPI over frames beside MPI over TCP in the lab, and the transport
 	@tools/demo.sh
 test: ## install what tests need, lint, run every test
 	@tools/test.sh
+docs: setup ## the site, from docs/, README and the program itself, into target/site; links checked
+	@setup/setup.sh docs
+	@NO_MKDOCS_2_WARNING=1 target/tools/docs/bin/mkdocs build --quiet
+	@echo target/site/index.html
 lint: ## formatting, lints and types only
 	@tools/lint.sh
 bench: build ## the performance promises, as ratios from interleaved runs

@@ -11,5 +11,6 @@ compile() { "$scratch/bin/uv" pip compile -q --upgrade --python-version 3.11 --g
 compile requirements.in -o requirements.lock
 compile -c requirements.lock requirements-test.in -o requirements-test.lock
 compile requirements-packages.in -o requirements-packages.lock
+compile docs.in -o docs.lock
 compile --no-deps axe.in -o axe.lock
 for library in mpi/*.in; do compile "$library" -o "${library%.in}.lock"; done

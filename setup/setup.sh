@@ -7,13 +7,14 @@
 #   setup.sh checks  what `make miri`, `make sanitize` and `make mutants` need: Rust's nightly toolchain, cargo-mutants
 #   setup.sh cross  what `make cross` needs: compilers and Rust's libraries for arm64 and riscv64, emulators
 #   setup.sh packages  what `make packages` needs: lints of packages, clean roots, hatchling, zig
+#   setup.sh docs   what `make docs` needs: MkDocs
 #   setup.sh intel  Intel MPI, which nothing else installs: 130 MB under Intel's own licence
 # A second call finds everything in place and returns at once.
 set -euo pipefail
 
 purpose=${1:-run}
-case $purpose in run | test | applications | checks | cross | packages | intel) ;; *)
-    echo "setup.sh: say run, test, applications, checks, cross, packages or intel, not '$purpose'" >&2
+case $purpose in run | test | applications | checks | cross | packages | docs | intel) ;; *)
+    echo "setup.sh: say run, test, applications, checks, cross, packages, docs or intel, not '$purpose'" >&2
     exit 2 ;;
 esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -72,10 +73,10 @@ install_python_packages() {
 }
 
 # Apart from .venv: none of it is needed to run or test a checkout.
-install_packaging_tools() {
-    local lock=$here/requirements-packages.lock folder=$root/target/tools/packages
+install_tools() {
+    local name=$1 lock=$here/$2 folder=$root/target/tools/$1
     cmp -s "$lock" "$folder/installed" && return 0
-    echo "setup: installing hatchling and zig into target/tools/packages"
+    echo "setup: installing the tools of make $name into target/tools/$name"
     rm -rf "$folder"
     /usr/bin/python3 -m venv "$folder"
     "$folder/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$lock"
@@ -219,7 +220,11 @@ if [ "$purpose" = cross ]; then
 fi
 if [ "$purpose" = packages ]; then
     install_debian_packages
-    install_packaging_tools
+    install_tools packages requirements-packages.lock
+    exit
+fi
+if [ "$purpose" = docs ]; then
+    install_tools docs docs.lock
     exit
 fi
 if [ "$purpose" = applications ]; then

@@ -9,16 +9,15 @@ import io
 import json
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
+from chromium import axe, chromium, emulated, fits, needs_chromium
 from conftest import ROOT
 from synthetic import synthetic_run
 from synthetic_cluster import healthy
@@ -46,45 +45,19 @@ from barewire.results.host import host_document
 from barewire.results.sdn import STAR, WIDE
 from barewire.sdn.bench.outcome import concluded
 
-CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
-AXE = ROOT / "target" / "tools" / "axe" / "axe_playwright_python" / "axe.min.js"
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 WIDTHS = {"desktop": 1280, "phone": 400}
 SIZE_MAX = 1_500_000
 # With margins of 12 mm, at 96 px per inch.
 A4_LANDSCAPE = {"width": 1032, "height": 703, "deviceScaleFactor": 1, "mobile": False}
 
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM.exists() and DRIVER.exists()),
-    reason="needs Chromium and its driver: apt-get install chromium chromium-driver",
-)
+pytestmark = needs_chromium
 both_devices = pytest.mark.parametrize("device", ["desktop", pytest.param("phone", marks=pytest.mark.matrix)])
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: make setup")
-    service = pytest.importorskip("selenium.webdriver.chrome.service")
-    with tempfile.TemporaryDirectory() as profile:
-        options = webdriver.ChromeOptions()
-        options.binary_location = str(CHROMIUM)
-        for flag in (*FLAGS, f"--user-data-dir={profile}"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        driver = webdriver.Chrome(options=options, service=service.Service(executable_path=str(DRIVER)))
-        try:
-            yield driver
-        finally:
-            driver.quit()
+    with chromium() as driver:
+        yield driver
 
 
 # Pages
@@ -226,24 +199,6 @@ def show(browser, report: Path, device: str) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     browser.get(report.as_uri())
     assert browser.execute_script("return innerWidth") == width
-
-
-@contextmanager
-def emulated(browser, *, scheme: str = "light", media: str = "") -> Iterator[None]:
-    def set_media(scheme: str, media: str) -> None:
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-
-    set_media(scheme, media)
-    try:
-        yield
-    finally:
-        set_media("light", "")
-
-
-def fits(browser) -> bool:
-    """Whether the page does not scroll sideways."""
-    return browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
 
 
 FIGURES = r"""
@@ -523,22 +478,6 @@ def test_axe_sees_what_is_wrong(browser, tmp_path):
     (tmp_path / "bad.html").write_text(page)
     browser.get((tmp_path / "bad.html").as_uri())
     assert {finding[0] for finding in axe(browser)} == {"color-contrast", "image-alt"}
-
-
-def axe(browser) -> list[tuple[str, str, list[str]]]:
-    """Rule, impact and places of everything serious or critical."""
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: setup/setup.sh test")
-    browser.execute_script(AXE.read_text())
-    result = browser.execute_async_script(
-        "const done = arguments[0]; axe.run({resultTypes: ['violations']}).then(done, e => done(String(e)))"
-    )
-    assert isinstance(result, dict), result
-    return [
-        (found["id"], found["impact"], [str(node["target"]) for node in found["nodes"]][:5])
-        for found in result["violations"]
-        if found["impact"] in ("serious", "critical")
-    ]
 
 
 # Size and time

@@ -109,9 +109,12 @@ class Site:
         self.token = folder / "token"
         self.process: subprocess.Popen[str] | None = None
         self.log = folder / "log"
+        # Lines of earlier controllers in the log.
+        self.logged = 0
 
     def start(self, *options: str) -> None:
         place = ("--lab", self.lab.id, "--api", self.api, "--token", str(self.token))
+        self.logged = len(self.log.read_text().splitlines()) if self.log.exists() else 0
         with self.log.open("a") as log:
             command = [BAREWIRE, "sdn", "start", "--json", *place, "--rate", "25mbit", *options]
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True)
@@ -154,9 +157,15 @@ class Site:
         lines = [json.loads(line) for line in self.log.read_text().splitlines()]
         return [line["text"] for line in lines if line["event"] == kind]
 
-    def python(self, host: str, program: str, *arguments: object) -> str:
+    def listens(self) -> float | None:
+        """When the controller that was started last began to listen; None if it does not yet."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+        mine = lines[self.logged :]
+        return next((line["time_s"] for line in mine if line["event"] == "ready"), None)
+
+    def python(self, host: str, program: str, *arguments: object, patience_s: float = 60) -> str:
         command = [sys.executable, "-c", program, *map(str, arguments)]
-        done = self.lab.run(host, command, capture_output=True, text=True, timeout=60)
+        done = self.lab.run(host, command, capture_output=True, text=True, timeout=patience_s + 60)
         assert done.returncode == 0, done.stderr
         return str(done.stdout)
 
@@ -227,16 +236,16 @@ def test_barewires_llc_goes_through_the_network_as_mpi(site: Site) -> None:
 
 
 @contextlib.contextmanager
-def streaming(site: Site) -> Iterator[Callable[[], dict[str, float]]]:
+def streaming(site: Site, seconds: float = 4) -> Iterator[Callable[[], dict[str, float]]]:
     """Datagrams from h3 to h14 for some seconds; the function ends them and says what came."""
     with site.running("h14", sys.executable, "-c", RECEIVE_DATAGRAMS) as receiver:
         assert receiver.stdout is not None and receiver.stdout.readline() == "ready\n"
         assert eventually(lambda: site.python("h3", SEND_DATAGRAMS, site.address("h14"), 0.001, 0) and site.has_udp())
-        command = (sys.executable, "-c", SEND_DATAGRAMS, site.address("h14"), "4", "1")
+        command = (sys.executable, "-c", SEND_DATAGRAMS, site.address("h14"), str(seconds), "1")
         with site.running("h3", *command) as sender:
 
             def end() -> dict[str, float]:
-                sent, _ = sender.communicate(timeout=60)
+                sent, _ = sender.communicate(timeout=seconds + 60)
                 site.python("h3", END_DATAGRAMS, site.address("h14"))
                 assert receiver.stdout is not None
                 seen: dict[str, float] = json.loads(receiver.stdout.readline())
@@ -307,6 +316,69 @@ def test_traffic_goes_on_while_the_controller_restarts(site: Site) -> None:
         assert after["path"] == before["path"] and after["why"] == "found in the switches"
 
     loses_nothing(site, restart)
+
+
+# One connection after another, each with an echo; prints the slowest, and how many there were.
+RECONNECT = """
+import json, socket, sys, time
+address, end = sys.argv[1], time.monotonic() + float(sys.argv[2])
+slowest, count = 0.0, 0
+while time.monotonic() < end:
+    began = time.monotonic()
+    with socket.create_connection((address, 5000), timeout=20) as connection:
+        connection.sendall(bytes(1000))
+        assert connection.recv(1)
+    slowest, count = max(slowest, time.monotonic() - began), count + 1
+    time.sleep(0.2)
+print(json.dumps([slowest, count]))
+"""
+SILENCE_MAX_S = BACK_MAX_S = 1.0
+
+
+def survives(site: Site, seconds: float) -> dict[str, float]:
+    """Kill the controller for some time, much longer than its rules' time-outs, under traffic; then start it again.
+
+    A placed flow goes on, new flows begin, also between hosts that have never met, and the new controller has all
+    switches, links and hosts, and the flow.
+    """
+    assert site.end() == 0
+    site.start(*STRATEGIES, "--idle", "2", "--hard", "3")
+    assert site.stands()
+    echo = (sys.executable, "-c", ECHO)
+    with site.running("h16", *echo) as first, site.running("h12", *echo) as second, streaming(site, seconds) as end:
+        for server in (first, second):
+            assert server.stdout is not None and server.stdout.readline() == "ready\n"
+        assert site.python("h1", CONNECT, site.address("h16"), 1, 1000) == "1\n"
+        assert site.process is not None
+        site.process.kill()
+        site.process.wait()
+        met = json.loads(site.python("h1", RECONNECT, site.address("h16"), seconds / 2, patience_s=seconds))
+        unmet = json.loads(site.python("h7", RECONNECT, site.address("h12"), seconds / 2, patience_s=seconds))
+        seen = end()
+    site.start(*STRATEGIES)
+    assert eventually(lambda: site.listens() is not None, 60), site.log.read_text()
+    assert site.stands() and eventually(lambda: site.status().get("hosts", 0) >= 16, 20)
+    back_s = time.time() - (site.listens() or 0.0)
+    assert met[1] > 1 and unmet[1] > 1
+    slowest_s = max(met[0], unmet[0])
+    return seen | {"slowest_s": slowest_s, "back_s": back_s, "lost": seen["sent"] - seen["came"]}
+
+
+def test_the_network_runs_on_without_its_controller(site: Site) -> None:
+    """For twice its rules' hard time-outs. A busy machine may be slow by itself: one attempt of some must be fast."""
+    for _ in range(ATTEMPTS):
+        seen = survives(site, 6)
+        print(seen)
+        if max(seen["silence_ms"] / 1e3, seen["slowest_s"]) <= SILENCE_MAX_S and seen["back_s"] <= BACK_MAX_S:
+            return
+    raise AssertionError(f"too slow each time: {seen}")
+
+
+@pytest.mark.matrix
+def test_the_network_runs_on_for_ten_minutes_without_its_controller(site: Site) -> None:
+    seen = survives(site, 600)
+    print(seen)
+    assert max(seen["silence_ms"] / 1e3, seen["slowest_s"]) <= SILENCE_MAX_S and seen["back_s"] <= BACK_MAX_S, seen
 
 
 def test_a_switch_that_restarts_carries_its_flows_again(site: Site) -> None:

@@ -16,7 +16,7 @@ from mpi_libraries import library, suite
 from barewire.lab import Lab
 from barewire.lab.startup import environment
 from barewire.results import read_run, samples
-from barewire.results.sdn import RANDOM, STAR, WIDE, summarised
+from barewire.results.sdn import RANDOM, STAR, WIDE, exchanges_ms, summarised
 from barewire.sdn.bench.campaign import BenchCampaign
 from barewire.sdn.bench.plan import BenchPlan
 from barewire.sdn.simulate import RingPlan, Shape
@@ -78,6 +78,19 @@ def test_each_job_is_measured_while_the_other_runs_beside_it(tmp_path: Path, tes
     assert value and value > 0
     if test == "shuffle":
         assert value > 8 * 2_000_000 / 2 / RATE / 2, "links cannot be beaten"
+
+
+@pytest.mark.matrix
+def test_latencies_are_measured_while_a_shuffle_runs_beside_the_ring(tmp_path: Path) -> None:
+    measured = campaign("latency")
+    order = next(one for one in next(measured.rounds()) if one.other_hosts and one.policy != WIDE)
+    measured.launch(order, tmp_path / "records")
+    read = measured.read(order, tmp_path / "records")
+    assert read.end["complete"] and read.start["sdn"]["test"] == "latency"
+    assert read.start["sdn"]["beside"] == list(order.other_hosts)
+    exchanges = exchanges_ms(read.samples)
+    assert exchanges.height == 2 * len(order.hosts), "one random ring, two methods, one measurement"
+    assert exchanges["value"].min() > 1e3 * 2 * 84 * 8 / RATE / 2, "links cannot be beaten"
 
 
 @pytest.mark.matrix

@@ -45,6 +45,7 @@ class Switch(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send a hello."""
         self.transport = transport  # type: ignore[assignment]
+        self.world.switches[self.name] = self
         self.send(of.OFPT_HELLO)
 
     def send(self, kind: int, body: bytes = b"", xid: int = 0) -> None:
@@ -112,8 +113,6 @@ class Switch(asyncio.Protocol):
         frame = body[16 + actions :]
         if frame[12:14] == _LLDP:
             self.world.forward(Port(self.name, struct.unpack_from("!I", body, 20)[0]), frame)
-        elif len(frame) >= 38:
-            self.world.delivered(frame[34:38])
 
     def packet_in(self, port: int, frame: bytes) -> None:
         """Send a frame to the controller."""
@@ -138,7 +137,6 @@ class World:
         self.network = network
         self.switches: dict[str, Switch] = {}
         self.asked_s: dict[bytes, float] = {}
-        self.delays_s: dict[bytes, float] = {}
         self.laid_s: dict[bytes, float] = {}
         self.rules = 0
 
@@ -147,11 +145,6 @@ class World:
         peer = self.network.peers.get(port)
         if peer is not None and peer.node in self.switches:
             self.switches[peer.node].packet_in(peer.number, frame)
-
-    def delivered(self, key: bytes) -> None:
-        """Record that a first packet has arrived."""
-        if key in self.asked_s:
-            self.delays_s.setdefault(key, time.monotonic() - self.asked_s[key])
 
     def rule_installed(self, key: bytes) -> None:
         """Record that a flow's first switch has its rule."""
@@ -171,14 +164,13 @@ async def run(socket_path: str, k: int, flows: int, rate: float, life_s: float) 
     world = World(fat_tree(k, servers=0))
     loop = asyncio.get_running_loop()
     for name in world.network.switches:
-        world.switches[name] = Switch(world, name)
-        await loop.create_unix_connection(lambda name=name: world.switches[name], socket_path)  # type: ignore[misc]
+        await loop.create_unix_connection(lambda name=name: Switch(world, name), socket_path)  # type: ignore[misc]
     await asyncio.sleep(2)
     hosts = list(world.network.hosts)
     for number, host in enumerate(hosts):
         world.start_flow(host, hosts[number - 1], struct.pack("!HH", 1, 1 + number))
     await asyncio.sleep(1)
-    for record in (world.asked_s, world.delays_s, world.laid_s):
+    for record in (world.asked_s, world.laid_s):
         record.clear()
     world.rules = 0
     generator = random.Random(1)
@@ -206,9 +198,7 @@ async def run(socket_path: str, k: int, flows: int, rate: float, life_s: float) 
         "flows": flows,
         "asked_s": flows / elapsed_s,
         "rules": world.rules,
-        "delivered": len(world.delays_s),
         "laid": len(world.laid_s),
-        "delays_s": sorted(world.delays_s.values()),
         "laid_s": sorted(world.laid_s.values()),
     }
 

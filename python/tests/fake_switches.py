@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from barewire.sdn.classify.policy import Policy
+from barewire.sdn.classify.tenants import Tenants
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.frames import IPV4, LLDP, TCP, read_headers
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
+from barewire.sdn.controller.rules import Kind, kind_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.openflow.messages import (
     CONTROLLER,
@@ -24,6 +26,8 @@ from barewire.sdn.openflow.messages import (
     DeleteRule,
     FromSwitch,
     Match,
+    MeterCounter,
+    MeterCounters,
     PacketIn,
     PacketOut,
     PortCounter,
@@ -38,6 +42,7 @@ from barewire.sdn.openflow.messages import (
     RuleCounters,
     RuleList,
     RuleRemoved,
+    SetMeter,
     SwitchDown,
     SwitchError,
     SwitchUp,
@@ -103,15 +108,31 @@ class FakeSwitch:
     name: str
     ports: dict[int, bool]
     capacity: int = 1 << 20
+    # Table 0, which has the capacity, and table 1.
     table: dict[tuple[Match, int], Entry] = field(default_factory=dict)
+    default: dict[tuple[Match, int], Entry] = field(default_factory=dict)
     inbox: list[ToSwitch] = field(default_factory=list)
     is_connected: bool = False
     sent: dict[int, int] = field(default_factory=dict)
+    # By number: rate in kbit/s, bytes that came since the rate was set, and when the meter was added.
+    meters: dict[int, list[float]] = field(default_factory=dict)
+    has_meters: bool = True
 
-    def best(self, frame: bytes, in_port: int) -> Entry | None:
+    def rules(self, table: int) -> dict[tuple[Match, int], Entry]:
+        """A table's entries by match and priority."""
+        return self.default if table else self.table
+
+    def best(self, frame: bytes, in_port: int, table: int = 0) -> Entry | None:
         """The matching rule with the highest priority."""
-        fitting = [entry for (match, _), entry in self.table.items() if matches(match, frame, in_port)]
+        fitting = [entry for (match, _), entry in self.rules(table).items() if matches(match, frame, in_port)]
         return max(fitting, key=lambda entry: entry.rule.priority, default=None)
+
+    def actions(self, frame: bytes, in_port: int) -> list[Entry]:
+        """The rules that apply to a frame, one for each table."""
+        found = [self.best(frame, in_port)]
+        if found[0] is not None and found[0].rule.goto:
+            found.append(self.best(frame, in_port, found[0].rule.goto))
+        return [entry for entry in found if entry is not None]
 
 
 def matches(match: Match, frame: bytes, in_port: int) -> bool:
@@ -125,6 +146,7 @@ def matches(match: Match, frame: bytes, in_port: int) -> bool:
         (match.ip_proto, headers.ip_proto),
         (match.source_port, headers.source_port),
         (match.destination_port, headers.destination_port),
+        (match.arp_target, headers.arp.target if headers.arp is not None and headers.arp.is_request else None),
     )
     if match.vlan is not None:
         mask = 0xFFF if match.vlan_mask is None else match.vlan_mask
@@ -143,7 +165,10 @@ class World:
         policy: Policy | None = None,
         seed: int = 1,
         addresses: Mapping[str, str] | None = None,
+        tenants: Tenants | None = None,
     ) -> None:
+        self.tenants = tenants
+        self.unknown_meters = 0
         self.network = network
         self.random = random.Random(seed)
         self.now = 100.0
@@ -164,7 +189,9 @@ class World:
     def start_controller(self) -> None:
         """A new controller with the hosts' names and the addresses of a file."""
         hosts = Hosts({host: mac(host) for host in self.network.hosts}, self.addresses)
-        self.controller = Controller(self.settings, self.policy, hosts, b"key", self.random.getrandbits(31))
+        self.controller = Controller(
+            self.settings, self.policy, hosts, b"key", self.random.getrandbits(31), self.tenants
+        )
 
     def connect(self, *names: str) -> None:
         """Connect switches; by default all."""
@@ -186,6 +213,8 @@ class World:
         """Restart a switch: without rules, and connected again."""
         self.disconnect(name)
         self.switches[name].table.clear()
+        self.switches[name].meters.clear()
+        self.switches[name].default.clear()
         self.connect(name)
 
     def stand_up(self) -> None:
@@ -248,41 +277,56 @@ class World:
         )
 
     def _may_swap(self, switch: FakeSwitch, until: int) -> bool:
-        places = [_place(message) for message in switch.inbox[:until] if not isinstance(message, PacketOut | Request)]
+        places = [
+            _place(message)
+            for message in switch.inbox[:until]
+            if not isinstance(message, PacketOut | Request | SetMeter)
+        ]
         return len(places) == len(set(places))
 
     def _do(self, switch: FakeSwitch, message: ToSwitch) -> None:
         match message:
             case AddRule(rule):
                 self._set(switch, message, rule)
-            case DeleteRule(match, priority, cookie, mask):
-                entry = switch.table.get((match, priority))
+            case DeleteRule(match, priority, cookie, mask, table):
+                entry = switch.rules(table).get((match, priority))
                 if entry is not None and (entry.rule.cookie ^ cookie) & mask == 0:
-                    del switch.table[match, priority]
+                    del switch.rules(table)[match, priority]
                     if entry.rule.notify:
                         self._say(switch, RuleRemoved(entry.rule.cookie, Why.DELETED))
             case PacketOut(out, frame):
                 for port in out:
                     self._leave(Port(switch.name, port), frame, HOPS_MAX)
+            case SetMeter(number, rate_kbit_s, _, is_new):
+                code = 10 if not switch.has_meters else (1, 3)[not is_new] if (number in switch.meters) is is_new else 0
+                if code:
+                    self._say(switch, SwitchError(12, code, f"meter mod failed, code {code}", message))
+                else:
+                    added_s = self.now if is_new else switch.meters[number][2]
+                    switch.meters[number] = [rate_kbit_s, 0, added_s]
             case BarrierRequest(token):
                 self._say(switch, BarrierReply(token))
             case Request():
                 self._answer(switch, message)
 
     def _set(self, switch: FakeSwitch, message: AddRule, rule: Rule) -> None:
-        place = rule.match, rule.priority
-        before = switch.table.get(place)
-        if before is None and len(switch.table) >= switch.capacity:
+        place, table = (rule.match, rule.priority), switch.rules(rule.table)
+        before = table.get(place)
+        if rule.meter is not None and rule.meter not in switch.meters:
+            self._say(switch, SwitchError(12, 3, "meter mod failed, code 3: unknown meter", message))
+            self.unknown_meters += 1
+            return
+        if before is None and not rule.table and len(table) >= switch.capacity:
             self._say(switch, SwitchError(5, 1, "table full", message, is_table_full=True))
             return
-        switch.table[place] = Entry(rule, self.now, self.now)
+        table[place] = Entry(rule, self.now, self.now)
         if before is not None:
-            switch.table[place].packets, switch.table[place].bytes = before.packets, before.bytes
+            table[place].packets, table[place].bytes = before.packets, before.bytes
 
     def _answer(self, switch: FakeSwitch, asked: Request) -> None:
         entries = [
             entry
-            for entry in switch.table.values()
+            for entry in (*switch.table.values(), *switch.default.values())
             if entry.rule.cookie & asked.cookie_mask == asked.cookie & asked.cookie_mask
         ]
         counters = tuple(
@@ -297,6 +341,9 @@ class World:
                 self._say(switch, PortCounters(tuple(PortCounter(n, switch.sent.get(n, 0), 0) for n in switch.ports)))
             case RequestKind.RULES:
                 self._say(switch, RuleList(tuple(entry.rule for entry in entries), counters))
+            case RequestKind.METER_COUNTERS:
+                found = [MeterCounter(n, int(came), self.now - since) for n, (_, came, since) in switch.meters.items()]
+                self._say(switch, MeterCounters(tuple(found)))
             case RequestKind.RULE_COUNTERS:
                 self._say(switch, RuleCounters(counters))
 
@@ -311,22 +358,23 @@ class World:
     def arrive(self, port: Port, frame: bytes, hops: int) -> None:
         switch = self.switches[port.node]
         assert hops, f"a frame goes round for ever at {port}"
-        entry = switch.best(frame, port.number)
-        if entry is None:
+        entries = switch.actions(frame, port.number)
+        if not any(entry.rule.out for entry in entries):
             self.lost.append((port, frame))
-            return
-        entry.used_s = self.now
-        entry.packets, entry.bytes = entry.packets + 1, entry.bytes + len(frame)
-        if entry.rule.pops_vlan:
-            frame = frame[:12] + frame[16:]
-        if not entry.rule.out:
-            self.lost.append((port, frame))
-        for out in entry.rule.out:
-            if out == CONTROLLER:
-                self.to_controller += 1
-                self._say(switch, PacketIn(port.number, frame))
-            else:
-                self._leave(Port(port.node, out), frame, hops - 1)
+        for entry in entries:
+            entry.used_s = self.now
+            if entry.rule.meter is not None:
+                switch.meters[entry.rule.meter][1] += len(frame)
+            entry.packets, entry.bytes = entry.packets + 1, entry.bytes + len(frame)
+            sent = frame if entry.rule.set_eth_dst is None else with_destination(frame, entry.rule.set_eth_dst)
+            if entry.rule.pops_vlan:
+                sent = sent[:12] + sent[16:]
+            for out in entry.rule.out:
+                if out == CONTROLLER:
+                    self.to_controller += 1
+                    self._say(switch, PacketIn(port.number, frame))
+                elif out != port.number:
+                    self._leave(Port(port.node, out), sent, hops - 1)
 
     def _leave(self, port: Port, frame: bytes, hops: int) -> None:
         switch = self.switches[port.node]
@@ -340,16 +388,16 @@ class World:
             self.delivered.append((peer.node, frame))
 
     def where(self, host: str, frame: bytes) -> str:
-        """Say where a frame that a host would send ends: a host's name, `controller at s1`, `lost at s1:2`, `loop`."""
+        """Say where a frame that a host would send ends: a host's name, `flooded at s1`, `lost at s1:2`, `loop`."""
         port = self.network.attachment(host)
         for _ in range(HOPS_MAX):
             assert port is not None
-            entry = self.switches[port.node].best(frame, port.number)
-            if entry is None or not entry.rule.out:
+            entries = self.switches[port.node].actions(frame, port.number)
+            if not entries or not entries[-1].rule.out:
                 return f"lost at {port.node}"
-            (out,) = entry.rule.out
-            if out == CONTROLLER:
-                return f"controller at {port.node}"
+            if entries[-1].rule.match == Match():
+                return f"flooded at {port.node}"
+            (out,) = entries[-1].rule.out
             leaves = Port(port.node, out)
             if leaves in self.cut:
                 return f"lost at {leaves}"
@@ -357,6 +405,13 @@ class World:
             if port.node not in self.switches:
                 return port.node
         return "loop"
+
+    def is_placed(self, host: str, frame: bytes) -> bool:
+        """Whether a frame has a flow's rule at its first switch."""
+        port = self.network.attachment(host)
+        assert port is not None
+        entry = self.switches[port.node].best(frame, port.number)
+        return entry is not None and kind_of(entry.rule.cookie) is Kind.FLOW
 
     def received(self, host: str, frame: bytes) -> int:
         """How often a host got a frame."""
@@ -374,7 +429,7 @@ class World:
 
     def _expire(self) -> None:
         for switch in self.switches.values():
-            for place, entry in list(switch.table.items()):
+            for place, entry in list(switch.table.items()):  # those of table 1 never end
                 idle = entry.rule.idle_s and self.now >= entry.used_s + entry.rule.idle_s
                 hard = entry.rule.hard_s and self.now >= entry.since_s + entry.rule.hard_s
                 if idle or hard:
@@ -384,11 +439,16 @@ class World:
                         self._say(switch, RuleRemoved(entry.rule.cookie, why, entry.packets, entry.bytes))
 
 
+def with_destination(frame: bytes, address: str) -> bytes:
+    """A frame with another destination address."""
+    return bytes.fromhex(address.replace(":", "")) + frame[6:]
+
+
 def _place(message: ToSwitch) -> object:
     if isinstance(message, AddRule):
-        return message.rule.match, message.rule.priority
+        return message.rule.table, message.rule.match, message.rule.priority
     assert isinstance(message, DeleteRule)
-    return message.match, message.priority
+    return message.table, message.match, message.priority
 
 
 def quiet(settings: Settings | None = None, **changes: float) -> Settings:
@@ -396,11 +456,14 @@ def quiet(settings: Settings | None = None, **changes: float) -> Settings:
     return replace(settings or Settings(), **{"idle_s": 0, "hard_s": 0, **changes})  # type: ignore[arg-type]
 
 
-def acquainted(seed: int = 1, addresses: Mapping[str, str] | None = None, **settings: float) -> World:
+def acquainted(
+    seed: int = 1, addresses: Mapping[str, str] | None = None, tenants: Tenants | None = None, **settings: float
+) -> World:
     """A fat-tree with all hosts learnt."""
-    world = World(fat_tree(4, servers=0), quiet(**settings), seed=seed, addresses=addresses)
+    world = World(fat_tree(4, servers=0), quiet(None, **settings), seed=seed, addresses=addresses, tenants=tenants)
     world.stand_up()
     for host in world.network.hosts:
         world.send(host, tcp(host, "h1" if host != "h1" else "h2", 1, 1))
     world.settle()
+    world.delivered.clear()  # those were flooded
     return world

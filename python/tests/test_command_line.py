@@ -56,6 +56,7 @@ SEVERAL_MEANINGS = {
     "--pairs": "one number or several",
     "--message-bytes": "of a program's messages, or of a ring's",
     "--blocks": "of a stream, or of an experiment",
+    "--ui": "at the API's address, or, of an experiment, at one of its own",
 }
 
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from barewire.cli.commands import app
 from barewire.errors import WrongUse
 from barewire.results import read_run, write_run
+from barewire.study import tables
 
 FINE = tuple(sorted({*(2**n for n in range(3, 21)), 3 * 2**14, 3 * 2**15}))
 
@@ -236,7 +237,7 @@ def test_tables_that_are_none_are_refused(tmp_path: Path, text: str, message: st
 
 
 def test_a_published_table_is_modelled_and_what_cannot_be_is_said() -> None:
-    text = invoke("model", Path(__file__).parent / "published" / "paz2010_pingpong.csv", "--rate", "1gbit")
+    text = invoke("model", Path(tables.__file__).parent / "published" / "paz2010_pingpong.csv", "--rate", "1gbit")
     assert "5.5 µs one way for 1400 B is impossible" in text and "cannot say: a line needs 3 sizes" in text
 
 

@@ -15,10 +15,11 @@ from barewire.models.hockney import fit_hockney
 from barewire.models.times import CannotSay, Times
 from barewire.results.fits import fit_latency
 from barewire.results.model import model_of_table
+from barewire.study import tables
 
 SIZES = tuple(2**n for n in range(3, 21))
 ALPHA_US, US_PER_BYTE = 12.0, 0.0085
-PUBLISHED = Path(__file__).parent / "published"
+PUBLISHED = Path(tables.__file__).parent / "published"
 
 
 def launches(seed: int, count: int, noise: float = 0.01, drift: float = 0.0, sizes: tuple[int, ...] = SIZES) -> Times:

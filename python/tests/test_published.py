@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Published tables as data: what can be reproduced from them is, and what cannot be is pointed out.
 
-The first line of each file in `published` names its source.
+The first line of each file in barewire/study/published names its source.
 """
 
 import csv
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from barewire.stats.published import difference_flaw, gain_flaw, implied_p, interval_flaw
+from barewire.study import tables
 
-FOLDER = Path(__file__).parent / "published"
+FOLDER = Path(tables.__file__).parent / "published"
 # Two samples of 50 runs each.
 COUNTS = (50, 50)
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
-from synthetic_sdn import RATE, TREE, plan_of, synthetic_sdn
+from synthetic_sdn import RATE, TREE, plan_of, synthetic_latencies, synthetic_sdn
 from typer.testing import CliRunner
 
 from barewire.cli.commands import app
@@ -21,12 +22,23 @@ from barewire.measure.sdn_records import SCHEMA, read_sdn_records
 from barewire.measure.session import launch_file_name, parse_launch_file_name
 from barewire.report.sdn import headlines
 from barewire.report.sdn_page import render_sdn
-from barewire.results.sdn import JOB, NATURAL, RANDOM, STAR, WIDE, summarised
+from barewire.results.sdn import (
+    JOB,
+    MEDIAN_LATENCY,
+    NATURAL,
+    P99_LATENCY,
+    RANDOM,
+    STAR,
+    WIDE,
+    Ranking,
+    summarised,
+)
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import calibrated, concluded
 from barewire.sdn.bench.plan import controller_strategies, message_bytes_of
 from barewire.sdn.bench.steps import Steps
 from barewire.sdn.simulate.reference import widened
+from barewire.stats import geometric_interval
 from barewire.stats.paired import paired_ratio
 
 
@@ -211,7 +223,105 @@ def test_the_published_order_is_decided_by_paired_intervals() -> None:
         "4 hosts, random rings: ecmp-published ≥ stp? yes, 1.60 (1.60–1.60).",
     ]
     few_run, few_frame, _ = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39, "ecmp-published": 24}, blocks=2)
-    assert "too few blocks to decide" in headlines(few_run, summarised(few_run, few_frame))[0]
+    assert "cannot say: only 2 blocks" in headlines(few_run, summarised(few_run, few_frame))[0]
+
+
+def ranked(factors: dict[str, list[float]], *, busy: float = 0.5) -> list[Ranking]:
+    """The rankings of an experiment in which a policy's ring takes a factor longer in each block than 20 ms."""
+    blocks = len(next(iter(factors.values())))
+    run, frame, _ = synthetic_sdn({STAR: 16, WIDE: 19} | dict.fromkeys(factors, 19), blocks=blocks, busy=busy)
+    times = {
+        launch.index: factors[launch.subject][launch.details["start"]["sdn"]["block"]]
+        for launch in run.launches
+        if launch.subject in factors
+    }
+    longer = pl.col("launch").replace_strict(times, default=1.0, return_dtype=pl.Float64)
+    return list(summarised(run, frame.with_columns(pl.col("value") * longer)).rankings())
+
+
+WITH_NOISE = [1.0, 1.02, 0.98, 1.01, 0.99, 1.0]
+
+
+def test_a_strategy_is_best_only_if_the_tests_tell_it_apart_from_every_other() -> None:
+    """A tenth faster than both others: best. Than one only, or with a noise of a third: nothing is said."""
+    slower = [1.1 * factor for factor in WITH_NOISE[::-1]]
+    [ranking] = ranked({"planned": WITH_NOISE, "stp": slower, "ecmp": slower})
+    assert ranking.best == "planned" and ranking.equals == ()
+    [ranking] = ranked({"planned": WITH_NOISE, "stp": slower, "ecmp": WITH_NOISE[::-1]})
+    assert ranking.best is None and len(ranking.equals) == 1 and "do not tell" in ranking.reason
+    noisy = [1.0, 1.5, 0.7, 1.4, 0.8, 1.2]
+    [ranking] = ranked({"planned": noisy, "stp": [1.05 * factor for factor in noisy[::-1]]})
+    assert ranking.best is None and ranking.equals
+
+
+def test_two_blocks_and_saturated_launches_say_nothing() -> None:
+    """However large the difference is."""
+    [ranking] = ranked({"planned": [1.0, 1.0], "stp": [2.0, 2.1]})
+    assert ranking.best is None and ranking.reason == "only 2 blocks, and at least 6 are needed"
+    [ranking] = ranked({"planned": WITH_NOISE, "stp": [2 * factor for factor in WITH_NOISE]}, busy=0.9)
+    assert ranking.best is None and "saturated in 12 of 12 launches" in ranking.reason
+
+
+def test_equal_strategies_are_seldom_called_best() -> None:
+    """20 experiments of three equal strategies whose launches vary by a tenth: at most one crowns any."""
+    rng = np.random.default_rng(1)
+    names = ("planned", "stp", "ecmp")
+    found = [ranked({name: list(np.exp(rng.normal(0, 0.1, 6))) for name in names})[0].best for _ in range(20)]
+    assert sum(best is not None for best in found) <= 1
+
+
+def test_intervals_of_rates_are_above_0_and_missing_below_6_blocks() -> None:
+    run, frame, _ = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39}, blocks=2)
+    cell = summarised(run, frame).cell(RANDOM, 4, "stp")
+    assert cell and cell.ci95 is None and min(cell.values) < cell.mean < max(cell.values)
+    low, high = geometric_interval([1, 100, 1, 100, 1, 100]) or (0.0, 0.0)
+    assert 0 < low < 10 < high and low * high == pytest.approx(100)
+    assert geometric_interval([3.0] * 6) == pytest.approx((3, 3))
+    with pytest.raises(ValueError, match="above 0"):
+        geometric_interval([0.0] * 6)
+
+
+def test_the_largest_error_of_the_simulator_is_that_of_a_launch() -> None:
+    """Errors of +30 % and -10 % have a mean of +10 %: said are both, and the larger as the most."""
+    run, frame, _ = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39}, blocks=2)
+    measured = summarised(run, frame).cell(RANDOM, 4, "stp")
+    assert measured
+    wrong = dict(zip(measured.blocks, (1.3, 0.9), strict=True))
+    launches = [
+        replace(launch, details=launch.details | {"predicted": {RANDOM: value * wrong[block]}})
+        if launch.subject == "stp"
+        else launch
+        for launch in run.launches
+        for block in [launch.details["start"]["sdn"]["block"]]
+        for value in [dict(zip(measured.blocks, measured.values, strict=True))[block]]
+    ]
+    changed = replace(run, launches=tuple(launches))
+    summary = summarised(changed, frame)
+    prediction = summary.predictions[RANDOM]
+    assert (prediction.launches, prediction.mean, prediction.worst) == (2, pytest.approx(0.2), pytest.approx(0.3))
+    assert "at most 30.0%" in " ".join(headlines(changed, summary))
+    assert "+10.0% (+30.0%)" in render_sdn(changed, frame)
+
+
+def test_latencies_are_quantiles_of_all_exchanges_alone_and_under_load() -> None:
+    """Ranks of 1 to 100 µs and, under load, ten times that: half an exchange, over both methods' random rings."""
+    plan = plan_of(experiment="latency", counts=(4,), policies=("stp", "planned"), blocks=1)
+    [block] = plan.rounds()
+    assert {(order.policy, bool(order.other_hosts)) for order in block} == {
+        (policy, beside) for policy in (WIDE, "stp", "planned") for beside in (False, True)
+    }
+    assert all(plan.sizes(order) == (8,) and order.test == "latency" for order in block)
+    run, frame = synthetic_latencies(plan)
+    summary = summarised(concluded(run, frame, plan), frame)
+    alone, loaded = (summary.cell(P99_LATENCY, 4, "stp", beside=beside) for beside in (False, True))
+    median = summary.cell(MEDIAN_LATENCY, 4, "stp")
+    assert alone and loaded and median and median.unit == "ms" and median.lower_is_better
+    assert median.mean == pytest.approx(50.5e-3 / 2) and alone.mean == pytest.approx(99.01e-3 / 2)
+    assert loaded.mean == pytest.approx(10 * alone.mean) and loaded.of_alone
+    assert loaded.of_alone.value == pytest.approx(0.1) and summary.cell(RANDOM, 4, "stp") is None
+    page = render_sdn(run, frame)
+    assert "Latency of 8-byte rings, 4 hosts" in page and "p99, under load" in page
+    assert "cannot say which is best" in page
 
 
 def test_the_simulator_is_calibrated_only_on_the_wide_network_and_bounds_hold() -> None:
@@ -224,7 +334,7 @@ def test_the_simulator_is_calibrated_only_on_the_wide_network_and_bounds_hold() 
     for launch in done.launches:
         assert 0 < launch.details["predicted"][RANDOM] <= launch.details["bound"][RANDOM] < RATE / 8e6
     predictions = summarised(done, frame).predictions
-    assert predictions[RANDOM].cells == 2, "the references are no test of it"
+    assert predictions[RANDOM].launches == 2, "the references are no test of it"
     without = frame.filter(pl.col("subject").cast(pl.String) != WIDE)
     assert calibrated(without, RATE) is None
 

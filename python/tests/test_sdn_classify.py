@@ -8,8 +8,9 @@ import pytest
 from fake_switches import acquainted, tcp
 
 from barewire.errors import WrongUse
+from barewire.sdn.classify.announcement import PatternDocument, read
 from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
-from barewire.sdn.classify.jobs import JOBS_MAX, Jobs, UnknownJobError
+from barewire.sdn.classify.jobs import FLOWS_MAX, JOBS_MAX, Job, Jobs, Merged, UnknownJobError, parse_job
 from barewire.sdn.classify.policy import Policy, parse_policy
 from barewire.sdn.flow import FlowKey
 
@@ -67,31 +68,56 @@ def test_announcements_win_and_those_with_traffic_win_over_others() -> None:
     assert classify(tcp_key("h1", "h3", 9999), policy, jobs) == Classification()
 
 
-def test_patterns_of_all_jobs_are_merged_step_by_step_and_stay_the_same_object_until_they_change() -> None:
-    jobs = Jobs()
+def test_current_patterns_of_all_jobs_are_merged_by_what_has_changed() -> None:
+    jobs, merged = Jobs(), Merged()
     ring = jobs.announce(RING, HOSTS, 0.0)
     second_job = jobs.announce({**RING, "patterns": RING["patterns"][:1]}, HOSTS, 0.0)
-    assert jobs.patterns == ({("h1", "h3"): 30}, {("h5", "h1"): 7})
-    assert jobs.patterns is jobs.patterns
-    before = jobs.patterns
-    jobs.renew(ring.id, 1.0)
-    assert jobs.patterns is before
+    assert merged.update(jobs.patterns) == ({("h1", "h3"): 30},)
     jobs.step(ring.id, None, 2.0)
-    assert jobs.patterns == ({("h5", "h1"): 7, ("h1", "h3"): 15},)
+    assert merged.update(jobs.patterns) == ({("h5", "h1"): 7, ("h1", "h3"): 15},)
     with pytest.raises(WrongUse, match="has 2 patterns, numbered from 0, none is 2: append more"):
         jobs.step(ring.id, None, 2.0)
-    jobs.append(ring.id, [[{"from": 3, "to": 0, "bytes": 4}]], 3.0)
+    more = read([{"from": 3, "to": 0, "bytes": 4}], PatternDocument)
+    jobs.append(ring.id, jobs.parse_patterns(ring.id, [more]), 3.0)
     jobs.step(ring.id, 2, 3.0)
     jobs.withdraw(second_job.id)
-    assert jobs.patterns == ({("h5", "h1"): 4},)
+    assert merged.update(jobs.patterns) == ({("h5", "h1"): 4},)
+    jobs.withdraw(ring.id)
+    assert merged.update(jobs.patterns) == ()
+
+
+class Counting(dict[tuple[str, str], int]):
+    """A pattern that counts how often its flows are read."""
+
+    reads = 0
+
+    def items(self):  # type: ignore[no-untyped-def]
+        self.reads += len(self)
+        return super().items()
+
+
+def test_a_change_of_one_job_does_not_read_the_patterns_of_the_others() -> None:
+    """A count, not a time: 1000 jobs of 2000 flows, each flow read once, and again only if its job steps."""
+    jobs, merged = Jobs(), Merged()
+    hosts = [f"h{number}" for number in range(100)]
+    pairs = [(source, destination) for source in hosts for destination in hosts if source != destination][:2000]
+    patterns = [(Counting(dict.fromkeys(pairs, 5)), Counting(dict.fromkeys(pairs, 7))) for _ in range(JOBS_MAX)]
+    made = [jobs.add(Job("", "", "mpi", frozenset(hosts), patterns=two), 0.0) for two in patterns]
+    assert merged.update(jobs.patterns)[0][pairs[0]] == 5 * JOBS_MAX
+    assert sum(pattern.reads for two in patterns for pattern in two) == 2000 * JOBS_MAX
+    jobs.step(made[3].id, None, 1.0)
+    assert merged.update(jobs.patterns)[0][pairs[0]] == 5 * JOBS_MAX + 2
+    jobs.withdraw(made[4].id)
+    assert merged.update(jobs.patterns)[0][pairs[0]] == 5 * (JOBS_MAX - 1) + 2
+    assert sum(pattern.reads for two in patterns for pattern in two) == 2000 * (JOBS_MAX + 3)
 
 
 def test_jobs_without_renewal_expire() -> None:
     jobs = Jobs()
     job = jobs.announce({**RING, "lease_s": 10}, HOSTS, 0.0)
     jobs.renew(job.id, 9.0)
-    assert jobs.expire(18.9) == [] and jobs.next_s() == 19.0
-    assert [gone.id for gone in jobs.expire(19.0)] == [job.id] and jobs.patterns == ()
+    assert jobs.expire(18.9) == [] and jobs.next_s() == 19.0, "it was looked at when its first lease ended"
+    assert [gone.id for gone in jobs.expire(19.0)] == [job.id] and not jobs.patterns and jobs.next_s() is None
     with pytest.raises(UnknownJobError, match="announce it again"):
         jobs.renew(job.id, 20.0)
 
@@ -100,23 +126,23 @@ def test_jobs_without_renewal_expire() -> None:
     ("changes", "message"),
     [
         ({"hosts": ["h1", "h99", "h98"]}, "unknown hosts: h98, h99; known are h1, h10"),
-        ({"hosts": []}, "needs hosts"),
-        ({"hosts": "h1"}, "hosts are a list"),
+        ({"hosts": []}, "Expected `array` of length >= 1 - at `$.hosts`"),
+        ({"hosts": "h1"}, "Expected `array`, got `str` - at `$.hosts`"),
         ({"ranks": ["h1", "h2"]}, "unknown ranks: h2; known are h1, h3, h5"),
-        ({"profile": "a b"}, "needs a profile"),
-        ({"profile": None}, "needs a profile"),
-        ({"volume": 3}, "an announcement has no 'volume'; it has name, profile"),
-        ({"lease_s": 0}, "lease_s is 1 to 3600 seconds"),
-        ({"lease_s": True}, "lease_s is 1 to 3600 seconds"),
-        ({"traffic": [{"protocol": "sctp"}]}, "there is no protocol 'sctp'; there are tcp, udp, ip, llc"),
+        ({"profile": "a b"}, "at `$.profile`"),
+        ({"profile": None}, "Expected `str`, got `null` - at `$.profile`"),
+        ({"volume": 3}, "Object contains unknown field `volume`; GET /openapi.json describes"),
+        ({"lease_s": 0}, "Expected `float` >= 1.0 - at `$.lease_s`"),
+        ({"lease_s": True}, "Expected `float`, got `bool` - at `$.lease_s`"),
+        ({"traffic": [{"protocol": "sctp"}]}, "Invalid enum value 'sctp' - at `$.traffic[0].protocol`"),
         ({"traffic": [{"protocol": "llc", "ports": [1]}]}, "llc has no ports"),
         ({"traffic": [{"ports": ["9-3"]}]}, "'9-3' is no port"),
         ({"traffic": [{"ports": [65536]}]}, "65536 is no port"),
         ({"patterns": [[{"from": 0, "to": 9, "bytes": 1}]]}, "pattern 0: '9' is neither a rank of the 4"),
         ({"patterns": [[], [{"from": 0, "to": "h2", "bytes": 1}]]}, "pattern 1: 'h2' is neither a rank"),
-        ({"patterns": [[{"from": 0, "to": 1}]]}, "a flow is"),
-        ({"patterns": [[{"from": 0, "to": 2, "bytes": -1}]]}, "bytes are a whole number above 0"),
-        ({"patterns": [3]}, "is a list of flows"),
+        ({"patterns": [[{"from": 0, "to": 1}]]}, "missing required field `bytes` - at `$.patterns[0][0]`"),
+        ({"patterns": [[{"from": 0, "to": 2, "bytes": -1}]]}, "Expected `int` >= 1 - at `$.patterns[0][0].bytes`"),
+        ({"patterns": [3]}, "Expected `array`, got `int` - at `$.patterns[0]`"),
         ({"name": "x\n"}, "printable"),
     ],
 )
@@ -127,7 +153,7 @@ def test_an_invalid_announcement_is_refused_with_the_reason_and_has_no_effect(
     with pytest.raises(WrongUse) as refused:
         jobs.announce({**RING, **changes}, HOSTS, 0.0)
     assert message in str(refused.value)
-    assert not jobs.all and jobs.patterns == ()
+    assert not jobs.all and not jobs.patterns
 
 
 def test_the_number_of_announcements_is_bounded() -> None:
@@ -136,6 +162,35 @@ def test_the_number_of_announcements_is_bounded() -> None:
         jobs.announce({"profile": "mpi", "hosts": ["h1"]}, HOSTS, 0.0)
     with pytest.raises(WrongUse, match="withdraw some"):
         jobs.announce({"profile": "mpi", "hosts": ["h1"]}, HOSTS, 0.0)
+
+
+def test_the_number_of_announced_flows_is_bounded_and_withdrawn_ones_do_not_count() -> None:
+    jobs = Jobs()
+    large = {(f"h{number}", "h0"): 1 for number in range(FLOWS_MAX // 1000)}
+    job = jobs.add(Job("", "", "mpi", frozenset(), patterns=(large,) * 1000), 0.0)
+    with pytest.raises(
+        WrongUse, match=rf"would have {FLOWS_MAX + 1} flows, at most {FLOWS_MAX} are possible: withdraw"
+    ):
+        jobs.announce({**RING, "patterns": RING["patterns"][1:]}, HOSTS, 0.0)
+    small = jobs.announce({**RING, "patterns": []}, HOSTS, 0.0)
+    with pytest.raises(WrongUse, match="withdraw jobs"):
+        jobs.append(small.id, ({("h1", "h2"): 1},), 0.0)
+    jobs.withdraw(job.id)
+    jobs.append(small.id, ({("h1", "h2"): 1},), 0.0)
+
+
+def test_a_flows_job_is_found_among_many_without_looking_at_all() -> None:
+    jobs = Jobs()
+    made = [
+        jobs.add(Job("", "", "mpi", frozenset({f"a{number}", f"b{number}"})), 0.0) for number in range(JOBS_MAX - 2)
+    ]
+    assert jobs.of(tcp_key("a7", "b7", 1)) is made[7] and jobs.of(tcp_key("a7", "b8", 1)) is None
+    all_hosts = frozenset(HOSTS)
+    for_port = jobs.add(parse_job({**RING, "traffic": [{"ports": [9]}]}, HOSTS), 0.0)
+    general = jobs.add(Job("", "", "mpi", all_hosts), 0.0)
+    assert jobs.of(tcp_key("h1", "h3", 9)) is for_port and jobs.of(tcp_key("h1", "h3", 8)) is general
+    jobs.withdraw(general.id)
+    assert jobs.of(tcp_key("h1", "h3", 8)) is None, "no remembered job outlives it"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import asyncio
 import random
 import socket
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from barewire.sdn.openflow.messages import (
     BarrierRequest,
     DeleteRule,
     Match,
+    MeterCounter,
+    MeterCounters,
     PacketIn,
     PacketOut,
     PortCounters,
@@ -34,6 +37,7 @@ from barewire.sdn.openflow.messages import (
     RuleCounters,
     RuleList,
     RuleRemoved,
+    SetMeter,
     SwitchError,
     SwitchUp,
     Why,
@@ -75,6 +79,36 @@ def test_another_parser_reads_our_rules() -> None:
     }
     ((action,),) = [instruction.actions for instruction in message.instructions]
     assert action.port == 3
+    default = Rule(
+        Match(eth_dst="ff:ff:ff:ff:ff:ff", eth_type=0x0806, arp_target="10.0.0.9"),
+        200,
+        1,
+        (4,),
+        table=1,
+        set_eth_dst="02:ba:7e:00:00:02",
+    )
+    message = read(encode(AddRule(default), 1))
+    assert message.table_id == 1
+    assert dict(message.match.items()) == {
+        "eth_dst": "ff:ff:ff:ff:ff:ff",
+        "eth_type": 0x0806,
+        "arp_op": 1,
+        "arp_tpa": "10.0.0.9",
+    }
+    ((replaced, output),) = [instruction.actions for instruction in message.instructions]
+    assert (replaced.key, replaced.value, output.port) == ("eth_dst", "02:ba:7e:00:00:02", 4)
+    edge = read(encode(AddRule(Rule(Match(in_port=3, eth_type=0x0800, ip_proto=17), 50, 1, (CONTROLLER,), goto=1)), 1))
+    assert dict(edge.match.items()) == {"in_port": 3, "eth_type": 0x0800, "ip_proto": 17}
+    copied, goto = edge.instructions
+    assert copied.actions[0].port == CONTROLLER and goto.table_id == 1
+    match = Match(eth_dst="02:ba:7e:00:00:02", vlan=0xF02, vlan_mask=0xFC2)
+    label = Rule(match, 350, 0xBA7E_7000_0000_0000, (3,), pops_vlan=True)
+    tagged = read(encode(AddRule(label), 1))
+    assert dict(tagged.match.items()) == {"eth_dst": "02:ba:7e:00:00:02", "vlan_vid": (0x1F02, 0x1FC2)}
+    ((popped, output),) = [instruction.actions for instruction in tagged.instructions]
+    assert popped.type == of.OFPAT_POP_VLAN and output.port == 3
+    exact = read(encode(AddRule(replace(label, match=replace(match, vlan_mask=None))), 1))
+    assert dict(exact.match.items()) == {"eth_dst": "02:ba:7e:00:00:02", "vlan_vid": 0x1F02}
     deleted = read(encode(DeleteRule(TCP_MATCH, 300, RULE.cookie, 0xFF), 1))
     assert (deleted.command, deleted.cookie_mask, deleted.out_port) == (of.OFPFC_DELETE_STRICT, 0xFF, of.OFPP_ANY)
     dropped = read(encode(AddRule(Rule(Match(in_port=4), 250, 1)), 1))
@@ -94,6 +128,37 @@ def test_another_parser_reads_our_packet_outs_requests_and_barriers() -> None:
     request = encode(Request(RequestKind.RULES, 0xBA7E << 48, 0xFFFF << 48), 1)
     body = struct.unpack_from(of.OFP_FLOW_STATS_REQUEST_0_PACK_STR, request, 16)
     assert body[-2:] == (0xBA7E << 48, 0xFFFF << 48)
+
+
+def test_another_parser_writes_the_same_meters_and_reads_a_rule_with_one() -> None:
+    for is_new, command in ((True, of.OFPMC_ADD), (False, of.OFPMC_MODIFY)):
+        bands = [parser.OFPMeterBandDrop(5000, 500)]
+        flags = of.OFPMF_KBPS | of.OFPMF_BURST | of.OFPMF_STATS
+        expected = parser.OFPMeterMod(VERSION_1_3, command, flags, 193, bands)
+        expected.set_xid(1)
+        expected.serialize()
+        assert encode(SetMeter(193, 5000, 500, is_new), 1) == bytes(expected.buf)
+    request = parser.OFPMeterStatsRequest(VERSION_1_3, 0, of.OFPM_ALL)
+    request.set_xid(1)
+    request.serialize()
+    assert encode(Request(RequestKind.METER_COUNTERS), 1) == bytes(request.buf)
+    meter, actions = read(encode(AddRule(replace(RULE, meter=193)), 1)).instructions
+    assert meter.meter_id == 193 and actions.actions[0].port == 3
+
+
+def test_meter_statistics_are_decoded_and_malformed_ones_are_refused() -> None:
+    def meter(number: int, length: int) -> bytes:
+        band = struct.pack(of.OFP_METER_BAND_STATS_PACK_STR, 1, 100)
+        return struct.pack(of.OFP_METER_STATS_PACK_STR, number, length, 2, 10, 9000, 7, 500_000_000) + band
+
+    head = struct.pack(of.OFP_MULTIPART_REPLY_PACK_STR, of.OFPMP_METER, 0)
+    body = head + meter(193, 56) + meter(194, 56)
+    assert read(framed(of.OFPT_MULTIPART_REPLY, 1, body)).body[1].byte_in_count == 9000, "as os-ken reads it"
+    found = decode(of.OFPT_MULTIPART_REPLY, body, RequestKind.METER_COUNTERS)
+    assert found == MeterCounters((MeterCounter(193, 9000, 7.5), MeterCounter(194, 9000, 7.5)))
+    for wrong in (head + meter(193, 0), head + meter(193, 57), head + meter(193, 56)[:30]):
+        with pytest.raises(MalformedError):
+            decode(of.OFPT_MULTIPART_REPLY, wrong, RequestKind.METER_COUNTERS)
 
 
 def test_a_packet_in_is_decoded_with_any_match_fields() -> None:
@@ -136,9 +201,11 @@ def test_flow_statistics_are_decoded_as_rules_or_counters() -> None:
         struct.pack("!HH4x", of.OFPMP_FLOW, 0)
         + flow_statistics(RULE)
         + flow_statistics(Rule(Match(), 0, 2, (CONTROLLER,)))
+        + flow_statistics(replace(RULE, meter=193))
     )
     rules = decode(of.OFPT_MULTIPART_REPLY, body, RequestKind.RULES)
     assert isinstance(rules, RuleList) and rules.rules[0] == RULE and rules.rules[1].out == (CONTROLLER,)
+    assert rules.rules[2] == replace(RULE, meter=193)
     assert rules.counters[0].age_s == 7.5
     counters = decode(of.OFPT_MULTIPART_REPLY, body, RequestKind.RULE_COUNTERS)
     assert isinstance(counters, RuleCounters) and counters.counters == rules.counters

@@ -5,20 +5,38 @@ import json
 import time
 from dataclasses import replace
 from statistics import mean
+from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from barewire.cli.commands import app
+from barewire.cli.sdn_simulate import counts_of
 from barewire.errors import WrongUse
+from barewire.sdn.fairness import max_min
 from barewire.sdn.flow import Pattern
 from barewire.sdn.published import ring_mbyte_s
-from barewire.sdn.simulate import Engine, Ring, RingPlan, Series, Setup, Shape, Shuffle, experiment, placed_hosts
+from barewire.sdn.simulate import (
+    Engine,
+    Ring,
+    RingPlan,
+    Series,
+    Setup,
+    Shape,
+    Shuffle,
+    experiment,
+    placed_hosts,
+    simulations,
+)
+from barewire.sdn.simulate.permutation import Permutation
 from barewire.sdn.simulate.placement import halves
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.ring import draw_ring
 from barewire.sdn.simulate.workload import Connection, Transfer
-from barewire.topology import Network, fat_tree, star, with_rate
+from barewire.sdn.strategies.memo import paths_of
+from barewire.topology import Network, fat_tree, parse, star, with_rate
+from barewire.topology.failures import failed
 
 RATE = 8_000_000  # bit/s: links of 10^6 bytes a second
 TREE = with_rate(fat_tree(4), 10**9)
@@ -62,7 +80,7 @@ def simulate(workload: str, strategies: str, hosts: int, seeds: int, setup: Setu
         strategies.split(","),
         [hosts],
         seeds,
-        lambda: None,
+        lambda _: None,
     )
     return (
         {series.strategy: series for series in reversed(found)}
@@ -252,7 +270,7 @@ def test_fractions_are_paired_and_respect_the_better_direction() -> None:
 def run(*words: str) -> str:
     result = CliRunner().invoke(app, ["sdn", "simulate", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    return result.output
+    return result.stdout  # without the lines of progress, which a busy machine has time for
 
 
 def test_the_command_prints_values_fractions_and_what_was_published() -> None:
@@ -265,9 +283,75 @@ def test_the_command_prints_values_fractions_and_what_was_published() -> None:
     assert 0 < first["of_reference"] <= first["of_bound"] + 1e-9 <= 1.01
 
 
+def document(*words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(*words, "--strategy", "stp,planned", "--seeds", "1", "--json"))
+    return found
+
+
+def test_published_values_stand_only_beside_the_published_network() -> None:
+    """Not beside k = 8, nor beside k = 4 with a failure, at a published number of hosts."""
+    once = RingPlan(rings=1, measurements=1, exchanges=1)
+    large = with_rate(fat_tree(8), 10**9)
+    for network, is_published in ((TREE, True), (large, False), (failed(TREE, ["s5"]), False)):
+        random_rings, natural_ring = experiment(Setup(network, once), "ring", ["stp"], [8], 1, lambda _: None)
+        assert random_rings.published == (45.65 if is_published else None) and natural_ring.published is None
+
+
+def test_without_numbers_of_hosts_the_published_or_all_hosts_are_used_and_said() -> None:
+    assert document("--workload", "permutation")["host_counts"] == [4, 8, 16]
+    wide = ("--topology", "leaf-spine:5x2x5", "--workload")
+    assert document(*wide, "permutation")["host_counts"] == [25]
+    assert counts_of(None, parse("leaf-spine:5x2x5"), both=True) == [24]
+    said = run(*wide, "permutation", "--strategy", "stp", "--seeds", "1")
+    assert "Numbers of hosts, of 25: 25" in said
+
+
+def test_failures_slow_flows_down_and_cut_off_hosts_are_left_out() -> None:
+    """Half of the cores: planned has half of line rate between pods at best. s13 has two hosts."""
+    words = ("--workload", "permutation", "--host-counts", "16")
+    whole = {series["strategy"]: series["mean"] for series in document(*words)["series"]}
+    broken = {series["strategy"]: series["mean"] for series in document(*words, "--fail", "s1,s2,s3:1")["series"]}
+    assert whole["planned"] == pytest.approx(1) and broken["planned"] < 0.9
+    assert document("--workload", "permutation", "--fail", "s13", "--host-counts", "14")["failed"] == ["s13"]
+    with pytest.raises(WrongUse, match="the topology has 14"):
+        run("--workload", "permutation", "--fail", "s13", "--host-counts", "16")
+
+
+def test_strategies_that_cannot_place_on_a_large_network_are_left_out_of_all_and_refused_by_name() -> None:
+    words = ("--topology", "leaf-spine:100x2x1", "--workload", "permutation", "--host-counts", "4", "--seeds", "1")
+    said = run(*words)
+    assert "Left out, because the network is too large for them: valiant, ugal." in said and "planned" in said
+    with pytest.raises(WrongUse, match="valiant tries every switch"):
+        run(*words, "--strategy", "valiant")
+
+
+def test_what_is_simulated_is_shown_before_each_simulation() -> None:
+    shown: list[str] = []
+    experiment(Setup(TREE, ONCE), "permutation", ["stp", "planned"], [4, 8], 2, shown.append)
+    assert len(shown) == simulations("permutation", 2, 2, 2) and shown[0] == "permutation of 4 hosts, stp"
+
+
+@pytest.mark.matrix
+def test_an_allocation_of_27648_flows_takes_less_than_a_second_also_with_failures() -> None:
+    """k = 48, every host sends: placed by a hash at each switch, whole and with 2 % of the links failed."""
+    for network in (with_rate(fat_tree(48), 10**9), failed(with_rate(fat_tree(48), 10**9), ["2%", "s1"])):
+        hosts = placed_hosts(network, 27_648)
+        paths_of(network).expect(hosts)
+        engine = Engine(network, read_policy("ecmp"))
+        engine.run(Permutation(hosts, 1), until_s=0.5)
+        links = [engine.control.links(key) for key in engine.rates()]
+        begin = time.process_time()
+        rates = max_min(links, engine.control.capacity)
+        assert time.process_time() - begin < 1
+        on_links = np.bincount(np.concatenate(links), np.repeat(rates, [len(row) for row in links]))
+        assert (on_links <= engine.control.capacity[: len(on_links)] * (1 + 1e-6)).all()
+        assert rates.mean() / 125e6 == pytest.approx(0.40, abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (("--fail", "s99"), "no switch of this network"),
         (("--strategy", "best"), "unknown strategy 'best'; there are"),
         (("--strategy", ","), "--strategy is empty"),
         (("--host-counts", "4,x"), "comma-separated numbers"),

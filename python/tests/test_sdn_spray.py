@@ -11,11 +11,15 @@ from barewire.sdn.api import documents
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.rules import Kind, kind_of, label_rules
 from barewire.sdn.fairness import max_min
+from barewire.sdn.flow import Flow, FlowKey
 from barewire.sdn.openflow.messages import Rule
 from barewire.sdn.simulate import Setup, experiment
+from barewire.sdn.simulate.control import Control, Timing
+from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.strategies import named
 from barewire.sdn.strategies.labels import Choice, Labels
 from barewire.topology import Network, Port, fat_tree, shortest_paths, star
+from barewire.topology.failures import failed
 
 TREE = fat_tree(4, servers=0)
 EDGES = [f"s{number}" for number in range(13, 21)]
@@ -153,6 +157,19 @@ def test_no_labelled_frame_loops_while_rules_change_and_all_arrive_afterwards(se
     assert len({path_of(world, "h1", "h16", label) for label in range(4)}) == 4
 
 
+def test_changes_that_overtake_each_other_leave_the_rules_of_the_last() -> None:
+    """A second link fails before any switch has confirmed the deletions after the first."""
+    world = sprayed()
+    labels, edges = world.controller.labels, frozenset(EDGES)
+    ends = [str(shortest_paths(TREE, *pair)[0][1]) for pair in (("h1", "h16"), ("h9", "h16"))]
+    labels.update(failed(TREE, ends[:1]), edges)
+    labels.update(failed(TREE, ends), edges)
+    world.settle()
+    found = {name: sorted(map(str, rules)) for name, rules in label_entries(world).items()}
+    assert found == {name: sorted(map(str, labels.rules_at(name))) for name in world.switches}
+    assert not labels.is_being_installed
+
+
 def test_labels_outlive_their_controller_and_its_successor_keeps_them() -> None:
     """The rules have no time-outs; a new controller learns from them where hosts are, and deletes no right one."""
     world = sprayed()
@@ -193,9 +210,9 @@ def test_a_job_is_told_its_labels_and_only_if_its_strategy_uses_them() -> None:
     world = sprayed()
     core = world.controller
     job = core.jobs.announce(JOB, core.hosts.by_name.keys(), world.now)
-    assert documents.job(core, job, world.now)["labels"] == "3840-3843"
+    assert documents.job(core, job, world.now).labels == "3840-3843"
     other = core.jobs.announce({**JOB, "profile": "hadoop"}, core.hosts.by_name.keys(), world.now)
-    assert documents.job(core, other, world.now)["labels"] is None
+    assert documents.job(core, other, world.now).labels is None
 
 
 def test_shares_of_links_are_filled_max_min_fairly() -> None:
@@ -209,10 +226,29 @@ def test_shares_of_links_are_filled_max_min_fairly() -> None:
         max_min([np.array([0])], np.array([1.0]), [np.array([0.0])])
 
 
+def test_a_sprayed_flow_counts_on_each_link_by_its_part_until_it_is_idle() -> None:
+    """Between pods: s13 has two ways up, its aggregation switches four, and so on down to the host."""
+    control = Control(fat_tree(4), read_policy("spray"), Timing())
+    sprayed_key, other = FlowKey("h1", "h16"), FlowKey("h1", "h16", source_port=2)
+    control.use(Flow(sprayed_key, "mpi"), 0.0, ())
+    links, shares = control.links(sprayed_key), control.shares(sprayed_key)
+    assert shares is not None and control.paths.ports[links[0]] == Port("h1", 1)
+    assert sorted(shares.tolist()) == [0.25] * 8 + [0.5] * 4 + [1.0] * 2
+    assert control._crossing.array[links[1:]] == pytest.approx(shares[1:])
+    assert control._crossing.array.sum() == pytest.approx(5)
+    control.use(Flow(other, "bigdata"), 0.0, ())
+    assert control.shares(other) is None and control._crossing.array.sum() == pytest.approx(10)
+    nothing = np.zeros(len(control.capacity))
+    control.measure(2.0, nothing, {other: 1e9})
+    assert control._crossing.array.sum() == pytest.approx(5), "only the other still sends"
+    control.measure(30.0, nothing, {})
+    assert not control._crossing.array.any(), "both are forgotten"
+
+
 def test_sprayed_permutations_and_rings_reach_the_bound_without_being_announced() -> None:
     setup = Setup(fat_tree(4))
     for workload in ("permutation", "ring"):
-        series = experiment(setup, workload, ["ecmp", "spray"], [16], 3, lambda: None)
+        series = experiment(setup, workload, ["ecmp", "spray"], [16], 3, lambda _: None)
         shares = {one.strategy: np.mean(np.array(one.values) / np.array(one.bound)) for one in series[:2]}
         assert shares["spray"] == pytest.approx(1.0, abs=0.01)
         assert shares["ecmp"] < 0.7

@@ -1,20 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The choices of each strategy for one flow, on the published fat-tree: 4 paths between pods, 1 within a switch."""
 
+import random
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from barewire.errors import WrongUse
 from barewire.sdn.flow import Flow, FlowKey, Placed, View
 from barewire.sdn.strategies import Placement, Strategy, named, names
 from barewire.sdn.strategies.hedera import natural_demands
+from barewire.sdn.strategies.isolated import switches_of
+from barewire.sdn.strategies.memo import paths_of
 from barewire.sdn.strategies.static import Static
-from barewire.topology import Path, Port, fat_tree, shortest_paths, star, with_rate
+from barewire.topology import (
+    Network,
+    Path,
+    Port,
+    dragonfly,
+    fat_tree,
+    leaf_spine,
+    shortest_paths,
+    star,
+    with_rate,
+)
+from barewire.topology.paths import PortValues
 
 TREE = with_rate(fat_tree(4, servers=0), 8_000_000)  # links of 10^6 bytes a second
 LINE = 1e6
@@ -260,3 +275,72 @@ def test_unknown_strategies_and_parameters_are_refused_with_the_valid_ones() -> 
     for text in ("isolated:60", "no_such_module:Own", "test_sdn_strategies:TREE", "test_sdn_strategies:Nothing"):
         with pytest.raises(WrongUse, match=r"cannot be loaded|is no strategy"):
             named(text)
+
+
+@pytest.mark.parametrize("name", [*names(), "traffic:ties=first", "isolated:seconds=inf"])
+@pytest.mark.parametrize("network", [TREE, with_rate(dragonfly(4, 2, 1), 8_000_000)], ids=["fat-tree", "dragonfly"])
+def test_a_strategy_chooses_the_same_from_arrays_as_from_lists_and_mappings(name: str, network: Network) -> None:
+    """A hundred flows one after another, with random loads: the controller has mappings, the simulator arrays."""
+    rng, paths = random.Random(name), paths_of(network)
+    strategy = named(name)
+    load = np.array([rng.choice((0.0, 0.1, 0.5, 1.0)) * LINE for _ in paths.ports])
+    by_port = dict(zip(paths.ports, load.tolist(), strict=True))
+    received = {port: by_port[peer] for port, peer in network.peers.items()}
+    in_arrays = [PortValues(paths, np.array([values[port] for port in paths.ports])) for values in (by_port, received)]
+    lists = View(network, 100.0, load_byte_s=by_port, received_byte_s=received)
+    counted, reserved = PortValues(paths, np.zeros(len(paths.ports))), {}
+    for _ in range(100):
+        ends = rng.sample(network.hosts, 2)
+        new_flow = flow(*ends, identification=rng.getrandbits(16))
+        arrays = replace(
+            lists, load_byte_s=in_arrays[0], received_byte_s=in_arrays[1], crossing=counted, reserved=reserved
+        )
+        one = strategy.place(new_flow, shortest_paths(network, *ends), lists)
+        other = strategy.place(new_flow, paths.between(*ends), arrays)
+        assert one == other
+        until_s = lists.now_s + one.reserve_s if one.reserve_s else 0.0
+        lists = placed(lists, one.path, reserved_until_s=until_s, placed_flow=new_flow)
+        counted.array[[paths.numbers[port] for port in one.path]] += 1
+        if until_s:
+            reserved[switches_of(one.path)] = until_s
+
+
+DRAGONFLY = with_rate(dragonfly(2, 1, 2), 8_000_000)  # s1 s2, s3 s4, s5 s6; hosts h1 h2 on s1, h5 h6 on s3 …
+
+
+def test_valiant_takes_a_loop_free_detour_and_where_there_is_none_a_shortest_path() -> None:
+    """The six switches form a ring: from h1 to h3 there is one way around; halfway around, both ways are shortest."""
+    view = View(DRAGONFLY, now_s=0.0)
+    around = {place("valiant", flow("h1", "h3"), view) for _ in range(20)}
+    assert {len(path) for path in around} == {6}
+    assert all(paths_of(DRAGONFLY).leads("h1", "h3", path) for path in around)
+    halfway = {place("valiant", flow("h3", "h6"), view) for _ in range(20)}
+    assert halfway == set(shortest_paths(DRAGONFLY, "h3", "h6")) and len(halfway) == 2
+    assert place("valiant", flow("h1", "h2"), view) == shortest_paths(DRAGONFLY, "h1", "h2")[0]
+    balanced = with_rate(dragonfly(4, 2, 2), 8_000_000)
+    many = {place("valiant", flow("h1", "h72"), View(balanced, now_s=0.0)) for _ in range(60)}
+    assert len(many) > 10 and all(paths_of(balanced).leads("h1", "h72", path) for path in many)
+
+
+def test_ugal_takes_a_detour_only_when_the_shortest_path_is_fuller_in_proportion() -> None:
+    """h1 to h3 is 2 hops, s1 s2; around the ring of six switches it is 6 hops: worth it against three more flows.
+
+    The fourth flow goes around; with one there, it is worth it again against six.
+    """
+    view, chosen = View(DRAGONFLY, now_s=0.0), []
+    for _ in range(6):
+        new_flow = flow("h1", "h3")
+        path = place("ugal", new_flow, view)
+        chosen.append(len(path))
+        view = placed(view, path, placed_flow=new_flow)
+    assert chosen == [2, 2, 2, 6, 2, 2]
+    busy = replace(view, placed={}, load_byte_s={}, crossing={Port("s1", 3): 3})
+    assert len(place("ugal", flow("h1", "h3"), busy)) == 6
+    assert len(place("ugal", flow("h1", "h3"), replace(busy, crossing={Port("s1", 3): 2}))) == 2
+
+
+@pytest.mark.parametrize("name", ["valiant", "ugal"])
+def test_detours_are_refused_on_networks_that_are_too_large_for_them(name: str) -> None:
+    large = with_rate(leaf_spine(100, 2, 1), 8_000_000)
+    with pytest.raises(WrongUse, match="use least-loaded"):
+        place(name, flow("h1", "h2"), View(large, now_s=0.0))

@@ -36,6 +36,8 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "export": ("export", "export"),
     "import": ("importing", "import_files"),
     "account": ("account", "account"),
+    "study": ("study", "app"),
+    "exercise": ("exercise", "app"),
     "sdn": ("sdn", "app"),
 }
 

@@ -71,7 +71,12 @@ def _labs() -> list[str]:
 
 def _topologies() -> dict[str, str]:
     shapes = {"pair": "two hosts", "star:4": "hosts on a switch", "routed:2": "hosts in subnets of their own"}
-    return {**shapes, "fat-tree:4": "16 hosts under 20 switches"}
+    return {
+        **shapes,
+        "fat-tree:4": "16 hosts under 20 switches",
+        "leaf-spine:4x2x4": "4 leaves, 2 spines, 4 hosts at a leaf",
+        "dragonfly:2x1x2": "3 groups of 2 switches, 2 hosts at a switch",
+    }
 
 
 def _strategies() -> list[str]:
@@ -108,6 +113,18 @@ def _patterns() -> list[str]:
     from barewire.measure.patterns import PATTERNS
 
     return list(dict.fromkeys(pattern.test for pattern in PATTERNS))
+
+
+def _exercises() -> dict[str, str]:
+    from barewire.classroom.exercises import EXERCISES
+
+    return {exercise.name: exercise.title for exercise in EXERCISES}
+
+
+def _studies() -> list[str]:
+    from barewire.study.plan import shipped
+
+    return shipped()
 
 
 def _waits() -> tuple[str, ...]:
@@ -155,4 +172,6 @@ kernels = lists(_kernels)
 models = lists(_models)
 testbeds = lists(_testbeds)
 patterns = lists(_patterns)
+studies = names(_studies)
+exercises = names(_exercises)
 interfaces = names(interface_names)

@@ -48,7 +48,9 @@ def up(
         str,
         typer.Option(
             metavar="TOPOLOGY",
-            help="pair; star:N: N hosts on one switch; routed:N: in N subnets; fat-tree:K or FILE.toml",
+            help="pair; star:N: N hosts on one switch; routed:N: in N subnets; fat-tree:K; leaf-spine:LxSxH (leaves, "
+            "spines, hosts at a leaf); dragonfly:AxHxP (switches in a group, global links and hosts of each); "
+            "FILE.toml",
             autocompletion=complete.topologies,
         ),
     ] = "pair",

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Manual pages, completion scripts and tables of the documentation, all from the commands and the tables.
 
-`python -m barewire.cli.manual FOLDER` writes pages and scripts below FOLDER, as share/ of an installation has them.
+`python -m barewire.cli.manual FOLDER` writes pages and scripts below FOLDER, as share/ of an installation has them;
+with `--markdown` it prints all commands as one page.
 """
 
 import re
@@ -55,20 +56,42 @@ def page(words: Sequence[str], command: Any) -> str:
     ]
     if paragraphs:
         lines += [".SH DESCRIPTION", "\n.PP\n".join(_text(_joined(paragraph)) for paragraph in paragraphs)]
-    sections: dict[str, list[str]] = {}
-    for parameter in command.get_params(context):
-        if (record := parameter.get_help_record(context)) is not None:
-            default = "ARGUMENTS" if parameter.param_type_name == "argument" else "OPTIONS"
-            heading = (getattr(parameter, "rich_help_panel", None) or default).upper()
-            sections.setdefault(heading, []).append(_entry(*record))
-    for heading, entries in sections.items():
-        lines += [f'.SH "{heading}"', *entries]
-    if hasattr(command, "list_commands"):
-        below = ((name, command.get_command(None, name)) for name in command.list_commands(None))
-        lines += [".SH COMMANDS", *(_entry(name, found.get_short_help_str(1000)) for name, found in below)]
+    for heading, records in _sections(command, context).items():
+        lines += [f'.SH "{heading.upper()}"', *(_entry(*record) for record in records)]
     lines += [".SH EXIT STATUS", _text("0 success, 1 the measured system failed, 2 wrong use, 3 unsupported machine,")]
     lines += ["130 interrupted.", ".SH SEE ALSO", *_see_also(words)]
     return "\n".join(lines) + "\n"
+
+
+def _sections(command: Any, context: Any) -> dict[str, list[tuple[str, str]]]:
+    """Return a command's arguments, options by their panel, and commands: each a term and its help, by heading."""
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for parameter in command.get_params(context):
+        if (record := parameter.get_help_record(context)) is not None:
+            default = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            sections.setdefault(getattr(parameter, "rich_help_panel", None) or default, []).append(record)
+    if hasattr(command, "list_commands"):
+        below = ((name, command.get_command(None, name)) for name in command.list_commands(None))
+        sections["Commands"] = [(name, found.get_short_help_str(1000)) for name, found in below]
+    return sections
+
+
+def reference() -> str:
+    """Return every command with its arguments and options, as one page of Markdown."""
+    lines = ["# Commands", "", f"Of Barewire {__version__}; `barewire COMMAND --help` says the same."]
+    for words, command in commands():
+        context = typer.Context(command, info_name=" ".join((PROGRAM, *words)), help_option_names=["-h", "--help"])
+        usage = " ".join((context.info_name or "", *command.collect_usage_pieces(context)))
+        lines += ["", f"## {context.info_name}", "", "```text", usage, "```"]
+        lines += [f"\n{_joined(paragraph)}" for paragraph in (command.help or "").split("\n\n")]
+        for heading, records in _sections(command, context).items():
+            rows = ((f"`{_TYPE.sub('', term)}`".replace("|", "\\|"), _cell(text)) for term, text in records)
+            lines += ["", f"**{heading}**", "", _table(("", ""), rows).rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return _joined(text).replace("|", "\\|").replace("[", "\\[").replace("<", "&lt;")
 
 
 def _entry(term: str, text: str) -> str:
@@ -150,4 +173,7 @@ def _write(file: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    write_all(Path(sys.argv[1]))
+    if sys.argv[1] == "--markdown":
+        print(reference(), end="")
+    else:
+        write_all(Path(sys.argv[1]))

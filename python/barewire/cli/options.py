@@ -55,7 +55,11 @@ LabId = Annotated[
         autocompletion=complete.labs,
     ),
 ]
-TOPOLOGY = typer.Option(metavar="TOPOLOGY", help="star:N, fat-tree:K or FILE.toml", autocompletion=complete.topologies)
+TOPOLOGY = typer.Option(
+    metavar="TOPOLOGY",
+    help="star:N, fat-tree:K, leaf-spine:LxSxH, dragonfly:AxHxP or FILE.toml",
+    autocompletion=complete.topologies,
+)
 
 # Real hosts.
 TwoHosts = Annotated[
@@ -225,7 +229,22 @@ STRATEGIES = typer.Option(
     "repeated, several with commas",
     autocompletion=complete.strategies,
 )
-HostCounts = Annotated[str, typer.Option(metavar="N,N", help="numbers of hosts: 4,8,16; in the published placement")]
+BENCH_STRATEGIES = typer.Option(
+    "--strategy",
+    metavar="STRATEGY",
+    help="with parameters as in isolated:seconds=30; mpi=planned+bigdata=ecmp gives each profile its own; may be "
+    "repeated, several with commas",
+    show_default="the published ones, least-loaded, planned; latency: stp, least-loaded, planned",
+    autocompletion=complete.strategies,
+)
+HostCounts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,N",
+        help="numbers of hosts, in the published placement",
+        show_default="4,8,16 on fat-tree:4, elsewhere all",
+    ),
+]
 SWITCH_RATE = typer.Option(metavar="RATE", help="each link's rate, where the topology has none")
 SHAPE = typer.Option(metavar="MxR", help="mappers x reducers of a shuffle")
 MESSAGE_BYTES = typer.Option(min=1, metavar="BYTES", help="size of a ring's message")

@@ -3,6 +3,7 @@
 
 import secrets
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
@@ -14,14 +15,23 @@ from barewire.cli import complete, options
 from barewire.cli.directories import results_directory
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
-from barewire.cli.sdn_simulate import parse_counts, parse_shape
+from barewire.cli.sdn_simulate import counts_of, parse_shape
 from barewire.errors import WrongUse
 from barewire.sdn.simulate import RingPlan, Shape
+from barewire.sdn.simulate.placement import workers
 from barewire.topology import parse, with_rate
 from barewire.topology.rate import check_rate, parse_rate
 
 DEFAULT_STRATEGIES = ("stp", "traffic", "ecmp-published", "isolated", "least-loaded", "planned")
+LATENCY_STRATEGIES = ("stp", "least-loaded", "planned")
 _JOBS = "The jobs"
+# By workload: of rings and shuffles, and of latencies, whose exchanges are short but must be many for a percentile.
+_EFFORTS = {"rings": (5, 2), "measurements": (2, 10)}
+
+
+def _defaults(name: str) -> str:
+    usual, of_latency = _EFFORTS[name]
+    return f"{usual}; latency: {of_latency}"
 
 
 class ExperimentName(StrEnum):
@@ -30,6 +40,7 @@ class ExperimentName(StrEnum):
     ring = "ring"
     shuffle = "shuffle"
     both = "both"
+    latency = "latency"
 
 
 class FabricName(StrEnum):
@@ -41,10 +52,14 @@ class FabricName(StrEnum):
 
 def bench(
     workload: Annotated[
-        ExperimentName, typer.Option(help="what communicates; both: each alone and beside the other")
+        ExperimentName,
+        typer.Option(
+            help="what communicates; both: rings and a shuffle, each alone and beside the other; latency: rings of 8 "
+            "bytes, alone and beside a shuffle"
+        ),
     ] = ExperimentName.ring,
-    strategy: Annotated[list[str], options.STRATEGIES] = list(DEFAULT_STRATEGIES),  # noqa: B006
-    host_counts: options.HostCounts = "4,8,16",
+    strategy: Annotated[list[str] | None, options.BENCH_STRATEGIES] = None,
+    host_counts: options.HostCounts = None,
     topology: Annotated[str, options.TOPOLOGY] = "fat-tree:4",
     rate: Annotated[str, options.SWITCH_RATE] = "2500kbit",
     fabric: Annotated[FabricName, typer.Option(help="fabric of the rings' messages", rich_help_panel=_JOBS)] = (
@@ -61,13 +76,20 @@ def bench(
         ),
     ] = None,
     message_bytes: Annotated[int | None, options.MESSAGE_BYTES] = None,
-    rings: Annotated[int, typer.Option(min=1, metavar="N", help="random rings", rich_help_panel=_JOBS)] = 5,
+    rings: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="random rings", show_default=_defaults("rings"), rich_help_panel=_JOBS),
+    ] = None,
     measurements: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=1, metavar="N", help="measurements of each ring, of which the best counts", rich_help_panel=_JOBS
+            min=1,
+            metavar="N",
+            help="measurements of each ring, of which the best counts; for latencies all",
+            show_default=_defaults("measurements"),
+            rich_help_panel=_JOBS,
         ),
-    ] = 2,
+    ] = None,
     exchanges: Annotated[
         int,
         typer.Option(min=1, metavar="N", help="exchanges per measurement, which is their mean", rich_help_panel=_JOBS),
@@ -85,11 +107,21 @@ def bench(
         ),
     ] = 6,
     patience: options.Patience = 120,
+    ui: Annotated[
+        str | None,
+        typer.Option(
+            "--ui",
+            metavar="ADDRESS:PORT",
+            help="serve a live page of each launch's network and of the progress, with the token of `sdn start`",
+        ),
+    ] = None,
     seed: options.Seed = None,
     output: options.Output = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Measure strategies on Open vSwitch, in blocks of shuffled order, beside a non-blocking star.
+
+    Whether a strategy is better is said from 6 blocks on, by tests, and if no launch saturated the machine.
 
     By default a ring's message is what a link carries in 160 ms, and a shuffle is in proportion to 4 GB at 1 Gb/s. Two
     cores support at most 2500kbit for 16 hosts.
@@ -98,36 +130,59 @@ def bench(
     from barewire.report.sdn import print_sdn
     from barewire.results import samples
     from barewire.results.sdn import summarised
+    from barewire.sdn.api.token import default_token_file, make_token
     from barewire.sdn.bench.experiment import measure, prepared
     from barewire.sdn.bench.plan import BenchPlan, message_bytes_of, volume_bytes_of
+    from barewire.sdn.bench.relay import Relay
+    from barewire.sdn.ui.server import PAGE
 
     rate_bit_s = parse_rate(rate)
     check_rate(rate_bit_s)
     if rate_bit_s is None:
         raise WrongUse("--rate: strategies differ where links have a rate, such as 2500kbit")
     mappers, reducers = parse_shape(shape)
+    network = with_rate(parse(topology), rate_bit_s)
+    of_latency = workload is ExperimentName.latency
+    if host_counts is None and of_latency:
+        counts = [len(workers(network)) // 2 * 2]
+    else:
+        counts = counts_of(host_counts, network, both=workload is ExperimentName.both)
     plan = BenchPlan(
         experiment=workload.value,
         topology=topology,
-        network=with_rate(parse(topology), rate_bit_s),
+        network=network,
         rate_bit_s=rate_bit_s,
-        policies=options.flatten(strategy),
-        counts=tuple(dict.fromkeys(parse_counts(host_counts))),
+        policies=options.flatten(strategy or list(LATENCY_STRATEGIES if of_latency else DEFAULT_STRATEGIES)),
+        counts=tuple(dict.fromkeys(counts)),
         blocks=blocks,
         seed=secrets.randbits(32) if seed is None else seed,
         fabric=fabric.value,
         ring=replace(
             RingPlan(),
             message_bytes=message_bytes or message_bytes_of(rate_bit_s),
-            rings=rings,
-            measurements=measurements,
+            rings=rings or _EFFORTS["rings"][of_latency],
+            measurements=measurements or _EFFORTS["measurements"][of_latency],
             exchanges=exchanges,
         ),
         shape=Shape(mappers, reducers, volume_bytes or volume_bytes_of(rate_bit_s), copies),
         patience_s=patience,
     )
     campaign = prepared(plan, library)
-    with results_directory(output, f"sdn-{workload.value}") as directory, progress_bar() as progress:
+    with ExitStack() as stack:
+        note = None
+        if ui is not None:
+            relay = Relay(ui, make_token(default_token_file()))
+            stack.enter_context(relay.running())
+            typer.echo(f"http://{ui}{PAGE} asks for the token in {default_token_file()}", err=True)
+            campaign, note = replace(campaign, relay=relay), relay.note
+        directory = stack.enter_context(results_directory(output, f"sdn-{workload.value}"))
+        show = stack.enter_context(progress_bar())
+
+        def progress(done: int, total: int, text: str) -> None:
+            show(done, total, text)
+            if note is not None:
+                note(done, total, text)
+
         run = measure(campaign, directory, command=sys.argv, progress=progress)
     outcome = summarised(run, samples(directory))
     if as_json:

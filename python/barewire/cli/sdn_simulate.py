@@ -4,6 +4,7 @@
 import re
 from dataclasses import replace
 from enum import StrEnum
+from math import inf
 from typing import Annotated
 
 import typer
@@ -15,9 +16,12 @@ from barewire.cli import options
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
+from barewire.sdn.published import PUBLISHED_COUNTS, is_published
 from barewire.sdn.simulate import RingPlan, Series, Setup, Shape, experiment, simulations
-from barewire.sdn.strategies import names
-from barewire.topology import parse, with_rate
+from barewire.sdn.simulate.placement import workers
+from barewire.sdn.strategies import named, names
+from barewire.topology import Network, parse, with_rate
+from barewire.topology.failures import failed
 from barewire.topology.rate import check_rate, parse_rate
 
 ALL = "all"
@@ -47,7 +51,15 @@ def simulate(
     workload: Annotated[
         WorkloadName, typer.Option(help="what communicates; both: rings beside a shuffle")
     ] = WorkloadName.ring,
-    host_counts: options.HostCounts = "4,8,16",
+    host_counts: options.HostCounts = None,
+    fail: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT",
+            help="what has failed: a switch (s5), the link at a port (s13:3), a share of the links between switches "
+            "(2%); may be repeated, several with commas",
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(metavar="N", help="number of different rings, jobs or permutations")] = 5,
     rate: Annotated[str, options.SWITCH_RATE] = "1gbit",
     message_bytes: Annotated[int, options.MESSAGE_BYTES] = 2_000_000,
@@ -65,7 +77,7 @@ def simulate(
     as_json: options.AsJson = False,
 ) -> None:
     """Simulate strategies on a network: max-min fair flows, with the controller's own plug-ins."""
-    strategies = names() if strategy == [ALL] else list(options.flatten(strategy))
+    strategies = list(options.flatten(strategy))
     if not strategies:
         raise WrongUse(f"--strategy is empty; there are: {', '.join(names())}")
     rate_bit_s = parse_rate(rate)
@@ -75,27 +87,58 @@ def simulate(
     if not 0 <= overhead_ms < float("inf"):
         raise WrongUse("--overhead-ms must be 0 or more")
     mappers, reducers = parse_shape(shape)
+    network = with_rate(parse(topology), rate_bit_s)
+    if fail:
+        network = failed(network, options.flatten(fail))
+    left_out: list[str] = []
+    if strategies == [ALL]:
+        strategies, left_out = able(network)
     setup = Setup(
-        with_rate(parse(topology), rate_bit_s),
+        network,
         replace(RingPlan(), message_bytes=message_bytes, overhead_s=overhead_ms / 1e3, transport=transport.value),
         Shape(mappers, reducers, volume_bytes, copies),
     )
-    counts = parse_counts(host_counts)
+    counts = counts_of(host_counts, network, both=workload is WorkloadName.both)
     total = simulations(workload.value, len(strategies), len(counts), seeds)
     done = 0
     with progress_bar() as show:
 
-        def advance() -> None:
+        def advance(what: str) -> None:
             nonlocal done
+            show(done, total, what)
             done += 1
-            show(done, total, "simulating")
 
         series = experiment(setup, workload.value, strategies, counts, seeds, advance)
     if as_json:
-        document = {"topology": topology, "rate_bit_s": rate_bit_s, "seeds": seeds}
+        document = {"topology": topology, "failed": list(options.flatten(fail or [])), "rate_bit_s": rate_bit_s}
+        document |= {"host_counts": counts, "seeds": seeds, "left_out": left_out}
         print_document("sdn simulate", {**document, "series": [part.to_json() for part in series]})
     else:
         _print(series, both=workload is WorkloadName.both, markdown=form is options.TableFormat.markdown)
+        if left_out:
+            typer.echo(f"Left out, because the network is too large for them: {', '.join(left_out)}.")
+        if host_counts is None:
+            used = ", ".join(map(str, counts))
+            typer.echo(f"Numbers of hosts, of {len(workers(network))}: {used}; --host-counts sets others.")
+
+
+def able(network: Network) -> tuple[list[str], list[str]]:
+    """Return all strategies that can place flows on a network of this size, and those that cannot."""
+    able_ones = [name for name in names() if len(network.switches) <= getattr(named(name), "switches_max", inf)]
+    return able_ones, [name for name in names() if name not in able_ones]
+
+
+def counts_of(text: str | None, network: Network, *, both: bool = False) -> list[int]:
+    """Parse `4,8,16`; without a text the published numbers on the published network, else all hosts.
+
+    Two jobs at once (`both`) need an even number.
+    """
+    if text is not None:
+        return parse_counts(text)
+    if is_published(network):
+        return list(PUBLISHED_COUNTS)
+    count = len(workers(network))
+    return [count - count % 2 if both else count]
 
 
 def parse_counts(text: str) -> list[int]:

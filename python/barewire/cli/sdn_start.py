@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn start`: runs a controller until terminated; the switches keep their rules."""
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
 from barewire.cli import complete, options
 from barewire.cli.output import print_document
 from barewire.cli.sdn_client import DEFAULT_API
-from barewire.sdn.api.token import default_token_file
+from barewire.sdn.api.token import default_token_file, read_token
 from barewire.topology.rate import parse_rate
 
 DEFAULT_LISTEN = "tcp:127.0.0.1:6653"
@@ -60,6 +62,10 @@ def start(
             rich_help_panel=_FLOWS,
         ),
     ] = None,
+    tenants: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="tenants and their shares of links, TOML", rich_help_panel=_FLOWS),
+    ] = None,
     idle: Annotated[
         int,
         typer.Option(
@@ -69,7 +75,7 @@ def start(
     hard: Annotated[
         int,
         typer.Option(metavar="SECONDS", help="time until a flow is placed again; 0: never", rich_help_panel=_FLOWS),
-    ] = 60,
+    ] = 0,
     statistics: Annotated[
         float, typer.Option(metavar="SECONDS", help="time between polls of port counters", rich_help_panel=_FLOWS)
     ] = 1.0,
@@ -82,15 +88,20 @@ def start(
     token: Annotated[
         Path | None, typer.Option(metavar="FILE", help="token file; created if missing", rich_help_panel=_API)
     ] = None,
+    ui: Annotated[
+        bool, typer.Option("--ui", help="serve a live page of the network at /ui", rich_help_panel=_API)
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Control a network of OpenFlow 1.3 switches, until interrupted or terminated.
 
-    With --json each event is a document of one line.
+    With --json each event is a document of one line. On a terminal --ui also prints a link that contains the token.
     """
     # Imported here: loading the controller takes half a second, which other commands need not wait for.
     from barewire.sdn import daemon
+    from barewire.sdn.controller.outbox import Event
     from barewire.sdn.controller.settings import Settings
+    from barewire.sdn.ui.server import PAGE
 
     settings = Settings(
         idle_s=idle,
@@ -101,8 +112,17 @@ def start(
     )
     listeners = listen or ([] if lab is not None else [DEFAULT_LISTEN])
     secret = token or default_token_file()
-    options = daemon.Options(listeners, api, secret, settings, lab, hosts_file, addresses, policy, strategy or [])
-    daemon.run(options, lambda event: _print_event(event.kind, event.text, as_json))
+    options = daemon.Options(
+        listeners, api, secret, settings, lab, hosts_file, addresses, policy, strategy or [], ui, tenants
+    )
+
+    def tell(event: Event) -> None:
+        _print_event(event.kind, event.text, as_json)
+        if event.kind == "page" and not (as_json or api.startswith("unix:")) and sys.stdout.isatty():
+            # Only here: a log would keep the token. The fragment is never sent, and the page removes it.
+            typer.echo(f"open http://{api}{PAGE}#token={quote(read_token(secret), safe='')}")
+
+    daemon.run(options, tell)
 
 
 def _print_event(kind: str, text: str, as_json: bool) -> None:

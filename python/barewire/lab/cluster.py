@@ -174,6 +174,10 @@ class Lab:
         self._switched()
         return openvswitch.controller_socket(self.directory)
 
+    def reconnect_switches(self) -> None:
+        """Make the switches connect to a controller that has just begun to listen; they would wait for up to 8 s."""
+        openvswitch.reconnect(self.directory, self._switched().network.switches)
+
     @property
     def management_interface(self) -> str | None:
         """The hosts' interface to the management network; None without one."""

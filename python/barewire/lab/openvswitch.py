@@ -9,13 +9,16 @@ limit a fat-tree; and each server scans its ports again whenever any interface i
 same datapath without tap interfaces, one of which has a fixed name and could exist only once.
 """
 
+import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from barewire.errors import MachineCannot, MeasurementFailed
 from barewire.lab.plan import Plan
@@ -29,7 +32,7 @@ _SERVER_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin")
 # The servers start in some 50 ms, a fat-tree of 20 switches in a second; a longer start hangs.
 _DEADLINE_S = 20.0
 # How long a controller may be silent. Reconnection is tried after 1, 2, 4 and then every 8 s: Open vSwitch 3.1 ignores
-# the setting that would shorten this (max_backoff).
+# the setting that would shorten this (max_backoff). A controller that starts has them reconnect at once (`reconnect`).
 _PROBE_MS = 5000
 
 # Starts a program as a child of the lab's first process, under a name that is reported to the creator: in a new
@@ -110,6 +113,46 @@ def openflow_socket(scratch: Path, switch: str) -> Path:
     return directory_of(scratch) / f"{switch}.mgmt"
 
 
+def reconnect(scratch: Path, switches: Iterable[str]) -> None:
+    """Make switches connect to the controller's socket now, however long they would still wait.
+
+    A switch connects at once to a controller with another name; both names are those of one socket.
+    """
+    socket_path = controller_socket(scratch)
+    names = [f"unix:{socket_path}", f"unix:{socket_path.parent}//{socket_path.name}"]
+    for switch in switches:
+        current = {"op": "select", "table": "Controller", "where": [], "columns": ["target"]}
+        with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):  # a switch that was stopped
+            database = database_of(scratch, switch)
+            targets = {row["target"] for row in _transact(database, current)["rows"]}
+            target = names[1] if names[0] in targets else names[0]
+            _transact(database, {"op": "update", "table": "Controller", "where": [], "row": {"target": target}})
+
+
+def _transact(database: Path, operation: Mapping[str, object]) -> dict[str, Any]:
+    """Execute one operation in a switch's database (RFC 7047); return its result."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_DEADLINE_S)
+        connection.connect(str(database))
+        request = {"method": "transact", "params": ["Open_vSwitch", operation], "id": 0}
+        connection.sendall(json.dumps(request).encode())
+        answer = b""
+        while True:
+            received = connection.recv(65536)
+            answer += received
+            try:
+                document = json.loads(answer)
+                break
+            except ValueError:
+                if not received:
+                    raise MeasurementFailed(f"the database at {database} closed its connection") from None
+    result = document.get("result")
+    if not result or "error" in result[0]:
+        raise MeasurementFailed(f"the database at {database} refused {operation}: {document}")
+    found: dict[str, Any] = result[0]
+    return found
+
+
 def _start_servers(
     name: str, folder: Path, spawn: Spawn, namespaces: "Mapping[str, tuple[str, int] | None]"
 ) -> dict[str, int]:
@@ -169,13 +212,13 @@ def _check_ports(plan: Plan, folder: Path) -> None:
             raise MachineCannot(f"Open vSwitch does not accept port {port}: {reason}")
 
 
-def _wait_for(socket: Path, name: str, pid: int) -> None:
+def _wait_for(path: Path, name: str, pid: int) -> None:
     deadline = time.monotonic() + _DEADLINE_S
-    while not socket.exists():
+    while not path.exists():
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended or time.monotonic() > deadline:
             outcome = f"ended with {os.waitstatus_to_exitcode(status)}" if ended else "did not start in time"
-            last_lines = "; ".join(_last_lines(socket.with_suffix(".log")))
+            last_lines = "; ".join(_last_lines(path.with_suffix(".log")))
             raise MachineCannot(
                 f"{name} {outcome}; its output: {last_lines or 'none'}. Fix: {FIX}, version 2.17 or later"
             )

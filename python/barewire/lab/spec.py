@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from barewire.errors import WrongUse, unknown
 from barewire.topology import Network, parse
 from barewire.topology.checks import is_server
+from barewire.topology.parse import KINDS
 from barewire.topology.rate import check_rate
 
 # Limited by /24 addresses and bridge ports; larger emulations would measure the scheduler, not a network.
@@ -16,7 +17,8 @@ MTU_BYTES_MIN, MTU_BYTES_MAX = 68, 65535
 
 RECEIVE_ON = ("sender", "receiver")
 
-TOPOLOGIES = ("pair", "star:N", "routed:N", "fat-tree:K", "FILE.toml")
+TOPOLOGIES = ("pair", "star:N", "routed:N", *(kind for kind in KINDS if kind != "star:N"))
+_SWITCHED = ("fat-tree", "leaf-spine", "dragonfly")
 # Some times around the earth; longer ones would be a mistake.
 DELAY_US_MAX = 1e6
 _DELAY_UNITS_US = {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
@@ -80,14 +82,14 @@ class Topology:
 
 
 def parse_topology(text: str) -> Topology:
-    """Read `pair`, `star:N`, `routed:N`, `fat-tree:K` or the name of a TOML file, which ends in .toml."""
+    """Read one of `TOPOLOGIES`; the name of a TOML file ends in .toml."""
     if text == "pair":
         return Topology("pair", ("h1", "h2"))
     kind, _, count = text.partition(":")
     counted = re.fullmatch(r"[0-9]{1,9}", count) is not None and STAR_HOSTS_MIN <= int(count) <= STAR_HOSTS_MAX
     if kind in ("star", "routed") and counted:
         return Topology(f"{kind}:{int(count)}", tuple(f"h{number}" for number in range(1, int(count) + 1)))
-    if kind != "fat-tree" and not text.endswith(".toml"):
+    if kind not in _SWITCHED and not text.endswith(".toml"):
         raise unknown("topology", text, TOPOLOGIES, f"; N from {STAR_HOSTS_MIN} to {STAR_HOSTS_MAX}, K even")
     return topology_of(parse(text), text)
 

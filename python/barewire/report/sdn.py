@@ -11,12 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from barewire.results import Run
-from barewire.results.sdn import JOB, RANDOM, UNITS, Cell, Summary
+from barewire.results.sdn import JOB, MEDIAN_LATENCY, P99_LATENCY, RANDOM, UNITS, Cell, Ranking, Summary
 from barewire.stats.paired import Ratio
 
 # From better to worse, as published.
 _PUBLISHED_ORDER = ("isolated", "ecmp-published", "stp")
 _DOCUMENT_COLUMNS = 200
+# The quantities that are compared alone and beside another job.
+_BESIDE = (RANDOM, JOB, MEDIAN_LATENCY, P99_LATENCY)
 _HEADINGS = (
     "strategy",
     "hosts",
@@ -28,7 +30,7 @@ _HEADINGS = (
     "of bound",
     "of stp",
     "simulated",
-    "error",
+    "error (largest)",
     "published",
     "busy",
     "switches",
@@ -69,7 +71,7 @@ def headlines(run: Run, summary: Summary) -> list[str]:
         where = f"{prediction.worst_place.policy} at {prediction.worst_place.hosts} hosts"
         found.append(
             f"{quantity.capitalize()}: the simulator, calibrated only on the wide network, has a mean error of "
-            f"{prediction.mean:.1%} over {prediction.cells} cells, at most {prediction.worst:.1%} ({where})."
+            f"{prediction.mean:.1%} over {prediction.launches} launches, at most {prediction.worst:.1%} ({where})."
         )
     return found
 
@@ -82,8 +84,8 @@ def warnings(run: Run) -> list[str]:
     if saturated:
         found.append(
             f"Saturated: in {len(saturated)} of {len(run.launches)} launches the machine was over 85 % busy. There "
-            "its cores are a limit, too, and differences between strategies appear smaller: use a lower --rate, or an "
-            "idle machine."
+            "its cores are a limit, too, and differences between strategies appear smaller, so nothing is said of "
+            "them: use a lower --rate, or an idle machine."
         )
     return found + [f"Launch {launch.index}: {note}" for launch, known in facts for note in known["notes"]]
 
@@ -101,20 +103,39 @@ def calibration(run: Run) -> str:
 
 def _of_hosts(summary: Summary, hosts: int) -> Iterator[str]:
     for better, worse in pairwise(_PUBLISHED_ORDER):
-        if (ratio := summary.ratio(RANDOM, hosts, better, worse)) is not None:
-            yield f"{hosts} hosts, random rings: {better} ≥ {worse}? {_verdict(ratio)}."
-    tried = [c for c in summary.cells if c.place.hosts == hosts and c.of_wide and c.place.quantity in (RANDOM, JOB)]
-    if tried:
-        best = max(tried, key=lambda cell: cell.of_wide.value if cell.of_wide else 0.0)
-        policy = best.place.policy
-        than_isolated = summary.ratio(best.place.quantity, hosts, policy, "isolated") if policy != "isolated" else None
-        beside = "" if than_isolated is None else f", and {shown_ratio(than_isolated)} of isolated"
-        what = f"{hosts} hosts, {best.place.quantity}"
-        yield f"{what}: best is {policy}, {shown_ratio(best.of_wide)} of the wide network{beside}."
+        verdict = summary.verdict(RANDOM, hosts, better, worse)
+        if verdict is not None:
+            ratio = shown_ratio(summary.ratio(RANDOM, hosts, better, worse))
+            answer = {"better": "yes", "worse": "NO"}.get(verdict, verdict)
+            yield f"{hosts} hosts, random rings: {better} ≥ {worse}? {answer}, {ratio}."
+    for ranking in summary.rankings():
+        if ranking.first.hosts == hosts:
+            yield _ranked(summary, ranking)
     for cell in summary.cells:
-        if cell.of_alone is not None and cell.place.hosts == hosts and cell.place.quantity in (RANDOM, JOB):
-            what = f"{hosts} hosts, {cell.place.policy}: {cell.place.quantity}"
-            yield f"{what} beside the other job {shown_ratio(cell.of_alone)} of alone."
+        if cell.of_alone is not None and cell.place.hosts == hosts and cell.place.quantity in _BESIDE:
+            what = f"{hosts} hosts, {cell.place.policy}: {cell.place.quantity} beside the other job"
+            if cell.unit == "ms":
+                yield f"{what} {1 / cell.of_alone.value:.1f} times that alone."
+            else:
+                yield f"{what} {shown_ratio(cell.of_alone)} of alone."
+
+
+def _ranked(summary: Summary, ranking: Ranking) -> str:
+    """Say which strategy is best, or why that cannot be said."""
+    first = ranking.first
+    cell = summary.cell(first.quantity, first.hosts, first.policy, beside=first.beside)
+    assert cell is not None
+    what = f"{first.hosts} hosts, {first.quantity}{' beside the other job' if first.beside else ''}"
+    value = f"{shown_ratio(cell.of_wide)} of the wide network" if cell.of_wide else f"{cell.mean:.3g} {cell.unit}"
+    if ranking.best is None:
+        return f"{what}: cannot say which is best: {ranking.reason}. First is {first.policy}, {value}."
+    isolated = summary.ratio(first.quantity, first.hosts, first.policy, "isolated")
+    beside = (
+        ""
+        if isolated is None or first.beside or first.policy == "isolated"
+        else f", and {shown_ratio(isolated)} of isolated"
+    )
+    return f"{what}: best is {first.policy}, {value}{beside}."
 
 
 def print_sdn(console: Console, run: Run, summary: Summary) -> None:
@@ -136,8 +157,12 @@ def print_sdn(console: Console, run: Run, summary: Summary) -> None:
 
 
 LEGEND = (
-    "Means over blocks with Student's intervals. Fractions are geometric means of pairs in a block, so with equal "
-    "seeds, with bootstrap intervals from 6 blocks on, otherwise with the range in brackets. Two references "
+    "Geometric means over blocks; fractions are those of pairs in a block, so with equal seeds. Intervals are "
+    "Student's, of logarithms, from 6 blocks on; otherwise the range is in brackets. A strategy is called best or "
+    "better only if Welch's or the rank test, of the launches by the mean of their block, finds it so at 95 %, "
+    "corrected over all pairs of strategies and numbers of hosts (Holm), from 6 blocks on, and if no launch was "
+    "saturated. Two "
+    "references "
     "cannot block, under the same controller and with the same hosts on links of the same rate: wide is the network "
     "under test with links between switches that can carry the traffic of all hosts, so it has the same hops; star is "
     "one switch. The bound is the optimum of "
@@ -157,7 +182,8 @@ def shown_ratio(ratio: Ratio | None) -> str:
 
 def _row(cell: Cell) -> tuple[str, ...]:
     beside = " beside the other" if cell.place.beside else ""
-    interval = "" if cell.ci95 is None else f"{cell.ci95[0]:.2f}–{cell.ci95[1]:.2f}"
+    low, high = cell.ci95 or (min(cell.values), max(cell.values))
+    interval = f"{low:.2f}–{high:.2f}" if cell.ci95 else f"[{low:.2f}–{high:.2f}]"
     return (
         f"{cell.place.policy}{beside}",
         str(cell.place.hosts),
@@ -169,18 +195,9 @@ def _row(cell: Cell) -> tuple[str, ...]:
         shown_ratio(cell.of_bound),
         shown_ratio(cell.of_stp),
         "" if cell.predicted is None else f"{cell.predicted:.3f}",
-        "" if cell.error is None else f"{cell.error:+.1%}",
+        "" if cell.error is None else f"{cell.error:+.1%} ({max(cell.errors, key=abs):+.1%})",
         "" if cell.published is None else f"{cell.published:.1f}",
         f"{cell.busy_share:.0%}{'!' if cell.saturated else ''}",
         f"{cell.switches_cores:.2f}",
         f"{cell.controller_cores:.2f}",
     )
-
-
-def _verdict(ratio: Ratio) -> str:
-    text = shown_ratio(ratio)
-    if ratio.ci95 is None:
-        return f"{text}; too few blocks to decide"
-    if ratio.ci95[0] >= 1:
-        return f"yes, {text}"
-    return f"NO, {text}" if ratio.ci95[1] < 1 else f"no difference shown, {text}"

@@ -2,26 +2,44 @@
 """The page of an experiment on switches: bars with intervals for each number of hosts, tables, loads."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import polars as pl
 
 from barewire.report.answer import Answer
-from barewire.report.figures import INK, Figure, colour_by_number, hatch, layout_of, plain_axis, point_data, shortened
+from barewire.report.figures import (
+    INK,
+    Figure,
+    colour_by_number,
+    hatch,
+    layout_of,
+    log_axis,
+    plain_axis,
+    point_data,
+    shortened,
+)
 from barewire.report.findings import warnings
 from barewire.report.html import page, rows
 from barewire.report.sdn import LEGEND, calibration, headlines, tables
 from barewire.report.sdn import warnings as sdn_warnings
 from barewire.results import Run
-from barewire.results.sdn import JOB, NATURAL, RANDOM, Cell, Summary, summarised
+from barewire.results.sdn import JOB, MEDIAN_LATENCY, NATURAL, P99_LATENCY, RANDOM, Cell, Summary, summarised
 from barewire.stats.paired import Ratio
 
 _EXPLANATIONS = {
     RANDOM: "Bytes per second that each process sends to its neighbours in rings of random order, all at once.",
     NATURAL: "The same in the ring of the ranks' numbers, in which neighbours are often on one switch.",
+    MEDIAN_LATENCY: "Half of the time of an exchange of 8 bytes with both neighbours, of all ranks, in rings of random "
+    "order: half of the exchanges take less. The published means (Oliveira et al. 2018, figure 4) are 0.37 to 0.40 ms, "
+    "the same for all strategies, at 1 Gb/s and without other traffic. Less is better, and fractions above 1 are "
+    "better still.",
+    P99_LATENCY: "The same: 99 of 100 exchanges take less.",
     JOB: "From the first fetch of a shuffle to the last; less is better, and fractions above 1 are better still.",
 }
+# Markers of medians, then of 99th percentiles: unloaded, under load.
+_SYMBOLS = ("circle-open", "circle", "triangle-up-open", "triangle-up")
 # Height of a bar, and its interval's extent downwards and upwards.
 _Bar = tuple[float, float, float]
 
@@ -56,10 +74,11 @@ def _answer(sentences: Sequence[str], made: Sequence[Mapping[str, Any]]) -> Answ
     """The best strategy, and how near each comes to a network that cannot block."""
     if not sentences or not made:
         return Answer("", "This run has no result.")
-    best = next((text for text in sentences if "best is" in text), sentences[0])
+    best = next((text for text in sentences if "best is" in text or "which is best" in text), sentences[0])
     others = tuple(text for text in sentences if text != best)
     main = next((part for part in made if part["title"].startswith((RANDOM, JOB))), made[0])
-    card = main["figures"][1 if len(main["figures"]) > 2 else 0]
+    of_latency = main["title"].startswith(MEDIAN_LATENCY)
+    card = main["figures"][1 if len(main["figures"]) > 2 and not of_latency else 0]
     title = f"{main['title'].partition(',')[0].capitalize()}: {card['title'].lower()}"
     return Answer("Which strategy serves the jobs best?", best, others, title, card["caption"], card["figure"])
 
@@ -72,8 +91,10 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
         looks = {name: number for number, name in enumerate(dict.fromkeys(map(_label, cells)))}
         means = _bars(cells, looks, _mean, f"mean, {cells[0].unit}")
         is_sure = any(cell.ci95 for cell in cells)
-        bars = "Error bars: 95 % interval." if is_sure else "Too few for an interval."
-        figures = [_captioned("Measured", f"Means of {_blocks(cells)}. {bars}", means)]
+        bars = f"Error bars: {'95 % interval' if is_sure else 'the range over the blocks, too few for an interval'}."
+        figures = [_captioned("Measured", f"Geometric means of {_blocks(cells)}. {bars}", means)]
+        if table.quantity == MEDIAN_LATENCY:
+            figures = [*_latency_figures(summary, bars), *figures]
         fractions: tuple[tuple[str, Callable[[Cell], Ratio | None]], ...] = (
             ("Of the wide network, which cannot block", lambda cell: cell.of_wide),
             ("Beside the other job, of alone", lambda cell: cell.of_alone),
@@ -102,9 +123,57 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
     return found
 
 
+def _latency_figures(summary: Summary, bars: str) -> Iterator[dict[str, Any]]:
+    """For each number of hosts: median and 99th percentile of each strategy, alone and beside the other job."""
+    of_latency = [cell for cell in summary.cells if cell.place.quantity in (MEDIAN_LATENCY, P99_LATENCY)]
+    for hosts in dict.fromkeys(cell.place.hosts for cell in of_latency):
+        cells = [cell for cell in of_latency if cell.place.hosts == hosts]
+        traces = []
+        for number, (quantity, beside) in enumerate(product((MEDIAN_LATENCY, P99_LATENCY), (False, True))):
+            name = f"{quantity.removesuffix(' latency')}, {'under load' if beside else 'unloaded'}"
+            shown = [cell for cell in cells if cell.place.quantity == quantity and cell.place.beside == beside]
+            if shown:
+                traces.append(_points(name, number, shown))
+        policies = {**plain_axis("strategy"), "type": "category"}
+        layout = layout_of(dict(policies), log_axis("latency, ms", traces, "y")) | {"scattermode": "group"}
+        caption = f"Ranks on {hosts // 2} of {hosts} hosts; under load a shuffle runs on the others. {bars}"
+        yield _captioned(f"Latency of 8-byte rings, {hosts} hosts", caption, {"data": traces, "layout": layout})
+
+
+def _points(name: str, look: int, cells: Sequence[Cell]) -> dict[str, Any]:
+    bars = [_mean(cell) for cell in cells]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": [cell.place.policy for cell in cells],
+        "y": [shortened(bar[0]) for bar in bars],
+        "error_y": _error_bars(bars),
+        "marker": {"color": colour_by_number(look), "size": 10, "symbol": _SYMBOLS[look]},
+        "customdata": [
+            point_data((middle - down, middle + up) if up or down else None, len(cell.blocks))
+            for cell, (middle, down, up) in zip(cells, bars, strict=True)
+        ],
+        "hovertemplate": f"{name}, %{{x}}: %{{y:.3g}} ms<extra></extra>",
+    }
+
+
+def _error_bars(bars: Sequence[_Bar]) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [shortened(up) for _, _, up in bars],
+        "arrayminus": [shortened(down) for _, down, _ in bars],
+        "color": INK,
+        "thickness": 1,
+        "width": 3,
+    }
+
+
 def _blocks(cells: Sequence[Cell]) -> str:
     counts = sorted({len(cell.blocks) for cell in cells})
-    return f"{' to '.join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))} blocks"
+    many = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+    return f"{many} block{'' if many == '1' else 's'}"
 
 
 def _captioned(title: str, caption: str, figure: Figure) -> dict[str, Any]:
@@ -128,15 +197,7 @@ def _trace(name: str, look: int, cells: Sequence[Cell], value: Callable[[Cell], 
         "name": name,
         "x": [str(cell.place.hosts) for cell in cells],
         "y": [shortened(bar[0]) for bar in bars],
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": [shortened(up) for _, _, up in bars],
-            "arrayminus": [shortened(down) for _, down, _ in bars],
-            "color": INK,
-            "thickness": 1,
-            "width": 3,
-        },
+        "error_y": _error_bars(bars),
         "marker": {"color": colour_by_number(look), "line": {"color": INK, "width": 0.5}, "pattern": hatch(look)},
         "customdata": [
             point_data((middle - down, middle + up) if up or down else None, len(cell.blocks))
@@ -151,7 +212,7 @@ def _label(cell: Cell) -> str:
 
 
 def _mean(cell: Cell) -> _Bar:
-    low, high = cell.ci95 or (cell.mean, cell.mean)
+    low, high = cell.ci95 or (min(cell.values), max(cell.values))
     return cell.mean, cell.mean - low, high - cell.mean
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Summarises an experiment on switches: each policy's values with reference, bound and prediction."""
+"""Summarises an experiment on switches: each policy's values with reference, bound and prediction, and what differs."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +12,21 @@ import polars as pl
 
 from barewire.results.derived import derived_samples
 from barewire.results.run import Launch, Run
-from barewire.stats import mean_interval
+from barewire.stats import LAUNCHES_FOR_INTERVAL, Comparison, compare_over_sizes, geometric_interval
+from barewire.stats.best import geometric_mean
 from barewire.stats.paired import Ratio, paired_ratio
 
 # Non-blocking networks: one switch; and all switches of the network under test, with wide links between them.
 STAR, WIDE = "star", "wide"
 REFERENCES = (STAR, WIDE)
 RANDOM, NATURAL, JOB = "random rings", "natural ring", "job"
-UNITS = {RANDOM: "MB/s", NATURAL: "MB/s", JOB: "s"}
+MEDIAN_LATENCY, P99_LATENCY = "median latency", "p99 latency"
+UNITS = {RANDOM: "MB/s", NATURAL: "MB/s", JOB: "s", MEDIAN_LATENCY: "ms", P99_LATENCY: "ms"}
+# The quantities of which the pages say who is best.
+RANKED = (RANDOM, JOB, MEDIAN_LATENCY, P99_LATENCY)
+_QUANTILES = {MEDIAN_LATENCY: 0.5, P99_LATENCY: 0.99}
+# The workload of short messages: its launches are judged by their exchanges' times, not by b_eff's value.
+LATENCY_TEST = "latency"
 _RINGS = {"random": RANDOM, "natural": NATURAL}
 _MBIT_PER_MBYTE = 8
 
@@ -36,10 +44,12 @@ class Place(NamedTuple):
 class Cell:
     """One quantity of one policy: a value for each block, in `unit`, and its comparisons.
 
-    `of_star` and `of_wide` relate it to the references in the same block; `of_alone`, for a job beside another, to the
-    same job alone under the same policy; `of_bound` to an upper limit for any routing; `of_stp` to the policy stp. All
-    are above 1 where this value is better, even for times. `predicted` is the simulator's mean, and `error` its
-    relative error. `busy_share` is the maximum over the launches, `saturated` the number of saturated launches.
+    `mean` is the geometric mean, `ci95` its interval (None below 6 blocks). `of_star` and `of_wide` relate it to the
+    references in the same block; `of_alone`, for a job beside another, to the same job alone under the same policy;
+    `of_bound` to an upper limit for any routing; `of_stp` to the policy stp. All are above 1 where this value is
+    better, even for times. `predicted` is the simulator's mean, `error` the mean of its relative errors, and `errors`
+    all of them, launch by launch. `busy_share` is the maximum over the launches, `saturated` the number of saturated
+    launches.
     """
 
     place: Place
@@ -55,6 +65,7 @@ class Cell:
     of_stp: Ratio | None
     predicted: float | None
     error: float | None
+    errors: tuple[float, ...]
     published: float | None
     busy_share: float
     saturated: int
@@ -69,7 +80,7 @@ class Cell:
     @property
     def lower_is_better(self) -> bool:
         """Whether it is a time."""
-        return self.unit == "s"
+        return _lower_is_better(self.place.quantity)
 
     def to_json(self) -> dict[str, Any]:
         """Return one flat JSON object."""
@@ -79,20 +90,48 @@ class Cell:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Errors of the simulator where it was not calibrated: mean and largest relative error over the cells."""
+    """Errors of the simulator where it was not calibrated: mean and largest size of a launch's relative error."""
 
-    cells: int
+    launches: int
     mean: float
     worst: float
     worst_place: Place
 
 
+class Compared(NamedTuple):
+    """The coordinates of two policies that are compared."""
+
+    quantity: str
+    hosts: int
+    beside: bool
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Which policy is best at one place: `best`, or None with the reason.
+
+    `first` has the best mean, `equals` are those that the tests do not tell apart from it.
+    """
+
+    first: Place
+    best: str | None
+    equals: tuple[str, ...]
+    reason: str
+
+
 @dataclass(frozen=True)
 class Summary:
-    """All cells, and the simulator's errors on the network under test, by quantity."""
+    """All cells, the simulator's errors on the network under test by quantity, and what differs.
+
+    `comparisons` are of all pairs of policies: each launch by the geometric mean of its block, over the blocks that all
+    policies have, tested and corrected over all pairs and numbers of hosts of a quantity.
+    """
 
     cells: tuple[Cell, ...]
     predictions: Mapping[str, Prediction]
+    comparisons: Mapping[Compared, Comparison]
 
     def cell(self, quantity: str, hosts: int, policy: str, *, beside: bool = False) -> Cell | None:
         """Return that cell, if it was measured."""
@@ -108,11 +147,51 @@ class Summary:
             else _ratio(_by_block(first), _by_block(second), first.lower_is_better)
         )
 
+    def verdict(self, quantity: str, hosts: int, better: str, worse: str, *, beside: bool = False) -> str | None:
+        """Return whether one policy is better than another: "better", "worse", "no difference", or why not to say.
+
+        None if they were not measured.
+        """
+        cells = [self.cell(quantity, hosts, policy, beside=beside) for policy in (better, worse)]
+        if any(cell is None for cell in cells):
+            return None
+        if reason := _obstacle([cell for cell in cells if cell is not None]):
+            return f"cannot say: {reason}"
+        comparison = self.comparisons.get(Compared(quantity, hosts, beside, better, worse))
+        if comparison is not None:
+            return {"A faster": "better", "B faster": "worse"}.get(comparison.verdict, _undecided(comparison))
+        comparison = self.comparisons[Compared(quantity, hosts, beside, worse, better)]
+        return {"A faster": "worse", "B faster": "better"}.get(comparison.verdict, _undecided(comparison))
+
+    def rankings(self) -> Iterator[Ranking]:
+        """Say for each quantity and number of hosts which policy is best."""
+        groups: defaultdict[tuple[str, int, bool], list[Cell]] = defaultdict(list)
+        for cell in self.cells:
+            if cell.place.quantity in RANKED and cell.place.policy not in REFERENCES:
+                groups[cell.place.quantity, cell.place.hosts, cell.place.beside].append(cell)
+        for (quantity, hosts, beside), cells in groups.items():
+            pick = min if _lower_is_better(quantity) else max
+            first = pick(cells, key=lambda cell: cell.mean)
+            others = [cell.place.policy for cell in cells if cell is not first]
+            reason = _obstacle(cells)
+            equals = tuple(
+                other
+                for other in others
+                if self.verdict(quantity, hosts, first.place.policy, other, beside=beside) != "better"
+            )
+            if reason is None and not others:
+                reason = "no other strategy was measured"
+            elif reason is None and equals:
+                reason = f"the tests do not tell {first.place.policy} and {' and '.join(equals)} apart"
+            best = first.place.policy if reason is None else None
+            yield Ranking(first.place, best, equals, reason or "")
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {
             "cells": [cell.to_json() for cell in self.cells],
             "predictions": {name: asdict(each) for name, each in self.predictions.items()},
+            "rankings": [{**asdict(each), "first": each.first._asdict()} for each in self.rankings()],
         }
 
 
@@ -130,7 +209,7 @@ class _Value:
 def summarised(run: Run, frame: pl.DataFrame) -> Summary:
     """Summarise a run of kind "sdn" from its samples; incomplete launches are left out."""
     values: defaultdict[Place, list[_Value]] = defaultdict(list)
-    by_launch = _values(frame)
+    by_launch = _values(frame, {launch.index for launch in run.launches if _is_latency(launch)})
     for launch in run.launches:
         if launch.complete:
             for place, value in _launch_values(launch, by_launch.get(launch.index, {})):
@@ -139,13 +218,34 @@ def summarised(run: Run, frame: pl.DataFrame) -> Summary:
     places = sorted(values, key=lambda key: (list(UNITS).index(key.quantity), key.hosts, order[key.policy], key.beside))
     published = run.parameters.get("published") or {}
     cells = tuple(_cell(place, values, published) for place in places)
-    return Summary(cells, _predictions(cells))
+    return Summary(cells, _predictions(cells), _comparisons(cells))
 
 
-def _values(frame: pl.DataFrame) -> dict[int, dict[str, float]]:
+def _is_latency(launch: Launch) -> bool:
+    """Whether a launch measured exchanges of short messages."""
+    return bool(launch.complete and launch.details["start"].get("sdn", {}).get("test") == LATENCY_TEST)
+
+
+def exchanges_ms(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return half the time of every exchange in random rings, in ms: columns `launch` and `value`."""
+    of_rings = frame.filter(
+        (pl.col("quantity").cast(pl.String) == "time")
+        & (pl.col("phase").cast(pl.String) == "measure")
+        & pl.col("variant").cast(pl.String).str.starts_with("random")
+    )
+    to_ms = pl.when(pl.col("unit").cast(pl.String) == "us").then(1e-3).otherwise(1e-6)
+    return of_rings.select("launch", pl.col("value") / 2 * to_ms)
+
+
+def _values(frame: pl.DataFrame, latency_launches: Collection[int]) -> dict[int, dict[str, float]]:
     """Return each launch's values by quantity; of several message sizes the longest counts."""
     values: defaultdict[int, dict[str, float]] = defaultdict(dict)
-    rings, _ = derived_samples(frame)
+    short = pl.col("launch").is_in(list(latency_launches))
+    for (launch,), exchanges in exchanges_ms(frame.filter(short)).partition_by("launch", as_dict=True).items():
+        values[int(str(launch))] = {
+            name: float(np.quantile(exchanges["value"].to_numpy(), share)) for name, share in _QUANTILES.items()
+        }
+    rings, _ = derived_samples(frame.filter(~short))
     for row in rings.sort("message_bytes").iter_rows(named=True):
         if row["quantity"] == "bandwidth":
             values[row["launch"]][_RINGS[row["variant"]]] = row["value"] / _MBIT_PER_MBYTE
@@ -166,7 +266,7 @@ def _launch_values(launch: Launch, values: Mapping[str, float]) -> Iterator[tupl
 
 def _cell(place: Place, values: Mapping[Place, Sequence[_Value]], published: Mapping[str, Any]) -> Cell:
     measured_values = values[place]
-    lower_is_better = UNITS[place.quantity] == "s"
+    lower_is_better = _lower_is_better(place.quantity)
     by_block = {each.block: each.value for each in measured_values}
 
     def against(other: Mapping[int, float]) -> Ratio | None:
@@ -175,23 +275,25 @@ def _cell(place: Place, values: Mapping[Place, Sequence[_Value]], published: Map
     def values_at(coordinates: Place) -> dict[int, float]:
         return {each.block: each.value for each in values.get(coordinates, ())}
 
-    predictions = [(each.predicted, each.value) for each in measured_values if each.predicted is not None]
+    errors = tuple(each.predicted / each.value - 1 for each in measured_values if each.predicted is not None)
+    predicted = [each.predicted for each in measured_values if each.predicted is not None]
     numbers = [each.value for each in measured_values]
     busy = [each.load["busy_share"] for each in measured_values if each.load]
     return Cell(
         place=place,
         blocks=tuple(by_block),
         values=tuple(numbers),
-        mean=float(np.mean(numbers)),
+        mean=float(np.exp(np.mean(np.log(numbers)))),
         median=float(np.median(numbers)),
-        ci95=mean_interval(numbers),
+        ci95=geometric_interval(numbers),
         of_star=None if place.policy == STAR else against(values_at(place._replace(policy=STAR))),
         of_wide=None if place.policy in REFERENCES else against(values_at(place._replace(policy=WIDE))),
         of_alone=against(values_at(place._replace(beside=False))) if place.beside else None,
         of_bound=against({each.block: each.bound for each in measured_values if each.bound is not None}),
         of_stp=None if place.policy in ("stp", *REFERENCES) else against(values_at(place._replace(policy="stp"))),
-        predicted=float(np.mean([predicted for predicted, _ in predictions])) if predictions else None,
-        error=float(np.mean([predicted / value - 1 for predicted, value in predictions])) if predictions else None,
+        predicted=float(np.mean(predicted)) if predicted else None,
+        error=float(np.mean(errors)) if errors else None,
+        errors=errors,
         published=published.get(place.policy, {}).get(str(place.hosts)) if place.quantity == RANDOM else None,
         busy_share=max(busy, default=0.0),
         saturated=sum(bool(each.load.get("saturated")) for each in measured_values),
@@ -225,11 +327,63 @@ def _predictions(cells: Sequence[Cell]) -> dict[str, Prediction]:
     predictions = {}
     for quantity in UNITS:
         errors = [
-            (abs(cell.error), cell.place)
+            (abs(error), cell.place)
             for cell in cells
-            if cell.place.quantity == quantity and cell.place.policy not in REFERENCES and cell.error is not None
+            if cell.place.quantity == quantity and cell.place.policy not in REFERENCES
+            for error in cell.errors
         ]
         if errors:
             worst, place = max(errors, key=lambda entry: entry[0])
             predictions[quantity] = Prediction(len(errors), float(np.mean([size for size, _ in errors])), worst, place)
     return predictions
+
+
+def _comparisons(cells: Sequence[Cell]) -> dict[Compared, Comparison]:
+    """Compare all pairs of policies; the corrections are over all pairs of a quantity, alone or beside another job."""
+    found: dict[Compared, Comparison] = {}
+    groups: defaultdict[tuple[str, bool], defaultdict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
+    for cell in cells:
+        if cell.place.policy not in REFERENCES:
+            groups[cell.place.quantity, cell.place.beside][cell.place.hosts].append(cell)
+    for (quantity, beside), by_hosts in groups.items():
+        places: list[Compared] = []
+        pairs: list[tuple[Sequence[float], Sequence[float]]] = []
+        for hosts, of_hosts in by_hosts.items():
+            values = _within_blocks(of_hosts)
+            for first, second in combinations(of_hosts, 2):
+                if len(values[first.place.policy]):
+                    places.append(Compared(quantity, hosts, beside, first.place.policy, second.place.policy))
+                    pairs.append((values[first.place.policy], values[second.place.policy]))
+        if pairs:
+            compared = compare_over_sizes(pairs, lower_is_better=_lower_is_better(quantity))
+            found |= dict(zip(places, compared, strict=True))
+    return found
+
+
+def _within_blocks(cells: Sequence[Cell]) -> dict[str, list[float]]:
+    """Each policy's values by the geometric mean of their block, over the blocks that all have."""
+    by_policy = {cell.place.policy: _by_block(cell) for cell in cells}
+    common = sorted(set.intersection(*(set(blocks) for blocks in by_policy.values())))
+    usual = {block: geometric_mean([blocks[block] for blocks in by_policy.values()]) for block in common}
+    return {policy: [blocks[block] / usual[block] for block in common] for policy, blocks in by_policy.items()}
+
+
+def _obstacle(cells: Sequence[Cell]) -> str | None:
+    """Why nothing can be said of these cells' differences."""
+    common = set.intersection(*(set(cell.blocks) for cell in cells))
+    if len(common) < LAUNCHES_FOR_INTERVAL:
+        many = f"only {len(common)} block{'' if len(common) == 1 else 's'}"
+        return f"{many}, and at least {LAUNCHES_FOR_INTERVAL} are needed"
+    saturated = sum(cell.saturated for cell in cells)
+    if saturated:
+        launches = sum(len(cell.values) for cell in cells)
+        return f"the machine was saturated in {saturated} of {launches} launches"
+    return None
+
+
+def _undecided(comparison: Comparison) -> str:
+    return "no difference" if comparison.verdict == "no difference" else "cannot say: the tests do not tell them apart"
+
+
+def _lower_is_better(quantity: str) -> bool:
+    return UNITS[quantity] in ("s", "ms")

@@ -43,13 +43,17 @@ class Flow:
 
 @dataclass(frozen=True)
 class Placed:
-    """A placed flow: its start, the end of its path's reservation (0: none), and its measured rate in bytes/s."""
+    """A placed flow: its start, the end of its path's reservation (0: none), and its measured rate in bytes/s.
+
+    `is_idle` means that it was measured, and sends next to nothing.
+    """
 
     flow: Flow
     path: Path
     since_s: float
     reserved_until_s: float = 0.0
     rate_byte_s: float = 0.0
+    is_idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,11 @@ class View:
 
     `load_byte_s` is the rate that each switch port sent by the last statistics, `received_byte_s` the received rate.
     `patterns` are the announced sets of concurrent flows: (source host, destination host) to bytes. The first is the
-    current pattern of all jobs together, the others follow. Patterns are immutable values.
-    `crossing` is the number of placed flows that leave through each port, if counted; None: count them in `placed`.
+    current pattern of all jobs together; others, which only a simulator gives, follow. Patterns are immutable values.
+    `crossing` is the number of placed flows, without idle ones, that leave through each port, if counted; None: count
+    them in `placed`.
     `fixed` are placed flows of other strategies, which load links but must not move. `reservations` are reserved paths
-    with their ends, also of finished flows.
+    with their ends, also of finished flows; `reserved`, if kept, has the latest end of each list of switches.
     """
 
     network: Network
@@ -70,6 +75,7 @@ class View:
     load_byte_s: Mapping[Port, float] = field(default_factory=dict)
     received_byte_s: Mapping[Port, float] = field(default_factory=dict)
     patterns: tuple[Pattern, ...] = ()
-    crossing: Mapping[Port, int] | None = None
+    crossing: Mapping[Port, float] | None = None
     fixed: frozenset[FlowKey] = frozenset()
     reservations: Mapping[Path, float] = field(default_factory=dict)
+    reserved: Mapping[tuple[str, ...], float] | None = None

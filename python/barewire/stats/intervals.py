@@ -59,6 +59,22 @@ def mean_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
     return float(interval.low), float(interval.high)
 
 
+def geometric_interval(launch_values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float] | None:
+    """Return the 95 % interval of the geometric mean of values above 0: Student's, of their logarithms.
+
+    Both ends are above 0, as times, rates and ratios are. None below 6 launches. Errors as `median_interval`, and for
+    values that are not above 0.
+    """
+    values = finite(launch_values)
+    if not (values > 0).all():
+        raise ValueError("a geometric mean needs values above 0")
+    if len(values) < LAUNCHES_FOR_INTERVAL:
+        return None
+    interval = mean_interval([float(value) for value in np.log(values)])
+    assert interval is not None
+    return math.exp(interval[0]), math.exp(interval[1])
+
+
 def is_precise(launch_medians: Sequence[float], relative_half_width: float = PRECISION) -> bool:
     """Return whether there are enough launches: half the median's interval is at most this share of the median.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barewire.errors import WrongUse
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-@dataclass(frozen=True, order=True)
-class Port:
-    """A node's port by its OpenFlow number (from 1; a host has port 1), as the sending end of one direction."""
+class Port(NamedTuple):
+    """A node's port by its OpenFlow number (from 1; a host has port 1), as the sending end of one direction.
+
+    A tuple, because large networks hash and compare millions of ports.
+    """
 
     node: str
     number: int

@@ -5,24 +5,56 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from barewire.errors import unknown
+from barewire.errors import WrongUse, unknown
 from barewire.topology.custom import load
+from barewire.topology.dragonfly import dragonfly
 from barewire.topology.fat_tree import fat_tree
+from barewire.topology.leaf_spine import leaf_spine
 from barewire.topology.network import Network
 from barewire.topology.star import star
 
-KINDS = ("fat-tree:K", "star:N", "FILE.toml")
-_SHAPES: dict[str, Callable[[int], Network]] = {"fat-tree": fat_tree, "star": star}
+KINDS = ("fat-tree:K", "leaf-spine:LxSxH", "dragonfly:AxHxP", "star:N", "FILE.toml")
+# The sizes of each kind, and what they are.
+_SHAPES: dict[str, tuple[Callable[..., Network], tuple[str, ...]]] = {
+    "fat-tree": (fat_tree, ("ports of a switch, even",)),
+    "leaf-spine": (leaf_spine, ("leaves", "spines", "hosts at a leaf")),
+    "dragonfly": (dragonfly, ("switches in a group", "global links of a switch", "hosts at a switch")),
+    "star": (star, ("hosts",)),
+}
+# The largest fat-tree below has k = 100; more would fill the memory before anything could be said.
+_SWITCHES_MAX, _HOSTS_MAX = 20_000, 300_000
 
 
 def parse(text: str) -> Network:
-    """Parse `fat-tree:K`, `star:N` (one switch) or the name of a TOML file, which ends in .toml."""
+    """Parse one of `KINDS`: sizes are joined by x, as in leaf-spine:4x2x4; a TOML file's name ends in .toml."""
     if text.endswith(".toml"):
         return load(text)
-    kind, _, size = text.partition(":")
-    if kind not in _SHAPES or re.fullmatch(r"[0-9]{1,4}", size) is None:
+    kind, _, sizes = text.partition(":")
+    if kind not in _SHAPES or re.fullmatch(r"[0-9]{1,4}(?:[x×][0-9]{1,4})*", sizes) is None:
         raise unknown("topology", text, KINDS, "; K even")
-    return _SHAPES[kind](int(size))
+    create, meanings = _SHAPES[kind]
+    numbers = [int(size) for size in re.split("[x×]", sizes)]
+    if len(numbers) != len(meanings):
+        raise WrongUse(f"{kind} takes {' x '.join(meanings)}, not '{sizes}'")
+    _check_size(text, kind, numbers)
+    return create(*numbers)
+
+
+def _check_size(text: str, kind: str, sizes: list[int]) -> None:
+    """Reject a network that would not fit into memory."""
+    switches, hosts = 1, sizes[0]
+    if kind == "fat-tree":
+        switches, hosts = 5 * sizes[0] ** 2 // 4, sizes[0] ** 3 // 4
+    elif kind == "leaf-spine":
+        switches, hosts = sizes[0] + sizes[1], sizes[0] * sizes[2]
+    elif kind == "dragonfly":
+        switches = sizes[0] * (sizes[0] * sizes[1] + 1)
+        hosts = switches * sizes[2]
+    if switches > _SWITCHES_MAX or hosts > _HOSTS_MAX:
+        raise WrongUse(
+            f"{text} has {switches} switches and {hosts} hosts, above {_SWITCHES_MAX} and {_HOSTS_MAX}; "
+            "take smaller sizes"
+        )
 
 
 def with_rate(network: Network, rate_bit_s: int | None) -> Network:

@@ -11,7 +11,10 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from barewire.errors import MeasurementFailed, WrongUse
+from barewire.sdn.api import schema
 from barewire.sdn.api.token import read_token
 
 TIMEOUT_S = 5.0
@@ -49,7 +52,7 @@ class Client:
 
     def step(self, job: str, to: int | None = None) -> Any:
         """Step to a job's next pattern, or to pattern number `to`."""
-        return self._ask("POST", f"/v1/jobs/{job}/step", {"to": to})
+        return self._ask("POST", f"/v1/jobs/{job}/step", schema.Step(to))
 
     def append(self, job: str, patterns: list[Any]) -> Any:
         """Announce further patterns of a job."""
@@ -61,13 +64,13 @@ class Client:
 
     def set_strategy(self, profile: str, strategy: str) -> Any:
         """Set the strategy of a profile."""
-        return self._ask("PUT", f"/v1/policy/{profile}", {"strategy": strategy})
+        return self._ask("PUT", f"/v1/policy/{profile}", schema.ChosenStrategy(strategy))
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         connection = self._connection()
         try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            connection.request(method, path, None if body is None else msgspec.json.encode(body), headers)
             answer = connection.getresponse()
             text = answer.read()
             document = json.loads(text) if text else None

@@ -1,158 +1,180 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The API's views of a controller, as JSON."""
+"""The API's views of a controller, as documents of its schema."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
-from barewire.sdn.classify.jobs import Job, job_document
+from barewire.sdn.api import schema
+from barewire.sdn.classify.announcement import TrafficDocument
+from barewire.sdn.classify.jobs import Job
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.strategies import names
 from barewire.topology import Port
 from barewire.topology.network import natural
 
-Document = Mapping[str, Any]
 
-
-def status(controller: Controller, now: float) -> Document:
+def status(controller: Controller, now: float) -> schema.Status:
     """Counts of everything."""
     discovery = controller.discovery
-    return {
-        "switches": len(discovery.switches),
-        "connected": sum(discovery.is_connected(switch) for switch in discovery.switches),
-        "links": len(discovery.peers) // 2,
-        "hosts": sum(1 for _ in controller.hosts.attached()),
-        "flows": len(controller.router.routes),
-        "being_laid": sum(route.is_being_installed for route in controller.router.routes)
+    return schema.Status(
+        switches=len(discovery.switches),
+        connected=sum(discovery.is_connected(switch) for switch in discovery.switches),
+        links=len(discovery.peers) // 2,
+        hosts=sum(1 for _ in controller.hosts.attached()),
+        flows=len(controller.router.routes),
+        being_laid=sum(route.is_being_installed for route in controller.router.routes)
+        + controller.router.moving
+        + controller.is_planning
         + controller.labels.is_being_installed,
-        "jobs": len(controller.jobs.all),
-        "counts": dict(sorted((controller.counts + controller.reception.counts).items())),
-    }
+        jobs=len(controller.jobs.all),
+        counts=dict(sorted((controller.counts + controller.reception.counts).items())),
+    )
 
 
-def switches(controller: Controller, now: float) -> Document:
+def switches(controller: Controller, now: float) -> schema.Switches:
     """Each switch and its ports."""
     discovery = controller.discovery
-    return {
-        "switches": [
-            {
-                "name": name,
-                "connected": discovery.is_connected(name),
-                "flows": len(controller.router.routes.at(name)),
-                "ports": [
-                    {
-                        "number": port.number,
-                        "name": port.name,
-                        "up": port.is_up,
-                        "leads_to": _peer(controller, Port(name, number)),
-                    }
+    return schema.Switches(
+        [
+            schema.Switch(
+                name,
+                discovery.is_connected(name),
+                len(controller.router.routes.at(name)),
+                [
+                    schema.SwitchPort(port.number, port.name, port.is_up, _peer(controller, Port(name, number)))
                     for number, port in sorted(discovery.ports(name).items())
                 ],
-            }
+            )
             for name in sorted(discovery.switches, key=natural)
         ]
-    }
+    )
 
 
-def hosts(controller: Controller, now: float) -> Document:
+def hosts(controller: Controller, now: float) -> schema.Hosts:
     """Each known host, with its port if known."""
     known = sorted(controller.hosts.by_mac.values(), key=lambda host: natural(host.name))
-    return {
-        "hosts": [
-            {
-                "name": host.name,
-                "mac": host.mac,
-                "addresses": sorted(host.addresses),
-                "port": None if host.port is None else str(host.port),
-            }
+    return schema.Hosts(
+        [
+            schema.Host(host.name, host.mac, sorted(host.addresses), None if host.port is None else str(host.port))
             for host in known
         ]
-    }
+    )
 
 
-def links(controller: Controller, now: float) -> Document:
+def links(controller: Controller, now: float) -> schema.Links:
     """Each direction of each link between switches."""
     rates = controller.discovery.rate_bit_s
-    return {
-        "links": [
-            {"from": str(port), "to": str(peer), "rate_bit_s": rates(port)}
-            for port, peer in sorted(controller.discovery.peers.items(), key=lambda link: _order(link[0]))
-        ]
-    }
+    peers = sorted(controller.discovery.peers.items(), key=lambda link: _order(link[0]))
+    return schema.Links([schema.Link(str(port), str(peer), rates(port)) for port, peer in peers])
 
 
-def loads(controller: Controller, now: float) -> Document:
+def loads(controller: Controller, now: float) -> schema.Loads:
     """Rates that each switch port sent and received, by the last statistics."""
     sent, received = controller.rates.load_byte_s, controller.rates.received_byte_s
-    return {
-        "loads": [
-            {"port": str(port), "sent_byte_s": round(sent[port]), "received_byte_s": round(received[port])}
-            for port in sorted(sent, key=_order)
-        ]
-    }
+    return schema.Loads(
+        [schema.Load(str(port), round(sent[port]), round(received[port])) for port in sorted(sent, key=_order)]
+    )
 
 
-def flows(controller: Controller, now: float) -> Document:
+def flows(controller: Controller, now: float) -> schema.Flows:
     """Each flow with its path, its profile and the basis of classification, its strategy's reason, and its traffic."""
-    return {"flows": [_flow(route, now) for route in controller.router.routes]}
+    return schema.Flows([_flow(route, now) for route in controller.router.routes])
 
 
-def strategies(controller: Controller, now: float) -> Document:
+def strategies(controller: Controller, now: float) -> schema.Strategies:
     """All available strategies."""
-    return {"strategies": names()}
+    return schema.Strategies(names())
 
 
-def policy(controller: Controller, now: float) -> Document:
+def policy(controller: Controller, now: float) -> schema.Policy:
     """The policy in force."""
-    return {
-        "strategies": dict(controller.policy.strategies),
-        "signatures": [
-            {
-                "profile": signature.profile,
-                "protocol": signature.traffic.protocol,
-                "ports": [f"{low}-{high}" for low, high in signature.traffic.ports],
-            }
-            for signature in controller.policy.signatures
+    in_force = controller.policy
+    return schema.Policy(
+        dict(in_force.strategies),
+        [
+            schema.Signature(one.profile, one.traffic.protocol, _ranges(one.traffic.ports))
+            for one in in_force.signatures
         ],
-        "behaviours": [
-            {name: value for name, value in vars(behaviour).items() if value is not None}
-            for behaviour in controller.policy.behaviours
-        ],
-    }
+        [{name: value for name, value in vars(one).items() if value is not None} for one in in_force.behaviours],
+    )
 
 
-def jobs(controller: Controller, now: float) -> Document:
+def jobs(controller: Controller, now: float) -> schema.Jobs:
     """All announced jobs."""
-    return {"jobs": [job(controller, announced, now) for announced in controller.jobs.all]}
+    return schema.Jobs([job(controller, one, now) for one in controller.jobs.all])
 
 
-def job(controller: Controller, announced: Job, now: float) -> Document:
-    """One job, with the labels that its frames may have."""
-    return {**job_document(announced, now), "labels": controller.labels_of(announced.profile, now)}
+def tenants(controller: Controller, now: float) -> schema.Tenants:
+    """Each tenant, what its flows carry, and the ports at which it is limited."""
+    slices = controller.slices
+    return tenants_with(controller, slices.sent_bit_s(controller.router.routes))
 
 
-def _flow(route: Route, now: float) -> Document:
+def tenants_with(controller: Controller, sent_bit_s: Mapping[str, int]) -> schema.Tenants:
+    """Return the tenants, with known rates by name."""
+    slices, alive = controller.slices, {job.id for job in controller.jobs.all}
+    owned = Counter(tenant.name for job, tenant in slices.owners.items() if job in alive)
+    limited = slices.limited()
+    return schema.Tenants(
+        [
+            schema.Tenant(
+                name=tenant.name,
+                hosts=sorted(tenant.hosts, key=natural),
+                share=tenant.share,
+                ceiling=tenant.ceiling,
+                jobs=owned[tenant.name],
+                jobs_max=tenant.jobs_max,
+                sent_bit_s=sent_bit_s.get(tenant.name, 0),
+                limited=[str(port) for port in limited[tenant.name]],
+            )
+            for tenant in slices.tenants.all
+        ]
+    )
+
+
+def job(controller: Controller, announced: Job, now: float) -> schema.Job:
+    """An announced job, with the labels that its frames may have."""
+    return schema.Job(
+        id=announced.id,
+        name=announced.name,
+        profile=announced.profile,
+        hosts=sorted(announced.hosts),
+        ranks=list(announced.ranks),
+        traffic=[TrafficDocument(one.protocol, [*_ranges(one.ports)]) for one in announced.traffic],  # type: ignore[arg-type]
+        patterns=len(announced.patterns),
+        current=announced.current,
+        lease_s=announced.lease_s,
+        ends_in_s=round(max(announced.ends_s - now, 0.0), 3),
+        labels=controller.labels_of(announced.profile),
+    )
+
+
+def _flow(route: Route, now: float) -> schema.Flow:
     key, placed = route.key, route.placed
-    return {
-        "source": key.source,
-        "destination": key.destination,
-        "protocol": key.protocol,
-        "source_port": key.source_port,
-        "destination_port": key.destination_port,
-        "profile": placed.flow.profile,
-        "known_by": route.known_by,
-        "path": [str(port) for port in placed.path],
-        "why": route.why,
-        "laid": route.installed_s is not None,
-        "age_s": round(now - placed.since_s, 3),
-        "rate_byte_s": round(placed.rate_byte_s),
-        "bytes": route.bytes,
-        "packets": route.packets,
-        "reserved_s": None
-        if math.isinf(placed.reserved_until_s)
-        else round(max(placed.reserved_until_s - now, 0.0), 3),
-    }
+    is_endless = math.isinf(placed.reserved_until_s)
+    return schema.Flow(
+        source=key.source,
+        destination=key.destination,
+        protocol=key.protocol,
+        source_port=key.source_port,
+        destination_port=key.destination_port,
+        profile=placed.flow.profile,
+        known_by=route.known_by,
+        path=[str(port) for port in placed.path],
+        why=route.why,
+        laid=route.installed_s is not None,
+        age_s=round(now - placed.since_s, 3),
+        rate_byte_s=round(placed.rate_byte_s),
+        bytes=route.bytes,
+        packets=route.packets,
+        reserved_s=None if is_endless else round(max(placed.reserved_until_s - now, 0.0), 3),
+    )
+
+
+def _ranges(ports: tuple[tuple[int, int], ...]) -> list[str]:
+    return [f"{low}-{high}" for low, high in ports]
 
 
 def _peer(controller: Controller, port: Port) -> str | None:

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The OpenAPI 3.1 document of the API."""
+"""The OpenAPI 3.1 document of the API: its requests, and the schema of their documents."""
 
 from typing import Any
 
-from barewire.sdn.classify.jobs import LEASE_S, LEASE_S_MAX, LEASE_S_MIN
-from barewire.sdn.classify.policy import PROFILE, PROTOCOLS
+from barewire.sdn.api.schema import ALL
+from barewire.sdn.classify.announcement import schemas
+from barewire.sdn.classify.policy import PROFILE
 
 _ERRORS = {
     "401": "no token, or a wrong one",
+    "403": "the token is a tenant's, which may not do this",
+    "429": "the quota of the tenant whose token it is is used up",
     "404": "there is no such job, or no such path",
     "413": "the body is too long",
     "422": "the body is invalid; the message has the remedy",
@@ -27,7 +30,10 @@ def _responses(status: str, what: str, schema: dict[str, Any] | None, *errors: s
     good: dict[str, Any] = {"description": what}
     if schema is not None:
         good["content"] = _content(schema)
-    bad = {code: {"description": _ERRORS[code], "content": _content(_ref("Error"))} for code in ("401", *errors)}
+    bad = {
+        code: {"description": _ERRORS[code], "content": _content(_ref("Error"))}
+        for code in ("401", "403", "429", *errors)
+    }
     return {status: good, **bad}
 
 
@@ -37,124 +43,13 @@ def _listing(what: str, name: str) -> dict[str, Any]:
     }
 
 
-def _object(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required or list(properties),
-        "additionalProperties": False,
-    }
-
-
-def _list_of(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-_TEXT, _NUMBER, _WHOLE, _YES = {"type": "string"}, {"type": "number"}, {"type": "integer"}, {"type": "boolean"}
-_TEXT_OR_NONE: dict[str, Any] = {"type": ["string", "null"]}
-_NUMBER_OR_NONE: dict[str, Any] = {"type": ["number", "null"]}
-_END = {"description": "a rank's number, or a host's name", "oneOf": [{"type": "integer", "minimum": 0}, _TEXT]}
-_PATTERN = _list_of(_object({"from": _END, "to": _END, "bytes": {"type": "integer", "minimum": 1}}))
-_TRAFFIC = _object(
-    {
-        "protocol": {"type": ["string", "null"], "enum": [*PROTOCOLS, None]},
-        "ports": _list_of({"description": '22, or "1024-1044"', "type": ["integer", "string"]}),
-    },
-    [],
-)
-_PROFILE_SCHEMA = {"type": "string", "pattern": f"^{PROFILE.pattern}$"}
+_TEXT = {"type": "string"}
 _JOB_IN = {"name": "job", "in": "path", "required": True, "schema": _TEXT}
-_PROFILE_IN = {"name": "profile", "in": "path", "required": True, "schema": _PROFILE_SCHEMA}
-
-_SCHEMAS: dict[str, Any] = {
-    "Error": _object({"error": _TEXT}),
-    "Announcement": _object(
-        {
-            "name": {"type": "string", "maxLength": 200},
-            "profile": _PROFILE_SCHEMA,
-            "hosts": {"description": "the job's hosts, by the controller's names", "minItems": 1, **_list_of(_TEXT)},
-            "ranks": {"description": "each rank's host", **_list_of(_TEXT)},
-            "traffic": {"description": "the job's flows between its hosts; none: all", **_list_of(_TRAFFIC)},
-            "patterns": {
-                "description": "sets of concurrent flows, in order; the first is current",
-                **_list_of(_PATTERN),
-            },
-            "lease_s": {"type": "number", "minimum": LEASE_S_MIN, "maximum": LEASE_S_MAX, "default": LEASE_S},
-        },
-        ["profile", "hosts"],
-    ),
-    "Job": _object(
-        {
-            "id": _TEXT,
-            "name": _TEXT,
-            "profile": _TEXT,
-            "hosts": _list_of(_TEXT),
-            "ranks": _list_of(_TEXT),
-            "traffic": _list_of(_TRAFFIC),
-            "patterns": {"description": "number of patterns", **_WHOLE},
-            "current": {"description": "the number of the current pattern", **_WHOLE},
-            "lease_s": _NUMBER,
-            "ends_in_s": _NUMBER,
-            "labels": {"description": "VLAN identifiers that name paths, as in 3840-3843", **_TEXT_OR_NONE},
-        }
-    ),
-    "Jobs": _object({"jobs": _list_of(_ref("Job"))}),
-    "Status": _object(
-        {
-            **{name: _WHOLE for name in ("switches", "connected", "links", "hosts", "flows", "being_laid", "jobs")},
-            "counts": {"type": "object", "additionalProperties": _WHOLE},
-        }
-    ),
-    "Switches": _object(
-        {
-            "switches": _list_of(
-                _object(
-                    {
-                        "name": _TEXT,
-                        "connected": _YES,
-                        "flows": _WHOLE,
-                        "ports": _list_of(
-                            _object({"number": _WHOLE, "name": _TEXT, "up": _YES, "leads_to": _TEXT_OR_NONE})
-                        ),
-                    }
-                )
-            )
-        }
-    ),
-    "Hosts": _object(
-        {"hosts": _list_of(_object({"name": _TEXT, "mac": _TEXT, "addresses": _list_of(_TEXT), "port": _TEXT_OR_NONE}))}
-    ),
-    "Links": _object(
-        {"links": _list_of(_object({"from": _TEXT, "to": _TEXT, "rate_bit_s": {"type": ["integer", "null"]}}))}
-    ),
-    "Loads": _object({"loads": _list_of(_object({"port": _TEXT, "sent_byte_s": _WHOLE, "received_byte_s": _WHOLE}))}),
-    "Flows": _object(
-        {
-            "flows": _list_of(
-                _object(
-                    {
-                        **{name: _TEXT for name in ("source", "destination", "protocol", "profile", "known_by", "why")},
-                        **{
-                            name: _WHOLE
-                            for name in ("source_port", "destination_port", "rate_byte_s", "bytes", "packets")
-                        },
-                        "path": {"description": "the output port of each switch", **_list_of(_TEXT)},
-                        "laid": {"description": "whether all its rules are confirmed", **_YES},
-                        "age_s": _NUMBER,
-                        "reserved_s": {"description": "null: for the flow's lifetime", **_NUMBER_OR_NONE},
-                    }
-                )
-            )
-        }
-    ),
-    "Strategies": _object({"strategies": _list_of(_TEXT)}),
-    "Policy": _object(
-        {
-            "strategies": {"description": "each profile's", "type": "object", "additionalProperties": _TEXT},
-            "signatures": _list_of(_object({"profile": _TEXT, "protocol": _TEXT_OR_NONE, "ports": _list_of(_TEXT)})),
-            "behaviours": _list_of({"type": "object"}),
-        }
-    ),
+_PROFILE_IN = {
+    "name": "profile",
+    "in": "path",
+    "required": True,
+    "schema": {**_TEXT, "pattern": f"^{PROFILE.pattern}$"},
 }
 
 
@@ -175,7 +70,10 @@ DOCUMENT: dict[str, Any] = {
         "version": "1",
         "description": "Announce jobs, inspect the network, set the policy. A job lasts while its lease is renewed.",
     },
-    "components": {"schemas": _SCHEMAS, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    "components": {
+        "schemas": schemas(ALL, "#/components/schemas/{name}"),
+        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    },
     "security": [{"token": []}],
     "paths": {
         "/openapi.json": {
@@ -193,13 +91,14 @@ DOCUMENT: dict[str, Any] = {
         "/v1/loads": _listing("rates that each switch port sends and receives", "loads"),
         "/v1/flows": _listing("flows with their paths, profiles and rates", "flows"),
         "/v1/strategies": _listing("strategies that can be named", "strategies"),
+        "/v1/tenants": _listing("tenants, their shares, and where they are limited", "tenants"),
         "/v1/policy": _listing("the policy in force", "policy"),
         "/v1/policy/{profile}": {
             "parameters": [_PROFILE_IN],
             "put": _change(
                 "set a profile's strategy; its flows are placed again",
                 "set_strategy",
-                _object({"strategy": _TEXT}),
+                _ref("ChosenStrategy"),
                 _responses("200", "the policy in force", _ref("Policy"), "400", "413", "422"),
             ),
         },
@@ -226,7 +125,7 @@ DOCUMENT: dict[str, Any] = {
             "post": _change(
                 "go to the job's next pattern, or to one by its number",
                 "step",
-                _object({"to": {"type": ["integer", "null"], "minimum": 0}}, []),
+                _ref("Step"),
                 _responses("200", "the job", _JOB, "400", "404", "413", "422"),
                 required=False,
             ),
@@ -236,7 +135,7 @@ DOCUMENT: dict[str, Any] = {
             "post": _change(
                 "announce further patterns of a job",
                 "append_patterns",
-                _object({"patterns": _list_of(_PATTERN)}),
+                _ref("Patterns"),
                 _responses("200", "the job", _JOB, "400", "404", "413", "422"),
             ),
         },

@@ -3,28 +3,34 @@
 
 import asyncio
 import ipaddress
-import json
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Protocol, TypeVar
 
+import msgspec
 from aiohttp import web
 
 from barewire.errors import BarewireError, MachineCannot, WrongUse
-from barewire.sdn.api import documents
+from barewire.sdn.api import documents, schema
+from barewire.sdn.api.access import Access, Caller, ForbiddenError, QuotaError
 from barewire.sdn.api.openapi import DOCUMENT
-from barewire.sdn.api.token import is_authorised
-from barewire.sdn.classify.jobs import Job, UnknownJobError
+from barewire.sdn.classify.announcement import Announcement, read
+from barewire.sdn.classify.jobs import Job, UnknownJobError, parse_job
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import remove_stale_socket
 
-# A shuffle of 192 × 192 as JSON is 1.5 MB. Parsing blocks the controller: 4 MiB take 40 ms.
-BODY_BYTES_MAX = 4 << 20
+# A shuffle of 192 × 192 as JSON is 1.5 MB. Decoding blocks the controller: 2 MiB take 10 ms.
+BODY_BYTES_MAX = 2 << 20
+# Longer bodies are checked in a thread, beside which the controller runs on.
+_SHORT_BYTES = 32 << 10
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})")
+CALLER = web.RequestKey("caller", Caller)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_SHOWN: dict[str, Callable[..., documents.Document]] = {
+_Read = TypeVar("_Read")
+
+_SHOWN: dict[str, Callable[..., msgspec.Struct]] = {
     "status": documents.status,
     "switches": documents.switches,
     "hosts": documents.hosts,
@@ -34,17 +40,30 @@ _SHOWN: dict[str, Callable[..., documents.Document]] = {
     "strategies": documents.strategies,
     "policy": documents.policy,
     "jobs": documents.jobs,
+    "tenants": documents.tenants,
 }
+
+
+class Pages(Protocol):
+    """What else is served at the API's address, with the same token except for `public` paths."""
+
+    public: frozenset[str]
+
+    def add_routes(self, application: web.Application) -> None:
+        """Add all routes."""
 
 
 class Api:
     """Serves one controller at one address: `ADDRESS:PORT` or `unix:PATH`."""
 
-    def __init__(self, shell: Shell, address: str, token: str) -> None:
-        """Check the address; `open` serves. WrongUse for an invalid address."""
+    def __init__(self, shell: Shell, address: str, token: str, pages: Pages | None = None) -> None:
+        """Check the address; `open` serves, also the pages if given. WrongUse for an invalid address."""
         self.address = address
-        self._shell, self._token = shell, token
-        self._path, self._address = _parse_address(address)
+        self._shell, self._pages = shell, pages
+        self._public = {"/openapi.json", *(pages.public if pages is not None else ())}
+        self._path, self._address = parse_address(address)
+        slices = shell.core.slices
+        self._access = Access(token, slices.tenants, shell.core.jobs, slices.owners)
         self._runner: web.AppRunner | None = None
 
     async def open(self) -> None:
@@ -86,17 +105,27 @@ class Api:
         router.add_put("/v1/jobs/{job}/lease", self._renew)
         router.add_post("/v1/jobs/{job}/step", self._step)
         router.add_post("/v1/jobs/{job}/patterns", self._append)
+        if self._pages is not None:
+            self._pages.add_routes(application)
         return application
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Check authorisation, and return errors as JSON."""
-        public = request.path == "/openapi.json"
-        if not public and not is_authorised(request.headers.get("Authorization"), self._token):
+        public = request.path in self._public
+        caller = self._access.caller(request.headers.get("Authorization"))
+        if not public and caller is None:
             hint = "send the header 'Authorization: Bearer TOKEN' with the token of the controller's token file"
             return _error(401, hint, {"WWW-Authenticate": "Bearer"})
+        request[CALLER] = caller or Caller()
         try:
+            if not public:
+                self._access.check(request[CALLER], request.method, request.path, self._shell.now)
             return await handler(request)
+        except ForbiddenError as error:
+            return _error(403, str(error))
+        except QuotaError as error:
+            return _error(429, str(error), {"Retry-After": "1"})
         except web.HTTPRequestEntityTooLarge:
             return _error(413, f"the body is longer than {BODY_BYTES_MAX} bytes: announce patterns one after another")
         except web.HTTPException as error:
@@ -112,76 +141,95 @@ class Api:
         return web.json_response(DOCUMENT)
 
     async def _show(self, request: web.Request) -> web.Response:
-        return web.json_response(_SHOWN[request.path.removeprefix("/v1/")](self._shell.core, self._shell.now))
+        tenant = request[CALLER].tenant
+        if tenant is not None and request.path == "/v1/jobs":
+            core, own = self._shell.core, self._access.jobs(request[CALLER])
+            return _answer(schema.Jobs([documents.job(core, job, self._shell.now) for job in own]))
+        if tenant is not None and request.path == "/v1/tenants":
+            shown = documents.tenants(self._shell.core, self._shell.now).tenants
+            return _answer(schema.Tenants([one for one in shown if one.name == tenant.name]))
+        return _answer(_SHOWN[request.path.removeprefix("/v1/")](self._shell.core, self._shell.now))
 
     async def _set_strategy(self, request: web.Request) -> web.Response:
-        body = await _body(request, ("strategy",))
-        if not isinstance(body.get("strategy"), str):
-            raise WrongUse('write {"strategy": "ecmp"}; GET /v1/strategies lists them')
-        self._shell.core.set_strategy(request.match_info["profile"], body["strategy"], self._shell.now)
+        chosen = await _body(request, schema.ChosenStrategy)
+        self._shell.core.set_strategy(request.match_info["profile"], chosen.strategy, self._shell.now)
         self._shell.turn()
-        return web.json_response(documents.policy(self._shell.core, self._shell.now))
+        return _answer(documents.policy(self._shell.core, self._shell.now))
 
     async def _announce(self, request: web.Request) -> web.Response:
-        body = await _json(request)
-        core = self._shell.core
-        job = core.jobs.announce(body, core.hosts.by_name.keys(), self._shell.now)
+        core, caller = self._shell.core, request[CALLER]
+        known = core.hosts.by_name.keys()
+
+        def parse(body: bytes) -> tuple[Job, int]:
+            announcement = read(body, Announcement)
+            flows = sum(map(len, announcement.patterns))
+            return parse_job(announcement, self._access.hosts(caller, announcement.hosts, known)), flows
+
+        parsed, flows = await _checked(request, parse)
+        self._access.check_quota(caller, flows, is_new=True)
+        job = core.jobs.add(parsed, self._shell.now)
+        self._access.announced(caller, job)
         core.announced(job)
         return self._changed(job, 201)
 
     async def _job(self, request: web.Request) -> web.Response:
-        return self._answer(self._shell.core.jobs.get(request.match_info["job"]))
+        return self._job_answer(self._job_of(request))
 
     async def _withdraw(self, request: web.Request) -> web.Response:
-        self._shell.core.jobs.withdraw(request.match_info["job"])
+        self._shell.core.jobs.withdraw(self._job_of(request).id)
         self._shell.core.jobs_changed(self._shell.now)
         self._shell.turn()
         return web.Response(status=204)
 
     async def _renew(self, request: web.Request) -> web.Response:
-        job = self._shell.core.jobs.renew(request.match_info["job"], self._shell.now)
-        return self._answer(job)
+        return self._job_answer(self._shell.core.jobs.renew(self._job_of(request).id, self._shell.now))
 
     async def _step(self, request: web.Request) -> web.Response:
-        body = await _body(request, ("to",)) if request.can_read_body else {}
-        to = body.get("to")
-        if to is not None and (isinstance(to, bool) or not isinstance(to, int)):
-            raise WrongUse('write {"to": 3} for the pattern of this number, from 0; or no body for the next one')
-        return self._changed(self._shell.core.jobs.step(request.match_info["job"], to, self._shell.now), 200)
+        step = await _body(request, schema.Step) if request.can_read_body else schema.Step()
+        return self._changed(self._shell.core.jobs.step(self._job_of(request).id, step.to, self._shell.now), 200)
 
     async def _append(self, request: web.Request) -> web.Response:
-        body = await _body(request, ("patterns",))
-        job = self._shell.core.jobs.append(request.match_info["job"], body.get("patterns"), self._shell.now)
-        return self._changed(job, 200)
+        jobs, job_id = self._shell.core.jobs, self._job_of(request).id
+        more = await _checked(request, lambda body: jobs.parse_patterns(job_id, read(body, schema.Patterns).patterns))
+        self._access.check_quota(request[CALLER], sum(map(len, more)), is_new=False)
+        return self._changed(jobs.append(self._job_of(request).id, more, self._shell.now), 200)
 
-    def _answer(self, job: Job, status: int = 200) -> web.Response:
-        return web.json_response(documents.job(self._shell.core, job, self._shell.now), status=status)
+    def _job_of(self, request: web.Request) -> Job:
+        return self._access.job(request[CALLER], request.match_info["job"])
 
     def _changed(self, job: Job, status: int) -> web.Response:
         self._shell.core.jobs_changed(self._shell.now)
         self._shell.turn()
-        return self._answer(job, status)
+        return self._job_answer(job, status)
+
+    def _job_answer(self, job: Job, status: int = 200) -> web.Response:
+        return _answer(documents.job(self._shell.core, job, self._shell.now), status)
 
 
-async def _json(request: web.Request) -> Any:
+async def _checked(request: web.Request, parse: Callable[[bytes], _Read]) -> _Read:
+    """Read and check a body; HTTPBadRequest if it is not JSON."""
+    body = await request.read()
     try:
-        return json.loads(await request.read())
-    except (ValueError, RecursionError) as error:
-        raise web.HTTPBadRequest(reason=f"the body is not JSON ({type(error).__name__})") from error
+        return parse(body) if len(body) <= _SHORT_BYTES else await asyncio.to_thread(parse, body)
+    except ValueError as error:
+        raise web.HTTPBadRequest(reason="the body is not JSON") from error
 
 
-async def _body(request: web.Request, keys: tuple[str, ...]) -> dict[str, Any]:
-    body = await _json(request)
-    if not isinstance(body, dict) or body.keys() - set(keys):
-        raise WrongUse(f"the body is a JSON object with {', '.join(keys)}")
-    return body
+async def _body(request: web.Request, kind: type[_Read]) -> _Read:
+    return await _checked(request, lambda body: read(body, kind))
+
+
+def _answer(document: msgspec.Struct, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    body = msgspec.json.encode(document)
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json")
 
 
 def _error(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.json_response({"error": text}, status=status, headers=headers)
+    return _answer(schema.Error(text), status, headers)
 
 
-def _parse_address(address: str) -> tuple[Path | None, tuple[str, int]]:
+def parse_address(address: str) -> tuple[Path | None, tuple[str, int]]:
+    """Parse `unix:PATH`, or `ADDRESS:PORT` for one address. WrongUse with what to write."""
     if address.startswith("unix:") and len(address) > len("unix:"):
         return Path(address.removeprefix("unix:")), ("", 0)
     match = _ADDRESS.fullmatch(address)

@@ -51,4 +51,6 @@ def make_token(file: Path) -> str:
 def is_authorised(header: str | None, token: str) -> bool:
     """Return whether an Authorization header has the token; in constant time for wrong tokens."""
     scheme, _, given = (header or "").partition(" ")
-    return hmac.compare_digest(given.encode(), token.encode()) and scheme.lower() == "bearer"
+    # A header of any bytes: those that are not UTF-8 arrive as surrogates.
+    matches = hmac.compare_digest(given.encode(errors="surrogateescape"), token.encode())
+    return matches and scheme.lower() == "bearer"

@@ -19,7 +19,8 @@ from barewire.results import Run, Series, series_from_samples
 from barewire.sdn.bench.controlled import controlled
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import concluded
-from barewire.sdn.bench.plan import RING, BenchPlan, Order, controller_strategies
+from barewire.sdn.bench.plan import LATENCY, RING, BenchPlan, Order, controller_strategies
+from barewire.sdn.bench.relay import Relay
 from barewire.sdn.bench.stage import Stage
 from barewire.sdn.replay.job import Replayed
 
@@ -29,11 +30,12 @@ _NO_BUDGET_S = float("inf")
 
 @dataclass(frozen=True)
 class BenchCampaign:
-    """An experiment's launches; `beff` is the program of rings."""
+    """An experiment's launches; `beff` is the program of rings, `relay` the live page, if wanted."""
 
     plan: BenchPlan
     library: Library
     beff: str
+    relay: Relay | None = None
 
     @property
     def stopping_rule(self) -> StoppingRule:
@@ -51,7 +53,10 @@ class BenchCampaign:
             lab = stack.enter_context(
                 Lab.up(plan.network_of(order.policy, order.hosts), LinkSpec(plan.rate_bit_s, plan.mtu))
             )
-            controller = stack.enter_context(controlled(lab, controller_strategies(order.policy), plan.rate_bit_s))
+            strategies = controller_strategies(order.policy)
+            controller = stack.enter_context(controlled(lab, strategies, plan.rate_bit_s, ui=self.relay is not None))
+            if self.relay is not None:
+                stack.enter_context(self.relay.showing(controller.api, controller.token))
             meter = Meter(lab.servers.values(), controller.process)
             stage = Stage(lab, controller, plan, self.library, self.beff, meter)
             native = lab.directory / "records.jsonl"
@@ -75,7 +80,7 @@ class BenchCampaign:
 
 
 def _measure(stage: Stage, order: Order, native: Path) -> Replayed | None:
-    if order.test == RING:
+    if order.test in (RING, LATENCY):
         with ExitStack() as beside:
             if order.other_hosts:
                 beside.enter_context(stage.shuffles_beside(order.other_hosts, order.seed))

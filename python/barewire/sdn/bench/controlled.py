@@ -28,9 +28,9 @@ _CREDENTIALS = struct.Struct("3i")
 class Controller:
     """A running controller: its API, and its process."""
 
-    def __init__(self, client: Client, process: Process) -> None:
-        """`client` is connected to the API of `process`."""
-        self.client, self.process = client, process
+    def __init__(self, client: Client, process: Process, api: Path, token: Path) -> None:
+        """`client` is connected to the API of `process`: a socket, with the token in a file."""
+        self.client, self.process, self.api, self.token = client, process, api, token
 
     def settle(self, patience_s: float) -> bool:
         """Wait until the switches have confirmed all rules; return whether they did in time."""
@@ -43,13 +43,13 @@ class Controller:
 
 
 @contextmanager
-def controlled(lab: Lab, strategies: Sequence[str], rate_bit_s: int) -> Iterator[Controller]:
-    """Start a controller with these `PROFILE=STRATEGY`; it ends with the block."""
+def controlled(lab: Lab, strategies: Sequence[str], rate_bit_s: int, *, ui: bool = False) -> Iterator[Controller]:
+    """Start a controller with these `PROFILE=STRATEGY`, and the live page if `ui`; it ends with the block."""
     folder = lab.directory
     token, api, log = folder / "sdn.token", folder / "sdn.api", folder / "sdn.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            _command(lab, folder, strategies, rate_bit_s, token, api),
+            [*_command(lab, folder, strategies, rate_bit_s, token, api), *(["--ui"] if ui else [])],
             env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -57,7 +57,7 @@ def controlled(lab: Lab, strategies: Sequence[str], rate_bit_s: int) -> Iterator
         )
     try:
         client = _ready(lab, process, token, api, log)
-        yield Controller(client, _listener(api))
+        yield Controller(client, _listener(api), api, token)
     finally:
         process.terminate()
         try:
@@ -78,6 +78,8 @@ def _command(lab: Lab, folder: Path, strategies: Sequence[str], rate_bit_s: int,
         "--rate": format_rate(rate_bit_s),
         "--api": f"unix:{api}",
         "--token": token,
+        # As published.
+        "--hard": 60,
     }
     words = [str(word) for option in options.items() for word in option]
     words += [word for strategy in strategies for word in ("--strategy", strategy)]

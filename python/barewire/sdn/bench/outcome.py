@@ -12,9 +12,9 @@ from barewire.mpi.fabrics import PROVIDER
 from barewire.results import Run
 from barewire.results.derived import derived_samples
 from barewire.results.sdn import JOB, NATURAL, RANDOM, REFERENCES, WIDE
-from barewire.sdn.bench.plan import RING, BenchPlan
+from barewire.sdn.bench.plan import LATENCY, RING, BenchPlan
 from barewire.sdn.calibration import Calibration, fit
-from barewire.sdn.published import ring_mbyte_s
+from barewire.sdn.published import is_published, ring_mbyte_s
 from barewire.sdn.simulate.experiment import Setup, least_time_s
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.ring import Ring
@@ -28,8 +28,8 @@ Values = dict[str, float]
 def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
     """Put `bound` and `predicted` into each launch's details, by quantity, and the calibration into the run.
 
-    Rings in MB/s, jobs in s. A bound includes only the wire's overhead. Without runs on the wide network there is no
-    calibration and no prediction.
+    Rings in MB/s, jobs in s; latencies have neither, because the simulator has no packets. A bound includes only the
+    wire's overhead. Without runs on the wide network there is no calibration and no prediction.
     """
     calibration = calibrated(frame, plan.rate_bit_s)
     bounds = cache(lambda test, hosts, seed: _bound(plan, test, hosts, seed))
@@ -37,7 +37,7 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
     launches = []
     for launch in run.launches:
         facts = launch.details["start"].get("sdn")
-        if not launch.complete or not facts:
+        if not launch.complete or not facts or facts["test"] == LATENCY:
             launches.append(launch)
             continue
         hosts, other_hosts = tuple(facts["placed"]), tuple(facts["beside"])
@@ -48,7 +48,7 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
         launches.append(replace(launch, details=launch.details | added))
     found = None if calibration is None else asdict(calibration)
     # Beside a shuffle, rings have half of the hosts, in another placement than the published one.
-    alike = plan.policies if plan.experiment == RING else ()
+    alike = plan.policies if plan.experiment == RING and is_published(plan.network) else ()
     known = {policy: {str(count): ring_mbyte_s(policy, count) for count in plan.counts} for policy in alike}
     return replace(
         run, launches=tuple(launches), parameters=run.parameters | {"calibration": found, "published": known}

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from barewire.errors import WrongUse, unknown
 from barewire.models.wire import Protocol, wire_time_ns
 from barewire.mpi.fabrics import PROVIDER
-from barewire.results.sdn import REFERENCES, STAR, WIDE
+from barewire.results.sdn import LATENCY_TEST, REFERENCES, STAR, WIDE
 from barewire.sdn.flow import DEFAULT_PROFILE
 from barewire.sdn.simulate.placement import halves, placed_hosts
 from barewire.sdn.simulate.policy import read_policy
@@ -20,9 +20,11 @@ from barewire.sdn.simulate.shuffle import Shape
 from barewire.sdn.simulate.workload import BIG_DATA, HPC
 from barewire.topology import Network
 
-Experiment = Literal["ring", "shuffle", "both"]
+Experiment = Literal["ring", "shuffle", "both", "latency"]
 EXPERIMENTS: tuple[str, ...] = get_args(Experiment)
-RING, SHUFFLE = "ring", "shuffle"
+RING, SHUFFLE, LATENCY = "ring", "shuffle", LATENCY_TEST
+# The size of b_eff's short messages.
+_SHORT_BYTES = 8
 # Appended to a policy's name if the other job ran beside the measured one.
 BESIDE = "/beside"
 # Fabrics of the rings, and the protocol whose overhead limits a link's payload.
@@ -60,7 +62,7 @@ class Order:
     @property
     def label(self) -> str:
         """Description of the launch."""
-        other_test = SHUFFLE if self.test == RING else RING
+        other_test = RING if self.test == SHUFFLE else SHUFFLE
         beside = f" beside a {other_test}" if self.other_hosts else ""
         return f"{self.test}{beside}, {self.policy}, {self.count} hosts"
 
@@ -101,7 +103,7 @@ class BenchPlan:
 
     def jobs(self, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The hosts of the ring and those of the shuffle. WrongUse for an impossible number."""
-        if self.experiment == "both":
+        if self.experiment in ("both", LATENCY):
             hpc, data = halves(self.network, count)
             return tuple(hpc), tuple(data)
         hosts = tuple(placed_hosts(self.network, count))
@@ -129,6 +131,8 @@ class BenchPlan:
 
     def sizes(self, order: Order) -> tuple[int, ...]:
         """Message sizes of the rings; the last one is reported."""
+        if order.test == LATENCY:
+            return (_SHORT_BYTES,)
         size = self.ring.message_bytes
         return (max(1, size // _SHORTER), size) if order.policy in REFERENCES else (size,)
 
@@ -141,6 +145,11 @@ class BenchPlan:
     def _cells(self, count: int) -> Iterator[tuple[str, str, tuple[str, ...], tuple[str, ...], int]]:
         """Test, policy, hosts of the job, hosts of the other job, and number of hosts."""
         hpc, data = self.jobs(count)
+        if self.experiment == LATENCY:
+            for policy in (WIDE, *self.policies):
+                for with_others in (False, True):
+                    yield LATENCY, policy, hpc, data if with_others else (), count
+            return
         if self.experiment == "both":
             yield RING, WIDE, hpc, (), count
             for policy in self.policies:

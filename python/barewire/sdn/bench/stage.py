@@ -19,7 +19,7 @@ from barewire.mpi.prepare import prepare
 from barewire.sdn.api.client import Announced
 from barewire.sdn.bench.controlled import Controller
 from barewire.sdn.bench.meter import Meter
-from barewire.sdn.bench.plan import RING, SHUFFLE, BenchPlan, Order
+from barewire.sdn.bench.plan import LATENCY, RING, SHUFFLE, BenchPlan, Order
 from barewire.sdn.bench.steps import Steps
 from barewire.sdn.flow import Pattern
 from barewire.sdn.replay.job import Replay, Replayed
@@ -60,6 +60,8 @@ class Stage:
             order.hosts, order.seed, heartbeat, self.meter.tick, beside=bool(order.other_hosts)
         ) as steps:
             options = ["--output", str(records), "--samples", str(self.plan.ring.measurements)]
+            if order.test == LATENCY:
+                options += ["--variants", "random-sendrecv,random-nonblocking"]
             job = self._ring_job(order.hosts, order.seed, self.plan.sizes(order), steps, options)
             with tempfile.TemporaryFile("w+") as output:
                 code = start.run_watched(job, self.lab, output, heartbeat, self.plan.patience_s)

@@ -5,14 +5,19 @@ session ─▶ handle(switch, event, now) ─▶ discovery, reception, router, r
         ◀─ poll(now) ─▶ {switch: messages}, next_s(now), events
 """
 
+import contextlib
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
-from barewire.sdn.classify.jobs import Job, Jobs
+from barewire.sdn.classify.jobs import Job, Jobs, Merged
 from barewire.sdn.classify.policy import Policy
+from barewire.sdn.classify.tenants import Tenants
+from barewire.sdn.controller.default_way import DefaultWay
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
@@ -24,12 +29,15 @@ from barewire.sdn.controller.router import Router
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import KIND_MASK, OURS_MASK, Kind, cookie, kind_of, number_of
 from barewire.sdn.controller.settings import Settings
+from barewire.sdn.controller.slices import PERIOD_S as SLICES_PERIOD_S
+from barewire.sdn.controller.slices import Slices
 from barewire.sdn.controller.statistics import PortRates
-from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey
+from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey, Pattern
 from barewire.sdn.openflow.messages import (
     AddRule,
     BarrierReply,
     FromSwitch,
+    MeterCounters,
     PacketIn,
     PortCounters,
     PortList,
@@ -41,12 +49,14 @@ from barewire.sdn.openflow.messages import (
     RuleCounters,
     RuleList,
     RuleRemoved,
+    SetMeter,
     SwitchDown,
     SwitchError,
     SwitchUp,
     ToSwitch,
 )
 from barewire.sdn.strategies import Strategy, named
+from barewire.sdn.strategies.load import is_idle
 from barewire.sdn.strategies.spray import uses_labels
 from barewire.topology import Network, Port
 from barewire.topology.network import natural
@@ -57,12 +67,31 @@ AGE_EVERY_S = 10.0
 HOST_FORGOTTEN_S = 600.0
 # A flow without a rule in its first switch does not report its end: it counts as ended after this time.
 UNINSTALLED_S = 30.0
+# Flows classified again at a time after jobs have changed, 1 to 2 ms; the next slice begins after the pause.
+CLASSIFIED_MAX = 100
+SLICE_S = 0.001
+
+# Executes work that takes long, beside the controller, then calls the second function with its result.
+Run = Callable[[Callable[[], tuple[Pattern, ...]], Callable[[tuple[Pattern, ...]], None]], None]
+
+
+def run_at_once(work: Callable[[], tuple[Pattern, ...]], then: Callable[[tuple[Pattern, ...]], None]) -> None:
+    """Execute work before returning, for callers without threads."""
+    then(work())
 
 
 class Controller:
     """One network's controller."""
 
-    def __init__(self, settings: Settings, policy: Policy, hosts: Hosts, key: bytes, first: int = 0) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        policy: Policy,
+        hosts: Hosts,
+        key: bytes,
+        first: int = 0,
+        tenants: Tenants | None = None,
+    ) -> None:
         """`key` is the secret that authenticates probes; `first` a random number at which flow numbers begin."""
         self.settings, self.policy, self.hosts = settings, policy, hosts
         self.jobs = Jobs()
@@ -70,11 +99,14 @@ class Controller:
         self.rates = PortRates()
         self.discovery = Discovery(settings)
         self.router = Router(settings, hosts, self.outbox, self.strategy_of, first)
+        self.slices = Slices(tenants or Tenants(), self.discovery, self.jobs, self.outbox)
+        self.router.meter_of = self.slices.meter_of
         self.full = FullTables(self.router, hosts, self.outbox)
         self.labels = LabelTables(hosts, self.outbox, self._uses_labels)
         parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.classification_of)
         self.reception = Reception(settings, key, *parts, self._refresh)
-        self.reconciliation = Reconciliation(settings, *parts, self.labels)
+        self.default_way = DefaultWay(settings, self.discovery, hosts, self.outbox)
+        self.reconciliation = Reconciliation(settings, *parts, self.default_way, self.labels)
         self.counts: Counter[str] = Counter()
         self._strategies: dict[str, Strategy] = {}
         self._peers: dict[Port, Port] = {}
@@ -84,9 +116,18 @@ class Controller:
         self._requested_s: dict[str, float] = {}
         self._rearranged_s: dict[str, float] = {}
         self._patterns_changed = False
+        # Executes plans; replaced by callers that have a thread for them.
+        self.run: Run = run_at_once
+        self.is_planning = False
+        self._plan_is_due = False
+        self._merged = Merged()
+        # Flows to be classified again, as an ordered set.
+        self._unclassified: dict[Route, None] = {}
         self._every(settings.port_statistics_s, self._ask_ports)
         self._every(settings.flow_statistics_s, self._ask_flows)
         self._every(AGE_EVERY_S, self._age)
+        if self.slices.tenants.all:
+            self._every(SLICES_PERIOD_S, self._ask_meters)
 
     def handle(self, switch: str, event: FromSwitch, now: float) -> None:
         """Process a message of a switch."""
@@ -103,6 +144,7 @@ class Controller:
                 self._switch_error(switch, event, now)
             case SwitchUp():
                 self.outbox.open(switch)
+                self.slices.forget_switch(switch)
                 self.outbox.send(switch, Request(RequestKind.RULES, cookie(Kind.BASE) & OURS_MASK, OURS_MASK))
             case PortList(ports):
                 self._port_list(switch, ports, now)
@@ -115,6 +157,8 @@ class Controller:
                 self._port_status(Port(switch, event.port.number), event, now)
             case PortCounters(counters):
                 self.rates.counted(switch, counters, now)
+            case MeterCounters(counters):
+                self.slices.counted(switch, counters, now)
             case RuleCounters(counters):
                 self._rule_counters(switch, counters, now)
             case SwitchDown(reason):
@@ -127,8 +171,12 @@ class Controller:
             self.outbox.emit("job", f"the lease of job {job.id} has expired")
             self.jobs_changed(now)
         self._refresh(now)
+        self._plan()
         self._rearrange(now)
         self.outbox.due(now)
+        # Timers may have found hosts; frames, their addresses.
+        self._refresh(now)
+        self.default_way.hosts_changed(now)
         return self.outbox.take()
 
     def next_s(self, now: float) -> float:
@@ -169,18 +217,18 @@ class Controller:
         self.outbox.emit("policy", f"profile {profile} has strategy {strategy}")
 
     def jobs_changed(self, now: float) -> None:
-        """Handle changed jobs or patterns: flows may change their profile, and may move."""
-        self.router.network_state.patterns = self.jobs.patterns
-        self._patterns_changed = True
-        for route in self.router.routes:
-            carried = FlowCounters(route.packets, route.bytes, now - route.placed.since_s) if route.counted_s else None
-            self._classify_again(route, self.classification_of(route.key, carried), now)
+        """Handle changed jobs or patterns: soon flows may change their profile, and may move."""
+        self._plan_is_due = True
+        if not self._unclassified:
+            self.outbox.at(now, self._classify_some)
+        self._unclassified.update(dict.fromkeys(self.router.routes))
+        for route in self.slices.changed(self.router.routes):
+            for switch in route.installed:
+                self._send_rules(route, switch, now)
 
-    def labels_of(self, profile: str, now: float) -> str | None:
+    def labels_of(self, profile: str) -> str | None:
         """Return the VLAN identifiers by which frames of a profile choose their paths; None if they cannot."""
-        if not uses_labels(self.strategy_of(profile)):
-            return None
-        return self.labels.labels(*self._network_and_edges(now))
+        return self.labels.labels() if uses_labels(self.strategy_of(profile)) else None
 
     def network(self) -> Network:
         """Return the network as discovered."""
@@ -189,6 +237,30 @@ class Controller:
     def announced(self, job: Job) -> None:
         """Emit an event for an announced job."""
         self.outbox.emit("job", f"job {job.id} '{job.name}' of profile {job.profile} on {len(job.hosts)} hosts")
+
+    def _classify_some(self, now: float) -> None:
+        for route in list(itertools.islice(self._unclassified, CLASSIFIED_MAX)):
+            del self._unclassified[route]
+            if self.router.routes.get(route.key) is route:
+                age_s = now - route.placed.since_s
+                carried = FlowCounters(route.packets, route.bytes, age_s) if route.counted_s else None
+                self._classify_again(route, self.classification_of(route.key, carried), now)
+        if self._unclassified:
+            self.outbox.at(now + SLICE_S, self._classify_some)
+
+    def _plan(self) -> None:
+        """Merge the changed patterns, and let strategies prepare; the patterns then take effect. One at a time."""
+        if not self._plan_is_due or self.is_planning:
+            return
+        self._plan_is_due, self.is_planning = False, True
+        strategies = [self.strategy_of(profile) for profile in self.policy.strategies]
+        preparing = [prepare for strategy in strategies if (prepare := getattr(strategy, "prepare", None)) is not None]
+        self.run(partial(_prepared, self._merged, self.jobs.patterns, preparing, self.network()), self._planned)
+
+    def _planned(self, patterns: tuple[Pattern, ...]) -> None:
+        self.is_planning = False
+        self.router.network_state.patterns = patterns
+        self._patterns_changed = True
 
     def _strategy_name(self, profile: str) -> str:
         return self.policy.strategies.get(profile) or self.policy.strategies[DEFAULT_PROFILE]
@@ -212,14 +284,19 @@ class Controller:
         self.reconciliation.try_soon(now)
         self.labels.update_at(now + self.settings.settle_s, self._network_and_edges)
         # Flows over a switch in its grace period are left in place.
-        lost = {port for port, peer in before.items() if self._peers.get(port) != peer}
-        self._re_place(lost - self._doubted(), now)
+        lost = {port for port, peer in before.items() if self._peers.get(port) != peer} - self._doubted()
+        self._re_place(lost, now)
+        if self._peers is not before:
+            self.default_way.links_changed(self._peers, now, is_urgent=bool(lost))
         gained = self._peers.keys() - before.keys()
         if gained:
             self.outbox.emit("links found", _listed(gained))
 
     def _uses_labels(self) -> bool:
-        return any(uses_labels(self.strategy_of(profile)) for profile in self.policy.strategies)
+        # The rule of a label cannot tell whose a frame is, so it would pass by the tenants' meters.
+        return not self.slices.tenants.all and any(
+            uses_labels(self.strategy_of(profile)) for profile in self.policy.strategies
+        )
 
     def _network_and_edges(self, now: float) -> tuple[Network, frozenset[str]]:
         return self.network(), frozenset(port.node for port in self.discovery.edge_ports(now))
@@ -245,6 +322,8 @@ class Controller:
     def _port_list(self, switch: str, ports: Iterable[PortState], now: float) -> None:
         links = self._in_doubt.pop(switch, {})
         self.discovery.switch_up(switch, ports, now)
+        self.slices.add_meters(switch, lambda: self._meters_added(switch))
+        self.default_way.ports_changed(now)
         for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
             known = self.discovery.ports(switch).get(port.number)
             if known is None or not known.is_up:
@@ -259,6 +338,8 @@ class Controller:
 
     def _port_status(self, port: Port, event: PortStatus, now: float) -> None:
         self.discovery.update_port(port.node, event.port, event.is_gone, now)
+        self.slices.add_meters(port.node, lambda: self._meters_added(port.node))
+        self.default_way.ports_changed(now)
         if event.is_gone or not event.port.is_up:
             self.hosts.forget_port(port)
             self._refresh(now)
@@ -273,6 +354,7 @@ class Controller:
         links = {port: peer for port, peer in self.discovery.peers.items() if switch in (port.node, peer.node)}
         self._in_doubt[switch] = links
         self.discovery.switch_down(switch, now)
+        self.default_way.forget(switch)
         self.rates.forget(switch)
         self.outbox.at(now + self.settings.switch_grace_s, lambda later: self._give_up(switch, links, later))
 
@@ -297,7 +379,27 @@ class Controller:
             self.counts[f"flows ended: {gone.why}"] += 1
             self.router.forget(route)
 
+    def _ask_meters(self, _now: float) -> None:
+        self.slices.ask({switch for switch in self.discovery.switches if self.router.routes.at(switch)})
+
+    def _meters_added(self, switch: str) -> None:
+        """Let the rules of flows through a switch refer to its meters."""
+
+        def send(now: float) -> None:
+            for route in self.router.routes.at(switch):
+                if switch in route.installed:
+                    self._send_rules(route, switch, now)
+
+        self.outbox.at(0.0, send)
+
+    def _send_rules(self, route: Route, switch: str, now: float) -> None:
+        for rule in self.router.rules_at(route, switch, now):
+            self.outbox.send(switch, AddRule(rule))
+
     def _switch_error(self, switch: str, refused: SwitchError, now: float) -> None:
+        if isinstance(refused.request, SetMeter):
+            self.slices.refused(switch, refused)
+            return
         rule = refused.request.rule if isinstance(refused.request, AddRule) else None
         kind = None if rule is None else kind_of(rule.cookie)
         route = self.router.routes.numbered(number_of(rule.cookie)) if rule and kind is Kind.FLOW else None
@@ -338,7 +440,9 @@ class Controller:
     def _flow_counted(self, route: Route, packets: int, carried: int, now: float) -> None:
         since_s = route.counted_s or route.placed.since_s
         if now > since_s and carried >= route.bytes:
-            self.router.routes.put(route, replace(route.placed, rate_byte_s=(carried - route.bytes) / (now - since_s)))
+            rate = (carried - route.bytes) / (now - since_s)
+            idle = is_idle(rate, now - route.placed.since_s, self.network())
+            self.router.routes.put(route, replace(route.placed, rate_byte_s=rate, is_idle=idle))
         if packets > route.packets:
             route.seen_s = now
         route.packets, route.bytes, route.counted_s = packets, carried, now
@@ -383,6 +487,7 @@ class Controller:
         self.hosts.age(now - HOST_FORGOTTEN_S, in_use)
         self.reception.age(now)
         self.full.age(now)
+        self.default_way.age(now)
         for route in self.router.routes:
             if route.path[0].node not in route.installed and route.seen_s < now - UNINSTALLED_S:
                 self.router.remove(route)
@@ -393,6 +498,20 @@ class Controller:
             self.outbox.at(now + period_s, again)
 
         self.outbox.at(0.0, again)
+
+
+def _prepared(
+    merged: Merged,
+    parts: Mapping[str, Pattern],
+    preparing: Collection[Callable[[Network, tuple[Pattern, ...]], None]],
+    network: Network,
+) -> tuple[Pattern, ...]:
+    patterns = merged.update(parts)
+    for prepare in preparing:
+        # A plug-in's mistake shows, and is reported, when it places flows.
+        with contextlib.suppress(Exception):
+            prepare(network, patterns)
+    return patterns
 
 
 def _listed(ports: Collection[Port]) -> str:

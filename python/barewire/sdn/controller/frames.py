@@ -101,22 +101,6 @@ def _read_arp(frame: bytes, at: int) -> Arp | None:
     return Arp(operation == 1, _mac(sender_mac), addresses[0], _mac(target_mac), addresses[1])
 
 
-def arp_answer(request: Arp, mac: str) -> bytes:
-    """Return the reply to a request: the requested address is at `mac`."""
-    packed = _ARP.pack(
-        *_ARP_HEAD, 2, _bytes(mac), _address(request.target), _bytes(request.sender_mac), _address(request.sender)
-    )
-    return _ETHERNET.pack(_bytes(request.sender_mac), _bytes(mac), ARP) + packed
-
-
-def arp_request(request: Arp) -> bytes:
-    """Return a new request with the parsed fields of another, so that no other bytes are forwarded."""
-    packed = _ARP.pack(
-        *_ARP_HEAD, 1, _bytes(request.sender_mac), _address(request.sender), bytes(6), _address(request.target)
-    )
-    return _ETHERNET.pack(_bytes(BROADCAST), _bytes(request.sender_mac), ARP) + packed
-
-
 def probe(key: bytes, switch: str, port: int) -> bytes:
     """Return the LLDP frame (IEEE 802.1AB) that leaves a switch's port, with an HMAC under `key`."""
     chassis, number = switch.encode(), str(port).encode()
@@ -154,7 +138,3 @@ def _mac(address: bytes) -> str:
 
 def _bytes(mac: str) -> bytes:
     return bytes.fromhex(mac.replace(":", ""))
-
-
-def _address(text: str) -> bytes:
-    return IPv4Address(text).packed

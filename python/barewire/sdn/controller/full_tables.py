@@ -19,13 +19,13 @@ from barewire.topology import Port
 
 # Idle flows evicted at a time, so that the next flows do not find a full table again.
 EVICTED_MAX = 16
-# Attempts before the controller forwards a flow's packets itself, and for how long it does.
+# Attempts before a flow stays on the default way, and for how long it does.
 ATTEMPTS = 3
-CARRIED_S = 10.0
+UNPLACED_S = 10.0
 
 
 class FullTables:
-    """The aggregate rules and their flows, and the flows that the controller forwards itself."""
+    """The aggregate rules and their flows, and the flows that stay on the default way."""
 
     def __init__(self, router: Router, hosts: Hosts, outbox: Outbox) -> None:
         """Begin without full tables."""
@@ -33,20 +33,20 @@ class FullTables:
         # By switch and MAC address: the output port and the flows that use it.
         self._aggregates: dict[tuple[str, str], tuple[int, set[Route]]] = {}
         self._attempts: defaultdict[Route, int] = defaultdict(int)
-        self._carried: dict[FlowKey, float] = {}
+        self._unplaced: dict[FlowKey, float] = {}
         router.forgotten = self._forgotten
 
-    def is_forwarding(self, key: FlowKey, now: float) -> bool:
-        """Return whether the controller forwards the packets of a flow, because it found no room recently."""
-        until_s = self._carried.get(key)
+    def stays_on_default_way(self, key: FlowKey, now: float) -> bool:
+        """Return whether a flow is not placed, because it found no room recently."""
+        until_s = self._unplaced.get(key)
         if until_s is not None and until_s <= now:
-            del self._carried[key]
+            del self._unplaced[key]
             return False
         return until_s is not None
 
     def age(self, now: float) -> None:
         """Remove expired entries of flows that found no room."""
-        self._carried = {key: until_s for key, until_s in self._carried.items() if until_s > now}
+        self._unplaced = {key: until_s for key, until_s in self._unplaced.items() if until_s > now}
 
     def rules_at(self, switch: str) -> list[Rule]:
         """Return the aggregate rules at a switch."""
@@ -64,15 +64,15 @@ class FullTables:
             self._use_aggregate(route, hop, now)
 
     def give_up(self, route: Route, switch: str, now: float) -> None:
-        """Let the controller forward a flow for a while, within its port's allowance."""
-        self._carried[route.key] = now + CARRIED_S
+        """Leave a flow on the default way for a while."""
+        self._unplaced[route.key] = now + UNPLACED_S
         self._outbox.emit(
-            "flow not laid", f"{switch} has no room for a rule of {route.key}: the controller forwards it for a while"
+            "flow not laid", f"{switch} has no room for a rule of {route.key}: it stays on the default way for a while"
         )
         self._router.remove(route)
 
     def aggregate_refused(self, switch: str, mac: str, now: float) -> None:
-        """Handle a switch without room for an aggregate rule: the controller forwards its flows."""
+        """Handle a switch without room for an aggregate rule: its flows stay on the default way."""
         _, users = self._aggregates.get((switch, mac), (0, set[Route]()))
         for route in list(users):
             self.give_up(route, switch, now)

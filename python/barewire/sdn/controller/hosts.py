@@ -34,13 +34,24 @@ class Host:
 class Hosts:
     """All hosts. `version` increases when a host is attached, moves or is removed."""
 
-    def __init__(self, named: Mapping[str, str] | None = None, addresses: Mapping[str, str] | None = None) -> None:
-        """Begin with `named`, name to MAC address, and `addresses`, IPv4 address to name."""
+    def __init__(
+        self,
+        named: Mapping[str, str] | None = None,
+        addresses: Mapping[str, str] | None = None,
+        expected: Mapping[str, Port] | None = None,
+    ) -> None:
+        """Begin with `named`, name to MAC address, and `addresses`, IPv4 address to name.
+
+        `expected` are ports of MAC addresses that are known without a frame, as in a lab.
+        """
         self.version = 0
+        self.expected = expected or {}
         self.by_mac: dict[str, Host] = {mac: Host(name, mac, is_named=True) for name, mac in (named or {}).items()}
         self.by_name: dict[str, Host] = {host.name: host for host in self.by_mac.values()}
         self._by_address: dict[str, Host] = {}
         self._at_port: dict[Port, dict[str, Host]] = {}
+        # MAC addresses of hosts that were attached or detached, or got an address, since the last `take_changed`.
+        self._changed: dict[str, None] = {}
         # Addresses from a file are never reassigned by learning.
         self._fixed: set[str] = set()
         for address, name in (addresses or {}).items():
@@ -61,6 +72,15 @@ class Hosts:
         """Return the hosts whose port is known."""
         return (host for at in self._at_port.values() for host in at.values())
 
+    def at_switch(self, switch: str) -> list[Host]:
+        """Return the hosts attached to a switch."""
+        return [host for port, at in self._at_port.items() if port.node == switch for host in at.values()]
+
+    def take_changed(self) -> list[str]:
+        """Return the MAC addresses of hosts whose port or addresses have changed since the last call."""
+        changed, self._changed = list(self._changed), {}
+        return changed
+
     def learn(self, mac: str, port: Port, now: float) -> Host | None:
         """Learn a host from a frame at an edge port; None if the port's limit is reached, or it is at another port."""
         host = self.by_mac.get(mac)
@@ -80,6 +100,7 @@ class Hosts:
         self._detach(host)
         host.port, host.seen_s = port, now
         self._at_port.setdefault(port, {})[mac] = host
+        self._changed[mac] = None
         self.version += 1
         return host
 
@@ -99,6 +120,7 @@ class Hosts:
         if owner is not None:
             owner.addresses.discard(address)
         self._give(host, address)
+        self._changed[host.mac] = None
         return True
 
     def forget_port(self, port: Port) -> list[Host]:
@@ -128,6 +150,7 @@ class Hosts:
         if host.port is not None:
             at_port = self._at_port[host.port]
             del at_port[host.mac]
+            self._changed[host.mac] = None
             if not at_port:
                 del self._at_port[host.port]
             host.port = None

@@ -5,9 +5,9 @@ From the last switch to the first. A switch that already gets the flow's packets
 is the first switch, changes only after all later switches of the new path have confirmed. Other switches get no packets
 of the flow yet, so they need not wait for each other:
 
-    new flow            s13 s5 s1 s9 s17     stages: {s17 s9 s1 s5} {s13}
     moved, s1 to s2     s13 s5 s2 s9 s17     stages: {s9 s2} {s5}          s17 and s13 have the right rule
                                              and s1's is deleted after packets in flight have drained
+    new flow            s13 s5 s1 s9 s17     all at once: where a rule is missing, packets take the default way
 
 Proof: at any time a final part of the new path has new rules, the other switches have old ones. A packet follows old
 rules until it is delivered or reaches the new part, which leads to the host.
@@ -40,7 +40,7 @@ def can_loop(path: Path, installed: Mapping[str, int], peers: Mapping[Port, Port
     """Return whether installed rules and a path's rules, partly installed, could loop a packet.
 
     If not, a flow with a broken path need not wait for stages: a switch with an early new rule forwards packets to one
-    without a rule, which sends them to the controller for delivery. Otherwise they would be lost.
+    without a rule, where they take the default way.
     """
     following: dict[str, set[str]] = {}
     for node, number in [*installed.items(), *((hop.node, hop.number) for hop in path)]:

@@ -3,7 +3,7 @@
 
 They depend on the network only, not on flows, have no time-outs, and stay when the controller ends. When the network
 changes, changed rules are deleted everywhere before new ones are installed, because a mixture could loop frames, which
-have no hop limit. Meanwhile labelled frames match the rules of flows, or go to the controller.
+have no hop limit. Meanwhile labelled frames match the rules of flows, or take the default way.
 """
 
 from collections.abc import Callable
@@ -27,6 +27,10 @@ class LabelTables:
         """`is_wanted` tells whether a strategy in force uses labels."""
         self._hosts, self._outbox, self._is_wanted = hosts, outbox, is_wanted
         self._tables: dict[str, _Table] = {}
+        # What the switches were told of it so far, and those that have not confirmed deletions.
+        self._sent: dict[str, _Table] = {}
+        self._deleting: set[str] = set()
+        self._count = 1
         self._plan = 0
         self._due = 0
         self._is_due = False
@@ -55,40 +59,35 @@ class LabelTables:
 
     def update(self, network: Network, edges: frozenset[str]) -> None:
         """Bring all tables in line with the network; `edges` are the switches to which hosts may be attached."""
-        wanted = self._intended(network, edges) if self._is_wanted() else {}
+        labels = Labels(network, edges) if self._is_wanted() else None
+        wanted = {} if labels is None else self._intended(network, labels)
+        self._count = 1 if labels is None else labels.count
         if wanted == self._tables:
             return
-        before, self._tables = self._tables, wanted
+        self._tables = wanted
         self._plan += 1
-        self._waiting = set()
-        stale = {
-            switch: [rule for match, rule in table.items() if wanted.get(switch, {}).get(match) != rule]
-            for switch, table in before.items()
-        }
-        for switch, rules in stale.items():
-            for rule in rules:
+        for switch, sent in self._sent.items():
+            for rule in _without(sent, wanted.get(switch, {})):
+                del sent[rule.match]
                 self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
-        new = {
-            switch: [rule for match, rule in table.items() if before.get(switch, {}).get(match) != rule]
-            for switch, table in wanted.items()
-        }
-        self._after({switch for switch, rules in stale.items() if rules}, partial(self._install, new))
+                self._deleting.add(switch)
+        self._after(self._deleting, self._install)
 
     def rules_at(self, switch: str) -> list[Rule]:
         """Return the intended rules of a switch."""
         return list(self._tables.get(switch, {}).values())
 
-    def labels(self, network: Network, edges: frozenset[str]) -> str | None:
+    def labels(self) -> str | None:
         """Return the VLAN identifiers of the labels, as `3840-3843`; None if there are fewer than two paths."""
-        if not self._is_wanted():
-            return None
-        count = Labels(network, edges).count
-        return f"{LABEL_FIRST}-{LABEL_FIRST + count - 1}" if count > 1 else None
+        return f"{LABEL_FIRST}-{LABEL_FIRST + self._count - 1}" if self._count > 1 else None
 
-    def _install(self, new: dict[str, list[Rule]]) -> None:
+    def _install(self) -> None:
+        self._deleting = set()
+        new = {switch: _without(table, self._sent.get(switch, {})) for switch, table in self._tables.items()}
         for switch, rules in new.items():
             for rule in rules:
                 self._outbox.send(switch, AddRule(rule))
+        self._sent = {switch: dict(table) for switch, table in self._tables.items()}
         self._after({switch for switch, rules in new.items() if rules}, lambda: None)
 
     def _after(self, switches: set[str], act: Callable[[], None]) -> None:
@@ -107,8 +106,7 @@ class LabelTables:
         for switch in switches:
             self._outbox.when_confirmed(switch, partial(confirmed, switch))
 
-    def _intended(self, network: Network, edges: frozenset[str]) -> dict[str, _Table]:
-        labels = Labels(network, edges)
+    def _intended(self, network: Network, labels: Labels) -> dict[str, _Table]:
         tables: dict[str, _Table] = {}
         for name in network.hosts:
             host = self._hosts.by_name[name]
@@ -122,3 +120,8 @@ class LabelTables:
     @staticmethod
     def _add(tables: dict[str, _Table], switch: str, rules: list[Rule]) -> None:
         tables.setdefault(switch, {}).update({rule.match: rule for rule in rules})
+
+
+def _without(table: _Table, other: _Table) -> list[Rule]:
+    """Return the rules of a table that are not in the other."""
+    return [rule for match, rule in table.items() if other.get(match) != rule]

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barewire.sdn.openflow.messages import AddRule, BarrierRequest, DeleteRule, ToSwitch
+from barewire.sdn.openflow.messages import AddRule, BarrierRequest, DeleteRule, SetMeter, ToSwitch
 
 Then = Callable[[bool], None]
 
@@ -92,7 +92,7 @@ class Outbox:
         """Return this turn's messages by switch, with a barrier after rules."""
         taken: dict[str, list[ToSwitch]] = {}
         for switch, line in self._lines.items():
-            if line.awaiting or any(isinstance(message, AddRule | DeleteRule) for message in line.messages):
+            if line.awaiting or any(isinstance(message, AddRule | DeleteRule | SetMeter) for message in line.messages):
                 token = next(self._tokens)
                 line.barriers[token], line.awaiting = line.awaiting, []
                 line.messages.append(BarrierRequest(token))

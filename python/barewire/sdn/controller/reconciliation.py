@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from barewire.sdn.classify.classifier import Classification
+from barewire.sdn.controller.default_way import DefaultWay, is_default
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
@@ -54,9 +55,11 @@ class Reconciliation:
         full: FullTables,
         outbox: Outbox,
         classification_of: Callable[[FlowKey], Classification],
+        default_way: DefaultWay,
         labels: LabelTables,
     ) -> None:
         """Begin without orphans; `classification_of` classifies a flow."""
+        self._default_way = default_way
         self._settings, self._discovery, self._hosts = settings, discovery, hosts
         self._router, self._full, self._outbox, self._classification_of = router, full, outbox, classification_of
         self._labels = labels
@@ -65,9 +68,11 @@ class Reconciliation:
 
     def compare(self, switch: str, found: RuleList, now: float) -> None:
         """Reconcile the table of a switch that has just connected."""
+        self._default_way.found(switch, filter(is_default, found.rules), now)
         found_rules = {
             (rule.match, rule.priority): (rule, counter.age_s)
             for rule, counter in zip(found.rules, found.counters, strict=True)
+            if not is_default(rule)
         }
         intended = {(rule.match, rule.priority): rule for rule in self._must_have(switch, now)}
         reconciled = 0
@@ -108,7 +113,7 @@ class Reconciliation:
         key = key_of(rule, self._hosts) if kind is Kind.FLOW and len(rule.out) == 1 else None
         number = number_of(rule.cookie)
         if key is None or self._router.routes.get(key) is not None or self._router.routes.numbered(number) is not None:
-            self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
+            self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie, table=rule.table))
             return
         orphan = self._orphans.setdefault(number, _Orphan(key, reserve_of(rule.cookie), age_s, found_s=now))
         orphan.hops[switch] = rule.out[0]
@@ -204,7 +209,7 @@ class Reconciliation:
 def _is_same(installed: Rule, intended: Rule) -> bool:
     """Whether a rule has the intended effect, regardless of its remaining time."""
     return (
-        installed.out == intended.out
+        (installed.out, installed.goto) == (intended.out, intended.goto)
         and number_of(installed.cookie) == number_of(intended.cookie)
         and kind_of(installed.cookie) is kind_of(intended.cookie)
         and installed.notify == intended.notify

@@ -20,6 +20,10 @@ from barewire.sdn.strategies import Placement, Strategy
 from barewire.topology import Network, Path, Port
 from barewire.topology.paths import Paths
 
+# Flows moved at a time, 3 to 5 ms; the next slice begins after the pause.
+MOVED_MAX = 32
+SLICE_S = 0.001
+
 
 @dataclass
 class NetworkState:
@@ -45,8 +49,18 @@ class Router:
         self._strategy_of = strategy_of
         self._numbers = itertools.count(first)
         self._reservations: dict[Path, float] = {}
+        # Flows that strategies have rearranged and that have not moved yet: their paths, and the strategy's name.
+        self._wanted: dict[Route, tuple[Path, str]] = {}
+        self._moves_s = 0.0
         # Called with each removed flow.
         self.forgotten: Callable[[Route], None] = lambda _: None
+        # Returns the meter of a flow's rule that sends to a port.
+        self.meter_of: Callable[[Route, Port], int | None] = lambda _route, _port: None
+
+    @property
+    def moving(self) -> int:
+        """The number of flows that have not begun to move."""
+        return len(self._wanted)
 
     def view(self, now: float, fixed: frozenset[FlowKey] = frozenset()) -> View:
         """Return the strategies' view at this time."""
@@ -98,7 +112,7 @@ class Router:
             self._install(route, is_broken)
 
     def rearrange(self, profiles: Mapping[str, str], names: Collection[str], now: float) -> int:
-        """Let strategies rearrange their flows; return the number of moved flows.
+        """Let strategies rearrange their flows, which move soon; return their number.
 
         `profiles` is each profile's strategy by name.
         """
@@ -114,15 +128,27 @@ class Router:
                 continue
             for key, path in wanted.items():
                 route = self.routes.get(key)
-                if route is None or key in fixed or path == route.path:
-                    continue
-                if path not in self.network_state.paths.between(key.source, key.destination):
-                    self._outbox.emit("strategy failed", f"{name} chose no shortest path for {key}; the flow stays")
-                    continue
+                if route is not None and key not in fixed:
+                    self._wanted[route] = (path, name)
+                    moved += 1
+        self._move_some(now)
+        return moved
+
+    def _move_some(self, now: float) -> None:
+        """Move flows to the paths that strategies want for them, a slice at a time."""
+        for route in list(itertools.islice(self._wanted, MOVED_MAX)):
+            path, name = self._wanted.pop(route)
+            key = route.key
+            if self.routes.get(key) is not route or path == route.path:
+                continue
+            if self.network_state.paths.leads(key.source, key.destination, path):
                 route.why = f"rearranged by {name}"
                 self.move(route, replace(route.placed, path=path))
-                moved += 1
-        return moved
+            else:
+                self._outbox.emit("strategy failed", f"{name} chose no path for {key}; the flow stays")
+        if self._wanted and now >= self._moves_s:
+            self._moves_s = now + SLICE_S
+            self._outbox.at(self._moves_s, self._move_some)
 
     def links_lost(self, lost: Collection[Port], now: float) -> tuple[int, int]:
         """Re-place all flows over lost ports; return their number, and the number without a path."""
@@ -174,8 +200,9 @@ class Router:
         idle_s = settings.idle_s + margin if settings.idle_s else 0
         hard_s = settings.hard_s - age_s + margin if settings.hard_s else 0
         out = (route.installed[switch],)
+        meter = self.meter_of(route, Port(switch, route.installed[switch]))
         return [
-            Rule(match, priority, value, out, idle_s, hard_s, notify=is_first and number == 0)
+            Rule(match, priority, value, out, idle_s, hard_s, notify=is_first and number == 0, meter=meter)
             for number, (match, priority) in enumerate(route.matches)
         ]
 
@@ -194,9 +221,9 @@ class Router:
         except Exception as error:  # a plug-in's mistake must not stop the network
             self._outbox.emit("strategy failed", f"{strategy.name} failed, so the first path is used: {error!r}")
             return Placement(paths[0], reason=f"{strategy.name} failed")
-        if placement.path not in paths:
-            self._outbox.emit("strategy failed", f"{strategy.name} chose no shortest path; the first is used")
-            return Placement(paths[0], reason=f"{strategy.name} chose no shortest path")
+        if not self.network_state.paths.leads(flow.key.source, flow.key.destination, placement.path):
+            self._outbox.emit("strategy failed", f"{strategy.name} chose no path; the first shortest is used")
+            return Placement(paths[0], reason=f"{strategy.name} chose no path")
         return placement
 
     def _placed(self, flow: Flow, placement: Placement, now: float) -> Placed:
@@ -217,12 +244,11 @@ class Router:
         route.unconfirmed |= route.waiting
         installed = {switch: 0 if switch in route.unconfirmed else port for switch, port in route.installed.items()}
         route.stages, route.waiting, route.installed_s = stages(route.path, installed | route.aggregated), set(), None
-        if (
-            is_broken
-            and route.stages
-            and not route.unconfirmed
-            and not can_loop(route.path, route.installed, self.network_state.paths.network.peers)
-        ):
+        # A new flow has no other rules: its packets take the default way wherever one is missing.
+        is_new = not route.installed and not route.aggregated
+        peers = self.network_state.paths.network.peers
+        needs_no_order = is_new or (is_broken and not can_loop(route.path, route.installed, peers))
+        if needs_no_order and route.stages and not route.unconfirmed:
             route.stages = [[hop for stage in route.stages for hop in stage]]
         self._outbox.at(0.0, partial(self._advance, route, route.plan))
 

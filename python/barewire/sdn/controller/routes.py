@@ -38,6 +38,8 @@ class Route:
     packets: int = 0
     bytes: int = 0
     counted_s: float = 0.0
+    # Number of the tenant whose meters its rules refer to.
+    tenant: int | None = None
 
     @property
     def key(self) -> FlowKey:
@@ -107,7 +109,8 @@ class Routes:
 
     def leave(self, route: Route) -> None:
         """Hide a flow from strategies until `put`."""
-        if self._placed.pop(route.key, None) is not None:
+        placed = self._placed.pop(route.key, None)
+        if placed is not None and not placed.is_idle:
             for port in route.path:
                 self._crossing[port] -= 1
                 if not self._crossing[port]:
@@ -115,7 +118,8 @@ class Routes:
 
     def put(self, route: Route, placed: Placed) -> None:
         """Set a flow's path, rate or profile."""
-        if self._placed.get(route.key) is route.placed and route.path == placed.path:
+        same = route.path == placed.path and route.placed.is_idle == placed.is_idle
+        if same and self._placed.get(route.key) is route.placed:
             route.placed = self._placed[route.key] = placed
             return
         self.leave(route)
@@ -131,7 +135,7 @@ class Routes:
 
     def _index(self, route: Route) -> None:
         self._placed[route.key] = route.placed
-        for port in route.path:
+        for port in () if route.placed.is_idle else route.path:
             self._crossing[port] = self._crossing.get(port, 0) + 1
         for switch in {*route.installed, *(port.node for port in route.path)}:
             self._through[switch].add(route)

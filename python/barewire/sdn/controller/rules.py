@@ -7,16 +7,17 @@ The cookie identifies a rule, also for a later controller:
 """
 
 import math
+from collections.abc import Iterable
 from enum import IntEnum
 
-from barewire.sdn.controller.frames import IPV4, JUMBO_LLC, LENGTH_FRAME, LLDP, LLDP_GROUP, TCP, UDP
+from barewire.sdn.controller.frames import ARP, BROADCAST, IPV4, JUMBO_LLC, LENGTH_FRAME, LLDP, LLDP_GROUP, TCP, UDP
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import CONTROLLER, Match, Rule
 from barewire.sdn.strategies.labels import LABELS_MAX, Choice
 
-# Probes have the highest priority. A flooding port loses only packets that match no flow rule. Aggregate rules come
-# before sending packets to the controller.
+# Priorities of table 0. Probes have the highest. A flooding port loses only packets that match no flow rule. Aggregate
+# rules come before the default way; its copies of TCP and UDP, before rules for other IPv4 between the same hosts.
 PRIORITY_PROBE = 400
 PRIORITY_LABEL = 350
 PRIORITY_FLOW = 300
@@ -24,7 +25,12 @@ PRIORITY_DROP = 250
 PRIORITY_TO_HOST = 220
 PRIORITY_ASK_PORTS = 200
 PRIORITY_IP = 100
+PRIORITY_EDGE = 50
 PRIORITY_MISS = 0
+# The default way's table, and its priorities; the rest of its frames are flooded.
+DEFAULT_TABLE = 1
+PRIORITY_ARP = 200
+PRIORITY_DESTINATION = 100
 RESERVE_MAX_S = 0xFFF
 # VLAN identifier of label 0; the lower six bits are the label. Real VLANs must not use 3840 to 3903.
 LABEL_FIRST = 0xF00
@@ -37,11 +43,13 @@ _OURS = 0xBA7E
 class Kind(IntEnum):
     """Kind of a rule."""
 
-    BASE = 1  # present in every switch: sends packets to the controller
+    BASE = 1  # present in every switch: probes to the controller, other frames to the default way
     FLOW = 2  # one flow
     TO_HOST = 3  # aggregate rule for flows to one host, in a full table
-    DROP = 4  # drops unmatched packets of a flooding port
-    LABEL = 5  # labelled frames to one host
+    DROP = 4  # for a while, drops unmatched packets of a port, or sends no copies of them
+    DEFAULT = 5  # the default way, in table 1
+    EDGE = 6  # copies a port's unmatched packets to the controller
+    LABEL = 7  # labelled frames to one host
 
 
 _KINDS = {kind.value: kind for kind in Kind}
@@ -74,18 +82,43 @@ def reserve_of(value: int) -> float:
 
 
 def base_rules() -> list[Rule]:
-    """Return the base rules of every switch: probes and unmatched packets go to the controller.
+    """Return the base rules of every switch: probes go to the controller, unmatched packets take the default way."""
+    base = cookie(Kind.BASE)
+    return [
+        Rule(Match(eth_dst=LLDP_GROUP, eth_type=LLDP), PRIORITY_PROBE, base, (CONTROLLER,)),
+        Rule(Match(), PRIORITY_MISS, base, goto=DEFAULT_TABLE),
+    ]
+
+
+def edge_rules(port: int) -> list[Rule]:
+    """Return the rules that copy a port's unmatched packets to the controller; they still take the default way.
 
     TCP and UDP have separate rules; otherwise new connections would match the rule of other IPv4 between their hosts.
     """
-    base = cookie(Kind.BASE)
-    to_controller = (CONTROLLER,)
-    return [
-        Rule(Match(eth_dst=LLDP_GROUP, eth_type=LLDP), PRIORITY_PROBE, base, to_controller),
-        Rule(Match(eth_type=IPV4, ip_proto=TCP), PRIORITY_ASK_PORTS, base, to_controller),
-        Rule(Match(eth_type=IPV4, ip_proto=UDP), PRIORITY_ASK_PORTS, base, to_controller),
-        Rule(Match(), PRIORITY_MISS, base, to_controller),
+    pairs = [
+        (Match(in_port=port, eth_type=IPV4, ip_proto=TCP), PRIORITY_ASK_PORTS),
+        (Match(in_port=port, eth_type=IPV4, ip_proto=UDP), PRIORITY_ASK_PORTS),
+        (Match(in_port=port), PRIORITY_EDGE),
     ]
+    value = cookie(Kind.EDGE, port)
+    return [Rule(match, priority, value, (CONTROLLER,), goto=DEFAULT_TABLE) for match, priority in pairs]
+
+
+def destination_rule(mac: str, port: int) -> Rule:
+    """Return the default rule for frames to a host."""
+    value = cookie(Kind.DEFAULT)
+    return Rule(Match(eth_dst=mac), PRIORITY_DESTINATION, value, (port,), table=DEFAULT_TABLE)
+
+
+def arp_rule(address: str, mac: str, port: int) -> Rule:
+    """Return the default rule for broadcast ARP requests for a known address: they go to its owner only, by unicast."""
+    match = Match(eth_dst=BROADCAST, eth_type=ARP, arp_target=address)
+    return Rule(match, PRIORITY_ARP, cookie(Kind.DEFAULT), (port,), table=DEFAULT_TABLE, set_eth_dst=mac)
+
+
+def flood_rule(ports: Iterable[int]) -> Rule:
+    """Return the default rule for all other frames: out of these ports, except the one they came from."""
+    return Rule(Match(), PRIORITY_MISS, cookie(Kind.DEFAULT), tuple(sorted(ports)), table=DEFAULT_TABLE)
 
 
 def flow_matches(key: FlowKey, hosts: Hosts) -> tuple[tuple[Match, int], ...]:
@@ -139,9 +172,16 @@ def to_host_rule(mac: str, port: int) -> Rule:
     return Rule(Match(eth_dst=mac), PRIORITY_TO_HOST, cookie(Kind.TO_HOST, port), (port,))
 
 
-def drop_rule(port: int, hard_s: int, eth_type: int | None = None) -> Rule:
-    """Return the rule that drops a port's unmatched frames for a while."""
-    return Rule(Match(in_port=port, eth_type=eth_type), PRIORITY_DROP, cookie(Kind.DROP, port), (), hard_s=hard_s)
+def drop_rule(port: int, hard_s: int, eth_type: int | None = None, eth_src: str | None = None) -> Rule:
+    """Return the rule that drops a port's unmatched frames for a while: of all kinds, a type, or a source."""
+    match = Match(in_port=port, eth_type=eth_type, eth_src=eth_src)
+    return Rule(match, PRIORITY_DROP, cookie(Kind.DROP, port), (), hard_s=hard_s)
+
+
+def quiet_rule(port: int, hard_s: int, eth_type: int) -> Rule:
+    """Return the rule that sends no copies of a port's frames of a type for a while; they take the default way."""
+    match = Match(in_port=port, eth_type=eth_type)
+    return Rule(match, PRIORITY_DROP, cookie(Kind.DROP, port), (), hard_s=hard_s, goto=DEFAULT_TABLE)
 
 
 def label_rules(mac: str, choice: Choice, count: int) -> list[Rule]:

@@ -10,9 +10,10 @@ from barewire.errors import WrongUse
 class Settings:
     """Settings of an operator; all durations in seconds."""
 
-    # Published time-outs: a flow without packets ends after 20 s, every flow is placed again after 60 s. 0: never.
+    # A flow without packets ends after 20 s, as published. A busy flow's rules outlive the controller: they have no
+    # other time-out (published: every flow is placed again after 60 s). 0: never.
     idle_s: int = 20
-    hard_s: int = 60
+    hard_s: int = 0
     # Rules of later switches expire this much later, so that packets forwarded by the first find them.
     margin_s: int = 5
     # Intervals of port and rule statistics; the published controller read ports every second.
@@ -36,9 +37,6 @@ class Settings:
     # second, then two … Allows 500 new flows a second through one port.
     frames_burst: int = 2000
     frames_per_s: int = 1000
-    # Limits on a host's broadcasts.
-    broadcasts_burst: int = 50
-    broadcasts_per_s: int = 10
     # Rules found at the start that form no complete path are deleted after this time.
     orphans_s: float = 10.0
     # Rate of ports behind shapers, which switches cannot report; None: as reported.

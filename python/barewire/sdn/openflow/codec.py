@@ -2,13 +2,14 @@
 """Encoding and decoding of messages with os-ken's layouts, numbers and match fields; pure, and total on any input.
 
 os-ken's message parsers are not used on a switch's bytes: several walk lists by a length that may be 0, and would never
-end. Encoding a flow mod by its classes takes three times as long. OXM fields, the largest part of OpenFlow, are encoded
-and decoded by its classes.
+end. Encoding a flow mod by its classes takes many times as long. Its classes decode OXM fields, the largest part of
+OpenFlow; the few that our rules have are encoded here, because every new flow has another match.
 """
 
 import struct
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from ipaddress import IPv4Address
 from typing import Any
 
 from os_ken.ofproto import ofproto_v1_3 as of
@@ -21,6 +22,8 @@ from barewire.sdn.openflow.messages import (
     DeleteRule,
     FromSwitch,
     Match,
+    MeterCounter,
+    MeterCounters,
     PacketIn,
     PacketOut,
     PortCounter,
@@ -35,6 +38,7 @@ from barewire.sdn.openflow.messages import (
     RuleCounters,
     RuleList,
     RuleRemoved,
+    SetMeter,
     SwitchUp,
     ToSwitch,
     Why,
@@ -47,7 +51,21 @@ _FLOW_REMOVED = struct.Struct(of.OFP_FLOW_REMOVED_PACK_STR0)
 _FLOW_STATISTICS = struct.Struct(of.OFP_FLOW_STATS_0_PACK_STR)
 _FLOW_STATISTICS_REQUEST = struct.Struct(of.OFP_FLOW_STATS_REQUEST_0_PACK_STR)
 _INSTRUCTION = struct.Struct(of.OFP_INSTRUCTION_ACTIONS_PACK_STR)
+_METER_INSTRUCTION = struct.Struct(of.OFP_INSTRUCTION_METER_PACK_STR)
+_METER_MOD = struct.Struct(of.OFP_METER_MOD_PACK_STR)
+_DROP_BAND = struct.Struct(of.OFP_METER_BAND_DROP_PACK_STR)
+_METER_STATISTICS = struct.Struct(of.OFP_METER_STATS_PACK_STR)
+_METER_STATISTICS_REQUEST = struct.Struct(of.OFP_METER_MULTIPART_REQUEST_PACK_STR)
 _OUTPUT = struct.Struct(of.OFP_ACTION_OUTPUT_PACK_STR)
+_GOTO = struct.Struct(of.OFP_INSTRUCTION_GOTO_TABLE_PACK_STR)
+_oxm: Any = of  # its numbers of match fields, which it creates when it is loaded
+# OXM fields: class, field and length in one number, then the value.
+_OXM_BYTE, _OXM_SHORT, _OXM_INT, _OXM_MAC = (struct.Struct(form) for form in ("!IB", "!IH", "!II", "!I6s"))
+_OXM_TWO_SHORTS = struct.Struct("!IHH")  # a value and its mask
+_OXM_PORTS = {6: (_oxm.OXM_OF_TCP_SRC, _oxm.OXM_OF_TCP_DST), 17: (_oxm.OXM_OF_UDP_SRC, _oxm.OXM_OF_UDP_DST)}
+# A set-field action's head, then the OXM field of the destination address, padded.
+_SET_ETH_DST = struct.Struct("!HHI6s2x")
+_OXM_ETH_DST: int = _oxm.OXM_OF_ETH_DST
 _PACKET_OUT = struct.Struct(of.OFP_PACKET_OUT_PACK_STR)
 _PACKET_IN = struct.Struct(of.OFP_PACKET_IN_PACK_STR)
 _MULTIPART = struct.Struct(of.OFP_MULTIPART_REQUEST_PACK_STR)
@@ -58,6 +76,7 @@ _TWO_SHORTS = struct.Struct("!HH")
 _POP_VLAN = struct.pack("!HH4x", of.OFPAT_POP_VLAN, 8)
 _OxmFields: Any = parser.OFPMatch  # untyped
 
+_ARP_REQUEST = 1
 _IP_PORTS = {6: ("tcp_src", "tcp_dst"), 17: ("udp_src", "udp_dst")}
 _REASONS = {of.OFPRR_IDLE_TIMEOUT: Why.IDLE, of.OFPRR_HARD_TIMEOUT: Why.HARD, of.OFPRR_DELETE: Why.DELETED}
 _MULTIPART_TYPES = {
@@ -65,6 +84,7 @@ _MULTIPART_TYPES = {
     RequestKind.PORT_COUNTERS: of.OFPMP_PORT_STATS,
     RequestKind.RULES: of.OFPMP_FLOW,
     RequestKind.RULE_COUNTERS: of.OFPMP_FLOW,
+    RequestKind.METER_COUNTERS: of.OFPMP_METER,
 }
 
 
@@ -77,8 +97,13 @@ def encode(message: ToSwitch, xid: int) -> bytes:
     match message:
         case AddRule(rule):
             return _flow_mod(rule, of.OFPFC_ADD, 0, xid)
-        case DeleteRule(pattern, priority, cookie, mask):
-            return _flow_mod(Rule(pattern, priority, cookie), of.OFPFC_DELETE_STRICT, mask, xid)
+        case DeleteRule(pattern, priority, cookie, mask, table):
+            return _flow_mod(Rule(pattern, priority, cookie, table=table), of.OFPFC_DELETE_STRICT, mask, xid)
+        case SetMeter(number, rate_kbit_s, burst_kbit, is_new):
+            flags = of.OFPMF_KBPS | of.OFPMF_BURST | of.OFPMF_STATS
+            start = _METER_MOD.pack(of.OFPMC_ADD if is_new else of.OFPMC_MODIFY, flags, number)
+            band = _DROP_BAND.pack(of.OFPMBT_DROP, _DROP_BAND.size, rate_kbit_s, burst_kbit)
+            return framed(of.OFPT_METER_MOD, xid, start + band)
         case PacketOut(out, frame):
             actions = _outputs(out)
             start = _PACKET_OUT.pack(of.OFP_NO_BUFFER, CONTROLLER, len(actions))
@@ -89,8 +114,12 @@ def encode(message: ToSwitch, xid: int) -> bytes:
             body = b""
             if question is RequestKind.PORT_COUNTERS:
                 body = struct.pack(of.OFP_PORT_STATS_REQUEST_PACK_STR, of.OFPP_ANY)
+            elif question is RequestKind.METER_COUNTERS:
+                body = _METER_STATISTICS_REQUEST.pack(of.OFPM_ALL)
             elif question in (RequestKind.RULES, RequestKind.RULE_COUNTERS):
-                body = _FLOW_STATISTICS_REQUEST.pack(0, of.OFPP_ANY, of.OFPG_ANY, cookie, mask) + _encoded(Match())
+                # Flows have their rules in table 0.
+                table = of.OFPTT_ALL if question is RequestKind.RULES else 0
+                body = _FLOW_STATISTICS_REQUEST.pack(table, of.OFPP_ANY, of.OFPG_ANY, cookie, mask) + _encoded(Match())
             return framed(of.OFPT_MULTIPART_REQUEST, xid, _MULTIPART.pack(_MULTIPART_TYPES[question], 0) + body)
 
 
@@ -144,7 +173,7 @@ def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
     start = _FLOW_MOD.pack(
         rule.cookie,
         mask,
-        0,
+        rule.table,
         command,
         rule.idle_s,
         rule.hard_s,
@@ -154,9 +183,20 @@ def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
         of.OFPG_ANY,
         of.OFPFF_SEND_FLOW_REM if rule.notify else 0,
     )
-    actions = (_POP_VLAN if rule.pops_vlan else b"") + _outputs(rule.out)
-    instructions = _INSTRUCTION.pack(of.OFPIT_APPLY_ACTIONS, _INSTRUCTION.size + len(actions)) + actions
-    return framed(of.OFPT_FLOW_MOD, xid, start + _encoded(rule.match) + (instructions if actions else b""))
+    actions = _outputs(rule.out)
+    if rule.set_eth_dst is not None:
+        actions = _set_eth_dst(rule.set_eth_dst) + actions
+    if rule.pops_vlan:
+        actions = _POP_VLAN + actions
+    instructions = b""
+    if actions:
+        instructions = _INSTRUCTION.pack(of.OFPIT_APPLY_ACTIONS, _INSTRUCTION.size + len(actions)) + actions
+    if rule.goto:
+        instructions += _GOTO.pack(of.OFPIT_GOTO_TABLE, _GOTO.size, rule.goto)
+    # A rule that drops needs no meter.
+    if rule.meter is not None and instructions:
+        instructions = _METER_INSTRUCTION.pack(of.OFPIT_METER, _METER_INSTRUCTION.size, rule.meter) + instructions
+    return framed(of.OFPT_FLOW_MOD, xid, start + _encoded(rule.match) + instructions)
 
 
 def _outputs(ports: tuple[int, ...]) -> bytes:
@@ -164,30 +204,42 @@ def _outputs(ports: tuple[int, ...]) -> bytes:
     return b"".join(_OUTPUT.pack(of.OFPAT_OUTPUT, _OUTPUT.size, port, of.OFPCML_NO_BUFFER) for port in ports)
 
 
+def _set_eth_dst(mac: str) -> bytes:
+    return _SET_ETH_DST.pack(of.OFPAT_SET_FIELD, _SET_ETH_DST.size, _OXM_ETH_DST, bytes.fromhex(mac.replace(":", "")))
+
+
 @lru_cache(maxsize=4096)
 def _encoded(match: Match) -> bytes:
     """Encode a match; cached, because a flow's is the same at all its switches."""
-    source, destination = _IP_PORTS.get(match.ip_proto or 0, ("", ""))
-    fields = {
-        "in_port": match.in_port,
-        "eth_src": match.eth_src,
-        "eth_dst": match.eth_dst,
-        "eth_type": match.eth_type,
-        "ip_proto": match.ip_proto,
-        source: match.source_port,
-        destination: match.destination_port,
-        "vlan_vid": _vlan(match),
-    }
-    buffer = bytearray()
-    _OxmFields(**{name: value for name, value in fields.items() if value is not None}).serialize(buffer, 0)
-    return bytes(buffer)
+    fields = b""
+    if match.in_port is not None:
+        fields += _OXM_INT.pack(_oxm.OXM_OF_IN_PORT, match.in_port)
+    if match.eth_dst is not None:
+        fields += _OXM_MAC.pack(_oxm.OXM_OF_ETH_DST, bytes.fromhex(match.eth_dst.replace(":", "")))
+    if match.eth_src is not None:
+        fields += _OXM_MAC.pack(_oxm.OXM_OF_ETH_SRC, bytes.fromhex(match.eth_src.replace(":", "")))
+    if match.eth_type is not None:
+        fields += _OXM_SHORT.pack(_oxm.OXM_OF_ETH_TYPE, match.eth_type)
+    if match.vlan is not None:
+        fields += _vlan(match.vlan, match.vlan_mask)
+    if match.ip_proto is not None:
+        fields += _OXM_BYTE.pack(_oxm.OXM_OF_IP_PROTO, match.ip_proto)
+        source, destination = _OXM_PORTS.get(match.ip_proto, (0, 0))
+        if match.source_port is not None:
+            fields += _OXM_SHORT.pack(source, match.source_port)
+        if match.destination_port is not None:
+            fields += _OXM_SHORT.pack(destination, match.destination_port)
+    if match.arp_target is not None:
+        fields += _OXM_SHORT.pack(_oxm.OXM_OF_ARP_OP, _ARP_REQUEST)
+        fields += _OXM_INT.pack(_oxm.OXM_OF_ARP_TPA, int(IPv4Address(match.arp_target)))
+    length = _TWO_SHORTS.size + len(fields)
+    return _TWO_SHORTS.pack(of.OFPMT_OXM, length) + fields + bytes(-length % 8)
 
 
-def _vlan(match: Match) -> int | tuple[int, int] | None:
-    if match.vlan is None:
-        return None
-    tagged = match.vlan | of.OFPVID_PRESENT
-    return tagged if match.vlan_mask is None else (tagged, match.vlan_mask | of.OFPVID_PRESENT)
+def _vlan(vlan: int, mask: int | None) -> bytes:
+    if mask is None:
+        return _OXM_SHORT.pack(_oxm.OXM_OF_VLAN_VID, vlan | of.OFPVID_PRESENT)
+    return _OXM_TWO_SHORTS.pack(_oxm.OXM_OF_VLAN_VID_W, vlan | of.OFPVID_PRESENT, mask | of.OFPVID_PRESENT)
 
 
 def _decoded(body: bytes, at: int) -> tuple[Mapping[str, Any], int]:
@@ -219,6 +271,8 @@ def _match(fields: Mapping[str, Any]) -> Match | None:
             return None
         known["vlan"] = value & ~of.OFPVID_PRESENT
         known["vlan_mask"] = None if mask is None else mask & ~of.OFPVID_PRESENT
+    if "arp_tpa" in known and known.pop("arp_op", None) == _ARP_REQUEST:
+        known["arp_target"] = known.pop("arp_tpa")
     if not known.keys() <= set(Match.__slots__) or any(isinstance(value, tuple) for value in known.values()):
         return None
     return Match(**known)
@@ -244,6 +298,8 @@ def _multipart(body: bytes, question: RequestKind) -> FromSwitch:
         return PortCounters(
             tuple(PortCounter(counters[0], sent_bytes=counters[4], received_bytes=counters[3]) for counters in found)
         )
+    if question is RequestKind.METER_COUNTERS:
+        return MeterCounters(tuple(_meters(body, at)))
     entries = list(_flow_entries(body, at))
     counters = tuple(counter for _, _, counter in entries)
     if question is RequestKind.RULE_COUNTERS:
@@ -262,28 +318,65 @@ def _flow_entries(body: bytes, at: int) -> Iterator[tuple[int, int, RuleCounter]
         at += length
 
 
+def _meters(body: bytes, at: int) -> Iterator[MeterCounter]:
+    while at < len(body):
+        number, length, _, _, carried, seconds, nanoseconds = _METER_STATISTICS.unpack_from(body, at)
+        if length < _METER_STATISTICS.size or at + length > len(body):
+            raise MalformedError(f"a meter's statistics with {length} bytes")
+        yield MeterCounter(number, carried, seconds + nanoseconds / 1e9)
+        at += length
+
+
 def _rule(body: bytes, at: int, end: int) -> Rule | None:
     """Return a rule in our form, None for one with other match fields or actions."""
-    _, _, _, _, priority, idle_s, hard_s, flags, cookie, _, _ = _FLOW_STATISTICS.unpack_from(body, at)
+    _, table, _, _, priority, idle_s, hard_s, flags, cookie, _, _ = _FLOW_STATISTICS.unpack_from(body, at)
     fields, at = _decoded(body, at + _FLOW_STATISTICS.size)
     match = _match(fields)
-    out: list[int] = []
-    pops_vlan = False
-    if at < end:
-        kind, length = _INSTRUCTION.unpack_from(body, at)
-        if kind != of.OFPIT_APPLY_ACTIONS or at + length != end:
-            return None
-        at += _INSTRUCTION.size
-        if body[at : at + len(_POP_VLAN)] == _POP_VLAN:
-            pops_vlan = True
-            at += len(_POP_VLAN)
-        for here in range(at, end, _OUTPUT.size):
-            action, _, port, _ = _OUTPUT.unpack_from(body, here)
-            if action != of.OFPAT_OUTPUT:
+    out: tuple[int, ...] = ()
+    mac, goto, meter, pops_vlan = None, 0, None, False
+    while at < end:
+        kind, length = _TWO_SHORTS.unpack_from(body, at)
+        if kind == of.OFPIT_METER and length == _METER_INSTRUCTION.size:
+            meter = _METER_INSTRUCTION.unpack_from(body, at)[2]
+        elif kind == of.OFPIT_GOTO_TABLE and length == _GOTO.size:
+            _, _, goto = _GOTO.unpack_from(body, at)
+        elif kind == of.OFPIT_APPLY_ACTIONS and _INSTRUCTION.size <= length <= end - at:
+            actions = _actions(body, at + _INSTRUCTION.size, at + length)
+            if actions is None:
                 return None
-            out.append(port)
+            pops_vlan, mac, out = actions
+        else:
+            return None
+        at += length
     notify = bool(flags & of.OFPFF_SEND_FLOW_REM)
-    return None if match is None else Rule(match, priority, cookie, tuple(out), idle_s, hard_s, notify, pops_vlan)
+    if match is None:
+        return None
+    return Rule(match, priority, cookie, out, idle_s, hard_s, notify, table, mac, goto, meter, pops_vlan)
+
+
+def _actions(body: bytes, at: int, end: int) -> tuple[bool, str | None, tuple[int, ...]] | None:
+    """Return whether the tag is removed, the new destination address and the output ports of a list of actions.
+
+    None if there are others.
+    """
+    pops_vlan = False
+    mac: str | None = None
+    out: list[int] = []
+    while at < end:
+        action, length = _TWO_SHORTS.unpack_from(body, at)
+        if action == of.OFPAT_OUTPUT and length == _OUTPUT.size:
+            out.append(_OUTPUT.unpack_from(body, at)[2])
+        elif action == of.OFPAT_SET_FIELD and length == _SET_ETH_DST.size and not out:
+            _, _, field, address = _SET_ETH_DST.unpack_from(body, at)
+            if field != _OXM_ETH_DST:
+                return None
+            mac = address.hex(":")
+        elif action == of.OFPAT_POP_VLAN and length == len(_POP_VLAN) and not (pops_vlan or out):
+            pops_vlan = True
+        else:
+            return None
+        at += length
+    return pops_vlan, mac, tuple(out)
 
 
 def _port(body: bytes, at: int) -> PortState:

@@ -12,7 +12,8 @@ CONTROLLER = 0xFFFF_FFFD
 class Match:
     """The packets of a rule; None matches anything. Ports are TCP's or UDP's, by `ip_proto`.
 
-    `vlan` is the VLAN identifier of a tagged packet, compared under `vlan_mask` (None: all of it).
+    `arp_target` is the requested address of ARP requests, which need `eth_type` ARP. `vlan` is the VLAN identifier of a
+    tagged packet, compared under `vlan_mask` (None: all of it).
     """
 
     in_port: int | None = None
@@ -22,15 +23,18 @@ class Match:
     ip_proto: int | None = None
     source_port: int | None = None
     destination_port: int | None = None
+    arp_target: str | None = None
     vlan: int | None = None
     vlan_mask: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An entry of table 0. Without `out` it drops. `idle_s` and `hard_s` of 0: never; `notify` requests RuleGone.
+    """An entry of a table. Without `out` and `goto` it drops. `idle_s` and `hard_s` of 0: never.
 
-    `pops_vlan`: the tag is removed before.
+    `notify` requests RuleRemoved. `set_eth_dst` replaces the destination address before the output; `goto` is the table
+    that continues after it, 0: none. Packets pass the meter with number `meter` first, if there is one. `pops_vlan`:
+    the tag is removed before the output.
     """
 
     match: Match
@@ -40,6 +44,10 @@ class Rule:
     idle_s: int = 0
     hard_s: int = 0
     notify: bool = False
+    table: int = 0
+    set_eth_dst: str | None = None
+    goto: int = 0
+    meter: int | None = None
     pops_vlan: bool = False
 
 
@@ -52,12 +60,23 @@ class AddRule:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRule:
-    """Delete the rule with exactly this match and priority, if its cookie matches under `cookie_mask`."""
+    """Delete a table's rule with exactly this match and priority, if its cookie matches under `cookie_mask`."""
 
     match: Match
     priority: int
     cookie: int
     cookie_mask: int = 0xFFFF_FFFF_FFFF_FFFF
+    table: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetMeter:
+    """Add a meter (`is_new`) or change it: it drops what exceeds a rate in kbit/s, after a burst in kbit."""
+
+    number: int
+    rate_kbit_s: int
+    burst_kbit: int
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +101,7 @@ class RequestKind(StrEnum):
     PORT_COUNTERS = "port counters"  # by PortCounters
     RULES = "rules"  # by RulesAre: whole rules
     RULE_COUNTERS = "rule counters"  # by RuleCounters: cookies and counters only
+    METER_COUNTERS = "meter counters"  # by MeterCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +113,7 @@ class Request:
     cookie_mask: int = 0
 
 
-ToSwitch = AddRule | DeleteRule | PacketOut | BarrierRequest | Request
+ToSwitch = AddRule | DeleteRule | SetMeter | PacketOut | BarrierRequest | Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +203,22 @@ class PortCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class MeterCounter:
+    """Bytes that came to a meter, also those it dropped, and its age by the switch's clock."""
+
+    number: int
+    bytes: int
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeterCounters:
+    """The counters of all meters of a switch."""
+
+    counters: tuple[MeterCounter, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RuleCounter:
     """A rule's traffic and age."""
 
@@ -232,5 +268,6 @@ FromSwitch = (
     | SwitchError
     | PortCounters
     | RuleCounters
+    | MeterCounters
     | RuleList
 )

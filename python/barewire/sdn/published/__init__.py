@@ -5,8 +5,20 @@ import csv
 from functools import cache
 from importlib.resources import files
 
+from barewire.topology import Network, fat_tree
+
 # Our names of strategies with other names in Oliveira et al.
 _COLUMNS = {"stp": "stp", "traffic": "traffic", "ecmp-published": "ecmp", "isolated": "isolated"}
+
+
+# Numbers of hosts that were measured.
+PUBLISHED_COUNTS = (4, 8, 16)
+
+
+def is_published(network: Network) -> bool:
+    """Return whether this is the published network, apart from its rates: the fat-tree with k = 4 and its hosts."""
+    published = fat_tree(4)
+    return network.peers == published.peers and network.hosts == published.hosts
 
 
 def ring_mbyte_s(strategy: str, hosts: int) -> float | None:

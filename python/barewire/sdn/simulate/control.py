@@ -14,9 +14,12 @@ from barewire.errors import WrongUse
 from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, Pattern, Placed, View
 from barewire.sdn.simulate.workload import HPC
 from barewire.sdn.strategies import Strategy
+from barewire.sdn.strategies.isolated import switches_of
+from barewire.sdn.strategies.load import is_idle
 from barewire.sdn.strategies.memo import paths_of
 from barewire.sdn.strategies.spray import uses_labels
-from barewire.topology import Network, Path, Port
+from barewire.topology import Network, Path
+from barewire.topology.paths import PathSet, PortValues
 
 # A strategy for each profile; DEFAULT_PROFILE applies to the others.
 Policy = Mapping[str, Strategy]
@@ -41,19 +44,21 @@ class Control:
         self.timing = timing
         self.policy = policy
         self.strategies = list({id(strategy): strategy for strategy in policy.values()}.values())
-        self.ports = sorted(network.peers)
-        self.numbers = {port: number for number, port in enumerate(self.ports)}
-        self.capacity = np.array([network.rate_byte_s(port) for port in self.ports])
+        self.paths = paths_of(network)
+        self.capacity = self.paths.rate_byte_s
+        self._peers = np.array([self.paths.numbers[network.peers[port]] for port in self.paths.ports], dtype=np.intp)
         self.moves = 0
         self._placed: dict[FlowKey, Placed] = {}
         self._links: dict[FlowKey, NDArray[np.intp]] = {}
         self._shares: dict[FlowKey, NDArray[np.float64] | None] = {}
         self._owner: dict[FlowKey, Strategy] = {}
         self._used_s: dict[FlowKey, float] = {}
-        self._crossing: Counter[Port] = Counter()
+        nothing = np.zeros(len(self.capacity))
+        self._crossing = PortValues(self.paths, nothing.copy())
+        self._load, self._received = PortValues(self.paths, nothing), PortValues(self.paths, nothing)
         self._reservations: dict[Path, float] = {}
-        self._load: dict[Port, float] = {}
-        self._received: dict[Port, float] = {}
+        # The latest end of the reservations of each list of switches; None: to be collected again.
+        self._reserved: dict[tuple[str, ...], float] | None = {}
         self._placements: Counter[FlowKey] = Counter()
 
     def links(self, key: FlowKey) -> NDArray[np.intp]:
@@ -69,7 +74,7 @@ class Control:
         self._used_s[flow.key] = now_s
         if flow.key in self._placed:
             return
-        paths = paths_of(self.network).between(flow.key.source, flow.key.destination)
+        paths = self.paths.between(flow.key.source, flow.key.destination)
         if not paths:
             raise WrongUse(f"the topology has no path from {flow.key.source} to {flow.key.destination}")
         if self._placements[flow.key]:
@@ -84,12 +89,15 @@ class Control:
         self._placed[flow.key] = Placed(flow, placement.path, now_s, until_s)
         if until_s and not isinf(until_s):
             self._reservations[placement.path] = until_s
-        self._crossing.update(placement.path)
+        if until_s and self._reserved is not None:
+            switches = switches_of(placement.path)
+            self._reserved[switches] = max(until_s, self._reserved.get(switches, 0.0))
         if uses_labels(strategy) and flow.profile == HPC:
             self._links[flow.key], self._shares[flow.key] = self._sprayed(flow.key.source, paths)
         else:
             self._links[flow.key] = self._numbered(flow.key.source, placement.path)
             self._shares[flow.key] = None
+        self._cross(flow.key, 1)
 
     def rearrange(self, strategy: Strategy, now_s: float, patterns: tuple[Pattern, ...]) -> bool:
         """Let a strategy rearrange its flows; return whether any moved."""
@@ -97,35 +105,55 @@ class Control:
         moves = strategy.rearrange(replace(self._view(now_s, patterns), fixed=fixed))
         for key, path in moves.items():
             placed = self._placed[key]
-            self._crossing.subtract(placed.path)
-            self._crossing.update(path)
             self._placed[key] = replace(placed, path=path)
+            if self._shares[key] is not None:
+                continue  # its frames take all paths, whatever its rule says
+            if not placed.is_idle:
+                self._cross(key, -1)
             self._links[key] = self._numbered(key.source, path)
+            if not placed.is_idle:
+                self._cross(key, 1)
         self.moves += len(moves)
         return bool(moves)
 
     def measure(self, now_s: float, sent: NDArray[np.float64], flows: Mapping[FlowKey, float]) -> None:
         """Update statistics: bytes that each port and flow sent since the last update."""
         interval_s = self.timing.statistics_s
-        rates = {port: float(sent[number]) / interval_s for port, number in self.numbers.items()}
-        self._load = rates
-        self._received = {port: rates[peer] for port, peer in self.network.peers.items()}
+        rates = sent / interval_s
+        self._load, self._received = PortValues(self.paths, rates), PortValues(self.paths, rates[self._peers])
         for key in [key for key, used_s in self._used_s.items() if now_s - used_s > self.timing.idle_s]:
             self._forget(key)
         for key, placed in self._placed.items():
             rate = flows.get(key, 0.0) / interval_s
-            if rate != placed.rate_byte_s:
-                self._placed[key] = replace(placed, rate_byte_s=rate)
+            idle = is_idle(rate, now_s - placed.since_s, self.network)
+            if (rate, idle) != (placed.rate_byte_s, placed.is_idle):
+                self._placed[key] = replace(placed, rate_byte_s=rate, is_idle=idle)
+            if idle != placed.is_idle:
+                self._cross(key, -1 if idle else 1)
             if rate:
                 self._used_s[key] = now_s
         self._reservations = {path: until_s for path, until_s in self._reservations.items() if until_s > now_s}
 
     def _forget(self, key: FlowKey) -> None:
-        self._crossing.subtract(self._placed[key].path)
+        if not self._placed[key].is_idle:
+            self._cross(key, -1)
+        if isinf(self._placed[key].reserved_until_s):
+            self._reserved = None
         for known in (self._placed, self._links, self._shares, self._owner, self._used_s):
             del known[key]
 
+    def _cross(self, key: FlowKey, flows: int) -> None:
+        """Count a flow on its links behind its host, or no longer; a sprayed one by its part on each."""
+        shares = self._shares[key]
+        self._crossing.array[self._links[key][1:]] += flows if shares is None else flows * shares[1:]
+
     def _view(self, now_s: float, patterns: tuple[Pattern, ...]) -> View:
+        if self._reserved is None:
+            self._reserved = {
+                switches_of(placed.path): placed.reserved_until_s
+                for placed in self._placed.values()
+                if placed.reserved_until_s > now_s
+            }
         return View(
             self.network,
             now_s,
@@ -135,14 +163,20 @@ class Control:
             patterns,
             self._crossing,
             reservations=self._reservations,
+            reserved=self._reserved,
         )
 
     def _sprayed(self, source: str, paths: Sequence[Path]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """The links of all paths, and the part of the traffic on each: frames take all paths in turns."""
-        counts = Counter(number for path in paths for number in self._numbered(source, path).tolist())
-        numbers = sorted(counts, key=lambda number: -counts[number])  # the host's own link first, as in `links`
-        return np.array(numbers), np.array([counts[number] / len(paths) for number in numbers])
+        if isinstance(paths, PathSet):
+            uplink = self._numbered(source, paths[0])[0]
+            rows = np.column_stack((np.full(len(paths), uplink), paths.rows()))
+        else:
+            rows = np.array([self._numbered(source, path) for path in paths])
+        numbers, first, counts = np.unique(rows, return_index=True, return_counts=True)
+        order = np.lexsort((first, -counts))  # the host's own link first, as in `links`
+        return numbers[order].astype(np.intp), counts[order] / len(paths)
 
     def _numbered(self, source: str, path: Path) -> NDArray[np.intp]:
         uplink = next(port for port in self.network.ports[source] if self.network.peers[port].node == path[0].node)
-        return np.array([self.numbers[port] for port in (uplink, *path)])
+        return np.array([self.paths.numbers[port] for port in (uplink, *path)])

@@ -7,13 +7,12 @@ The next event is the earliest of: a transfer finishes, a transfer starts, stati
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import count
 from math import inf
 
 import numpy as np
 
-from barewire.sdn.fairness import Rates, max_min
+from barewire.sdn.fairness import Rates, max_min, weights_of
 from barewire.sdn.flow import Flow, FlowKey
 from barewire.sdn.simulate.control import Control, Policy, Timing
 from barewire.sdn.simulate.workload import Connection, Transfer, Workload
@@ -21,14 +20,8 @@ from barewire.topology import Network
 
 # A transfer with fewer bytes left is finished: above rounding errors, and below any message size.
 _NOTHING_BYTES = 1e-3
-_REMEMBERED = 4096
-
-
-@dataclass
-class _Active:
-    transfer: Transfer
-    left_bytes: float
-    counted_bytes: float
+# Numbers kept of shared rates: at most so many sets of so many bytes in all.
+_REMEMBERED, _REMEMBERED_NUMBERS = 4096, 20_000_000
 
 
 class Engine:
@@ -41,7 +34,10 @@ class Engine:
         self._capacity = self.control.capacity * efficiency
         self._numbers = count()
         self._waiting: list[tuple[float, int, Transfer]] = []
-        self._active: list[_Active] = []
+        # The transfers under way, and what each has left, now and at the last statistics.
+        self._active: list[Transfer] = []
+        self._left_bytes: Rates = np.zeros(0)
+        self._counted_bytes: Rates = np.zeros(0)
         self._rates: Rates = np.zeros(0)
         self._link_rates: Rates = np.zeros(len(self._capacity))
         self._sent: Rates = np.zeros(len(self._capacity))
@@ -67,10 +63,7 @@ class Engine:
             self._start_waiting(workload)
             if self._changed:
                 self._share()
-            remaining_bytes = np.array([active.left_bytes for active in self._active])
-            times = np.divide(
-                remaining_bytes, self._rates, out=np.full(len(remaining_bytes), inf), where=self._rates > 0
-            )
+            times = np.divide(self._left_bytes, self._rates, out=np.full(len(self._active), inf), where=self._rates > 0)
             begins_s = self._waiting[0][0] if self._waiting else inf
             if not self._active and not self._waiting:
                 raise AssertionError(f"at {self.now_s} s a workload waits without any transfer")
@@ -91,8 +84,8 @@ class Engine:
         """Return the current rate of each active flow, in bytes a second."""
         self._share()
         rates: defaultdict[FlowKey, float] = defaultdict(float)
-        for active, rate in zip(self._active, self._rates, strict=True):
-            rates[active.transfer.key] += float(rate)
+        for transfer, rate in zip(self._active, self._rates, strict=True):
+            rates[transfer.key] += float(rate)
         return dict(rates)
 
     def _begin(self, transfers: Iterable[Transfer]) -> None:
@@ -100,10 +93,16 @@ class Engine:
             heapq.heappush(self._waiting, (self.now_s + transfer.delay_s, next(self._numbers), transfer))
 
     def _start_waiting(self, workload: Workload) -> None:
+        begun: list[Transfer] = []
         while self._waiting and self._waiting[0][0] <= self.now_s:
             transfer = heapq.heappop(self._waiting)[2]
             self._open(transfer.connection, transfer.source, workload)
-            self._active.append(_Active(transfer, transfer.size_bytes, transfer.size_bytes))
+            begun.append(transfer)
+        if begun:
+            sizes = np.array([transfer.size_bytes for transfer in begun], dtype=np.float64)
+            self._active += begun
+            self._left_bytes = np.concatenate((self._left_bytes, sizes))
+            self._counted_bytes = np.concatenate((self._counted_bytes, sizes))
             self._changed = True
 
     def _open(self, connection: Connection, source: str, workload: Workload) -> None:
@@ -116,16 +115,20 @@ class Engine:
 
     def _share(self) -> None:
         """Recompute all rates; cached for the same flows on the same paths."""
-        keys = [active.transfer.key for active in self._active]
+        keys = [transfer.key for transfer in self._active]
         known = (self.control.moves, *keys)
         if known not in self._remembered:
             links = [self.control.links(key) for key in keys]
             shares = [self.control.shares(key) for key in keys]
-            rates = max_min(links, self._capacity, shares)
-            on_links = np.zeros(len(self._capacity))
-            for crossed, share, rate in zip(links, shares, rates, strict=True):
-                on_links[crossed] += rate if share is None else rate * share
-            if len(self._remembered) >= _REMEMBERED:
+            is_sprayed = any(share is not None for share in shares)
+            rates = max_min(links, self._capacity, shares if is_sprayed else None)
+            on_links: Rates = np.zeros(len(self._capacity))
+            if links:
+                sent = np.repeat(rates, [len(crossed) for crossed in links])
+                if is_sprayed:
+                    sent *= weights_of(links, shares)
+                np.add.at(on_links, np.concatenate(links), sent)
+            if len(self._remembered) >= min(_REMEMBERED, 1 + _REMEMBERED_NUMBERS // len(self._capacity)):
                 self._remembered.clear()
             self._remembered[known] = (rates, on_links)
         self._rates, self._link_rates = self._remembered[known]
@@ -133,23 +136,26 @@ class Engine:
 
     def _advance(self, to_s: float) -> None:
         step_s = to_s - self.now_s
-        for active, rate in zip(self._active, self._rates, strict=True):
-            active.left_bytes -= float(rate) * step_s
+        self._left_bytes = self._left_bytes - self._rates * step_s
         self._sent += self._link_rates * step_s
         self.now_s = to_s
 
     def _arrive(self, workload: Workload) -> None:
-        done = [active for active in self._active if active.left_bytes <= _NOTHING_BYTES]
-        self._active = [active for active in self._active if active.left_bytes > _NOTHING_BYTES]
+        is_done = self._left_bytes <= _NOTHING_BYTES
+        done = [(self._active[number], float(self._counted_bytes[number])) for number in np.flatnonzero(is_done)]
+        self._active = [transfer for transfer, over in zip(self._active, is_done.tolist(), strict=True) if not over]
+        self._left_bytes, self._counted_bytes = self._left_bytes[~is_done], self._counted_bytes[~is_done]
+        # The rates of the others are those before until they are shared again.
+        self._rates = self._rates[~is_done]
         self._changed = True
-        for active in done:
-            self._flow_bytes[active.transfer.key] += active.counted_bytes
-            self._begin(workload.arrived(active.transfer, self.now_s))
+        for transfer, counted_bytes in done:
+            self._flow_bytes[transfer.key] += counted_bytes
+            self._begin(workload.arrived(transfer, self.now_s))
 
     def _measure(self) -> None:
-        for active in self._active:
-            self._flow_bytes[active.transfer.key] += active.counted_bytes - active.left_bytes
-            active.counted_bytes = active.left_bytes
+        for transfer, sent in zip(self._active, (self._counted_bytes - self._left_bytes).tolist(), strict=True):
+            self._flow_bytes[transfer.key] += sent
+        self._counted_bytes = self._left_bytes
         self.control.measure(self.now_s, self._sent, self._flow_bytes)
         self._sent = np.zeros(len(self._capacity))
         self._flow_bytes.clear()

@@ -11,7 +11,7 @@ from statistics import geometric_mean, mean
 from barewire.errors import WrongUse, unknown
 from barewire.models.wire import wire_time_ns
 from barewire.sdn.bound import concurrent_flow, host_links
-from barewire.sdn.published import ring_mbyte_s
+from barewire.sdn.published import is_published, ring_mbyte_s
 from barewire.sdn.simulate.control import Policy, Timing
 from barewire.sdn.simulate.engine import Engine
 from barewire.sdn.simulate.permutation import Permutation
@@ -23,6 +23,7 @@ from barewire.sdn.simulate.series import Series
 from barewire.sdn.simulate.shuffle import Shape, Shuffle
 from barewire.sdn.simulate.together import Concurrent
 from barewire.sdn.simulate.workload import Workload
+from barewire.sdn.strategies.memo import paths_of
 from barewire.topology import Network
 
 STAR = "star"
@@ -55,15 +56,18 @@ class Setup:
         Engine(network, policy, efficiency=self.efficiency, timing=self.timing).run(workload)
 
 
-Advance = Callable[[], None]
-# A workload's experiment: (setup, policies by name, number of hosts, seeds, callback after each simulation).
+Advance = Callable[[str], None]
+# A workload's experiment: (setup, policies by name, number of hosts, seeds, callback before each simulation).
 _Experiment = Callable[[Setup, Mapping[str, Policy], int, Sequence[int], Advance], list[Series]]
 
 
 def experiment(
     setup: Setup, workload: str, strategies: Sequence[str], hosts: Sequence[int], seeds: int, advance: Advance
 ) -> list[Series]:
-    """Run the whole experiment. `advance` is called `simulations` times. WrongUse for invalid arguments."""
+    """Run the whole experiment. WrongUse for invalid arguments.
+
+    `advance` is called `simulations` times, before each one, with what is simulated.
+    """
     if workload not in WORKLOADS:
         raise unknown("workload", workload, WORKLOADS)
     if seeds < 1:
@@ -91,15 +95,15 @@ def _ring(
     for name, policy in {STAR: read_policy("stp"), **policies}.items():
         results[name] = []
         for seed in seeds:
+            advance(f"rings on {count} hosts, {name}")
             ring = Ring(hosts, seed, setup.ring)
             setup.run(star if name == STAR else setup.network, policy, ring)
             results[name].append((ring.bandwidth_byte_s() / 1e6, ring.bandwidth_byte_s("natural") / 1e6))
-            advance()
     series: list[Series] = []
     for number, quantity in enumerate(("random rings", "natural ring")):
         reference = tuple(values[number] for values in results[STAR])
         for name in policies:
-            published = ring_mbyte_s(name, count) if number == 0 else None
+            published = ring_mbyte_s(name, count) if number == 0 and is_published(setup.network) else None
             values = tuple(values[number] for values in results[name])
             bound = tuple(pair[number] for pair in bounds)
             series.append(Series("ring", quantity, "MB/s", name, count, values, reference, bound, published))
@@ -131,8 +135,8 @@ def _shuffle(
     for name, policy in {STAR: read_policy("stp"), **policies}.items():
         jobs = [Shuffle(hosts, seed, setup.shape) for seed in seeds]
         for job in jobs:
+            advance(f"shuffle on {count} hosts, {name}")
             setup.run(star if name == STAR else setup.network, policy, job)
-            advance()
         times[name] = tuple(job.finished_s for job in jobs)
     bound = tuple(least_time_s(setup, Shuffle(hosts, seed, setup.shape).patterns[0]) for seed in seeds)
     return [
@@ -151,6 +155,7 @@ def _both(
         rings: list[tuple[float, float]] = []
         jobs: list[tuple[float, float]] = []
         for seed in seeds:
+            advance(f"rings and shuffle on {count} hosts, {name}")
             ring, ring_alone = Ring(hpc, seed, setup.ring), Ring(hpc, seed, setup.ring)
             setup.run(setup.network, policy, Concurrent(ring, _shuffles(data, seed, setup.shape)))
             setup.run(setup.network, policy, ring_alone)
@@ -159,7 +164,6 @@ def _both(
             setup.run(setup.network, policy, Concurrent(job, _rings(hpc, seed, setup.ring)))
             setup.run(setup.network, policy, job_alone)
             jobs.append((job.finished_s, job_alone.finished_s))
-            advance()
         values, alone = zip(*rings, strict=True)
         series.append(Series("both", "random rings", "MB/s", name, count, values, alone))
         values, alone = zip(*jobs, strict=True)
@@ -191,13 +195,15 @@ def _permutation(
     for name, policy in policies.items():
         shares: list[float] = []
         for seed in seeds:
+            advance(f"permutation of {count} hosts, {name}")
             permutation = Permutation(hosts, seed)
+            paths_of(setup.network).expect(hosts)
             engine = Engine(setup.network, policy, efficiency=setup.efficiency, timing=setup.timing)
             slowest_s = max(strategy.period_s for strategy in policy.values())
             engine.run(permutation, until_s=_PERIODS * slowest_s + setup.timing.statistics_s)
-            line = {key: float(engine.control.capacity[engine.control.links(key)[0]]) for key in engine.rates()}
-            shares.append(mean(rate / line[key] for key, rate in engine.rates().items()) / setup.efficiency)
-            advance()
+            rates = engine.rates()
+            line = {key: float(engine.control.capacity[engine.control.links(key)[0]]) for key in rates}
+            shares.append(mean(rate / line[key] for key, rate in rates.items()) / setup.efficiency)
         series.append(Series("permutation", "flow rate", "of line", name, count, tuple(shares), line_rate, line_rate))
     return series
 

@@ -44,7 +44,7 @@ class Afar:
         flows: list[FlowDemand] = []
         for key, placed in view.placed.items():
             paths = routes.between(key.source, key.destination)
-            if key in view.fixed or len(paths) < 2 or placed.path not in paths:
+            if key in view.fixed or not paths or placed.path not in paths:
                 for port in placed.path:
                     base[port] += placed.rate_byte_s
             elif placed.rate_byte_s > 0:
@@ -52,10 +52,10 @@ class Afar:
                 flows.append(FlowDemand(paths, placed.rate_byte_s))
         loads = Loads(view.network, flows, base)
         for number, key in enumerate(movable):
-            loads.put(number, flows[number].paths.index(view.placed[key].path))
+            loads.put(number, view.placed[key].path)
         loads.relieve(self.above)
         moves: dict[FlowKey, Path] = {}
-        for key, flow, path in zip(movable, flows, loads.chosen, strict=True):
-            if path is not None and flow.paths[path] != view.placed[key].path:
-                moves[key] = flow.paths[path]
+        for key, path in zip(movable, loads.chosen, strict=True):
+            if path is not None and path != view.placed[key].path:
+                moves[key] = path
         return moves

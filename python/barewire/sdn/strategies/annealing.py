@@ -8,14 +8,15 @@ the path of one. The temperature falls by 1 in each step; the best state is kept
 
 import math
 import random
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.sdn.strategies.balance import FlowDemand
-from barewire.topology import Network, Port
+from barewire.sdn.strategies.balance import FlowDemand, Rows
+from barewire.topology import Network, Path, Port
 
 _STEPS = 1000  # as in the paper
 _COLDNESS = 0.5 * _STEPS  # c of exp(-c ΔE / T), the paper's for 16 hosts
@@ -24,10 +25,10 @@ _COLDNESS = 0.5 * _STEPS  # c of exp(-c ΔE / T), the paper's for 16 hosts
 def anneal(
     network: Network,
     flows: Sequence[FlowDemand],
-    present: Sequence[int],
+    present: Sequence[Path],
     hosts: Sequence[str],
     base: Mapping[Port, float],
-) -> list[int]:
+) -> list[Path]:
     """Return a path for each flow; the present ones if nothing better was found.
 
     `hosts` are the flows' destinations. Randomness is seeded from the arguments, so equal arguments give equal results.
@@ -35,13 +36,14 @@ def anneal(
     if not flows:
         return []
     state = _State(network, flows, hosts, base)
-    words = [f"{host}|{flow.rate_byte_s:.6g}|{path}" for host, flow, path in zip(hosts, flows, present, strict=True)]
+    numbers = (flow.paths.index(path) for flow, path in zip(flows, present, strict=True))
+    words = [f"{host}|{flow.rate_byte_s:.6g}|{path}" for host, flow, path in zip(hosts, flows, numbers, strict=True)]
     rng = random.Random(blake2b("\n".join(words).encode(), digest_size=8).digest())
-    best_energy, best = state.energy_of(present), list(present)
-    energy = state.energy_of(state.paths())
+    best_energy, best = state.energy_of(present), None
+    energy = state.energy()
     for temperature in range(_STEPS, 0, -1):
         if energy < best_energy:
-            best_energy, best = energy, state.paths()
+            best_energy, best = energy, dict(state.chosen)
         if best_energy == 0:
             break
         change = _neighbour(state, rng)
@@ -52,7 +54,7 @@ def anneal(
             energy = after
         else:
             state.change(before)
-    return best
+    return list(present) if best is None else state.paths(best)
 
 
 def _neighbour(state: "_State", rng: random.Random) -> dict[str, int]:
@@ -68,53 +70,61 @@ class _State:
     def __init__(
         self, network: Network, flows: Sequence[FlowDemand], hosts: Sequence[str], base: Mapping[Port, float]
     ) -> None:
-        numbers: dict[Port, int] = {}
-        self._rows: list[NDArray[np.intp]] = [
-            np.array([[numbers.setdefault(port, len(numbers)) for port in path] for path in flow.paths])
-            for flow in flows
-        ]
-        rate = np.array([network.rate_byte_s(port) for port in numbers])
-        self._base = np.array([base.get(port, 0.0) for port in numbers]) / rate
-        self._added = [flow.rate_byte_s / rate[rows] for flow, rows in zip(flows, self._rows, strict=True)]
-        self.path_count = max(len(flow.paths) for flow in flows)
+        self._numbered = Rows(network)
+        self._rate = self._numbered.rate_byte_s
+        self._base = self._numbered.of_ports(base) / self._rate
+        self._flows = flows
+        self._counts = [len(flow.paths) for flow in flows]
+        self.path_count = max(self._counts)
         self.names = sorted(set(hosts))
-        self._flows = {name: [flow for flow, host in enumerate(hosts) if host == name] for name in self.names}
-        self._hosts = hosts
+        self._to: defaultdict[str, list[int]] = defaultdict(list)
+        for flow, host in enumerate(hosts):
+            self._to[host].append(flow)
         self.chosen = {name: number % self.path_count for number, name in enumerate(self.names)}
-        self._share = self._loads(self.paths())
+        self._rows: list[NDArray[np.int32]] = [np.zeros(0, dtype=np.int32)] * len(flows)
+        self._share: NDArray[np.float64] = self._base.copy()
+        for name, path in self.chosen.items():
+            self._enter(name, path)
 
-    def paths(self) -> list[int]:
-        """The path of each flow in this state."""
-        return [self._path(flow) for flow in range(len(self._rows))]
+    def paths(self, chosen: Mapping[str, int]) -> list[Path]:
+        """The path of each flow in a state."""
+        found: list[Path] = [()] * len(self._flows)
+        for host, path in chosen.items():
+            for flow in self._to[host]:
+                found[flow] = self._numbered.path(self._row(flow, path))
+        return found
 
     def change(self, chosen: Mapping[str, int]) -> None:
         """Change the paths of hosts."""
         for host, path in chosen.items():
-            self._move(host, -1.0)
+            for flow in self._to[host]:
+                row = self._rows[flow]
+                self._share[row] -= self._flows[flow].rate_byte_s / self._rate[row]
             self.chosen[host] = path
-            self._move(host, 1.0)
+            self._enter(host, path)
 
     def energy(self) -> float:
         """The load beyond the links' rates, in links."""
         return _exceeds(self._share)
 
-    def energy_of(self, paths: Sequence[int]) -> float:
+    def energy_of(self, paths: Sequence[Path]) -> float:
         """The energy of arbitrary paths."""
-        return _exceeds(self._loads(paths))
+        share = self._base.copy()
+        for flow, path in zip(self._flows, paths, strict=True):
+            row = self._numbered.of_path(path)
+            share[row] += flow.rate_byte_s / self._rate[row]
+        return _exceeds(share)
 
-    def _path(self, flow: int) -> int:
-        return self.chosen[self._hosts[flow]] * len(self._rows[flow]) // self.path_count
+    def _row(self, flow: int, path: int) -> NDArray[np.int32]:
+        row: NDArray[np.int32] = self._numbered.of(self._flows[flow].paths)[
+            path * self._counts[flow] // self.path_count
+        ]
+        return row
 
-    def _loads(self, paths: Sequence[int]) -> NDArray[np.float64]:
-        share: NDArray[np.float64] = self._base.copy()
-        for flow, path in enumerate(paths):
-            share[self._rows[flow][path]] += self._added[flow][path]
-        return share
-
-    def _move(self, host: str, sign: float) -> None:
-        for flow in self._flows[host]:
-            path = self._path(flow)
-            self._share[self._rows[flow][path]] += sign * self._added[flow][path]
+    def _enter(self, host: str, path: int) -> None:
+        for flow in self._to[host]:
+            row = self._rows[flow] = self._row(flow, path)
+            self._share[row] += self._flows[flow].rate_byte_s / self._rate[row]
 
 
 def _exceeds(share: NDArray[np.float64]) -> float:

@@ -4,13 +4,17 @@
 Has no proven bound, but works on irregular networks: for plans where colouring does not apply, and for re-placement.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from barewire.sdn.strategies.load import first_smallest
+from barewire.sdn.strategies.memo import paths_of
 from barewire.topology import Network, Path, Port
+from barewire.topology.paths import PathSet
 
 _PASSES = 4
 _EQUAL = 1e-9
@@ -24,46 +28,67 @@ class FlowDemand:
     rate_byte_s: float
 
 
-@dataclass
+class Rows:
+    """The ports of paths as numbers, each path set found when it is needed: all together may not fit into memory."""
+
+    def __init__(self, network: Network) -> None:
+        """Number the network's ports."""
+        self._paths = paths_of(network)
+        self.rate_byte_s = self._paths.rate_byte_s
+
+    def of(self, paths: Sequence[Path]) -> NDArray[np.int32]:
+        """Return port numbers of shape (paths, hops)."""
+        if isinstance(paths, PathSet) and paths.paths is self._paths:
+            return paths.rows()
+        return np.array([[self._paths.numbers[port] for port in path] for path in paths], dtype=np.int32)
+
+    def of_path(self, path: Path) -> NDArray[np.int32]:
+        """Return the port numbers of one path."""
+        return np.array([self._paths.numbers[port] for port in path], dtype=np.int32)
+
+    def of_ports(self, values: Mapping[Port, float]) -> NDArray[np.float64]:
+        """Return values of ports as an array, of shape (ports,)."""
+        array = np.zeros(len(self._paths.ports))
+        for port, value in values.items():
+            array[self._paths.numbers[port]] = value
+        return array
+
+    def path(self, row: NDArray[np.int32]) -> Path:
+        """Return the path with these port numbers."""
+        return self._paths.path_of(row)
+
+
 class Loads:
-    """Loads of ports as shares of their rates, while flows are placed and moved."""
+    """Loads of ports as shares of their rates, while flows are placed and moved.
 
-    network: Network
-    flows: Sequence[FlowDemand]
-    base_byte_s: Mapping[Port, float] = field(default_factory=dict)
+    `chosen` is each flow's path, None before it is placed.
+    """
 
-    def __post_init__(self) -> None:
-        """Number the ports, and store each flow's paths as rows of port numbers."""
-        numbers: dict[Port, int] = {}
-        self._rows: list[NDArray[np.intp]] = [
-            np.array([[numbers.setdefault(port, len(numbers)) for port in path] for path in flow.paths], dtype=np.intp)
-            for flow in self.flows
-        ]
-        self._rate = np.array([self.network.rate_byte_s(port) for port in numbers])
-        self._share = np.array([self.base_byte_s.get(port, 0.0) for port in numbers]) / self._rate
-        self.chosen: list[int | None] = [None] * len(self.flows)
-        self._on: list[set[int]] = [set() for _ in numbers]
+    def __init__(
+        self, network: Network, flows: Sequence[FlowDemand], base_byte_s: Mapping[Port, float] | None = None
+    ) -> None:
+        """Begin with all flows unplaced; `base_byte_s` is what other flows send through each port."""
+        self.flows = flows
+        self._rows = Rows(network)
+        self._rate = self._rows.rate_byte_s
+        self._fastest = float(self._rate.max(initial=0.0))
+        self._share = self._rows.of_ports(base_byte_s or {}) / self._rate
+        self.chosen: list[Path | None] = [None] * len(flows)
+        self._chosen_row: list[NDArray[np.int32] | None] = [None] * len(flows)
+        self._on: defaultdict[int, set[int]] = defaultdict(set)
 
-    def put(self, flow: int, path: int) -> None:
-        """Place or move a flow onto a path."""
-        rows, rate = self._rows[flow], self.flows[flow].rate_byte_s
-        before = self.chosen[flow]
-        if before is not None:
-            self._share[rows[before]] -= rate / self._rate[rows[before]]
-            for port in rows[before]:
-                self._on[port].discard(flow)
-        self.chosen[flow] = path
-        self._share[rows[path]] += rate / self._rate[rows[path]]
-        for port in rows[path]:
-            self._on[port].add(flow)
+    def put(self, flow: int, path: Path) -> None:
+        """Place or move a flow onto one of its paths."""
+        self._put(flow, path, self._rows.of_path(path))
 
     def put_all(self) -> None:
         """Place all unplaced flows, highest rates first, on the path with the smallest maximum load."""
         for flow in sorted(range(len(self.flows)), key=lambda flow: -self.flows[flow].rate_byte_s):
             if self.chosen[flow] is None:
-                rows = self._rows[flow]
+                rows = self._rows.of(self.flows[flow].paths)
                 after = np.sort(self._share[rows] + self.flows[flow].rate_byte_s / self._rate[rows], axis=1)[:, ::-1]
-                self.put(flow, int(np.lexsort(after.T[::-1])[0]))
+                least = first_smallest(after)
+                self._put(flow, self._rows.path(rows[least]), rows[least])
 
     def relieve(self, above: float) -> None:
         """Move flows off links loaded above `above`, most loaded first, onto paths that stay below that link's load.
@@ -80,28 +105,46 @@ class Loads:
 
     def overload(self) -> float:
         """The largest load of a port that some flow could avoid, as a share of its rate; at least 1."""
-        avoidable = [
-            np.setdiff1d(rows, rows[0][np.all(rows == rows[0], axis=0)]) for rows in self._rows if len(rows) > 1
-        ]
-        if not avoidable:
+        if round(float(self._share.max(initial=0.0)), 9) <= 1:
             return 1.0
-        return max(1.0, round(float(self._share[np.concatenate(avoidable)].max(initial=0.0)), 9))
+        largest = 1.0
+        for flow in self.flows:
+            rows = self._rows.of(flow.paths)
+            common = np.all(rows == rows[0], axis=0)
+            largest = max(largest, float(self._share[rows[:, ~common]].max(initial=0.0)))
+        return round(largest, 9)
 
     def _relieve(self, link: int) -> bool:
         """Move the flow off a link whose move leaves the smallest maximum load; False if there is none."""
-        best: tuple[float, int, int] | None = None
+        best: tuple[float, int, NDArray[np.int32]] | None = None
+        bound = self._share[link] * (1 - _EQUAL)
         for flow in sorted(self._on[link]):
-            rows, path = self._rows[flow], self.chosen[flow]
-            elsewhere = ~(rows == link).any(axis=1)
-            if path is None or not elsewhere.any():
+            present, rate = self._chosen_row[flow], self.flows[flow].rate_byte_s
+            # Alone it fills any other link as much.
+            if present is None or rate / self._fastest >= bound:
                 continue
-            entered = ~np.isin(rows, rows[path])
-            after = self._share[rows] + self.flows[flow].rate_byte_s / self._rate[rows]
+            rows = self._rows.of(self.flows[flow].paths)
+            elsewhere = ~(rows == link).any(axis=1)
+            if not elsewhere.any():
+                continue
+            entered = ~(rows[:, :, np.newaxis] == present).any(axis=2)
+            after = self._share[rows] + rate / self._rate[rows]
             fullest = np.where(elsewhere, after.max(axis=1, initial=0.0, where=entered), np.inf)
             least = int(np.argmin(fullest))
-            if fullest[least] < self._share[link] * (1 - _EQUAL) and (best is None or fullest[least] < best[0]):
-                best = (float(fullest[least]), flow, least)
+            if fullest[least] < bound and (best is None or fullest[least] < best[0]):
+                best = (float(fullest[least]), flow, rows[least])
         if best is None:
             return False
-        self.put(best[1], best[2])
+        self._put(best[1], self._rows.path(best[2]), best[2])
         return True
+
+    def _put(self, flow: int, path: Path, row: NDArray[np.int32]) -> None:
+        rate, before = self.flows[flow].rate_byte_s, self._chosen_row[flow]
+        if before is not None:
+            self._share[before] -= rate / self._rate[before]
+            for port in before.tolist():
+                self._on[port].discard(flow)
+        self.chosen[flow], self._chosen_row[flow] = path, row
+        self._share[row] += rate / self._rate[row]
+        for port in row.tolist():
+            self._on[port].add(flow)

@@ -45,9 +45,11 @@ def clos_paths(network: Network, groups: Mapping[Pair, Hashable], jobs: Mapping[
     Pairs of one group probably send at the same time: their paths are separated first. Each job gets separate planes,
     as many as it has hosts on any one switch; NoClosError if there are not enough.
     """
-    candidates = {pair: paths_of(network).between(*pair) for pair in groups}
-    inner = {port.node for paths in candidates.values() for path in paths for port in path[1:-1]}
-    edge = frozenset({port.node for host in network.hosts if (port := network.attachment(host))} - inner)
+    routes = paths_of(network)
+    routes.expect([host for pair in groups for host in pair])
+    candidates = {pair: routes.between(*pair) for pair in groups}
+    edge = frozenset({port.node for host in network.hosts if (port := network.attachment(host))})
+    edge -= routes.inner(groups, edge)
     demands: dict[Hashable, list[_RoutingDemand]] = {}
     chosen: dict[Pair, Path] = {}
     for pair, group in groups.items():

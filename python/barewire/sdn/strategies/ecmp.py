@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import ClassVar
 
-from barewire.sdn.flow import Flow, View
+from barewire.sdn.flow import Flow, FlowKey, View
 from barewire.sdn.strategies.static import Static
 from barewire.sdn.strategies.steps import walk
 from barewire.sdn.strategies.strategy import Placement
@@ -26,11 +26,15 @@ class Ecmp(Static):
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
         """Take each switch's next hop by the hash of the 5-tuple, or of both addresses if there are no ports."""
-        key = flow.key
-        words = (key.source, key.destination, key.protocol, key.source_port, key.destination_port)
 
         def choose(switch: str, hops: int) -> int:
-            text = "|".join(map(str, (self.basis, switch, *words)))
-            return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) % hops
+            return hashed(self.basis, switch, flow.key) % hops
 
         return Placement(walk(paths, choose), reason="hash at each switch")
+
+
+def hashed(basis: int, switch: str, key: FlowKey) -> int:
+    """Return a switch's hash of a flow."""
+    words = (key.source, key.destination, key.protocol, key.source_port, key.destination_port)
+    text = "|".join(map(str, (basis, switch, *words)))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())

@@ -17,7 +17,7 @@ from barewire.errors import WrongUse
 from barewire.sdn.fairness import max_min
 from barewire.sdn.flow import Flow, FlowKey, View
 from barewire.sdn.strategies.annealing import anneal
-from barewire.sdn.strategies.balance import FlowDemand
+from barewire.sdn.strategies.balance import FlowDemand, Rows
 from barewire.sdn.strategies.ecmp import Ecmp
 from barewire.sdn.strategies.memo import paths_of
 from barewire.sdn.strategies.strategy import Placement
@@ -69,12 +69,12 @@ class Hedera:
             else:
                 keys.append(key)
                 flows.append(FlowDemand(paths, demand))
-        present_paths = [flow.paths.index(view.placed[key].path) for key, flow in zip(keys, flows, strict=True)]
+        present_paths = [view.placed[key].path for key in keys]
         hosts = [key.destination for key in keys]
         chosen = _SCHEDULERS[self.scheduler](view.network, flows, present_paths, hosts, base)
         return {
-            key: flow.paths[path]
-            for key, flow, path, present_path in zip(keys, flows, chosen, present_paths, strict=True)
+            key: path
+            for key, path, present_path in zip(keys, chosen, present_paths, strict=True)
             if path != present_path
         }
 
@@ -98,31 +98,29 @@ def _host_rate(network: Network, host: str) -> float:
 def _first_fit(
     network: Network,
     flows: Sequence[FlowDemand],
-    present: Sequence[int],
+    present: Sequence[Path],
     hosts: Sequence[str],
     base: Mapping[Port, float],
-) -> list[int]:
+) -> list[Path]:
     """For each flow: its current path if the demand fits, else the first path where it fits, else unchanged."""
-    used: dict[Port, float] = dict(base)
-    chosen: list[int] = []
-    for flow, at in zip(flows, present, strict=True):
-        order = [at, *(path for path in range(len(flow.paths)) if path != at)]
-        fits = [path for path in order if _fits(network, flow, path, used)]
-        chosen.append(fits[0] if fits else at)
-        for port in flow.paths[chosen[-1]]:
-            used[port] = used.get(port, 0.0) + flow.rate_byte_s
+    numbered = Rows(network)
+    used = numbered.of_ports(base)
+    most = numbered.rate_byte_s * (1 + _ROUNDING)
+    chosen: list[Path] = []
+    for flow, path in zip(flows, present, strict=True):
+        row = numbered.of_path(path)
+        if (used[row] + flow.rate_byte_s > most[row]).any():
+            rows = numbered.of(flow.paths)
+            fits = np.flatnonzero((used[rows] + flow.rate_byte_s <= most[rows]).all(axis=1))
+            if len(fits):
+                row = rows[fits[0]]
+        used[row] += flow.rate_byte_s
+        chosen.append(numbered.path(row))
     return chosen
 
 
-def _fits(network: Network, flow: FlowDemand, path: int, used: Mapping[Port, float]) -> bool:
-    return all(
-        used.get(port, 0.0) + flow.rate_byte_s <= network.rate_byte_s(port) * (1 + _ROUNDING)
-        for port in flow.paths[path]
-    )
-
-
 _Scheduler = Callable[
-    [Network, Sequence[FlowDemand], Sequence[int], Sequence[str], Mapping[Port, float]],
-    list[int],
+    [Network, Sequence[FlowDemand], Sequence[Path], Sequence[str], Mapping[Port, float]],
+    list[Path],
 ]
 _SCHEDULERS: Mapping[str, _Scheduler] = {"annealing": anneal, "first-fit": _first_fit}

@@ -6,7 +6,7 @@ its links. If every path is reserved, the last candidate is used and its reserva
 a path for its flow's lifetime (`seconds=inf`), its program for 60 s regardless of the flow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,17 +31,28 @@ class Isolated(Static):
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
         """Choose among the remaining paths by the identification, until one is free."""
-        taken = {_switches(path) for path, until_s in view.reservations.items() if until_s > view.now_s}
-        taken |= {_switches(placed.path) for placed in view.placed.values() if placed.reserved_until_s > view.now_s}
-        candidates = list(paths)
+        reserved = _reserved(view) if view.reserved is None else view.reserved
+        candidates = list(range(len(paths)))
         while True:
-            path = candidates[flow.identification % len(candidates)]
-            if _switches(path) not in taken:
+            number = candidates[flow.identification % len(candidates)]
+            path = paths[number]
+            if reserved.get(switches_of(path), 0.0) <= view.now_s:
                 return Placement(path, self.seconds, f"free, after {len(paths) - len(candidates)} that were taken")
             if len(candidates) == 1:
                 return Placement(path, reason=f"the last candidate, all {len(paths)} are taken")
-            candidates.remove(path)
+            candidates.remove(number)
 
 
-def _switches(path: Path) -> tuple[str, ...]:
+def switches_of(path: Path) -> tuple[str, ...]:
+    """Return what a reservation covers: the switches of a path."""
     return tuple(port.node for port in path)
+
+
+def _reserved(view: View) -> Mapping[tuple[str, ...], float]:
+    """The latest end of the reservations of each list of switches."""
+    reserved: dict[tuple[str, ...], float] = {}
+    placed = ((each.path, each.reserved_until_s) for each in view.placed.values())
+    for path, until_s in (*view.reservations.items(), *placed):
+        switches = switches_of(path)
+        reserved[switches] = max(until_s, reserved.get(switches, 0.0))
+    return reserved

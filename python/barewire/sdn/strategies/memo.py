@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Results cached by object identity: networks and patterns are values, but too large to hash each time."""
 
+import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
@@ -17,17 +18,21 @@ _REMEMBERED = 64
 def memoized(function: Callable[..., Answer]) -> Callable[..., Answer]:
     """Cache a pure function by the identity of its arguments."""
     known: dict[tuple[int, ...], tuple[tuple[object, ...], Answer]] = {}
+    # A plan is made in a thread beside the controller's.
+    lock = threading.Lock()
 
     @wraps(function)
     def ask(*arguments: object) -> Answer:
         key = tuple(map(id, arguments))
-        if key not in known:
-            answer = function(*arguments)
+        if (found := known.get(key)) is not None:
+            return found[1]
+        answer = function(*arguments)
+        with lock:
             if len(known) >= _REMEMBERED:
                 del known[next(iter(known))]
             # A reference to the arguments keeps their ids from being reused.
             known[key] = (arguments, answer)
-        return known[key][1]
+        return answer
 
     return ask
 

@@ -23,6 +23,9 @@ from barewire.sdn.strategies.memo import memoized, paths_of
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Network, Path
 
+# Pairs of hosts above which there is no plan: 300 hosts that all exchange with all take minutes.
+PAIRS_MAX = 100_000
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -42,6 +45,11 @@ class Planned:
         unplanned = LeastLoaded().place(flow, paths, view)
         return Placement(unplanned.path, reason=f"not announced; {unplanned.reason}")
 
+    def prepare(self, network: Network, patterns: tuple[Pattern, ...]) -> None:
+        """Make the plan before it is needed."""
+        if patterns:
+            plan(network, patterns[0])
+
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
         """Move the flows of the current pattern onto its plan."""
         plan = _plan_of(view)
@@ -59,8 +67,14 @@ def _plan_of(view: View) -> Mapping[Pair, Path]:
 
 @memoized
 def plan(network: Network, pattern: Pattern) -> Mapping[Pair, Path]:
-    """Return a path for each pair that has one: the better of colouring and search, by maximum load."""
+    """Return a path for each pair that has one: the better of colouring and search, by maximum load.
+
+    None for patterns that are too large.
+    """
+    if len(pattern) > PAIRS_MAX:
+        return {}
     routes = paths_of(network)
+    routes.expect([destination for _, destination in pattern])
     pairs = {pair: routes.between(*pair) for pair, volume in pattern.items() if volume > 0}
     pairs = {pair: paths for pair, paths in pairs.items() if paths}
     rates = _rates(network, {pair: pattern[pair] for pair in pairs})
@@ -72,14 +86,16 @@ def plan(network: Network, pattern: Pattern) -> Mapping[Pair, Path]:
         with suppress(NoClosError):
             coloured = clos_paths(network, groups, jobs)
             plans.append(Loads(network, flows))
-            for number, (pair, paths) in enumerate(pairs.items()):
-                plans[-1].put(number, paths.index(coloured[pair]))
-    plans.append(Loads(network, flows))
-    plans[-1].put_all()
+            for number, pair in enumerate(pairs):
+                plans[-1].put(number, coloured[pair])
+            if plans[-1].overload() <= 1:
+                break
+    else:
+        plans.append(Loads(network, flows))
+        plans[-1].put_all()
     best = min(plans, key=Loads.overload)
     best.relieve(above=1.0)
-    chosen = zip(pairs.items(), best.chosen, strict=True)
-    return {pair: paths[path] for (pair, paths), path in chosen if path is not None}
+    return {pair: path for pair, path in zip(pairs, best.chosen, strict=True) if path is not None}
 
 
 def _jobs(pairs: Iterable[Pair]) -> dict[Pair, int]:

@@ -23,11 +23,13 @@ from barewire.sdn.strategies.spray import Spray
 from barewire.sdn.strategies.stp import Stp
 from barewire.sdn.strategies.strategy import Strategy
 from barewire.sdn.strategies.traffic import Traffic
+from barewire.sdn.strategies.ugal import Ugal
+from barewire.sdn.strategies.valiant import Valiant
 
 ENTRY_POINTS = "barewire.strategies"
 
 PUBLISHED: tuple[type[Any], ...] = (Stp, Traffic, EcmpPublished, Isolated)
-OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Hedera, Afar, Planned, Spray)
+OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Hedera, Afar, Planned, Valiant, Ugal, Spray)
 
 
 def names() -> list[str]:

@@ -4,10 +4,13 @@
 from collections.abc import Callable, Sequence
 
 from barewire.topology import Path, Port
+from barewire.topology.paths import PathSet
 
 
 def walk(paths: Sequence[Path], choose: Callable[[str, int], int]) -> Path:
     """Follow the paths (of equal length); where they diverge, take next hop number `choose(switch, hops)`."""
+    if isinstance(paths, PathSet):
+        return paths.walk(choose)
     candidates = list(paths)
     for hop in range(len(candidates[0])):
         next_hops: dict[Port, list[Path]] = {}

@@ -22,7 +22,11 @@ class Placement:
 
 
 class Strategy(Protocol):
-    """A plug-in. `period_s` is the period of `rearrange`; 0 for a strategy that never moves flows."""
+    """A plug-in. `period_s` is the period of `rearrange`; 0 for a strategy that never moves flows.
+
+    It may have `prepare(network, patterns)`, which the controller calls in another thread before changed patterns are
+    in a view, for results that take long and that it remembers.
+    """
 
     @property
     def name(self) -> str:
@@ -35,7 +39,10 @@ class Strategy(Protocol):
         ...
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Choose one of the shortest paths (at least one, in their fixed order) for a new flow."""
+        """Choose a path for a new flow: one of the shortest, which are at least one, in a fixed order; or another.
+
+        Another must join the same hosts and enter no switch twice.
+        """
         ...
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from barewire.errors import WrongUse
 from barewire.sdn.flow import Flow, View
+from barewire.sdn.strategies.load import on_paths
 from barewire.sdn.strategies.static import Static
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Path
@@ -30,11 +33,11 @@ class Traffic(Static):
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
         """Choose the smallest sum of rates sent and received by the ports between switches, in bytes a second."""
-        sums = [
-            sum(view.load_byte_s.get(port, 0.0) + view.received_byte_s.get(port, 0.0) for port in path[:-1])
-            for path in paths
-        ]
-        least = min(sums)
-        equals = [path for path, carried in zip(paths, sums, strict=True) if carried == least]
-        path = equals[-1] if self.ties == "last" else equals[0]
-        return Placement(path, reason=f"{least:.0f} bytes/s on its ports, {len(equals)} such")
+        sent, received = on_paths(paths, view.load_byte_s, view.received_byte_s)
+        carried = sent + received
+        sums = np.zeros(len(paths))
+        for hop in range(carried.shape[1] - 1):  # one after another, so that equal numbers have equal sums
+            sums += carried[:, hop]
+        equals = np.flatnonzero(sums == sums.min())
+        path = paths[int(equals[-1 if self.ties == "last" else 0])]
+        return Placement(path, reason=f"{sums.min():.0f} bytes/s on its ports, {len(equals)} such")

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""`barewire study`: runs a published study again, and sets its claims beside what is measured today."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from barewire.cli import complete, options
+from barewire.cli.directories import RUNS
+from barewire.cli.groups import typer_group
+from barewire.cli.output import print_document
+from barewire.cli.progress import progress_bar
+from barewire.cli.report import write_page
+from barewire.errors import MeasurementFailed, WrongUse
+from barewire.report.study import document, markdown, print_findings
+from barewire.report.study_page import render_study
+from barewire.results.store import write_atomically
+from barewire.study.claims import Finding, judge
+from barewire.study.plan import Form, Plan, read_plan, shipped
+from barewire.study.steps import Record, begin, read_record, run_steps
+
+app = typer_group("The published studies, run again: each claim beside what is measured today.")
+
+PAGE = "study.html"
+_NAME = typer.Argument(metavar="STUDY", help="name of a study, or a plan FILE.toml", autocompletion=complete.studies)
+
+
+@app.command("list")
+def list_studies(as_json: options.AsJson = False) -> None:
+    """List the studies with their questions."""
+    plans = [read_plan(name) for name in shipped()]
+    if as_json:
+        print_document(
+            "study list",
+            {
+                "studies": [
+                    {
+                        "name": plan.name,
+                        "title": plan.title,
+                        "question": plan.question,
+                        "source": plan.source,
+                        "steps": len(plan.steps),
+                        "claims": len(plan.claims),
+                    }
+                    for plan in plans
+                ]
+            },
+        )
+        return
+    console = Console()
+    for plan in plans:
+        console.print(f"[bold]{plan.name}[/]  {plan.question}")
+        console.print(f"[dim]{plan.source}; {len(plan.steps)} steps, {len(plan.claims)} claims[/]")
+
+
+@app.command()
+def run(
+    study: Annotated[str, _NAME],
+    quick: options.Quick = False,
+    hosts: Annotated[
+        str | None,
+        typer.Option(metavar="HOSTS", help="a,b or a:4,b:4: real hosts instead of labs", rich_help_panel=options.HOSTS),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIRECTORY",
+            help="directory of the results; a study that was begun there is continued",
+            show_default="runs/STUDY-FORM",
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run a study's steps, judge its claims, and write a page.
+
+    Each step is a command of barewire's and leaves its own run in the directory. What was finished is not run again:
+    the same command continues an interrupted study. A step that this machine cannot run is left out, and said.
+    """
+    plan = read_plan(study)
+    form: Form = "quick" if quick else "full"
+    directory = output or RUNS / f"{plan.name}-{form}"
+    record = begin(plan, directory, form, hosts)
+    typer.echo(f"study {plan.name}, {form} form, in {directory}", err=True)
+    with progress_bar(f"study {plan.name}") as progress:
+        record = run_steps(plan, directory, record, progress)
+    findings, page = _write(plan, directory, record)
+    if as_json:
+        print_document("study run", {**document(plan, findings, record), "page": str(page)})
+    else:
+        _show(plan, findings, record, page)
+    failed = [name for name, done in record.steps.items() if done.state == "failed"]
+    if failed:
+        raise MeasurementFailed(
+            f"of the study {plan.name}, {', '.join(failed)} failed; the same command runs what failed again"
+        )
+
+
+@app.command()
+def report(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIRECTORY", help="directory of a study", autocompletion=complete.runs)
+    ],
+    plan_file: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="the study's plan, if it is not one of those that are listed"),
+    ] = None,
+    to_markdown: Annotated[Path | None, options.MARKDOWN] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Judge the claims of a study that was run, and write its page again."""
+    record = read_record(directory)
+    if plan_file is None and record.plan not in shipped():
+        raise WrongUse(f"the study {record.plan} is not one of those that are listed: give its file with --plan")
+    plan = read_plan(record.plan if plan_file is None else str(plan_file))
+    if plan.digest != record.digest:
+        typer.echo(f"the plan {plan.name} has changed since the study was run; its claims are those of today", err=True)
+    findings, page = _write(plan, directory, record)
+    if to_markdown is not None:
+        try:
+            write_atomically(to_markdown, markdown(plan, findings, record).encode())
+        except OSError as error:
+            raise MeasurementFailed(f"cannot write {to_markdown}: {error.strerror}") from error
+    if as_json:
+        print_document("study report", {**document(plan, findings, record), "page": str(page)})
+    else:
+        _show(plan, findings, record, page)
+
+
+def _write(plan: Plan, directory: Path, record: Record) -> tuple[list[Finding], Path]:
+    """Judge the claims and write the page; return both."""
+    findings = judge(plan, directory, record)
+    return findings, write_page(directory / PAGE, render_study(plan, findings, record))
+
+
+def _show(plan: Plan, findings: list[Finding], record: Record, page: Path) -> None:
+    print_findings(Console(), plan, findings, record)
+    typer.echo(page)

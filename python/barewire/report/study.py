@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A study's findings in words: for the terminal, as Markdown and as JSON."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.text import Text
+
+from barewire.report.profile import TextTable
+from barewire.report.words import bounds, number, p_value, unit_name
+from barewire.study.claims import Finding, Row, Verdict
+from barewire.study.plan import Plan
+from barewire.study.steps import Record
+
+_STYLES = {"held": "green", "did not hold": "red", "cannot be decided": "yellow"}
+_ORDER = get_args(Verdict)
+
+
+def headline(findings: Sequence[Finding]) -> str:
+    """What became of the claims, in one sentence."""
+    counts = Counter(finding.verdict for finding in findings)
+    said = [f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict]]
+    return f"Of {len(findings)} claims {', '.join(said)}."
+
+
+def left_out(record: Record) -> list[str]:
+    """A sentence for each step that was not measured, or not wholly."""
+    return [
+        f"Step '{name}' was {done.state}{': ' if done.state != 'done' else ' '}{done.reason}"
+        for name, done in record.steps.items()
+        if done.reason
+    ]
+
+
+def print_findings(console: Console, plan: Plan, findings: Sequence[Finding], record: Record) -> None:
+    """Print each claim with its verdict and the reason."""
+    console.print(Text(plan.title, style="bold"), Text(f"{plan.source}\n", style="dim"))
+    for finding in findings:
+        console.print(
+            Text(f"{finding.verdict}: ", style=_STYLES[finding.verdict]).append(finding.claim.text, style="default")
+        )
+        console.print(Text(f"  {finding.why}", style="dim"))
+    for sentence in left_out(record):
+        console.print(Text(sentence, style="yellow"))
+    console.print(Text(f"\n{headline(findings)}", style="bold"))
+
+
+def table_of(finding: Finding) -> TextTable:
+    """Published values beside today's, one row for each of the claim's rows."""
+    rows = finding.rows
+    names = finding.names
+    has_published = any(value is not None for row in rows for value in row.published)
+    is_pair = any(len(row.measured) == 2 for row in rows)
+    has_difference = any(row.difference is not None for row in rows)
+    headings = [""]
+    if has_published:
+        sides = [f"published: {name}" for name in _sides(finding)]
+        headings += [*sides, "published ratio"] if is_pair else sides
+    unit = unit_name(rows[0].unit) if rows else ""
+    if is_pair:
+        headings += [f"{name}, {unit}" for name in names] + ["ratio"]
+    elif finding.claim.kind in ("impossible", "bytes"):
+        headings.append(f"{'the wire’s time' if finding.claim.kind == 'impossible' else 'today'}, {unit}")
+    else:
+        headings.append(f"today, {unit}")
+    headings += ["difference of means", "p"] if has_difference else []
+    headings.append("verdict")
+    body = tuple(_cells(row, has_published, is_pair, has_difference) for row in rows)
+    return TextTable(finding.claim.text, _caption(finding), tuple(headings), body)
+
+
+def _sides(finding: Finding) -> Sequence[str]:
+    columns = finding.claim.columns or (("expected",) if finding.claim.kind == "bytes" else ())
+    if finding.claim.kind == "strategy":
+        return finding.names
+    if finding.claim.kind == "impossible":
+        return ("one way, half of what was printed",)
+    if _in_us(finding):
+        return tuple(f"{column.rpartition('_')[0]}, µs" if _is_time(column) else column for column in columns)
+    return columns or finding.names
+
+
+def _in_us(finding: Finding) -> bool:
+    """Whether the values of a finding are µs, and published times with them."""
+    return bool(finding.claim.columns) and any(row.unit == "us" for row in finding.rows)
+
+
+def _is_time(column: str) -> bool:
+    return column.rpartition("_")[2] in ("s", "ms", "us") and not column.endswith("bit_s")
+
+
+def _cells(row: Row, has_published: bool, is_pair: bool, has_difference: bool) -> tuple[str, ...]:
+    cells = [row.label]
+    if has_published:
+        width = 2 if is_pair else 1
+        values = [*row.published, None, None][:width]
+        cells += ["–" if value is None else f"{value:.4g}" for value in values]
+        cells += [number(row.published_ratio)] if is_pair else []
+    if is_pair:
+        cells += [number(value, 4) for value in row.measured]
+        cells.append(f"{number(row.ratio)} {bounds(row.interval)}".rstrip())
+    else:
+        cells.append(f"{number(row.measured[0], 4)} {bounds(row.interval)}".rstrip())
+    if has_difference:
+        cells.append(f"{_signed(row.difference)} {bounds(row.difference_interval)}".rstrip())
+        cells.append("–" if row.p is None else p_value(row.p))
+    return (*cells, row.says)
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else number(value)
+
+
+def _caption(finding: Finding) -> str:
+    table = finding.claim.table
+    return " ".join(part for part in (finding.why, "" if table is None else f"Published: {table.source}") if part)
+
+
+def markdown(plan: Plan, findings: Sequence[Finding], record: Record) -> str:
+    """The study as Markdown."""
+    lines = [f"# {plan.title}", "", plan.question, "", f"Source: {plan.source}.", "", headline(findings), ""]
+    lines += [f"- {sentence}" for sentence in left_out(record)]
+    for finding in findings:
+        lines += ["", f"## {finding.claim.text}", "", f"**{finding.verdict.capitalize()}.** {finding.why}", ""]
+        lines += [finding.claim.note, ""] if finding.claim.note else []
+        if finding.rows:
+            table = table_of(finding)
+            lines.append(f"| {' | '.join(table.headings)} |")
+            lines.append(f"|{' --- |' * len(table.headings)}")
+            lines += [f"| {' | '.join(row)} |" for row in table.rows]
+    return "\n".join(lines) + "\n"
+
+
+def document(plan: Plan, findings: Sequence[Finding], record: Record) -> Mapping[str, Any]:
+    """The study as one JSON object."""
+    return {
+        "study": plan.name,
+        "title": plan.title,
+        "source": plan.source,
+        "form": record.form,
+        "confidence": plan.confidence,
+        "seconds": round(record.seconds, 1),
+        "steps": {name: asdict(done) for name, done in record.steps.items()},
+        "claims": [
+            {
+                "text": finding.claim.text,
+                "verdict": finding.verdict,
+                "why": finding.why,
+                "sides": list(finding.names),
+                "rows": [asdict(row) for row in finding.rows],
+            }
+            for finding in findings
+        ],
+    }

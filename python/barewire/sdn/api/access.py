@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Who may do what at the API: the operator everything, a tenant what concerns its own jobs, within its quotas."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from barewire.errors import WrongUse
+from barewire.sdn.api.token import is_authorised
+from barewire.sdn.classify.jobs import Job, Jobs, UnknownJobError
+from barewire.sdn.classify.tenants import Tenant, Tenants
+
+# What tenants may read besides jobs.
+_READABLE = ("/v1/strategies", "/v1/policy", "/v1/tenants")
+# A tenant may send this many seconds' requests at once.
+_BURST_S = 2.0
+
+
+class ForbiddenError(WrongUse):
+    """The token does not permit this."""
+
+
+class QuotaError(WrongUse):
+    """The tenant's quota is used up."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who sends a request: a tenant, or, without one, the operator."""
+
+    tenant: Tenant | None = None
+
+
+class Access:
+    """The tokens, and who announced which job."""
+
+    def __init__(self, token: str, tenants: Tenants, jobs: Jobs, owners: dict[str, Tenant]) -> None:
+        """`token` is the operator's; `owners` has the tenants' jobs by id. WrongUse if a tenant has the operator's."""
+        for tenant in tenants.all:
+            if tenant.token == token:
+                raise WrongUse(f"tenant '{tenant.name}' has the operator's token: give it its own")
+        self._token, self._tenants, self._jobs, self._owners = token, tenants, jobs, owners
+        # By tenant: requests left, and the time of the last one.
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def caller(self, header: str | None) -> Caller | None:
+        """Return who has the token in an Authorization header; None if nobody has."""
+        found = Caller() if is_authorised(header, self._token) else None
+        for tenant in self._tenants.all:
+            if tenant.token is not None and is_authorised(header, tenant.token):
+                found = Caller(tenant)
+        return found
+
+    def check(self, caller: Caller, method: str, path: str, now: float) -> None:
+        """Check a request. ForbiddenError or QuotaError."""
+        tenant = caller.tenant
+        if tenant is None:
+            return
+        left, then_s = self._left.get(tenant.name, (_BURST_S * tenant.requests_per_s, now))
+        left = min(left + (now - then_s) * tenant.requests_per_s, _BURST_S * tenant.requests_per_s)
+        self._left[tenant.name] = max(left - 1, 0.0), now
+        if left < 1:
+            raise QuotaError(f"tenant '{tenant.name}' may send {tenant.requests_per_s:g} requests a second: send fewer")
+        is_job = path == "/v1/jobs" or path.startswith("/v1/jobs/")
+        if not is_job and not (method in ("GET", "HEAD") and path in _READABLE):
+            allowed = f"tenant '{tenant.name}' may use /v1/jobs and read {', '.join(_READABLE)}"
+            raise ForbiddenError(f"{method} {path} needs the operator's token; {allowed}")
+
+    def job(self, caller: Caller, job_id: str) -> Job:
+        """Return a job that the caller may use. UnknownJobError for one of another, as for one that does not exist."""
+        if caller.tenant is not None and self._owners.get(job_id) is not caller.tenant:
+            raise UnknownJobError(
+                f"there is no job {job_id}: it was withdrawn, or not renewed in time; announce it again"
+            )
+        return self._jobs.get(job_id)
+
+    def jobs(self, caller: Caller) -> list[Job]:
+        """Return the jobs that the caller may see."""
+        if caller.tenant is None:
+            return self._jobs.all
+        return [job for job in self._jobs.all if self._owners.get(job.id) is caller.tenant]
+
+    def hosts(self, caller: Caller, named: Collection[str], known: Collection[str]) -> Collection[str]:
+        """Return the hosts that a job of the caller may have. ForbiddenError if it names known ones of others."""
+        tenant = caller.tenant
+        if tenant is None:
+            return known
+        own = tenant.hosts or {host for host in known if self._tenants.of_host(host) is None}
+        if forbidden := sorted((set(named) - own) & set(known)):
+            listed = ", ".join(sorted(own)[:20])
+            raise ForbiddenError(
+                f"{', '.join(forbidden[:20])} cannot be in a job of tenant '{tenant.name}'; its hosts are {listed}"
+            )
+        return own
+
+    def check_quota(self, caller: Caller, more: int, is_new: bool) -> None:
+        """Check a tenant's numbers of jobs and of flows in their patterns before `more` are added. QuotaError."""
+        tenant = caller.tenant
+        if tenant is None:
+            return
+        own = self.jobs(caller)
+        if is_new and len(own) >= tenant.jobs_max:
+            raise QuotaError(f"tenant '{tenant.name}' has {len(own)} jobs, which is its quota: withdraw one")
+        flows = sum(job.flows for job in own)
+        if more and flows + more > tenant.pattern_flows_max:
+            raise QuotaError(
+                f"tenant '{tenant.name}' may have {tenant.pattern_flows_max} flows in patterns; it has {flows}, and "
+                f"{more} more are too many: withdraw a job, or announce patterns later"
+            )
+
+    def announced(self, caller: Caller, job: Job) -> None:
+        """Remember who announced a job, and forget those of jobs that ended."""
+        if caller.tenant is not None:
+            self._owners[job.id] = caller.tenant
+            alive = {job.id for job in self._jobs.all}
+            for gone in self._owners.keys() - alive:
+                del self._owners[gone]

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Rules by which the switches forward without a controller: the default way of all frames without a flow rule.
+
+    table 0   a flow's own rule ─▶ its path
+              (edge port) ─▶ a copy to the controller, then table 1       the controller learns, and places new flows
+              (other ports) ─▶ table 1
+    table 1   (destination) ─▶ next hop of a shortest path                one for each destination, by its MAC address
+              (ARP request for a known address) ─▶ only to its owner
+              (all else) ─▶ flooded along a spanning tree
+
+They have no time-outs, so they outlive the controller. Every next hop is nearer to the destination, as in the paths of
+flows, so a frame that takes rules of both kinds cannot loop. No clock, no I/O.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+
+from barewire.sdn.controller.discovery import Discovery
+from barewire.sdn.controller.frames import ARP
+from barewire.sdn.controller.hosts import Host, Hosts
+from barewire.sdn.controller.outbox import Outbox
+from barewire.sdn.controller.rules import (
+    DEFAULT_TABLE,
+    PRIORITY_ARP,
+    Kind,
+    arp_rule,
+    destination_rule,
+    edge_rules,
+    flood_rule,
+    kind_of,
+)
+from barewire.sdn.controller.settings import Settings
+from barewire.sdn.openflow.messages import AddRule, DeleteRule, Match, Rule
+from barewire.topology import Port
+from barewire.topology.network import natural
+
+# New links usually come in groups, such as those of a switch that connects: the rules follow after this time.
+QUIET_S = 0.3
+# Rules computed at a time, 2 to 4 ms; the next slice begins after the pause.
+SLICE_RULES = 2000
+SLICE_S = 0.001
+
+# A rule's identity in a switch: table, match, priority.
+_Place = tuple[int, Match, int]
+_Hops = Mapping[str, tuple[tuple[int, ...], int]]
+
+
+class DefaultWay:
+    """Keeps the default rules of all switches as the network requires, by sending the differences."""
+
+    def __init__(self, settings: Settings, discovery: Discovery, hosts: Hosts, outbox: Outbox) -> None:
+        """Begin without links."""
+        self._settings, self._discovery, self._hosts, self._outbox = settings, discovery, hosts, outbox
+        self._installed: dict[str, dict[_Place, Rule]] = {}
+        self._peers: Mapping[Port, Port] = {}
+        # By destination switch: each switch's next hops, and the number of choices that remain after them.
+        self._hops: dict[str, _Hops] = {}
+        self._pending: dict[str, None] = {}
+        self._due_s: float | None = None
+        self._tree: dict[str, set[int]] = {}
+        # By switch, the number of flood rules with fewer ports that it has not confirmed.
+        self._shrinking: Counter[str] = Counter()
+        self._began_s: float | None = None
+
+    def found(self, switch: str, rules: Iterable[Rule], now: float) -> None:
+        """Take over the default rules of a switch that has connected."""
+        if self._began_s is None:
+            self._began_s = now
+        self._installed[switch] = {_place(rule): rule for rule in rules}
+        self._all_pending()
+        self._work_at(now + QUIET_S)
+
+    def forget(self, switch: str) -> None:
+        """Forget the rules of a disconnected switch, which reports them when it connects again."""
+        self._installed.pop(switch, None)
+
+    def links_changed(self, peers: Mapping[Port, Port], now: float, is_urgent: bool) -> None:
+        """Follow new links after a while, or at once if links have failed (`is_urgent`)."""
+        self._peers, self._hops = peers, {}
+        self._all_pending()
+        self._work_at(now if is_urgent else now + QUIET_S)
+
+    def hosts_changed(self, now: float) -> None:
+        """Follow hosts that were attached, detached or got an address; at once unless links are changing."""
+        if self._due_s is None or self._due_s <= now:
+            self._work(now)
+
+    def ports_changed(self, now: float) -> None:
+        """Follow ports that came up, once it is known where they lead."""
+        self._outbox.at(now + self._settings.settle_s + 0.01, self._settled)
+
+    def age(self, now: float) -> None:
+        """Delete rules to hosts that an earlier controller knew, and that have not been seen since."""
+        if self._began_s is None or now < self._began_s + self._settings.orphans_s:
+            return
+        for switch, rules in self._installed.items():
+            for rule in list(rules.values()):
+                mac = _mac_of(rule)
+                if mac is not None and mac not in self._hosts.by_mac:
+                    self._delete(switch, rule)
+
+    def _settled(self, now: float) -> None:
+        self._take_over_hosts(now)
+        self._lay_edges(now)
+        self._lay_trees(now)
+        self.hosts_changed(now)
+
+    def _all_pending(self) -> None:
+        self._pending = {host.port.node: None for host in self._hosts.attached() if host.port is not None}
+
+    def _work_at(self, when_s: float) -> None:
+        """Begin at this time, and no longer at an earlier or later one."""
+        self._due_s = when_s
+        self._outbox.at(when_s, self._due)
+
+    def _due(self, now: float) -> None:
+        if self._due_s is not None and now >= self._due_s:
+            self._due_s = None
+            self._take_over_hosts(now)
+            self._lay_edges(now)
+            self._lay_trees(now)
+            self._work(now)
+
+    def _work(self, now: float) -> None:
+        """Lay rules to changed hosts, then to all hosts of pending switches, a slice at a time."""
+        for mac in self._hosts.take_changed():
+            host = self._hosts.by_mac.get(mac)
+            if host is not None and host.port is not None:
+                self._lay_host(host)
+            else:
+                self._delete_host(mac)
+        rules = 0
+        while self._pending and rules < SLICE_RULES:
+            switch = next(iter(self._pending))
+            del self._pending[switch]
+            rules += sum(self._lay_host(host) for host in self._hosts.at_switch(switch))
+        if self._pending:
+            self._outbox.at(now + SLICE_S, self._slice)
+
+    def _slice(self, now: float) -> None:
+        if self._due_s is None:
+            self._work(now)
+
+    # Rules to hosts
+
+    def _lay_host(self, host: Host) -> int:
+        """Lay the rules of all switches to one host; return how many they are."""
+        assert host.port is not None
+        wanted = 0
+        for switch, hop in self._next_hops(host):
+            rules = [destination_rule(host.mac, hop)]
+            rules += [arp_rule(address, host.mac, hop) for address in host.addresses]
+            for rule in rules:
+                self._lay(switch, rule)
+            wanted += len(rules)
+        return wanted
+
+    def _next_hops(self, host: Host) -> Iterator[tuple[str, int]]:
+        """The output port towards a host at each switch that has a path.
+
+        Destinations are spread over equal next hops by their MAC addresses as numbers: of those that are numbered in
+        sequence, as in a lab, every link carries equally many (D-mod-k).
+        """
+        assert host.port is not None
+        end = host.port.node
+        if end not in self._hops:
+            self._hops[end] = next_hops(self._peers, end)
+        number = int(host.mac.replace(":", ""), 16)
+        for switch in self._installed:
+            if switch == end:
+                yield switch, host.port.number
+            elif (hops := self._hops[end].get(switch)) is not None:
+                ports, later = hops
+                yield switch, ports[number // later % len(ports)]
+
+    def _delete_host(self, mac: str) -> None:
+        for switch, rules in self._installed.items():
+            for rule in [rule for rule in rules.values() if _mac_of(rule) == mac]:
+                self._delete(switch, rule)
+
+    def _take_over_hosts(self, now: float) -> None:
+        """Learn hosts without a frame: where they are expected, and from an earlier controller's rules."""
+        edges = set(self._discovery.edge_ports(now))
+        for mac, port in self._hosts.expected.items():
+            if port in edges and ((host := self._hosts.by_mac.get(mac)) is None or host.port is None):
+                self._hosts.learn(mac, port, now)
+        for switch, rules in self._installed.items():
+            for rule in rules.values():
+                owner = _mac_of(rule)
+                if owner is None or Port(switch, rule.out[0]) not in edges:
+                    continue
+                known = self._hosts.by_mac.get(owner)
+                is_placed = known is not None and known.port is not None
+                host = known if is_placed else self._hosts.learn(owner, Port(switch, rule.out[0]), now)
+                if host is not None and rule.match.arp_target is not None:
+                    self._hosts.learn_address(host, rule.match.arp_target)
+
+    # Ports
+
+    def _lay_edges(self, now: float) -> None:
+        """Lay the rules that copy frames to the controller at edge ports, and delete those of other ports."""
+        for port in self._discovery.edge_ports(now):
+            if port.node in self._installed:
+                for rule in edge_rules(port.number):
+                    self._lay(port.node, rule)
+        for switch, rules in self._installed.items():
+            for rule in list(rules.values()):
+                in_port = rule.match.in_port
+                if in_port is not None and self._discovery.is_between_switches(Port(switch, in_port)):
+                    self._delete(switch, rule)
+
+    def _lay_trees(self, now: float) -> None:
+        """Lay the spanning tree: all switches first stop using links that leave it, then use those that join it.
+
+        So there is no loop at any time in which a broadcast would circulate.
+        """
+        wanted = {switch: set(ports) for switch, ports in spanning_tree(self._peers, self._installed).items()}
+        for port in self._discovery.edge_ports(now):
+            if port.node in wanted:
+                wanted[port.node].add(port.number)
+        self._tree = wanted
+        for switch, ports in wanted.items():
+            if self._flooded(switch) - ports:
+                self._lay(switch, flood_rule(self._flooded(switch) & ports))
+                self._shrinking[switch] += 1
+                self._outbox.when_confirmed(switch, partial(self._shrunk, switch))
+        self._grow()
+
+    def _shrunk(self, switch: str, _is_done: bool) -> None:
+        # A switch that disconnects gets no more frames along the tree, whatever its own rule says.
+        self._shrinking[switch] -= 1
+        self._shrinking += Counter()  # without zeros
+        self._grow()
+
+    def _grow(self) -> None:
+        """Lay the whole tree once all switches, also those of earlier trees, have stopped using links that leave it."""
+        if self._shrinking:
+            return
+        for switch, ports in self._tree.items():
+            if switch in self._installed:
+                self._lay(switch, flood_rule(ports))
+
+    def _flooded(self, switch: str) -> set[int]:
+        rule = self._installed.get(switch, {}).get(_place(flood_rule(())))
+        return set() if rule is None else set(rule.out)
+
+    # Single rules
+
+    def _lay(self, switch: str, rule: Rule) -> None:
+        rules = self._installed.get(switch)
+        if rules is not None and rules.get(_place(rule)) != rule:
+            rules[_place(rule)] = rule
+            self._outbox.send(switch, AddRule(rule))
+
+    def _delete(self, switch: str, rule: Rule) -> None:
+        del self._installed[switch][_place(rule)]
+        self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie, table=rule.table))
+
+
+def is_default(rule: Rule) -> bool:
+    """Return whether a rule found in a switch is kept here."""
+    return kind_of(rule.cookie) in (Kind.DEFAULT, Kind.EDGE)
+
+
+def next_hops(peers: Mapping[Port, Port], end: str) -> _Hops:
+    """Return each switch's ports on shortest paths to a switch, and the product of the choices after the next hop."""
+    ports: dict[str, list[Port]] = {}
+    for port in sorted(peers):
+        ports.setdefault(port.node, []).append(port)
+    distance = {end: 0}
+    found: dict[str, tuple[tuple[int, ...], int]] = {end: ((), 1)}
+    waiting = deque([end])
+    while waiting:
+        node = waiting.popleft()
+        for port in ports.get(node, ()):
+            peer = peers[port].node
+            if peer not in distance:
+                distance[peer] = distance[node] + 1
+                waiting.append(peer)
+    for node in sorted(distance, key=lambda node: distance[node]):
+        if node != end:
+            nearer = [port for port in ports[node] if distance[peers[port].node] == distance[node] - 1]
+            following, later = found[peers[nearer[0]].node]
+            found[node] = tuple(port.number for port in nearer), later * max(len(following), 1)
+    return found
+
+
+def spanning_tree(peers: Mapping[Port, Port], switches: Iterable[str]) -> dict[str, set[int]]:
+    """Return each switch's ports on a spanning tree of shortest paths from the first switch; of parts, one each."""
+    ports: dict[str, list[Port]] = {switch: [] for switch in switches}
+    for port in sorted(peers):
+        if port.node in ports and peers[port].node in ports:
+            ports[port.node].append(port)
+    tree: dict[str, set[int]] = {switch: set() for switch in ports}
+    reached: set[str] = set()
+    for root in sorted(ports, key=natural):
+        waiting = deque([] if root in reached else [root])
+        reached.add(root)
+        while waiting:
+            for port in ports[waiting.popleft()]:
+                peer = peers[port]
+                if peer.node not in reached:
+                    reached.add(peer.node)
+                    waiting.append(peer.node)
+                    tree[port.node].add(port.number)
+                    tree[peer.node].add(peer.number)
+    return tree
+
+
+def _place(rule: Rule) -> _Place:
+    return rule.table, rule.match, rule.priority
+
+
+def _mac_of(rule: Rule) -> str | None:
+    """The host of a rule of table 1, None if it is for all."""
+    if rule.table != DEFAULT_TABLE or len(rule.out) != 1:
+        return None
+    return rule.set_eth_dst if rule.priority == PRIORITY_ARP and rule.match.eth_type == ARP else rule.match.eth_dst

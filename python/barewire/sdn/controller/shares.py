@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""How the tenants of one direction of a link share its rate: guarantees, ceilings, and what is idle is lent. Pure.
+
+OpenFlow's meters only limit, so a guarantee is what the others may not use:
+
+    reserve     of a tenant: what it sends, with a margin; its whole guarantee as soon as it wants more than its reserve
+    limit       of a tenant that wants more than its guarantee: its reserve and a part of what nobody reserves
+
+Without a flood and without a second tenant nobody is limited, because TCP loses throughput at a meter.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+# Of the link's rate: limits leave this free, so that a tenant's first frames pass beside a flood and are noticed.
+SLACK = 0.03
+# A tenant is active above this fraction of the link's rate.
+ACTIVE = 0.01
+# Above this fraction of the link's rate in total the link is contended; above the second one somebody floods: TCP,
+# which repeats what is lost, offers less.
+CONTENDED, FLOODED = 0.9, 1.15
+# A reserve has this margin over what was sent; a tenant that sends more than `_PRESSING` of its reserve wants more.
+_MARGIN, _PRESSING = 1.2, 0.9
+# A reserve shrinks when less was sent for this time.
+HOLD_S = 3.0
+# A tenant is limited when it exceeds its guarantee by this factor, and may grow by the second one from count to count.
+_OVER, _GROWTH = 1.05, 1.1
+# The weight, for what is idle, of tenants without a guarantee.
+_WEIGHT = 0.05
+
+
+@dataclass
+class Use:
+    """A tenant's use of one direction: its recent demands (time, bit/s), its reserve and its limit in bit/s."""
+
+    share: float
+    ceiling: float
+    recent: deque[tuple[float, float]] = field(default_factory=deque)
+    reserve_bit_s: float = 0.0
+    raised_s: float = -math.inf
+    limit_bit_s: float | None = None
+
+    @property
+    def demand_bit_s(self) -> float:
+        """What it sent by the last count, whether or not it got through."""
+        return self.recent[-1][1] if self.recent else 0.0
+
+    def counted(self, now: float, demand_bit_s: float, rate_bit_s: float) -> None:
+        """Follow its demand with its reserve."""
+        self.recent.append((now, demand_bit_s))
+        while self.recent[0][0] < now - HOLD_S:
+            self.recent.popleft()
+        guarantee_bit_s = self.share * rate_bit_s
+        if demand_bit_s > max(_PRESSING * self.reserve_bit_s, ACTIVE * rate_bit_s):
+            self.reserve_bit_s, self.raised_s = guarantee_bit_s, now
+        elif now > self.raised_s + HOLD_S:
+            most = max(demand for _, demand in self.recent)
+            self.reserve_bit_s = min(_MARGIN * most, guarantee_bit_s)
+
+
+def share_out(uses: Sequence[Use], rate_bit_s: float) -> None:
+    """Set each tenant's limit by all demands: None for no limit, else its ceiling or less."""
+    demands = [
+        use.demand_bit_s if use.ceiling >= 1 else min(use.demand_bit_s, use.ceiling * rate_bit_s) for use in uses
+    ]
+    is_alone = sum(demand > ACTIVE * rate_bit_s for demand in demands) < 2
+    is_free = sum(demands) <= (FLOODED if is_alone else CONTENDED) * rate_bit_s
+    over = [] if is_free else [n for n, use in enumerate(uses) if _exceeds(use, demands[n], rate_bit_s)]
+    weights = [uses[n].share or _WEIGHT for n in over]
+    wants = [max(_GROWTH * demands[n] - uses[n].reserve_bit_s, 0.0) for n in over]
+    spare = max((1 - SLACK) * rate_bit_s - sum(use.reserve_bit_s for use in uses), 0.0)
+    limits = dict.fromkeys(range(len(uses)), math.inf)
+    for number, weight, lent in zip(over, weights, _lent(weights, wants, spare), strict=True):
+        # Who wants less than its part is not held to that: a meter just above what TCP sends makes it send less.
+        limits[number] = uses[number].reserve_bit_s + max(lent, spare * weight / sum(weights))
+    for number, use in enumerate(uses):
+        ceiling = math.inf if use.ceiling >= 1 else use.ceiling * rate_bit_s
+        limit = min(limits[number], ceiling)
+        use.limit_bit_s = None if math.isinf(limit) else limit
+
+
+def _exceeds(use: Use, demand_bit_s: float, rate_bit_s: float) -> bool:
+    """Whether a tenant uses more than is guaranteed; one that is limited already is not let go while others need it."""
+    if demand_bit_s <= ACTIVE * rate_bit_s:
+        return False
+    return use.limit_bit_s is not None or demand_bit_s > _OVER * max(use.share, ACTIVE) * rate_bit_s
+
+
+def _lent(weights: Sequence[float], wants: Sequence[float], spare: float) -> list[float]:
+    """Share out what nobody reserves by weights, to each at most what it wants; what is left, to each once more."""
+    got = [0.0] * len(wants)
+    unsatisfied = {number for number, want in enumerate(wants) if want > 0}
+    while unsatisfied and spare > 0:
+        level = min((wants[n] - got[n]) / weights[n] for n in unsatisfied)
+        level = min(level, spare / sum(weights[n] for n in unsatisfied))
+        for number in unsatisfied:
+            got[number] += level * weights[number]
+            spare -= level * weights[number]
+        satisfied = {n for n in unsatisfied if got[n] >= wants[n] * (1 - 1e-9)}
+        if not satisfied:
+            break
+        unsatisfied -= satisfied
+    return [amount + max(spare, 0.0) for amount in got]

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Tenants' shares of links, by a meter for each tenant at each port of each switch. No clock, no I/O.
+
+    flow of a tenant ──▶ its rule at s1: meter of (port 3, tenant), then output to port 3
+    counters of the meters, twice a second ──▶ shares ──▶ new rates of the meters
+
+A meter that limits nothing has a rate beyond the link's. Rules refer only to meters that the switch has confirmed,
+since it would refuse them otherwise.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from barewire.sdn.classify.jobs import Jobs
+from barewire.sdn.classify.tenants import TENANTS_MAX, Tenant, Tenants
+from barewire.sdn.controller.discovery import Discovery
+from barewire.sdn.controller.outbox import Outbox
+from barewire.sdn.controller.routes import Route
+from barewire.sdn.controller.shares import Use, share_out
+from barewire.sdn.openflow.messages import MeterCounter, Request, RequestKind, SetMeter, SwitchError
+from barewire.topology import Port
+
+PERIOD_S = 0.5
+# Open vSwitch numbers meters up to 2¹⁸; six bits are the tenant.
+PORTS_MAX = 4000
+_TENANT_BITS = 6
+assert TENANTS_MAX < 1 << _TENANT_BITS
+# A limit's burst: time at its rate, and at least ten frames of 1522 bytes.
+_BURST_S, _BURST_MIN_KBIT = 0.1, 122
+# The rate of a meter that limits nothing: beyond what all ports of a switch can bring.
+_UNLIMITED, _KBIT_MAX = 100, 4_000_000_000
+# A rate is changed if it differs by more than this.
+_CHANGE = 0.02
+# Errors of a meter that exists already, and of one that does not exist yet: each meter is changed, then added.
+_METER_MOD_FAILED, _EXPECTED_CODES = 12, (1, 3)
+
+
+@dataclass
+class _Meters:
+    """The meters of one port: each tenant's use, rates in kbit/s as set, the last counts (bytes, age).
+
+    `set_s` is when a rate was set since the last count.
+    """
+
+    uses: list[Use]
+    rates: list[int]
+    last: dict[int, tuple[int, float]] = field(default_factory=dict)
+    set_s: dict[int, float] = field(default_factory=dict)
+    is_confirmed: bool = False
+    # Whether the switch counts from 0 when a rate is set, as Open vSwitch does.
+    restarts: bool = False
+
+    def demand_bit_s(self, index: int, counter: MeterCounter, now: float) -> float:
+        """Return the rate at which bytes came to a meter since the last count, or since its rate was set."""
+        carried, age_s = self.last.get(index, (counter.bytes, counter.age_s))
+        self.last[index] = counter.bytes, counter.age_s
+        set_s = self.set_s.pop(index, None)
+        self.restarts = self.restarts or (set_s is not None and counter.bytes < carried)
+        if set_s is not None and self.restarts:
+            return 8 * counter.bytes / (now - set_s) if now > set_s else 0.0
+        if counter.age_s <= age_s or counter.bytes < carried:
+            return 0.0  # the switch has restarted
+        return 8 * (counter.bytes - carried) / (counter.age_s - age_s)
+
+
+class Slices:
+    """The meters of all switches. The last of each port is for flows of no tenant."""
+
+    def __init__(self, tenants: Tenants, discovery: Discovery, jobs: Jobs, outbox: Outbox) -> None:
+        """Begin without switches."""
+        self.tenants = tenants
+        # Who announced a job, by its id.
+        self.owners: dict[str, Tenant] = {}
+        self._discovery, self._jobs, self._outbox = discovery, jobs, outbox
+        self._meters: dict[Port, _Meters] = {}
+        self._index = {tenant.name: number for number, tenant in enumerate(tenants.all)}
+        self._has_hostless = any(not tenant.hosts for tenant in tenants.all)
+        self._refused: set[str] = set()
+        self._told: set[str] = set()
+
+    def tenant_of(self, route: Route) -> Tenant | None:
+        """Return the tenant of a flow's source host; of a host of nobody, the one that announced the flow's job."""
+        tenant = self.tenants.of_host(route.key.source)
+        if tenant is None and self._has_hostless and self.owners:
+            job = self._jobs.of(route.key)
+            tenant = None if job is None else self.owners.get(job.id)
+        return tenant
+
+    def changed(self, routes: Iterable[Route]) -> list[Route]:
+        """Return the flows that belong to another tenant since a job came or went."""
+        if not self._has_hostless:
+            return []
+        return [route for route in routes if route.tenant not in (None, self._index_of(self.tenant_of(route)))]
+
+    def meter_of(self, route: Route, port: Port) -> int | None:
+        """Return the meter of a flow's rule that sends to a port; None without one."""
+        meters = self._meters.get(port)
+        if meters is None or not meters.is_confirmed:
+            return None
+        route.tenant = self._index_of(self.tenant_of(route))
+        return _number(port.number, route.tenant)
+
+    def forget_switch(self, switch: str) -> None:
+        """Handle a new connection: the switch may have restarted, without meters."""
+        for port, meters in self._meters.items():
+            if port.node == switch:
+                meters.is_confirmed = False
+
+    def add_meters(self, switch: str, then: Callable[[], None]) -> None:
+        """Add the missing meters of a switch's ports; call `then` once rules may refer to them."""
+        if not self.tenants.all or switch in self._refused:
+            return
+        added, without = [], []
+        for number in self._discovery.ports(switch):
+            port = Port(switch, number)
+            rate_bit_s = self._discovery.rate_bit_s(port)
+            known = self._meters.get(port)
+            if known is not None and known.is_confirmed:
+                continue
+            if number > PORTS_MAX or rate_bit_s is None:
+                without.append(number)
+                continue
+            if known is None:
+                known = self._meters[port] = self._new(rate_bit_s)
+            for index, rate in enumerate(known.rates):
+                self._set(port, index, rate)
+                self._set(port, index, rate, is_new=True)
+            added.append(known)
+
+        def confirmed(done: bool) -> None:
+            if done and switch not in self._refused:
+                for meters in added:
+                    meters.is_confirmed = True
+                then()
+
+        if without and switch not in self._told:
+            self._told.add(switch)
+            text = f"no share holds at ports {without} of {switch}: their rate is unknown (give --rate)"
+            self._outbox.emit("tenants not limited", f"{text}, or their number is above {PORTS_MAX}")
+        if added:
+            self._outbox.when_confirmed(switch, confirmed)
+
+    def refused(self, switch: str, error: SwitchError) -> None:
+        """Handle a meter that a switch refused."""
+        if error.kind == _METER_MOD_FAILED and error.code in _EXPECTED_CODES:
+            return
+        if switch not in self._refused:
+            self._refused.add(switch)
+            self._outbox.emit("tenants not limited", f"{switch} has no meters ({error.text}): no share holds there")
+        for port in [port for port in self._meters if port.node == switch]:
+            del self._meters[port]
+
+    def ask(self, switches: Iterable[str]) -> None:
+        """Ask switches for the counters of their meters."""
+        have = {port.node for port, meters in self._meters.items() if meters.is_confirmed}
+        for switch in have & set(switches):
+            self._outbox.send(switch, Request(RequestKind.METER_COUNTERS))
+
+    def counted(self, switch: str, counters: Iterable[MeterCounter], now: float) -> None:
+        """Share out each port of a switch anew by what came to its meters."""
+        by_port: dict[Port, dict[int, MeterCounter]] = {}
+        for counter in counters:
+            number, index = _port_and_index(counter.number)
+            by_port.setdefault(Port(switch, number), {})[index] = counter
+        for port, found in by_port.items():
+            meters, rate_bit_s = self._meters.get(port), self._discovery.rate_bit_s(port)
+            if meters is None or rate_bit_s is None:
+                continue
+            for index, use in enumerate(meters.uses):
+                if index in found:
+                    use.counted(now, meters.demand_bit_s(index, found[index], now), rate_bit_s)
+            share_out(meters.uses, rate_bit_s)
+            for index, use in enumerate(meters.uses):
+                rate = _kbit(use.limit_bit_s, rate_bit_s)
+                if abs(rate - meters.rates[index]) > _CHANGE * meters.rates[index]:
+                    meters.rates[index], meters.set_s[index] = rate, now
+                    self._set(port, index, rate)
+
+    def limited(self) -> Mapping[str, list[Port]]:
+        """Return the ports at which each tenant exceeds its share and is limited, by the tenant's name."""
+        found: dict[str, list[Port]] = {tenant.name: [] for tenant in self.tenants.all}
+        for port, meters in self._meters.items():
+            for tenant, use in zip(self.tenants.all, meters.uses, strict=False):
+                if use.limit_bit_s is not None and use.demand_bit_s > use.limit_bit_s:
+                    found[tenant.name].append(port)
+        return {name: sorted(ports) for name, ports in found.items()}
+
+    def sent_bit_s(self, routes: Iterable[Route]) -> Counter[str]:
+        """Return what each tenant's flows carry by their last counts, by the tenant's name."""
+        sums: Counter[str] = Counter()
+        for route in routes:
+            tenant = self.tenant_of(route)
+            if tenant is not None:
+                sums[tenant.name] += round(8 * route.placed.rate_byte_s)
+        return sums
+
+    def _index_of(self, tenant: Tenant | None) -> int:
+        return len(self.tenants.all) if tenant is None else self._index[tenant.name]
+
+    def _new(self, rate_bit_s: int) -> _Meters:
+        uses = [Use(tenant.share, tenant.ceiling) for tenant in self.tenants.all]
+        uses.append(Use(0.0, 1.0))
+        share_out(uses, rate_bit_s)
+        return _Meters(uses, [_kbit(use.limit_bit_s, rate_bit_s) for use in uses])
+
+    def _set(self, port: Port, index: int, rate_kbit_s: int, is_new: bool = False) -> None:
+        burst = max(int(_BURST_S * rate_kbit_s), _BURST_MIN_KBIT)
+        self._outbox.send(port.node, SetMeter(_number(port.number, index), rate_kbit_s, burst, is_new))
+
+
+def _number(port: int, index: int) -> int:
+    return (port << _TENANT_BITS | index) + 1
+
+
+def _port_and_index(number: int) -> tuple[int, int]:
+    return (number - 1) >> _TENANT_BITS, (number - 1) & ((1 << _TENANT_BITS) - 1)
+
+
+def _kbit(limit_bit_s: float | None, rate_bit_s: int) -> int:
+    wanted = _UNLIMITED * rate_bit_s if limit_bit_s is None else limit_bit_s
+    return min(max(math.ceil(wanted / 1000), 1), _KBIT_MAX)

@@ -1,0 +1,429 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Decides claims: what was published beside what was measured now, and a verdict with its reason.
+
+Absolute values are not compared: the published ones are of other machines. A claim holds if what it says holds beyond
+doubt today, at the plan's confidence, corrected over all rows of the claim.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from barewire.errors import WrongUse
+from barewire.models.wire import latency_limit_us
+from barewire.report.words import message_size, number, percent
+from barewire.results import Run, Series, read_run, samples
+from barewire.results.laws import laws_of
+from barewire.results.sdn import summarised
+from barewire.stats import Comparison, compare_over_sizes
+from barewire.study.plan import Claim, Plan
+from barewire.study.steps import Record, document_of
+from barewire.study.tables import as_number
+
+Verdict = Literal["held", "did not hold", "cannot be decided"]
+Interval = tuple[float, float] | None
+
+# Differences that do not matter, as a share.
+MARGIN = 0.02
+_NAMED_ROWS = 4
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a claim: `label` names it, `at` is its number, None if it has none.
+
+    `published` and `measured` are the values of A and, if there is one, of B. The ratios are A to B, or for a claim
+    about one value that value itself, with its interval.
+    """
+
+    label: str
+    at: float | None
+    published: tuple[float | None, ...]
+    measured: tuple[float | None, ...]
+    unit: str
+    published_ratio: float | None
+    ratio: float | None
+    interval: Interval
+    says: str
+    p: float | None = None
+    difference: float | None = None
+    difference_interval: Interval = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of a claim. `names` are those of A and B."""
+
+    claim: Claim
+    verdict: Verdict
+    why: str
+    rows: tuple[Row, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+def judge(plan: Plan, directory: Path, record: Record) -> list[Finding]:
+    """Return what became of each claim, in the plan's order."""
+    runs: dict[str, Run] = {}
+    return [_judge(claim, plan, directory, record, runs) for claim in plan.claims]
+
+
+def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict[str, Run]) -> Finding:
+    for step in claim.steps:
+        done = record.steps.get(step)
+        if done is None or done.state != "done":
+            state, reason = ("not run yet", "") if done is None else (done.state, done.reason)
+            return Finding(claim, "cannot be decided", f"step '{step}' was {state}{reason and f': {reason}'}")
+        if plan.step(step).leaves_run and step not in runs:
+            runs[step] = read_run(directory / step)
+    match claim.kind:
+        case "faster" | "no-difference" | "grows":
+            return _of_pairs(claim, plan.confidence, runs)
+        case "within":
+            return _within(claim, runs)
+        case "break":
+            return _break(claim, runs)
+        case "strategy":
+            return _strategy(claim, directory, runs)
+        case "impossible":
+            return _impossible(claim)
+        case "bytes":
+            return _bytes(claim, directory)
+
+
+def _of_pairs(claim: Claim, confidence: float, runs: Mapping[str, Run]) -> Finding:
+    pairs = _pairs(claim, runs)
+    if not pairs:
+        return Finding(claim, "cannot be decided", "the runs have no values of both sides with the same key")
+    units = {series.unit for pair in pairs for series in pair}
+    if len(units) > 1:
+        raise WrongUse(f"'{claim.text}' compares values in {' and '.join(sorted(units))}")
+    results = compare_over_sizes(
+        [(a.launch_medians, b.launch_medians) for a, b in pairs],
+        lower_is_better=pairs[0][0].lower_is_better,
+        margin=MARGIN,
+        confidence=confidence,
+    )
+    rows = tuple(_compared(claim, a, b, result) for (a, b), result in zip(pairs, results, strict=True))
+    names = (_name(a for a, _ in pairs), _name(b for _, b in pairs))
+    if claim.kind == "grows":
+        verdict, why = _grows(rows, lower_is_better=pairs[0][0].lower_is_better)
+    elif claim.kind == "faster":
+        verdict, why = _faster(rows)
+    else:
+        verdict, why = _no_difference(rows, results)
+    return Finding(claim, verdict, f"{why} {_few(results, confidence)}".strip(), rows, names)
+
+
+def _pairs(claim: Claim, runs: Mapping[str, Run]) -> list[tuple[Series, Series]]:
+    def chosen(side: Mapping[str, Any] | None) -> list[Series]:
+        assert side is not None
+        return [series for series in _select(side, runs) if series.launch_medians and min(series.launch_medians) > 0]
+
+    others = chosen(claim.b)
+    found = [(a, b) for a in chosen(claim.a) for b in others if _key(claim, a) == _key(claim, b)]
+    return sorted(found, key=lambda pair: _key(claim, pair[0]))
+
+
+def _select(side: Mapping[str, Any], runs: Mapping[str, Run]) -> list[Series]:
+    """Series of a step by their fields. WrongUse for a field that series do not have."""
+    wanted = {name: value for name, value in side.items() if name != "step"}
+    for name in wanted:
+        if name not in Series.__dataclass_fields__:
+            raise WrongUse(f"series have no field '{name}'; they have {', '.join(Series.__dataclass_fields__)}")
+
+    def matches(series: Series) -> bool:
+        return all(
+            getattr(series, name) in value if isinstance(value, list) else getattr(series, name) == value
+            for name, value in wanted.items()
+        )
+
+    return [series for series in runs[side["step"]].series if matches(series)]
+
+
+def _key(claim: Claim, series: Series) -> tuple[float, ...]:
+    return tuple(float(getattr(series, name) or 0) for name in claim.key)
+
+
+def _name(series: Any) -> str:
+    """What a side is called: its subjects, with variants if the sides differ in those."""
+    found = dict.fromkeys(f"{each.subject} {each.variant}".strip() for each in series)
+    return ", ".join(found)
+
+
+def _compared(claim: Claim, a: Series, b: Series, result: Comparison) -> Row:
+    at = _key(claim, a)[-1]
+    published = _published(claim, at, a.unit)
+    ratio = None
+    if len(published) == 2 and published[0] is not None and published[1]:
+        ratio = published[0] / published[1]
+    return Row(
+        _label(claim, a),
+        at,
+        published,
+        (a.median, b.median),
+        a.unit,
+        ratio,
+        result.ratio,
+        result.ratio_interval,
+        {"A faster": "better", "B faster": "worse"}.get(result.verdict, result.verdict),
+        result.welch.p if result.welch else None,
+        result.welch.difference if result.welch else None,
+        result.welch.interval if result.welch else None,
+    )
+
+
+def _published(claim: Claim, at: float, unit: str) -> tuple[float | None, ...]:
+    table = claim.table
+    if table is None or claim.rows is None:
+        return ()
+    values = (table.value(column, claim.rows, at) for column in claim.columns)
+    return tuple(
+        value if value is None or unit != "us" else value * _to_us(column)
+        for value, column in zip(values, claim.columns, strict=True)
+    )
+
+
+def _to_us(column: str) -> float:
+    """Factor from the unit in which a column of times ends to µs; 1 if it ends in none."""
+    unit = column.rpartition("_")[2]
+    return {"s": 1e6, "ms": 1e3}.get(unit, 1.0) if not column.endswith("bit_s") else 1.0
+
+
+def _label(claim: Claim, series: Series) -> str:
+    parts = []
+    for name in claim.key:
+        value = getattr(series, name)
+        parts.append(message_size(value) if name == "message_bytes" else f"{name.replace('_', ' ')} {value:g}")
+    return ", ".join(parts)
+
+
+def _faster(rows: Sequence[Row]) -> tuple[Verdict, str]:
+    says = Counter(row.says for row in rows)
+    against = [row.label for row in rows if row.says in ("worse", "no difference")]
+    spread = _spread(rows)
+    if says["better"] == len(rows):
+        return "held", f"Better in {_all(len(rows))}: {spread}."
+    if against:
+        return "did not hold", f"Better in {says['better']} of {len(rows)}, not at {_named(against)}: {spread}."
+    undecided = [row.label for row in rows if row.says == "undecided"]
+    return (
+        "cannot be decided",
+        f"Better in {says['better']} of {len(rows)}, undecided at {_named(undecided)}: {spread}.",
+    )
+
+
+def _no_difference(rows: Sequence[Row], results: Sequence[Comparison]) -> tuple[Verdict, str]:
+    differing = [row.label for row, result in zip(rows, results, strict=True) if result.differs]
+    spread = _spread(rows)
+    if differing:
+        return "did not hold", f"The sides differ at {_named(differing)}: {spread}."
+    if all(row.says == "no difference" for row in rows):
+        return "held", f"No difference beyond {percent(MARGIN)} in {_all(len(rows))}: {spread}."
+    intervals = [row.interval for row in rows if row.interval is not None]
+    if not intervals:
+        return "cannot be decided", f"No difference is significant, as published: {spread}."
+    widest = percent(round(max(max(abs(low - 1), abs(high - 1)) for low, high in intervals), 3))
+    why = f"No difference is significant, as published, but one of {widest} is not excluded: {spread}."
+    return "cannot be decided", why
+
+
+def _grows(rows: Sequence[Row], *, lower_is_better: bool) -> tuple[Verdict, str]:
+    first, last = rows[0], rows[-1]
+    if len(rows) < 2 or first.interval is None or last.interval is None:
+        return "cannot be decided", "It needs an interval at two numbers at least."
+    said = f"{_ratio(first)} at {first.label}, {_ratio(last)} at {last.label}."
+    before, after = (last, first) if lower_is_better else (first, last)
+    assert before.interval is not None and after.interval is not None
+    if before.interval[1] < after.interval[0]:
+        return "held", f"The ratio moves in A's favour: {said}"
+    if after.interval[1] < before.interval[0]:
+        return "did not hold", f"The ratio moves against A: {said}"
+    return "cannot be decided", f"The intervals overlap: {said}"
+
+
+def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
+    low, high = claim.low, claim.high
+    assert claim.a is not None and low is not None and high is not None
+    found = [series for series in _select(claim.a, runs) if series.median is not None]
+    if not found:
+        return Finding(claim, "cannot be decided", "the run has no such value")
+    rows, states = [], set()
+    for series in sorted(found, key=lambda each: _key(claim, each)):
+        bottom, top = series.ci95 or (min(series.launch_medians), max(series.launch_medians))
+        inside = low <= bottom and top <= high
+        outside = top < low or bottom > high
+        says = "within" if inside else "outside" if outside else "undecided"
+        states.add(says)
+        at = _key(claim, series)[-1]
+        published = _published(claim, at, series.unit)
+        value = published[0] if published else None
+        rows.append(
+            Row(
+                _label(claim, series),
+                at,
+                published,
+                (series.median,),
+                series.unit,
+                value,
+                series.median,
+                series.ci95,
+                says,
+            )
+        )
+    verdict: Verdict = (
+        "held" if states == {"within"} else "did not hold" if "outside" in states else "cannot be decided"
+    )
+    values = ", ".join(number(row.ratio) for row in rows[:_NAMED_ROWS] if row.ratio is not None)
+    why = f"{values}{' …' if len(rows) > _NAMED_ROWS else ''}; expected {number(low)} to {number(high)}."
+    return Finding(claim, verdict, why, tuple(rows), (_name(found),))
+
+
+def _break(claim: Claim, runs: Mapping[str, Run]) -> Finding:
+    assert claim.a is not None and claim.low is not None and claim.high is not None
+    wanted = {name: claim.a[name] for name in ("subject", "variant") if name in claim.a}
+    laws = [law for law in laws_of(runs[claim.a["step"]]) if all(getattr(law, k) == v for k, v in wanted.items())]
+    if not laws:
+        return Finding(claim, "cannot be decided", "too few message sizes for breaks")
+    breaks = [each for law in laws for each in law.fit.breaks]
+    meeting = [each for each in breaks if each.low <= claim.high and each.high >= claim.low]
+    rows = tuple(
+        Row(
+            f"{message_size(int(each.low))} to {message_size(int(each.high))}",
+            each.low,
+            (),
+            (each.jump,),
+            "us",
+            None,
+            each.jump,
+            None,
+            "here" if each in meeting else "elsewhere",
+        )
+        for each in breaks
+    )
+    where = ", ".join(row.label for row in rows) or "none"
+    expected = f"{message_size(int(claim.low))} to {message_size(int(claim.high))}"
+    names = tuple(dict.fromkeys(law.subject for law in laws))
+    if meeting:
+        return Finding(claim, "held", f"Breaks: {where}; one was expected between {expected}.", rows, names)
+    return Finding(claim, "did not hold", f"Breaks: {where}; none between {expected}.", rows, names)
+
+
+def _strategy(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding:
+    assert claim.step is not None and claim.better is not None and claim.quantity is not None
+    run = runs[claim.step]
+    summary = summarised(run, samples(directory / claim.step))
+    cells = [cell for cell in summary.cells if cell.place.policy == claim.better and not cell.place.beside]
+    rows = []
+    for cell in (cell for cell in cells if cell.place.quantity == claim.quantity):
+        for worse in claim.worse:
+            ratio = summary.ratio(claim.quantity, cell.place.hosts, claim.better, worse)
+            other = summary.cell(claim.quantity, cell.place.hosts, worse)
+            if ratio is None or other is None:
+                continue
+            published = _published_of(claim, cell.place.hosts, (claim.better, worse))
+            says = "undecided"
+            if ratio.ci95 is not None:
+                says = "better" if ratio.ci95[0] > 1 else "worse" if ratio.ci95[1] < 1 else "undecided"
+            rows.append(
+                Row(
+                    f"{cell.place.hosts} hosts, against {worse}",
+                    float(cell.place.hosts),
+                    published,
+                    (cell.median, other.median),
+                    cell.unit,
+                    published[0] / published[1] if len(published) == 2 and published[0] and published[1] else None,
+                    ratio.value,
+                    ratio.ci95,
+                    says,
+                )
+            )
+    if not rows:
+        return Finding(claim, "cannot be decided", "the run has no values of both strategies")
+    verdict, why = _faster(rows)
+    return Finding(claim, verdict, why, tuple(rows), (claim.better, ", ".join(claim.worse)))
+
+
+def _published_of(claim: Claim, hosts: int, names: Sequence[str]) -> tuple[float | None, ...]:
+    table = claim.table
+    if table is None or claim.rows is None:
+        return ()
+    columns = [name if name in table.columns else name.removesuffix("-published") for name in names]
+    return tuple(table.value(name, claim.rows, hosts) if name in table.columns else None for name in columns)
+
+
+def _impossible(claim: Claim) -> Finding:
+    """Whether the published values respect the wire. The claim is the paper's; physics decides it."""
+    table = claim.table
+    assert table is not None and claim.message_bytes is not None and claim.rate_bit_s is not None
+    protocol: Any = claim.protocol
+    limit = latency_limit_us(claim.message_bytes, protocol, 1500, claim.rate_bit_s)
+    rows = []
+    for found in table.rows:
+        printed = as_number(found[claim.columns[0]])
+        if printed is None:
+            continue
+        one_way = printed / 2 if claim.columns[0].startswith("round_trip") else printed
+        says = "impossible" if one_way < limit else "possible"
+        label = " ".join(value for column, value in found.items() if column not in claim.columns)
+        rows.append(Row(label, None, (one_way,), (limit,), "us", one_way, limit, None, says))
+    if any(row.says == "impossible" for row in rows):
+        why = f"Its frames alone take {number(limit)} µs one way, so what was printed cannot be."
+        return Finding(
+            claim, "did not hold", why, tuple(rows), ("one way, half of what was printed", "the wire's time")
+        )
+    return Finding(claim, "held", "It is above the wire's time.", tuple(rows), ("one way", "the wire's time"))
+
+
+def _bytes(claim: Claim, directory: Path) -> Finding:
+    assert claim.step is not None and claim.expected is not None
+    document = document_of(directory, claim.step)
+    rows = []
+    for path, expected in claim.expected.items():
+        value: Any = document
+        for part in path.split("."):
+            if isinstance(value, list):
+                value = value[int(part)] if part.isdigit() and int(part) < len(value) else None
+            else:
+                value = value.get(part) if isinstance(value, dict) else None
+        measured = float(value) if isinstance(value, int | float) else None
+        says = "equal" if measured == expected else "missing" if measured is None else "another value"
+        label = path.rpartition(".")[2].replace("_", " ")
+        rows.append(Row(label, None, (expected,), (measured,), "B", expected, measured, None, says))
+    if any(row.says == "missing" for row in rows):
+        return Finding(claim, "cannot be decided", "the capture has no such bytes", tuple(rows))
+    other = [row.label for row in rows if row.says != "equal"]
+    if other:
+        return Finding(claim, "did not hold", f"Other values: {_named(other)}.", tuple(rows))
+    return Finding(claim, "held", f"All {len(rows)} as published.", tuple(rows))
+
+
+def _few(results: Sequence[Comparison], confidence: float) -> str:
+    if any(result.ratio_interval is None for result in results):
+        fewest = min(min(result.launches_a, result.launches_b) for result in results)
+        return f"With {fewest} launches there is no interval at {percent(confidence)}."
+    return ""
+
+
+def _ratio(row: Row) -> str:
+    interval = "" if row.interval is None else f" [{number(row.interval[0])}, {number(row.interval[1])}]"
+    return f"{number(row.ratio)}{interval}"
+
+
+def _spread(rows: Sequence[Row]) -> str:
+    ratios = [row.ratio for row in rows if row.ratio is not None]
+    then = [row.published_ratio for row in rows if row.published_ratio is not None]
+    text = f"ratio {number(min(ratios))} to {number(max(ratios))}" if len(ratios) > 1 else f"ratio {number(ratios[0])}"
+    if then:
+        text += f", published {number(min(then))}" + (f" to {number(max(then))}" if len(then) > 1 else "")
+    return text
+
+
+def _all(count: int) -> str:
+    return "the only row" if count == 1 else f"all {count} rows"
+
+
+def _named(labels: Sequence[str]) -> str:
+    more = len(labels) - _NAMED_ROWS
+    return ", ".join(labels[:_NAMED_ROWS]) + (f" and {more} more" if more > 0 else "")

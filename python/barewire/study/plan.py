@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Plans of studies: what is measured, and what was claimed. A plan is a TOML file; docs/studies.md describes it.
+
+The shipped ones are in `plans`, the published tables in `published`.
+"""
+
+import hashlib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from barewire.errors import WrongUse, unknown
+from barewire.study.tables import Table, read_table
+
+PLANS = Path(__file__).parent / "plans"
+
+Form = Literal["quick", "full"]
+Kind = Literal["faster", "no-difference", "grows", "within", "break", "strategy", "impossible", "bytes"]
+# Of each kind what it needs besides a text.
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "faster": ("a", "b"),
+    "no-difference": ("a", "b"),
+    "grows": ("a", "b", "key"),
+    "within": ("a", "low", "high"),
+    "break": ("a", "low", "high"),
+    "strategy": ("step", "better", "worse", "quantity"),
+    "impossible": ("message_bytes", "protocol", "rate_bit_s", "published"),
+    "bytes": ("step", "expected"),
+}
+# Commands that leave a run; the others print a document with --json.
+_RUNS = (("mpi",), ("bench",), ("sdn", "bench"))
+_COMMANDS = (*_RUNS, ("sdn", "simulate"), ("account",), ("run",))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of barewire's, without `barewire`; `quick` and `full` are further options of the two forms.
+
+    `lab` has the options that choose a lab, which `--hosts` replaces; a step with neither runs on this machine. In
+    `command`, `{study}` is the study's directory and `{suite:LIBRARY}` that of the programs built for a library.
+    """
+
+    name: str
+    what: str
+    command: tuple[str, ...]
+    lab: tuple[str, ...] = ()
+    quick: tuple[str, ...] = ()
+    full: tuple[str, ...] = ()
+
+    @property
+    def leaves_run(self) -> bool:
+        """Whether its results are a run."""
+        return any(self.command[: len(known)] == known for known in _RUNS)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a study says, and how to decide it.
+
+    `a` and `b` select series of a step by their fields: {"step": "netpipe", "subject": "openmpi/tcp"}; a list is any of
+    its values. Series of both with equal `key` fields are compared. `published` is the table to show beside, with the
+    columns of both sides (`columns`) and of the key (`rows`).
+    """
+
+    text: str
+    kind: Kind
+    a: Mapping[str, Any] | None = None
+    b: Mapping[str, Any] | None = None
+    key: tuple[str, ...] = ("message_bytes",)
+    low: float | None = None
+    high: float | None = None
+    step: str | None = None
+    better: str | None = None
+    worse: tuple[str, ...] = ()
+    quantity: str | None = None
+    message_bytes: int | None = None
+    protocol: str | None = None
+    rate_bit_s: float | None = None
+    expected: Mapping[str, float] | None = None
+    published: str | None = None
+    rows: str | None = None
+    columns: tuple[str, ...] = ()
+    only: Mapping[str, Any] | None = None
+    note: str = ""
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Names of the steps that it needs."""
+        named = [None if side is None else side.get("step") for side in (self.a, self.b)]
+        return tuple(dict.fromkeys(step for step in (*named, self.step) if step is not None))
+
+    @property
+    def table(self) -> Table | None:
+        """The published table; None if it has none."""
+        return None if self.published is None else read_table(self.published).only(self.only or {})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study; `confidence` is that of its verdicts, as a share. `digest` identifies the file's content."""
+
+    name: str
+    title: str
+    question: str
+    source: str
+    confidence: float
+    steps: tuple[Step, ...]
+    claims: tuple[Claim, ...]
+    digest: str
+
+    def step(self, name: str) -> Step:
+        """Return a step by name."""
+        return next(step for step in self.steps if step.name == name)
+
+
+def shipped() -> list[str]:
+    """Names of the shipped plans."""
+    return sorted(path.stem for path in PLANS.glob("*.toml"))
+
+
+def read_plan(name: str) -> Plan:
+    """Return the shipped plan of this name, or that of a file; WrongUse says what is wrong with it, and where."""
+    path = PLANS / f"{name}.toml"
+    if not path.is_file():
+        path = Path(name)
+        if path.suffix != ".toml":
+            raise unknown("study", name, shipped(), "; or a file that ends in .toml")
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text)
+    except OSError as error:
+        raise WrongUse(f"cannot read {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise WrongUse(f"{path} is no TOML file: {error}") from error
+    return _plan(path, content, hashlib.sha256(text.encode()).hexdigest())
+
+
+def _plan(path: Path, content: dict[str, Any], digest: str) -> Plan:
+    known = {"title", "question", "source", "confidence", "step", "claim"}
+    _refuse_unknown(f"{path}", content, known)
+    steps = tuple(_step(f"{path}, step {number}", each) for number, each in enumerate(_list(path, content, "step"), 1))
+    names = [step.name for step in steps]
+    for name in names:
+        if names.count(name) > 1:
+            raise WrongUse(f"{path} has two steps named '{name}'")
+    claims = tuple(
+        _claim(f"{path}, claim {number}", each, names) for number, each in enumerate(_list(path, content, "claim"), 1)
+    )
+    confidence = content.get("confidence", 95)
+    if not isinstance(confidence, int | float) or not 50 <= confidence <= 99.9:
+        raise WrongUse(f"{path}: confidence is in percent, from 50 to 99.9, not {confidence!r}")
+    texts = {key: _text(f"{path}", content, key) for key in ("title", "question", "source")}
+    return Plan(path.stem, **texts, confidence=confidence / 100, steps=steps, claims=claims, digest=digest)
+
+
+def _list(path: Path, content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    found = content.get(key)
+    if not isinstance(found, list) or not found or not all(isinstance(each, dict) for each in found):
+        raise WrongUse(f"{path} needs tables [[{key}]], at least one")
+    return found
+
+
+def _step(where: str, content: dict[str, Any]) -> Step:
+    _refuse_unknown(where, content, {field.name for field in fields(Step)})
+    texts = {key: _text(where, content, key) for key in ("name", "what")}
+    if not texts["name"].replace("-", "").isalnum():
+        raise WrongUse(f"{where}: a name has letters, digits and hyphens, not '{texts['name']}'")
+    words = {key: _words(where, content, key) for key in ("command", "lab", "quick", "full") if key in content}
+    command = words.get("command", ())
+    if not any(command[: len(known)] == known for known in _COMMANDS):
+        raise WrongUse(f"{where}: command begins with one of {', '.join(' '.join(known) for known in _COMMANDS)}")
+    return Step(
+        texts["name"],
+        texts["what"],
+        command,
+        lab=words.get("lab", ()),
+        quick=words.get("quick", ()),
+        full=words.get("full", ()),
+    )
+
+
+def _claim(where: str, content: dict[str, Any], steps: Sequence[str]) -> Claim:
+    _refuse_unknown(where, content, {field.name for field in fields(Claim)})
+    _text(where, content, "text")
+    kind = _text(where, content, "kind")
+    if kind not in _NEEDS:
+        raise WrongUse(f"{where}: kind is one of {', '.join(_NEEDS)}, not {kind!r}")
+    for need in _NEEDS[kind]:
+        if need not in content:
+            raise WrongUse(f"{where}: a claim of kind '{kind}' needs '{need}'")
+    for key in ("a", "b", "expected", "only"):
+        if key in content and not isinstance(content[key], dict):
+            raise WrongUse(f'{where}: {key} is a table such as {{step = "netpipe", subject = "openmpi/tcp"}}')
+    lists: dict[str, Any] = {key: _words(where, content, key) for key in ("key", "worse", "columns") if key in content}
+    claim = Claim(**{**content, **lists})
+    for side in (claim.a, claim.b):
+        if side is not None and "step" not in side:
+            raise WrongUse(f"{where}: a and b need the step that measures them")
+    for step in claim.steps:
+        if step not in steps:
+            raise unknown("step", step, steps, f" ({where})")
+    try:
+        table = claim.table
+    except WrongUse as error:
+        raise WrongUse(f"{where}: {error}") from error
+    missing = [
+        name for name in (claim.rows, *claim.columns) if table is not None and name and name not in table.columns
+    ]
+    if missing and table is not None:
+        raise WrongUse(
+            f"{where}: {claim.published} has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
+        )
+    return claim
+
+
+def _refuse_unknown(where: str, content: Mapping[str, Any], known: set[str]) -> None:
+    for key in content:
+        if key not in known:
+            error = unknown("entry", key, sorted(known))
+            raise WrongUse(f"{where}: {error}", error.hint)
+
+
+def _text(where: str, content: Mapping[str, Any], key: str) -> str:
+    value = content.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise WrongUse(f"{where}: {key} must be a text")
+    return value
+
+
+def _words(where: str, content: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = content[key]
+    if isinstance(value, str):
+        value = value.split()
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise WrongUse(f"{where}: {key} must be a text, or a list of texts")
+    return tuple(value)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Runs a plan's steps, each a command of barewire's in a process of its own, and keeps what became of them.
+
+A study's directory has `study.json`, and for each step its run, or `NAME.json`, the document that it printed. A step
+that was finished is not run again, so an interrupted study is resumed where it was.
+"""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from barewire.errors import MachineCannot, WrongUse
+from barewire.mpi import find_library, installed_libraries
+from barewire.results.store import write_atomically
+from barewire.study.plan import Form, Plan, Step
+
+STUDY_FILE = "study.json"
+VERSION = 1
+State = Literal["done", "left out", "failed"]
+# Exit codes of barewire's commands.
+_WRONG_USE, _MACHINE_CANNOT, _INTERRUPTED = 2, 3, 130
+_LINES_KEPT = 12
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a step: `reason` is the command's message, or what of it was left out, unless all went well."""
+
+    state: State
+    command: tuple[str, ...]
+    seconds: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A study on disk. `hosts` are real ones, or None for labs on this machine."""
+
+    plan: str
+    digest: str
+    form: Form
+    hosts: str | None
+    created: str
+    steps: Mapping[str, Done] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """Time of all steps."""
+        return sum(step.seconds for step in self.steps.values())
+
+    def write(self, directory: Path) -> None:
+        """Write it to the study's directory."""
+        directory.mkdir(parents=True, exist_ok=True)
+        document = {"version": VERSION, **asdict(self)}
+        write_atomically(directory / STUDY_FILE, json.dumps(document, indent=1, ensure_ascii=False).encode())
+
+
+def read_record(directory: Path) -> Record:
+    """Read a study's record; WrongUse if there is none, or it is of another version."""
+    path = directory / STUDY_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("version") != VERSION:
+            raise WrongUse(f"{path} is of another version of barewire: run the study again")
+        steps = {name: Done(**{**done, "command": tuple(done["command"])}) for name, done in content["steps"].items()}
+        return Record(**{**content, "steps": steps})
+    except OSError as error:
+        raise WrongUse(f"{directory} contains no study: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise WrongUse(f"{path} is damaged: {error}") from error
+
+
+def begin(plan: Plan, directory: Path, form: Form, hosts: str | None) -> Record:
+    """Return the record of a new study, or of the same one that was begun there; WrongUse if it is another."""
+    if not (directory / STUDY_FILE).exists():
+        if directory.exists() and any(directory.iterdir()):
+            raise WrongUse(f"{directory} is not empty and contains no study; a study needs a directory of its own")
+        record = Record(plan.name, plan.digest, form, hosts, datetime.now(UTC).isoformat(timespec="seconds"))
+        record.write(directory)
+        return record
+    record = read_record(directory)
+    if (record.plan, record.form, record.hosts) != (plan.name, form, hosts):
+        on = "labs" if record.hosts is None else record.hosts
+        raise WrongUse(f"{directory} has the {record.form} study {record.plan} on {on}: continue it as it was begun")
+    if record.digest != plan.digest:
+        raise WrongUse(f"the plan {plan.name} has changed since {directory} was begun: use another directory")
+    return record
+
+
+def run_steps(plan: Plan, directory: Path, record: Record, progress: Callable[[int, int, str], None]) -> Record:
+    """Run the steps that are not done yet; return the record.
+
+    A step that this machine cannot run is left out, one that fails is noted, and the others follow. WrongUse if a
+    command is wrong, which is the plan's mistake; KeyboardInterrupt if a step was interrupted.
+    """
+    for number, step in enumerate(plan.steps):
+        done = record.steps.get(step.name)
+        if done is not None and done.state == "done":
+            continue
+        progress(number, len(plan.steps), step.what)
+        result = _run(step, directory, record)
+        record = replace(record, steps={**record.steps, step.name: result})
+        record.write(directory)
+    progress(len(plan.steps), len(plan.steps), "")
+    if record.steps and all(done.state == "left out" for done in record.steps.values()):
+        reasons = "; ".join(dict.fromkeys(done.reason for done in record.steps.values()))
+        raise MachineCannot(f"this machine can run no step of the study {plan.name}: {reasons}")
+    return record
+
+
+def _run(step: Step, directory: Path, record: Record) -> Done:
+    if record.hosts is not None and step.command[0] == "sdn":
+        return Done("left out", step.command, 0.0, "needs a network of switches in a lab, not real hosts")
+    try:
+        command, without = _command(step, directory, record)
+    except MachineCannot as error:
+        return Done("left out", step.command, 0.0, str(error))
+    target = directory / step.name
+    if target.is_dir():
+        shutil.rmtree(target)
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "barewire", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A signal of the terminal reaches it once, through the study.
+        process_group=0,
+    )
+    try:
+        output, errors = process.communicate()
+    except BaseException:
+        # It removes its lab.
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        raise
+    seconds = round(time.monotonic() - started, 1)
+    message = "\n".join(errors.strip().splitlines()[-_LINES_KEPT:])
+    match process.returncode:
+        case 0:
+            if "--json" in command:
+                write_atomically(directory / f"{step.name}.json", output.encode())
+            return Done("done", command, seconds, without)
+        case code if code == _INTERRUPTED:
+            raise KeyboardInterrupt
+        case code if code == _WRONG_USE:
+            raise WrongUse(f"step '{step.name}' of the plan: barewire {' '.join(command)}\n{message}")
+        case code if code == _MACHINE_CANNOT:
+            return Done("left out", command, seconds, _last_line(message))
+        case _:
+            return Done("failed", command, seconds, message)
+
+
+def _last_line(message: str) -> str:
+    """The error without progress and warnings before it."""
+    lines = [line for line in message.splitlines() if line.startswith("barewire: ")] or message.splitlines()[-1:]
+    return lines[-1].removeprefix("barewire: ") if lines else "the command gave no reason"
+
+
+def _command(step: Step, directory: Path, record: Record) -> tuple[tuple[str, ...], str]:
+    """The words of a step's command, and what of it is left out, in words.
+
+    Options go before `--`, behind which are those of the program. MachineCannot if no library of `--library` is here.
+    """
+    words, program = _split([_filled(word, directory) for word in step.command])
+    more, of_form = _split(step.quick if record.form == "quick" else step.full)
+    place: tuple[str, ...] = step.lab
+    if step.lab and record.hosts is not None:
+        place = ("--hosts", _hosts_for(step, record.hosts))
+    results = ("-o", str(directory / step.name)) if step.leaves_run else ()
+    as_json = () if step.leaves_run or step.command[0] == "run" else ("--json",)
+    words, without = _with_installed_libraries(words)
+    behind = (*program, *of_form)
+    return (*words, *place, *more, *results, *as_json, *(("--", *behind) if behind else ())), without
+
+
+def _with_installed_libraries(words: Sequence[str]) -> tuple[Sequence[str], str]:
+    if "--library" not in words:
+        return words, ""
+    place = list(words).index("--library") + 1
+    wanted = words[place].split(",")
+    here = {library.name for library in installed_libraries()}
+    found = [name for name in wanted if name in here]
+    missing = ", ".join(name for name in wanted if name not in here)
+    if not found:
+        raise MachineCannot(f"the MPI library {missing} is not installed here")
+    return [*words[:place], ",".join(found), *words[place + 1 :]], missing and f"without {missing}, not installed here"
+
+
+def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Words before and behind `--`."""
+    end = list(words).index("--") if "--" in words else len(words)
+    return words[:end], words[end + 1 :]
+
+
+def _hosts_for(step: Step, hosts: str) -> str:
+    """All hosts for jobs; the first two, without slots, for `bench`."""
+    if step.command[0] != "bench":
+        return hosts
+    return ",".join(host.partition(":")[0] for host in hosts.split(",")[:2])
+
+
+def _filled(word: str, directory: Path) -> str:
+    def suite(found: re.Match[str]) -> str:
+        from barewire.mpi.suite import build
+
+        library = find_library(found[1])
+        return str(Path(build(library, ["pingpong"])["pingpong"]).parent)
+
+    return re.sub(r"\{suite:([\w.-]+)\}", suite, word).replace("{study}", str(directory))
+
+
+def document_of(directory: Path, step: str) -> dict[str, Any]:
+    """Return the document that a step printed; WrongUse if it is damaged."""
+    path = directory / f"{step}.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WrongUse(f"{path} is missing or damaged: {error}") from error
+    return dict(found)

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The network without its controller: default rules on switches in memory, and on any network."""
+
+import random
+
+import pytest
+from fake_switches import World, acquainted, mac, quiet, tcp
+from test_sdn_bad_input import arp, ring
+
+from barewire.sdn.controller.default_way import next_hops, spanning_tree
+from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.rules import DEFAULT_TABLE, Kind, kind_of
+from barewire.sdn.openflow.messages import AddRule, DeleteRule
+from barewire.topology import Network, Port, fat_tree
+from barewire.topology.paths import Paths
+
+
+def without_controller(world: World) -> None:
+    """Kill the controller: nobody gets what switches send up, and nobody sends rules."""
+    world.disconnect(tell=False)
+
+
+def test_placed_flows_new_flows_and_neighbours_go_on_without_a_controller() -> None:
+    """For ten minutes: a busy flow keeps its rules, a flow that was idle and new ones are forwarded by the switches."""
+    world = acquainted(idle_s=20)
+    busy, other = tcp("h1", "h16"), tcp("h3", "h12")
+    for frame, host in ((busy, "h1"), (other, "h3")):
+        world.send(host, frame)
+        world.settle()
+    without_controller(world)
+    for _ in range(60):
+        world.delivered.clear()
+        world.send("h1", busy)
+        assert world.delivered == [("h16", busy)]
+        world.pass_time(10, tick_s=10)
+    assert world.is_placed("h1", busy), "on the path that its strategy chose"
+    assert not world.is_placed("h3", other) and world.where("h3", other) == "h12"
+    for source, destination in (("h2", "h15"), ("h5", "h6"), ("h9", "h1")):
+        assert world.where(source, tcp(source, destination, 7, 7)) == destination
+    world.delivered.clear()
+    world.send("h4", arp("h4", "10.77.0.99"))
+    assert sorted(host for host, _ in world.delivered) == sorted(set(world.network.hosts) - {"h4"}), "each host, once"
+    assert not world.lost
+
+
+def test_a_host_that_was_never_seen_is_found_without_a_controller() -> None:
+    world = World(fat_tree(4, servers=0), quiet())
+    world.stand_up()
+    without_controller(world)
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    assert world.received("h16", frame) == 1 and len(world.delivered) == 15
+
+
+def test_a_controller_that_restarts_knows_the_hosts_and_changes_no_default_rule() -> None:
+    world = acquainted()
+    world.send("h16", arp("h16", "10.77.0.1"))
+    world.settle()
+    without_controller(world)
+    world.start_controller()
+    world.connect()
+    sent = []
+    for _ in world.steps():
+        sent += [message for switch in world.switches.values() for message in switch.inbox]
+    for _ in range(30):
+        world.now += 0.1
+        for _ in world.steps():
+            sent += [message for switch in world.switches.values() for message in switch.inbox]
+    changes = [message for message in sent if isinstance(message, AddRule | DeleteRule)]
+    assert changes == [], "all rules stand already"
+    hosts = world.controller.hosts
+    assert {host.name: host.port for host in hosts.attached()} == {
+        host: world.network.attachment(host) for host in world.network.hosts
+    }
+    known = hosts.with_address("10.77.0.16")
+    assert known is not None and known.name == "h16"
+
+
+def test_hosts_are_known_without_a_frame_where_they_are_expected() -> None:
+    world = World(fat_tree(4, servers=0), quiet())
+    expected = {mac(host): world.network.attachment(host) for host in world.network.hosts}
+    world.controller.hosts.expected = {address: port for address, port in expected.items() if port is not None}
+    world.stand_up()
+    assert len(list(world.controller.hosts.attached())) == 16
+    assert world.where("h1", tcp("h1", "h16")) == "h16", "not flooded"
+
+
+def test_rules_to_hosts_that_are_gone_are_deleted() -> None:
+    world = acquainted()
+    there = world.network.attachment("h16")
+    assert there is not None
+    world.set_link(there, is_up=False)
+    world.pass_time(1)
+    assert not any(rules_to(world, switch, "h16") for switch in world.switches)
+    world.set_link(there, is_up=True)
+    world.pass_time(1)
+    frame = tcp("h1", "h16")
+    world.send("h1", frame)
+    assert world.received("h16", frame) == 1, "flooded until it speaks"
+
+
+def test_default_ways_use_all_links_equally() -> None:
+    """D-mod-k: every uplink of an edge switch leads to equally many of the hosts behind it."""
+    world = acquainted()
+    for edge in (f"s{number}" for number in range(13, 21)):
+        ways = [rule.out[0] for host in world.network.hosts for rule in rules_to(world, edge, host)]
+        assert sorted(ways.count(port) for port in (1, 2, 3, 4)) == [1, 1, 7, 7]
+    cores = [rules_to(world, "s5", host)[0].out[0] for host in ("h5", "h6", "h7", "h8", "h9", "h10", "h11", "h12")]
+    assert sorted(cores.count(port) for port in set(cores)) == [4, 4]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_on_any_network_each_hop_is_nearer_and_the_tree_reaches_all_once(seed: int) -> None:
+    network = some_network(random.Random(seed))
+    distance = Paths(network)
+    for end in network.switches:
+        hops = next_hops(network.peers, end)
+        for switch, (ports, _) in hops.items():
+            for number in ports:
+                following = network.peers[Port(switch, number)].node
+                assert distance._distance(following, end) == (distance._distance(switch, end) or 0) - 1
+        assert hops.keys() == {switch for switch in network.switches if distance._distance(switch, end) is not None}
+    tree = spanning_tree(network.peers, network.switches)
+    for start in network.switches:
+        reached = flooded(network, tree, start)
+        assert len(reached) == len(set(reached)) == len(next_hops(network.peers, start)), "once, and all"
+
+
+def test_the_flood_checker_sees_loops_and_gaps() -> None:
+    network = Network(("s1", "s2", "s3"), (), ring_of_three())
+    everywhere = {switch: {port.number for port in network.ports[switch]} for switch in network.switches}
+    assert len(flooded(network, everywhere, "s1")) > 3
+    assert flooded(network, {switch: set() for switch in network.switches}, "s1") == ["s1"]
+
+
+def test_a_tree_is_never_a_loop_while_links_fail_and_return() -> None:
+    """After every single message, a broadcast reaches no host twice."""
+    world = World(ring(), quiet(hold_first_s=0.1))
+    world.stand_up()
+    frame = tcp("h1", "h3")[6:]
+    broadcast = b"\xff" * 6 + frame
+    port = next(
+        port for port in world.network.ports["s1"] if port.number in flood_ports(world, "s1") and port.number > 1
+    )
+    for is_up in (False, True, False, True):
+        world.set_link(port, is_up)
+        for _ in range(20):
+            world.now += 0.05
+            for _ in world.steps():
+                send_unseen(world, "h1", broadcast)
+                assert all(world.received(host, broadcast) <= 1 for host in ("h2", "h3"))
+        send_unseen(world, "h1", broadcast)
+        assert [world.received(host, broadcast) for host in ("h2", "h3")] == [1, 1]
+
+
+def test_only_changed_hosts_are_reported_once() -> None:
+    hosts = Hosts({"h1": "02:ba:7e:00:00:01"})
+    assert hosts.take_changed() == []
+    host = hosts.learn("02:ba:7e:00:00:01", Port("s1", 1), 0.0)
+    assert host is not None and hosts.take_changed() == [host.mac] and hosts.take_changed() == []
+    hosts.learn_address(host, "10.0.0.1")
+    hosts.learn_address(host, "10.0.0.1")
+    assert hosts.take_changed() == [host.mac]
+    hosts.forget_port(Port("s1", 1))
+    assert hosts.take_changed() == [host.mac]
+
+
+def send_unseen(world: World, host: str, frame: bytes) -> None:
+    """Send a frame of which the controller gets no copy."""
+    world.delivered.clear()
+    said = len(world._said)
+    world.send(host, frame)
+    while len(world._said) > said:
+        world._said.pop()
+
+
+def rules_to(world: World, switch: str, host: str):  # type: ignore[no-untyped-def]
+    """The default rules of a switch to a host."""
+    rules = [entry.rule for entry in world.switches[switch].default.values()]
+    return [rule for rule in rules if rule.match.eth_dst == mac(host) and kind_of(rule.cookie) is Kind.DEFAULT]
+
+
+def flood_ports(world: World, switch: str) -> set[int]:
+    """The ports out of which a switch floods."""
+    entry = next(entry for (match, _), entry in world.switches[switch].default.items() if match.eth_dst is None)
+    assert entry.rule.table == DEFAULT_TABLE
+    return set(entry.rule.out)
+
+
+def flooded(network: Network, tree: dict[str, set[int]], start: str) -> list[str]:
+    """The switches that a broadcast reaches, as often as it does, up to a bound."""
+    reached, waiting = [start], [(start, 0)]
+    while waiting and len(reached) < 3 * len(network.switches):
+        switch, came = waiting.pop()
+        for number in tree[switch] - {came}:
+            peer = network.peers[Port(switch, number)]
+            reached.append(peer.node)
+            waiting.append((peer.node, peer.number))
+    return reached
+
+
+def ring_of_three() -> dict[Port, Port]:
+    links = [(Port(f"s{number}", 1), Port(f"s{number % 3 + 1}", 2)) for number in (1, 2, 3)]
+    return dict(links) | {second: first for first, second in links}
+
+
+def some_network(chance: random.Random) -> Network:
+    """Any switches with any links, also parallel ones, also in parts."""
+    switches = tuple(f"s{number}" for number in range(1, chance.randrange(3, 10)))
+    peers: dict[Port, Port] = {}
+    for number in range(chance.randrange(1, 20)):
+        first, second = chance.sample(switches, 2)
+        peers |= {Port(first, number + 1): Port(second, number + 1), Port(second, number + 1): Port(first, number + 1)}
+    return Network(switches, (), peers)

@@ -1,0 +1,421 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Tenants: their file, the sharing of a link's rate, their meters on switches in memory, their rights at the API."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from fake_switches import World, acquainted, quiet, tcp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barewire.errors import WrongUse
+from barewire.sdn.api.server import Api
+from barewire.sdn.classify.policy import Policy
+from barewire.sdn.classify.tenants import Tenants, parse_tenants
+from barewire.sdn.controller.rules import Kind, kind_of
+from barewire.sdn.controller.shares import FLOODED, HOLD_S, SLACK, Use, share_out
+from barewire.sdn.controller.slices import PERIOD_S
+from barewire.sdn.flow import FlowKey
+
+HOSTS = [f"h{number}" for number in range(1, 17)]
+RATE_BIT_S = 10_000_000
+TWO = """
+[[tenant]]
+name = "quiet"
+hosts = ["h1", "h2"]
+share = 0.5
+token_file = "quiet.token"
+jobs_max = 2
+pattern_flows_max = 10
+
+[[tenant]]
+name = "noisy"
+hosts = ["h3", "h4"]
+share = 0.25
+ceiling = 0.8
+token_file = "noisy.token"
+
+[[tenant]]
+name = "guests"
+token_file = "guests.token"
+requests_per_s = 3
+"""
+OPERATOR = "the-token-of-the-operator"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("quiet", "noisy", "guests"):
+        (tmp_path / f"{name}.token").write_text(f"the-token-of-{name}-hosts")
+        (tmp_path / f"{name}.token").chmod(0o600)
+    return tmp_path
+
+
+def parsed(text: str, folder: Path) -> Tenants:
+    return parse_tenants(text, "tenants.toml", HOSTS, folder)
+
+
+# The file
+
+
+def test_a_tenants_file_is_read(folder: Path) -> None:
+    tenants = parsed(TWO, folder)
+    assert [(one.name, one.share, one.ceiling, one.jobs_max) for one in tenants.all] == [
+        *(("quiet", 0.5, 1.0, 2), ("noisy", 0.25, 0.8, 100), ("guests", 0.0, 1.0, 100)),
+    ]
+    assert tenants.of_host("h3") is tenants.all[1] and tenants.of_host("h5") is None
+    assert tenants.all[2].token == "the-token-of-guests-hosts"
+
+
+A, B = '[[tenant]]\nname = "a"\nhosts = ["h1"]\n', '[[tenant]]\nname = "b"\nhosts = ["h2"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (A + "share = 0.6\n" + B + "share = 0.5\n", r"0.6 \(a\) \+ 0.5 \(b\) = 1.1, more than a link has"),
+        (A + B.replace("h2", "h1"), "h1 cannot belong to 'a' and to 'b'"),
+        (A.replace("h1", "h99"), "unknown hosts h99; known are h1, "),
+        (A + "share = 1.5", "share is a fraction of each link from 0 to 1, such as 0.5, not 1.5"),
+        (A + "share = true", "share is a fraction"),
+        (A + "share = 0.5\nceiling = 0.4", "its ceiling 0.4 must be above 0, and at least its share 0.5"),
+        (A + "ceiling = 0", "its ceiling 0 must be above 0"),
+        (A + B.replace('"b"', '"a"'), "two tenants are named 'a'"),
+        (A + 'colour = "red"', "there is no 'colour'; there are name, hosts, share"),
+        ('[[tenant]]\nname = "a"\n', "neither hosts nor a token_file"),
+        ('[[tenant]]\nhosts = ["h1"]\n', "needs a name"),
+        (A + 'token_file = "absent"', "no token in .*absent"),
+        (A + 'token_file = "quiet.token"\n' + B + 'token_file = "quiet.token"', "have the same token"),
+        (A + "jobs_max = 0", "jobs_max is a whole number from 1, not 0"),
+        ('[[tenant]]\nname = "a"\nhosts = "h1"', "hosts are a list of names"),
+        ("", "it has 0 tenants"),
+        ("tenant = 3", r"write each tenant as \[\[tenant\]\]"),
+        ("[other]", r"write each tenant as \[\[tenant\]\]"),
+        ("[[tenant", "the file is TOML"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_with_its_remedy(folder: Path, text: str, said: str) -> None:
+    with pytest.raises(WrongUse, match=said):
+        parsed(text, folder)
+
+
+# Sharing
+
+
+class Link:
+    """One direction at 100 bit/s: what tenants send in a step, and what their meters let through."""
+
+    def __init__(self, *tenants: tuple[float, float]) -> None:
+        self.uses = [Use(share, ceiling) for share, ceiling in tenants]
+        self.now = 0.0
+
+    def step(self, *demands: float) -> list[float | None]:
+        self.now += PERIOD_S
+        for use, demand in zip(self.uses, demands, strict=True):
+            use.counted(self.now, demand, 100.0)
+        share_out(self.uses, 100.0)
+        return [use.limit_bit_s for use in self.uses]
+
+    def steps(self, count: int, *demands: float) -> list[float | None]:
+        for _ in range(count):
+            limits = self.step(*demands)
+        return limits
+
+    def passed(self, *demands: float) -> list[float]:
+        """What gets through, with a queue that shares overload in proportion, after the limits have settled."""
+        limits = self.steps(20, *demands)
+        metered = [
+            demand if limit is None else min(demand, limit) for demand, limit in zip(demands, limits, strict=True)
+        ]
+        return [rate * min(1.0, 100.0 / max(sum(metered), 1.0)) for rate in metered]
+
+
+def test_without_contention_or_a_second_tenant_nobody_is_limited() -> None:
+    link = Link((0.5, 1.0), (0.25, 1.0), (0.0, 1.0))
+    assert link.steps(9, 40.0, 20.0, 0.0) == [None] * 3
+    assert link.steps(9, 0.0, 100.0 * FLOODED - 1, 0.0) == [None] * 3, "TCP alone, with what it sends again"
+
+
+@pytest.mark.parametrize("flood", [150.0, 1000.0])
+def test_a_tenant_keeps_its_half_beside_a_flood_and_what_is_idle_is_lent(flood: float) -> None:
+    link = Link((0.5, 1.0), (0.25, 1.0), (0.0, 1.0))
+    quiet, noisy, _ = link.passed(50.0, flood, 0.0)
+    assert quiet >= 0.95 * 50 and noisy >= 0.9 * 50
+    _, noisy, _ = link.passed(0.0, flood, 0.0)
+    assert 95 <= noisy <= 100 * (1 - SLACK) + 1e-9, "room for a tenant that wakes up"
+    quiet, noisy, _ = link.passed(10.0, flood, 0.0)
+    assert quiet >= 0.95 * 10 and quiet + noisy >= 95
+    *_, rest = link.passed(0.0, 0.0, flood)
+    assert rest >= 95, "flows of no tenant may use what nobody else wants"
+
+
+def test_a_tenant_that_wakes_up_has_its_whole_share_with_the_next_count() -> None:
+    link = Link((0.5, 1.0), (0.0, 1.0))
+    assert link.steps(20, 0.0, 300.0)[1] == pytest.approx(97)
+    assert link.step(2.0, 300.0)[1] == pytest.approx(47)
+    assert link.steps(3, 0.0, 300.0)[1] == pytest.approx(47)
+    assert link.steps(round(HOLD_S / PERIOD_S) + 2, 0.0, 300.0)[1] == pytest.approx(97)
+
+
+def test_two_floods_are_held_to_their_shares_and_a_ceiling_always_holds() -> None:
+    first, second = Link((0.6, 1.0), (0.2, 1.0)).passed(500.0, 500.0)
+    assert first >= 60 and second >= 20 and first == pytest.approx(3 * second, rel=0.01)
+    assert Link((0.0, 0.3), (0.5, 1.0)).passed(200.0, 0.0)[0] == pytest.approx(30)
+    assert Link((0.0, 0.3), (0.5, 1.0)).steps(3, 0.0, 0.0) == [30.0, None], "before it sends anything"
+
+
+SHARES = st.lists(st.integers(0, 40), min_size=2, max_size=5)
+DEMANDS = st.lists(st.floats(0, 1000), min_size=5, max_size=5)
+
+
+@given(SHARES, DEMANDS)
+def test_no_tenant_gets_less_than_its_share_if_it_wants_it(shares: list[int], demands: list[float]) -> None:
+    total = max(sum(shares), 100)
+    link = Link(*((share / total, 1.0) for share in shares))
+    passed = link.passed(*demands[: len(shares)])
+    for share, demand, through in zip(shares, demands, passed, strict=False):
+        assert through >= 0.949 * min(demand, 100 * share / total)
+    assert sum(passed) >= 0.9 * min(sum(demands[: len(shares)]), 100.0)
+
+
+# Meters
+
+
+def world_of(folder: Path, **settings: float) -> World:
+    return acquainted(tenants=parsed(TWO, folder), link_rate_bit_s=RATE_BIT_S, **settings)
+
+
+def test_with_tenants_there_are_no_labels_whose_frames_no_meter_would_count(folder: Path) -> None:
+    spray = Policy({"default": "stp", "mpi": "spray"}, ())
+    for tenants, labels in ((parsed(TWO, folder), None), (None, "3840-3843")):
+        world = World(acquainted().network, quiet(link_rate_bit_s=RATE_BIT_S), spray, tenants=tenants)
+        world.stand_up()
+        for host in world.network.hosts:
+            world.send(host, tcp(host, "h1" if host != "h1" else "h2", 1, 1))
+        world.pass_time(1.0)
+        assert world.controller.labels_of("mpi") == labels
+        kinds = {kind_of(entry.rule.cookie) for switch in world.switches.values() for entry in switch.table.values()}
+        assert (Kind.LABEL in kinds) is (labels is not None)
+
+
+def meters_on_path(world: World, key: FlowKey) -> list[int | None]:
+    """The meters of a flow's rules, in order."""
+    route = world.controller.router.routes.get(key)
+    assert route is not None
+    tables = [world.switches[hop.node].table.values() for hop in route.path]
+    return [
+        next(entry.rule.meter for entry in table if entry.rule.cookie & 0xFFFF_FFFF == route.number) for table in tables
+    ]
+
+
+def test_rules_refer_to_the_meter_of_their_port_and_tenant_and_never_to_a_missing_one(folder: Path) -> None:
+    for seed in range(3):
+        world = World(acquainted().network, quiet(link_rate_bit_s=RATE_BIT_S), seed=seed, tenants=parsed(TWO, folder))
+        world.stand_up()
+        for source, tenant in (("h1", 0), ("h3", 1), ("h5", 3)):
+            world.send(source, tcp(source, "h16", 2000, 5000))
+            world.send("h16", tcp("h16", source, 5000, 2000))
+            world.send(source, tcp(source, "h16", 2000, 5000))
+            world.settle()
+            key = FlowKey(source, "h16", "tcp", 2000, 5000)
+            route = world.controller.router.routes.get(key)
+            assert route is not None
+            assert meters_on_path(world, key) == [(hop.number << 6 | tenant) + 1 for hop in route.path]
+        assert world.unknown_meters == 0
+
+
+def test_a_flood_lowers_the_meters_of_its_tenant_where_another_needs_its_share(folder: Path) -> None:
+    world = world_of(folder)
+    for source in ("h1", "h3"):
+        world.send(source, tcp(source, "h16", 2000, 5000))
+    world.settle()
+    last = world.network.attachment("h16")
+    assert last is not None
+    meters = world.switches[last.node].meters
+    quiet_meter, noisy_meter = ((last.number << 6 | index) + 1 for index in (0, 1))
+    for _ in range(10):
+        for meter, rate_bit_s in ((quiet_meter, 4e6), (noisy_meter, 30e6)):
+            meters[meter][1] += rate_bit_s / 8 * PERIOD_S
+        world.pass_time(PERIOD_S)
+    assert meters[quiet_meter][0] > RATE_BIT_S / 1000, "no limit"
+    assert meters[noisy_meter][0] == pytest.approx(0.47 * RATE_BIT_S / 1000, rel=0.05)
+    limited = {name: [str(port) for port in ports] for name, ports in world.controller.slices.limited().items()}
+    assert limited == {"quiet": [], "noisy": [str(last)], "guests": []}
+    world.pass_time(HOLD_S + 2)
+    assert meters[noisy_meter][0] == 0.8 * RATE_BIT_S / 1000, "its ceiling"
+
+
+def test_a_switch_that_restarts_gets_its_meters_before_the_rules_refer_to_them(folder: Path) -> None:
+    world = world_of(folder)
+    key = FlowKey("h1", "h16", "tcp", 2000, 5000)
+    world.send("h1", tcp("h1", "h16", 2000, 5000))
+    world.settle()
+    before = meters_on_path(world, key)
+    assert None not in before
+    route = world.controller.router.routes.get(key)
+    assert route is not None
+    world.restart_switch(route.path[0].node)
+    world.settle()
+    world.pass_time(1.0)
+    assert meters_on_path(world, key) == before and world.unknown_meters == 0
+    world.disconnect()
+    world.start_controller()
+    world.connect()
+    world.settle()
+    world.pass_time(2.0)
+    assert meters_on_path(world, key) == before, "a new controller, the same meters"
+
+
+def test_a_switch_without_meters_and_a_link_without_a_rate_are_named(folder: Path) -> None:
+    world = World(acquainted().network, quiet(link_rate_bit_s=RATE_BIT_S), tenants=parsed(TWO, folder))
+    world.switches["s13"].has_meters = False
+    world.stand_up()
+    for source, destination in (("h1", "h16"), ("h16", "h1"), ("h1", "h16")):
+        world.send(source, tcp(source, destination, 2000, 5000))
+        world.settle()
+    told = [event.text for event in world.events if event.kind == "tenants not limited"]
+    assert len(told) == 1 and told[0].startswith("s13 has no meters")
+    meters = meters_on_path(world, FlowKey("h1", "h16", "tcp", 2000, 5000))
+    assert meters[0] is None and None not in meters[1:]
+    unknown = acquainted(tenants=parsed(TWO, folder))
+    told = [event.text for event in unknown.events if event.kind == "tenants not limited"]
+    assert len(told) == 20 and "their rate is unknown (give --rate)" in told[0]
+
+
+# The API
+
+
+def served(folder: Path, scenario: Callable[[TestClient[Any, Any], Any], Awaitable[None]]) -> None:
+    class Observed:
+        core = world_of(folder).controller
+        now = 100.0
+
+        def turn(self) -> None:
+            self.core.poll(self.now)
+
+    async def run() -> None:
+        shell: Any = Observed()
+        async with TestClient(TestServer(Api(shell, "127.0.0.1:8181", OPERATOR).application())) as client:
+            await scenario(client, shell)
+
+    asyncio.run(run())
+
+
+def as_(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer the-token-of-{name}-hosts"}
+
+
+OPERATORS = {"Authorization": f"Bearer {OPERATOR}"}
+
+
+def job(*hosts: str, flows: int = 0) -> dict[str, Any]:
+    pattern = [{"from": hosts[0], "to": hosts[-1], "bytes": 5}] * flows
+    return {"profile": "mpi", "hosts": list(hosts), "patterns": [pattern] if flows else []}
+
+
+def test_a_tenant_neither_sees_nor_withdraws_anothers_jobs(folder: Path) -> None:
+    async def scenario(client: TestClient[Any, Any], shell: Any) -> None:
+        made = await client.post("/v1/jobs", json=job("h1", "h2"), headers=as_("quiet"))
+        assert made.status == 201
+        mine = (await made.json())["id"]
+        assert (await client.post("/v1/jobs", json=job("h3"), headers=as_("noisy"))).status == 201
+        for name, seen in (("quiet", 1), ("noisy", 1), ("guests", 0)):
+            answer = await client.get("/v1/jobs", headers=as_(name))
+            assert len((await answer.json())["jobs"]) == seen
+        refusals = set()
+        for method, path in (
+            *(("GET", ""), ("DELETE", ""), ("PUT", "/lease"), ("POST", "/step"), ("POST", "/patterns")),
+        ):
+            answer = await client.request(method, f"/v1/jobs/{mine}{path}", json={}, headers=as_("noisy"))
+            assert answer.status == 404
+            refusals.add((await answer.json())["error"].replace(mine, "ID"))
+            absent = await client.request(method, f"/v1/jobs/absent{path}", json={}, headers=as_("noisy"))
+            assert (await absent.json())["error"].replace("absent", "ID") in refusals, "as if there were none"
+        assert len(refusals) == 1
+        own = await (await client.get("/v1/tenants", headers=as_("noisy"))).json()
+        assert [one["name"] for one in own["tenants"]] == ["noisy"]
+        everybody = await (await client.get("/v1/jobs", headers=OPERATORS)).json()
+        assert len(everybody["jobs"]) == 2
+        shown = await (await client.get("/v1/tenants", headers=OPERATORS)).json()
+        assert [(one["name"], one["jobs"]) for one in shown["tenants"]] == [("quiet", 1), ("noisy", 1), ("guests", 0)]
+        assert (await client.delete(f"/v1/jobs/{mine}", headers=as_("quiet"))).status == 204
+        assert len(shell.core.jobs.all) == 1
+
+    served(folder, scenario)
+
+
+def test_a_tenant_may_do_nothing_else(folder: Path) -> None:
+    async def scenario(client: TestClient[Any, Any], _: Any) -> None:
+        for method, path in (
+            *(("GET", "/v1/flows"), ("GET", "/v1/status"), ("GET", "/v1/hosts"), ("GET", "/v1/loads")),
+            *(("PUT", "/v1/policy/mpi"), ("GET", "/v1/links"), ("GET", "/v1/switches"), ("GET", "/v1/jobsx")),
+        ):
+            answer = await client.request(method, path, json={"strategy": "stp"}, headers=as_("quiet"))
+            assert answer.status == 403 and "needs the operator's token" in (await answer.json())["error"], path
+        for path in ("/v1/strategies", "/v1/policy", "/v1/tenants", "/v1/jobs"):
+            assert (await client.get(path, headers=as_("quiet"))).status == 200
+        assert (await client.get("/v1/jobs", headers={"Authorization": "Bearer the-token-of-nobody"})).status == 401
+
+    served(folder, scenario)
+
+
+def test_a_tenants_jobs_are_on_its_hosts_or_on_those_of_nobody(folder: Path) -> None:
+    async def scenario(client: TestClient[Any, Any], shell: Any) -> None:
+        for name, hosts, said in (
+            ("quiet", ("h1", "h3"), "h3 cannot be in a job of tenant 'quiet'; its hosts are h1, h2"),
+            ("guests", ("h1", "h5"), "h1 cannot be in a job of tenant 'guests'"),
+        ):
+            answer = await client.post("/v1/jobs", json=job(*hosts), headers=as_(name))
+            assert answer.status == 403 and said in (await answer.json())["error"]
+        unknown = await client.post("/v1/jobs", json=job("h99"), headers=as_("quiet"))
+        text = (await unknown.json())["error"]
+        assert unknown.status == 422 and "h3" not in text, text
+        assert not shell.core.jobs.all
+        assert (await client.post("/v1/jobs", json=job("h5", "h6"), headers=as_("guests"))).status == 201
+
+    served(folder, scenario)
+
+
+def test_quotas_of_jobs_of_flows_and_of_requests(folder: Path) -> None:
+    async def scenario(client: TestClient[Any, Any], shell: Any) -> None:
+        assert (await client.post("/v1/jobs", json=job("h1", "h2", flows=10), headers=as_("quiet"))).status == 201
+        answer = await client.post("/v1/jobs", json=job("h1", "h2", flows=10), headers=as_("quiet"))
+        assert answer.status == 429 and "may have 10 flows in patterns; it has 1" in (await answer.json())["error"]
+        assert (await client.post("/v1/jobs", json=job("h1"), headers=as_("quiet"))).status == 201
+        answer = await client.post("/v1/jobs", json=job("h1"), headers=as_("quiet"))
+        assert answer.status == 429 and "has 2 jobs, which is its quota" in (await answer.json())["error"]
+        assert len(shell.core.jobs.all) == 2
+        statuses = [(await client.get("/v1/jobs", headers=as_("guests"))).status for _ in range(8)]
+        assert statuses == [200] * 6 + [429] * 2
+        answer = await client.get("/v1/jobs", headers=as_("guests"))
+        assert "may send 3 requests a second" in (await answer.json())["error"] and answer.headers["Retry-After"]
+        assert (await client.get("/v1/jobs", headers=as_("noisy"))).status == 200, "a quota is a tenant's own"
+        type(shell).now = 101.0
+        assert (await client.get("/v1/jobs", headers=as_("guests"))).status == 200
+
+    served(folder, scenario)
+
+
+def test_flows_of_a_job_announced_by_token_pass_the_tenants_meters(folder: Path) -> None:
+    async def scenario(client: TestClient[Any, Any], shell: Any) -> None:
+        core, key = shell.core, FlowKey("h5", "h6", "tcp", 1, 1)
+        core.router.place(key, core.classification_of(key), 0, shell.now)
+        route = core.router.routes.get(key)
+        shell.turn()
+        assert route.tenant == 3, "nobody's"
+        made = await (await client.post("/v1/jobs", json=job("h5", "h6"), headers=as_("guests"))).json()
+        assert route.tenant == 2 and core.slices.tenant_of(route).name == "guests"
+        await client.delete(f"/v1/jobs/{made['id']}", headers=as_("guests"))
+        assert route.tenant == 3
+
+    served(folder, scenario)
+
+
+def test_a_tenant_with_the_operators_token_is_refused(folder: Path) -> None:
+    (folder / "quiet.token").write_text(OPERATOR)
+    with pytest.raises(WrongUse, match="tenant 'quiet' has the operator's token"):
+        served(folder, lambda _client, _shell: asyncio.sleep(0))

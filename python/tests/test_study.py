@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Studies: plans, steps with a barewire that is not there, and what becomes of claims on runs with known answers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from synthetic import run_of, series_of
+from synthetic_mpi import LIBRARIES
+from typer.testing import CliRunner
+
+from barewire.cli.commands import app
+from barewire.errors import MachineCannot, WrongUse
+from barewire.report.study import document, headline, left_out, markdown, table_of
+from barewire.report.study_page import render_study
+from barewire.study import claims
+from barewire.study import steps as steps_module
+from barewire.study.claims import Finding, judge
+from barewire.study.plan import Plan, read_plan, shipped
+from barewire.study.steps import Done, Record, begin, read_record, run_steps
+from barewire.study.tables import read_table
+
+STEP = """
+title = "A study"
+question = "Which is faster?"
+source = "Somebody 1999"
+
+[[step]]
+name = "messages"
+what = "ping-pongs"
+command = ["mpi", "pingpong", "--sizes", "64"]
+lab = ["--lab", "pair"]
+quick = ["--launches", "6", "--", "--order", "16"]
+"""
+CLAIM = """
+[[claim]]
+text = "The first is faster."
+kind = "faster"
+a = {step = "messages", subject = "openmpi/barewire"}
+b = {step = "messages", subject = "openmpi/tcp"}
+"""
+
+
+def written(folder: Path, text: str) -> Plan:
+    file = folder / "mine.toml"
+    file.write_text(text)
+    return read_plan(str(file))
+
+
+def test_every_shipped_plan_is_valid_and_names_what_exists() -> None:
+    assert shipped() == ["geromel1998", "oliveira2018", "paz2010", "stival2006", "watter2006"]
+    for name in shipped():
+        plan = read_plan(name)
+        assert plan.steps and plan.claims
+        for step in plan.steps:
+            words = [word for word in (*step.command, *step.quick, *step.full, *step.lab) if word.startswith("--")]
+            help_text = CliRunner().invoke(app, [*_command_words(step.command), "--help"]).output
+            for option in words[: words.index("--")] if "--" in words else words:
+                assert option in help_text, f"{name}, {step.name}: {option}"
+
+
+def _command_words(command: tuple[str, ...]) -> list[str]:
+    two = " ".join(command[:2])
+    return [two] if two == "bench host" else list(command[:2]) if command[0] == "sdn" else [command[0]]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("title", "titel"), "there are: claim, confidence, question, source, step, title"),
+        (('name = "messages"', 'name = "a b"'), "letters, digits and hyphens"),
+        (('what = "ping-pongs"', "what = 3"), "what must be a text"),
+        (('"mpi", "pingpong"', '"rm", "-rf"'), "command begins with one of mpi, bench"),
+        (('kind = "faster"', 'kind = "fastest"'), "kind is one of faster, no-difference"),
+        (('b = {step = "messages", subject = "openmpi/tcp"}', ""), "needs 'b'"),
+        (('b = {step = "messages"', 'b = {step = "message"'), "there are: messages"),
+        (('b = {step = "messages", ', "b = {"), "need the step that measures them"),
+        (("[[claim]]", "[claim]"), "needs tables [[claim]]"),
+        (('source = "Somebody 1999"', 'source = "Somebody 1999"\nconfidence = 0.99'), "in percent, from 50"),
+        (('text = "The first is faster."', 'text = "x"\npublished = "nothing.csv"'), "there are: geromel1998_unet.csv"),
+        (
+            ('text = "The first is faster."', 'text = "x"\npublished = "watter2006_fft.csv"\nrows = "ranks"'),
+            "has no column ranks; it has processes",
+        ),
+        (("title =", "title"), "is no TOML file"),
+    ],
+)
+def test_a_mistake_in_a_plan_is_named(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    text = STEP + CLAIM
+    assert change[0] in text
+    with pytest.raises(WrongUse) as raised:
+        written(tmp_path, text.replace(*change))
+    assert says in str(raised.value)
+
+
+def test_an_unknown_study_and_a_missing_file_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(WrongUse, match="unknown study 'watter'") as raised:
+        read_plan("watter")
+    assert raised.value.hint == "did you mean 'watter2006'?"
+    with pytest.raises(WrongUse, match="cannot read"):
+        read_plan(str(tmp_path / "none.toml"))
+
+
+Ran = Callable[[list[str]], tuple[int, str]]
+
+
+def replaced(monkeypatch: pytest.MonkeyPatch, answer: Ran) -> list[list[str]]:
+    """Let `answer` stand for barewire; return the commands that it is given."""
+    commands: list[list[str]] = []
+
+    class Process:
+        def __init__(self, command: list[str], **_: object) -> None:
+            assert command[:3] == [sys.executable, "-m", "barewire"]
+            commands.append(command[3:])
+            self.returncode, self.errors = answer(command[3:])
+
+        def communicate(self) -> tuple[str, str]:
+            return "", self.errors
+
+    monkeypatch.setattr(steps_module.subprocess, "Popen", Process)
+    return commands
+
+
+def no_progress(done: int, total: int, what: str) -> None:
+    assert 0 <= done <= total
+
+
+def test_a_step_s_options_go_before_those_of_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, commands = written(tmp_path, STEP + CLAIM), replaced(monkeypatch, lambda command: (0, ""))
+    study = tmp_path / "study"
+    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    results = ["-o", str(study / "messages")]
+    assert commands == [
+        [*["mpi", "pingpong", "--sizes", "64", "--lab", "pair", "--launches", "6"], *results, "--", "--order", "16"],
+    ]
+    assert record.steps["messages"].state == "done" == read_record(study).steps["messages"].state
+    # On real hosts the lab's options are replaced; and what is done is not done again.
+    run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    other = tmp_path / "hosts"
+    run_steps(plan, other, begin(plan, other, "full", "a:2,b:2"), no_progress)
+    assert commands[1:] == [["mpi", "pingpong", "--sizes", "64", "--hosts", "a:2,b:2", "-o", str(other / "messages")]]
+
+
+def test_of_the_libraries_those_that_are_here_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = written(tmp_path, STEP.replace('"--sizes"', '"--library", "openmpi,mpich-99", "--sizes"') + CLAIM)
+    commands, study = replaced(monkeypatch, lambda command: (0, "")), tmp_path / "study"
+    monkeypatch.setattr(steps_module, "installed_libraries", lambda: [LIBRARIES["openmpi"]])
+    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    assert commands[0][2:4] == ["--library", "openmpi"]
+    assert left_out(record) == ["Step 'messages' was done without mpich-99, not installed here"]
+
+
+def test_a_study_is_continued_as_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, study = written(tmp_path, STEP + CLAIM), tmp_path / "study"
+
+    def interrupted(command: list[str]) -> tuple[int, str]:
+        (study / "messages").mkdir()
+        (study / "messages" / "half").touch()
+        return 130, "interrupted"
+
+    replaced(monkeypatch, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_steps(plan, study, begin(plan, study, "full", None), no_progress)
+    for form, hosts, says in [("quick", None, "the full study mine on labs"), ("full", "a,b", "continue it as it was")]:
+        with pytest.raises(WrongUse, match=says):
+            begin(plan, study, form, hosts)  # type: ignore[arg-type]
+    with pytest.raises(WrongUse, match="has changed since"):
+        begin(written(tmp_path, STEP + CLAIM + "# changed"), study, "full", None)
+    # A half-measured step is measured anew.
+    replaced(monkeypatch, lambda command: (0, ""))
+    run_steps(plan, study, begin(plan, study, "full", None), no_progress)
+    assert not (study / "messages" / "half").exists()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(WrongUse, match="is not empty and contains no study"):
+        begin(plan, tmp_path / "other", "full", None)
+    (study / "study.json").write_text("{}")
+    with pytest.raises(WrongUse, match="damaged"):
+        read_record(study)
+
+
+def test_what_this_machine_lacks_is_left_out_and_what_fails_does_not_stop_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = STEP[STEP.index("[[step]]") :].replace('"messages"', '"others"')
+    plan, study = written(tmp_path, STEP + second + CLAIM), tmp_path / "study"
+    lacking = (3, "a warning\nbarewire: no MPI library is installed")
+    replaced(monkeypatch, lambda command: lacking if "messages" in command[-5] + command[-4] else (1, "barewire: died"))
+    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    assert [(done.state, done.reason) for done in record.steps.values()] == [
+        ("left out", "no MPI library is installed"),
+        ("failed", "barewire: died"),
+    ]
+    (finding,) = judge(plan, study, record)
+    assert finding.verdict == "cannot be decided" and "left out: no MPI library" in finding.why
+    # Both are tried again; with nothing left the machine is unsupported.
+    replaced(monkeypatch, lambda command: lacking)
+    with pytest.raises(MachineCannot, match="can run no step of the study mine: no MPI library"):
+        run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    # A wrong command is the plan's mistake.
+    replaced(monkeypatch, lambda command: (2, "barewire: unknown test"))
+    with pytest.raises(WrongUse, match="step 'messages' of the plan"):
+        run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+
+
+def record_of(plan: Plan) -> Record:
+    done = Done("done", ("mpi", "pingpong"), 61.0)
+    return Record(plan.name, plan.digest, "quick", None, "2026-01-01", {"messages": done})
+
+
+def judged(
+    folder: Path, claim: str, times_us: Mapping[str, Mapping[int, float]], *, noise: float = 0.01, launches: int = 10
+) -> Finding:
+    """The finding about one claim, of a run whose subjects take these times."""
+    plan, generator = written(folder, STEP + claim), np.random.default_rng(5)
+    series = [
+        series_of(list(time * generator.normal(1, noise, launches)), subject=subject, message_bytes=size)
+        for subject, of_subject in times_us.items()
+        for size, time in of_subject.items()
+    ]
+    with patch.object(claims, "read_run", lambda directory: run_of(directory.name, series)):
+        (finding,) = judge(plan, folder, record_of(plan))
+    return finding
+
+
+SIZES = (8, 64, 1024, 8192)
+TCP = {size: 20 + size / 500 for size in SIZES}
+
+
+def times(factors: Mapping[int, float] | float) -> dict[str, Mapping[int, float]]:
+    each = factors if isinstance(factors, Mapping) else dict.fromkeys(SIZES, factors)
+    return {"openmpi/barewire": {size: TCP[size] * each[size] for size in SIZES}, "openmpi/tcp": TCP}
+
+
+@pytest.mark.parametrize(
+    ("factors", "verdict", "says"),
+    [
+        (0.8, "held", "Better in all 4 rows"),
+        (1.2, "did not hold", "Better in 0 of 4"),
+        ({8: 0.8, 64: 0.8, 1024: 1.0, 8192: 0.8}, "did not hold", "Better in 3 of 4, not at 1 KiB"),
+    ],
+)
+def test_faster_at_every_size(tmp_path: Path, factors: Mapping[int, float] | float, verdict: str, says: str) -> None:
+    finding = judged(tmp_path, CLAIM, times(factors), noise=0.002)
+    assert finding.verdict == verdict and says in finding.why, finding.why
+    assert [row.label for row in finding.rows] == ["8 B", "64 B", "1 KiB", "8 KiB"]
+
+
+def test_too_few_launches_decide_nothing(tmp_path: Path) -> None:
+    finding = judged(tmp_path, CLAIM, times(0.8), launches=2)
+    assert finding.verdict == "cannot be decided" and "With 2 launches there is no interval at 95 %" in finding.why
+
+
+@pytest.mark.parametrize(
+    ("factors", "noise", "verdict", "says"),
+    [
+        (1.0, 0.001, "held", "No difference beyond 2 %"),
+        (1.1, 0.001, "did not hold", "The sides differ at 8 B"),
+        (1.0, 0.1, "cannot be decided", "is not excluded"),
+    ],
+)
+def test_no_difference_needs_intervals_that_exclude_one(
+    tmp_path: Path, factors: float, noise: float, verdict: str, says: str
+) -> None:
+    finding = judged(tmp_path, CLAIM.replace('"faster"', '"no-difference"'), times(factors), noise=noise)
+    assert finding.verdict == verdict and says in finding.why, finding.why
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "verdict"), [(0.9, 0.7, "held"), (0.7, 0.9, "did not hold"), (0.8, 0.8, "cannot be decided")]
+)
+def test_a_gain_that_grows(tmp_path: Path, first: float, last: float, verdict: str) -> None:
+    claim = CLAIM.replace('"faster"', '"grows"\nkey = ["message_bytes"]')
+    finding = judged(tmp_path, claim, times({8: first, 64: 0.8, 1024: 0.8, 8192: last}), noise=0.01)
+    assert finding.verdict == verdict, finding.why
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"), [(15, 25, "held"), (50, 60, "did not hold"), (20, 25, "cannot be decided")]
+)
+def test_a_value_within_bounds(tmp_path: Path, low: float, high: float, verdict: str) -> None:
+    side = 'a = {step = "messages", subject = "openmpi/tcp", message_bytes = 8}'
+    claim = f'[[claim]]\ntext = "x"\nkind = "within"\n{side}\nlow = {low}\nhigh = {high}\n'
+    finding = judged(tmp_path, claim, {"openmpi/tcp": {8: 20.0}}, noise=0.01)
+    assert finding.verdict == verdict, finding.why
+
+
+def test_a_break_is_found_where_it_was_published_or_not(tmp_path: Path) -> None:
+    sizes = [2**power for power in range(4, 18)]
+    curve = {"openmpi/tcp": {size: 10 + size / 1000 + (30 if size > 4096 else 0) for size in sizes}}
+    for low, high, verdict in [(4096, 8192, "held"), (64, 256, "did not hold")]:
+        side = 'a = {step = "messages", subject = "openmpi/tcp"}'
+        claim = f'[[claim]]\ntext = "x"\nkind = "break"\n{side}\nlow = {low}\nhigh = {high}\n'
+        finding = judged(tmp_path, claim, curve, noise=0.005)
+        assert finding.verdict == verdict, finding.why
+
+
+def test_the_impossible_round_trip_is_pointed_out() -> None:
+    plan = read_plan("paz2010")
+    record = Record("paz2010", plan.digest, "quick", None, "2026-01-01", {})
+    findings = judge(plan, Path("none"), record)
+    (finding,) = (each for each in findings if each.claim.kind == "impossible")
+    assert finding.verdict == "did not hold" and "cannot be" in finding.why
+    (row,) = finding.rows
+    assert row.says == "impossible" and row.published == (5.5,) and row.measured[0] == pytest.approx(11.46, abs=0.1)
+    assert all(other.verdict == "cannot be decided" for other in findings if other is not finding)
+
+
+def test_bytes_of_an_account_are_compared_with_the_published(tmp_path: Path) -> None:
+    plan, study = read_plan("paz2010"), tmp_path
+    record = Record(plan.name, plan.digest, "quick", None, "now", {"account": Done("done", ("account",), 1.0)})
+    for mpi, verdict in [(22, "held"), (24, "did not hold")]:
+        layers = {"mpi": mpi, "tcp": 32, "ip": 20, "payload": 1426}
+        (study / "account.json").write_text(json.dumps({"typical_frames": [{"layers_bytes": layers}]}))
+        assert judge(plan, study, record)[-1].verdict == verdict
+    (study / "account.json").write_text(json.dumps({"typical_frames": []}))
+    assert judge(plan, study, record)[-1].verdict == "cannot be decided"
+    (study / "account.json").write_text("{")
+    with pytest.raises(WrongUse, match="damaged"):
+        judge(plan, study, record)
+
+
+def test_published_values_stand_beside_todays_everywhere(tmp_path: Path) -> None:
+    columns = (
+        'published = "watter2006_netpipe_time.csv"\nrows = "message_bytes"\ncolumns = ["llc_mean_s", "tcp_mean_s"]'
+    )
+    finding = judged(tmp_path, CLAIM + columns, times(0.8))
+    assert finding.rows[0].published == pytest.approx((64.164, 74.256)), "in µs, as today's"
+    assert finding.rows[0].published_ratio == pytest.approx(0.8641, abs=1e-4)
+    assert "published 0.859 to 0.953" in finding.why
+    plan = written(tmp_path, STEP + CLAIM + columns)
+    record = record_of(plan)
+    table = table_of(finding)
+    assert table.headings[1:4] == ("published: llc_mean, µs", "published: tcp_mean, µs", "published ratio")
+    assert all(len(row) == len(table.headings) for row in table.rows)
+    text, page = markdown(plan, [finding], record), render_study(plan, [finding], record)
+    for what in ("Of 1 claims 1 held.", "The first is faster.", "0.864"):
+        assert what in text and what in page, what
+    found = document(plan, [finding], record)
+    assert found["claims"][0]["verdict"] == "held" and len(found["claims"][0]["rows"]) == 4
+    json.dumps(found, allow_nan=False)
+    assert headline([finding]) == "Of 1 claims 1 held."
+
+
+def test_published_tables_are_whole() -> None:
+    table = read_table("watter2006_radix.csv")
+    assert table.value("llc_mean_s", "processes", 8) == 12.26 and table.value("llc_mean_s", "processes", 3) is None
+    assert table.source.startswith("Watter 2006, Table A.4")
+    with pytest.raises(WrongUse, match="unknown published table"):
+        read_table("watter2006_radix")
+
+
+def test_the_command_lists_runs_and_reports(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "barewire", "study", "list", "--json"], capture_output=True, text=True, check=True
+    )
+    listed = json.loads(done.stdout)
+    assert [each["name"] for each in listed["studies"]] == shipped() and listed["schema"] == "barewire-studies/1"
+    runner = CliRunner()
+    assert isinstance(runner.invoke(app, ["study", "report", str(tmp_path)]).exception, WrongUse)
+    assert isinstance(runner.invoke(app, ["study", "run", "nothing"]).exception, WrongUse)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""A small study from its plan to its page: steps are run in labs, interrupted and continued, and claims judged."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import BAREWIRE, barewire, eventually
+
+pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
+
+PLAN = """
+title = "Frames"
+question = "Are plain frames faster than TCP?"
+source = "this test"
+
+[[step]]
+name = "frames"
+what = "ping-pongs"
+command = ["bench", "pingpong", "--transport", "raw,tcp", "--sizes", "64,1400"]
+lab = ["--lab", "pair"]
+quick = ["--launches", "6", "--seconds", "0.01"]
+full = ["--launches", "400", "--seconds", "0.5", "--budget", "100"]
+
+[[step]]
+name = "elsewhere"
+what = "a library that is not here"
+command = ["mpi", "pingpong", "--library", "mpich-99", "--fabric", "tcp"]
+lab = ["--lab", "pair"]
+
+[[claim]]
+text = "A plain frame takes microseconds."
+kind = "within"
+a = {step = "frames", subject = "raw", message_bytes = 64}
+low = 0.1
+high = 100000
+
+[[claim]]
+text = "It takes nanoseconds."
+kind = "within"
+a = {step = "frames", subject = "raw", message_bytes = 64}
+low = 0.0001
+high = 0.01
+
+[[claim]]
+text = "Another library is faster."
+kind = "faster"
+a = {step = "elsewhere"}
+b = {step = "frames"}
+"""
+
+
+def test_a_study_is_run_judged_and_shown(tmp_path: Path) -> None:
+    plan, folder = tmp_path / "mine.toml", tmp_path / "study"
+    plan.write_text(PLAN)
+    done = barewire("study", "run", str(plan), "--quick", "-o", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    true, false, other = found["claims"]
+    assert (true["verdict"], false["verdict"]) == ("held", "did not hold"), found
+    assert found["steps"]["elsewhere"]["state"] == "left out"
+    assert other["verdict"] == "cannot be decided" and "mpich-99 is not installed here" in other["why"]
+    page = (folder / "study.html").read_text()
+    assert "Are plain frames faster than TCP?" in page and "did not hold" in page
+    # What is done is not done again.
+    created = (folder / "frames" / "run.json").stat().st_mtime_ns
+    again = barewire("study", "run", str(plan), "--quick", "-o", str(folder))
+    assert again.returncode == 0 and (folder / "frames" / "run.json").stat().st_mtime_ns == created
+    text = barewire("study", "report", str(folder), "--plan", str(plan), "--markdown", str(tmp_path / "study.md"))
+    assert text.returncode == 0 and "**Held.**" in (tmp_path / "study.md").read_text()
+
+
+def test_an_interrupted_study_leaves_no_lab_and_can_be_continued(tmp_path: Path) -> None:
+    plan, folder = tmp_path / "mine.toml", tmp_path / "study"
+    plan.write_text(PLAN)
+    study = subprocess.Popen(
+        [BAREWIRE, "study", "run", str(plan), "-o", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert eventually(lambda: (folder / "frames").is_dir(), 30)
+    study.send_signal(signal.SIGINT)
+    _, errors = study.communicate(timeout=60)
+    assert study.returncode == 130, errors
+    record = json.loads((folder / "study.json").read_text())
+    assert "frames" not in record["steps"]
+    refused = barewire("study", "run", str(plan), "--quick", "-o", str(folder))
+    assert refused.returncode == 2 and "continue it as it was begun" in refused.stderr
