@@ -109,6 +109,13 @@ for source, kind, ssap in ((mine, 9, 0x20), (mine, 9, 0x21), (mine, 0x8870, 0x20
         link.send(frame(source, kind, ssap))
     except OSError as error:
         pass
+# With the tag of a label, of another service access point with one, and of another VLAN.
+for tag, ssap in ((0x0f03, 0x20), (0x0f03, 0x22), (0x0003, 0x20)):
+    plain = frame(mine, 0x8870, ssap)
+    try:
+        link.send(plain[:12] + b"\\x81\\0" + tag.to_bytes(2, "big") + plain[12:])
+    except OSError as error:
+        pass
 try:
     link.sendto(frame(mine, 9, 0x20), ("lo", 0))
 except OSError:
@@ -155,6 +162,6 @@ def test_what_a_holder_forges_is_stopped_by_the_egress_rules_and_by_nothing_else
         heard[rules] = json.loads(listener.communicate(timeout=20)[0])
     mine = site.lab.host("h1").mac.replace(":", "")
     assert len(heard[False]) >= 6, "a locked filter stops nothing that is sent"
-    assert heard[True] == [[mine, "0009", 0x20], [mine, "0009", 0x21], [mine, "8870", 0x20]]
+    assert heard[True] == [[mine, "0009", 0x20], [mine, "0009", 0x21], [mine, "8870", 0x20], [mine, "8870", 0x20]]
     listing = site.run([nft, "list", "table", "netdev", "barewire"]).stdout
     assert 'device "lo"' in listing

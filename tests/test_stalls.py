@@ -19,7 +19,10 @@ def test_first_fails_then_passes(tmp_path_factory):
         assert False, "the first time"
     SECOND
 """
-STOPPED = "subprocess.Popen(['sh', '-c', f'sleep 1.5; kill -CONT {os.getpid()}']); os.kill(os.getpid(), signal.SIGSTOP)"
+# The shell waits until its parent is stopped.
+STOPPED = """subprocess.Popen(
+        ["sh", "-c", "until grep -q '^State:.T' /proc/$PPID/status; do sleep 0.05; done; sleep 1.5; kill -CONT $PPID"]
+    ); os.kill(os.getpid(), signal.SIGSTOP)"""
 SLEEPING = "time.sleep(1.5)"
 
 

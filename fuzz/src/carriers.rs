@@ -238,7 +238,7 @@ impl World {
         let mut header = [&peer[..], &own, &[0x88, 0x70, SAP, SAP, DATA]].concat();
         header.extend(self.number.to_be_bytes());
         self.stations[from].note_time(self.now);
-        let frame = Outgoing { header: &header, payload: &vec![7; bytes] };
+        let frame = Outgoing { header: &header, payload: &vec![7; bytes], label: 0 };
         assert_eq!(self.stations[from].send(&[frame]).expect("the links work"), 1);
     }
 

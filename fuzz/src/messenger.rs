@@ -71,7 +71,7 @@ impl Link for HostileLink {
                 }
             }
             for _ in 0..copies {
-                self.inner.send(&[Outgoing { header: &bytes, payload: &[] }])?;
+                self.inner.send(&[Outgoing { header: &bytes, payload: &[], label: 0 }])?;
             }
         }
         Ok(frames.len())

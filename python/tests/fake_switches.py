@@ -85,6 +85,11 @@ def llc(source: str, destination: str, is_jumbo: bool = False) -> bytes:
     return ethernet(source, destination, 0x8870 if is_jumbo else 46, b"\x04\x04\x03" + bytes(43))
 
 
+def labelled(frame: bytes, label: int) -> bytes:
+    """The frame with the tag of a label."""
+    return frame[:12] + b"\x81\x00" + (0xF00 + label).to_bytes(2, "big") + frame[12:]
+
+
 @dataclass
 class Entry:
     """A rule in a table, with its counters."""
@@ -143,6 +148,10 @@ def matches(match: Match, frame: bytes, in_port: int) -> bool:
         (match.destination_port, headers.destination_port),
         (match.arp_target, headers.arp.target if headers.arp is not None and headers.arp.is_request else None),
     )
+    if match.vlan is not None:
+        mask = 0xFFF if match.vlan_mask is None else match.vlan_mask
+        if frame[12:14] != b"\x81\x00" or (int.from_bytes(frame[14:16], "big") ^ match.vlan) & mask:
+            return False
     return all(wanted is None or wanted == found for wanted, found in pairs)
 
 
@@ -358,6 +367,8 @@ class World:
                 switch.meters[entry.rule.meter][1] += len(frame)
             entry.packets, entry.bytes = entry.packets + 1, entry.bytes + len(frame)
             sent = frame if entry.rule.set_eth_dst is None else with_destination(frame, entry.rule.set_eth_dst)
+            if entry.rule.pops_vlan:
+                sent = sent[:12] + sent[16:]
             for out in entry.rule.out:
                 if out == CONTROLLER:
                     self.to_controller += 1

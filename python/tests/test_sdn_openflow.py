@@ -101,6 +101,14 @@ def test_another_parser_reads_our_rules() -> None:
     assert dict(edge.match.items()) == {"in_port": 3, "eth_type": 0x0800, "ip_proto": 17}
     copied, goto = edge.instructions
     assert copied.actions[0].port == CONTROLLER and goto.table_id == 1
+    match = Match(eth_dst="02:ba:7e:00:00:02", vlan=0xF02, vlan_mask=0xFC2)
+    label = Rule(match, 350, 0xBA7E_7000_0000_0000, (3,), pops_vlan=True)
+    tagged = read(encode(AddRule(label), 1))
+    assert dict(tagged.match.items()) == {"eth_dst": "02:ba:7e:00:00:02", "vlan_vid": (0x1F02, 0x1FC2)}
+    ((popped, output),) = [instruction.actions for instruction in tagged.instructions]
+    assert popped.type == of.OFPAT_POP_VLAN and output.port == 3
+    exact = read(encode(AddRule(replace(label, match=replace(match, vlan_mask=None))), 1))
+    assert dict(exact.match.items()) == {"eth_dst": "02:ba:7e:00:00:02", "vlan_vid": 0x1F02}
     deleted = read(encode(DeleteRule(TCP_MATCH, 300, RULE.cookie, 0xFF), 1))
     assert (deleted.command, deleted.cookie_mask, deleted.out_port) == (of.OFPFC_DELETE_STRICT, 0xFF, of.OFPP_ANY)
     dropped = read(encode(AddRule(Rule(Match(in_port=4), 250, 1)), 1))

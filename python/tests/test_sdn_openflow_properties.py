@@ -33,6 +33,7 @@ settings.load_profile("barewire")
 ports = some.integers(1, 0xFFFF_FF00)
 macs = some.binary(min_size=6, max_size=6).map(lambda octets: octets.hex(":"))
 shorts = some.integers(0, 0xFFFF)
+vlans = some.integers(0, 0xFFF)
 
 
 @some.composite
@@ -41,6 +42,8 @@ def matches(draw: some.DrawFn) -> Match:
     of_ip = draw(some.booleans())
     protocol = draw(some.sampled_from([None, 6, 17, 1])) if of_ip else None
     has_ports = protocol in (6, 17)
+    vlan_mask = draw(some.none() | vlans)
+    vlan = draw(some.none() | vlans)
     return Match(
         in_port=draw(some.none() | ports),
         eth_src=draw(some.none() | macs),
@@ -49,6 +52,8 @@ def matches(draw: some.DrawFn) -> Match:
         ip_proto=protocol,
         source_port=draw(some.none() | shorts) if has_ports else None,
         destination_port=draw(some.none() | shorts) if has_ports else None,
+        vlan=vlan if vlan is None or vlan_mask is None else vlan & vlan_mask,
+        vlan_mask=None if vlan is None else vlan_mask,
     )
 
 
@@ -61,6 +66,7 @@ rules = some.builds(
     shorts,
     shorts,
     some.booleans(),
+    pops_vlan=some.booleans(),
 )
 
 
@@ -68,8 +74,9 @@ rules = some.builds(
 def test_any_rule_survives_a_round_trip_and_another_parser_reads_it(rule: Rule) -> None:
     message = read(encode(AddRule(rule), 1))
     assert (message.cookie, message.priority, message.idle_timeout) == (rule.cookie, rule.priority, rule.idle_s)
-    out = tuple(action.port for instruction in message.instructions for action in instruction.actions)
-    assert out == rule.out
+    actions = [action for instruction in message.instructions for action in instruction.actions]
+    assert [action.type for action in actions[: rule.pops_vlan]] == [of.OFPAT_POP_VLAN] * rule.pops_vlan
+    assert tuple(action.port for action in actions[rule.pops_vlan :]) == rule.out
     assert read(encode(DeleteRule(rule.match, rule.priority, rule.cookie, 1), 1)).command == of.OFPFC_DELETE_STRICT
     body = struct.pack(of.OFP_MULTIPART_REPLY_PACK_STR, of.OFPMP_FLOW, 0) + flow_statistics(rule)
     answer = decode(of.OFPT_MULTIPART_REPLY, body, RequestKind.RULES)

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from barewire.errors import WrongUse
 from barewire.sdn.api.server import Api
+from barewire.sdn.classify.policy import Policy
 from barewire.sdn.classify.tenants import Tenants, parse_tenants
+from barewire.sdn.controller.rules import Kind, kind_of
 from barewire.sdn.controller.shares import FLOODED, HOLD_S, SLACK, Use, share_out
 from barewire.sdn.controller.slices import PERIOD_S
 from barewire.sdn.flow import FlowKey
@@ -185,6 +187,19 @@ def test_no_tenant_gets_less_than_its_share_if_it_wants_it(shares: list[int], de
 
 def world_of(folder: Path, **settings: float) -> World:
     return acquainted(tenants=parsed(TWO, folder), link_rate_bit_s=RATE_BIT_S, **settings)
+
+
+def test_with_tenants_there_are_no_labels_whose_frames_no_meter_would_count(folder: Path) -> None:
+    spray = Policy({"default": "stp", "mpi": "spray"}, ())
+    for tenants, labels in ((parsed(TWO, folder), None), (None, "3840-3843")):
+        world = World(acquainted().network, quiet(link_rate_bit_s=RATE_BIT_S), spray, tenants=tenants)
+        world.stand_up()
+        for host in world.network.hosts:
+            world.send(host, tcp(host, "h1" if host != "h1" else "h2", 1, 1))
+        world.pass_time(1.0)
+        assert world.controller.labels_of("mpi") == labels
+        kinds = {kind_of(entry.rule.cookie) for switch in world.switches.values() for entry in switch.table.values()}
+        assert (Kind.LABEL in kinds) is (labels is not None)
 
 
 def meters_on_path(world: World, key: FlowKey) -> list[int | None]:

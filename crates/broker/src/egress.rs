@@ -11,6 +11,9 @@ use barewire_llc::Lsap;
 /// Upper half of the marks, "BW"; the lower half is the service access point.
 const MARK: u32 = 0x4257_0000;
 
+/// A VLAN tag of a label: identifiers 3840 to 3903, priority 0.
+const LABELLED: &str = "@ll,96,16 == 0x8100 @ll,112,16 & 0xffc0 == 0xf00";
+
 /// The mark of frames from a socket for this service access point.
 pub fn mark_of(sap: Lsap) -> u32 {
     MARK | u32::from(sap.byte())
@@ -19,7 +22,7 @@ pub fn mark_of(sap: Lsap) -> u32 {
 /// Rules for nft(8), at the egress hook of nftables: `PACKET_QDISC_BYPASS` bypasses tc.
 ///
 /// On an interface of the policy, marked frames must have its source address, be LLC, and have the granted SSAP, as a
-/// command or a response. On other interfaces marked frames are dropped.
+/// command or a response; they may have a label's VLAN tag. On other interfaces marked frames are dropped.
 pub fn rules(granted: &[Interface], others: &[String]) -> String {
     let mut text = String::from("table netdev barewire\ndelete table netdev barewire\ntable netdev barewire {\n");
     // Length or 0x8870, then DSAP and SSAP. Offsets are in bits from the destination address.
@@ -35,6 +38,8 @@ pub fn rules(granted: &[Interface], others: &[String]) -> String {
             text,
             "  chain granted{number} {{\n    type filter hook egress device \"{name}\" priority 0; policy accept;\n    \
              meta mark & 0xffff0000 != {MARK:#x} accept\n    @ll,48,48 != {address} counter drop\n    \
+             {LABELLED} @ll,128,16 <= 1500 meta mark . @ll,152,8 @granted counter accept\n    \
+             {LABELLED} @ll,128,16 == 0x8870 meta mark . @ll,152,8 @granted counter accept\n    \
              @ll,96,16 > 1500 @ll,96,16 != 0x8870 counter drop\n    \
              meta mark . @ll,120,8 @granted counter accept\n    counter drop\n  }}",
             address = u64::from_be_bytes(zero_extended(address.0)),

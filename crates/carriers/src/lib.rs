@@ -262,7 +262,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     fn send_batch(&mut self, index: usize, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         let current = self.peers[index].current.unwrap_or(0);
         let long = || frames.iter().filter(|frame| frame.len() > SHORT_MAX).count();
-        if frames.len() < BATCH_MIN || long() < BATCH_MIN || !self.sends_batches_to(&self.peers[index]) {
+        // UDP knows no labels.
+        let has_label = frames.first().is_some_and(|frame| frame.label != 0);
+        if has_label || frames.len() < BATCH_MIN || long() < BATCH_MIN || !self.sends_batches_to(&self.peers[index]) {
             return self.send_by(current, self.peers[index].address(current), frames);
         }
         if self.peers[index].is_batch_awaited(self.now, BATCHES_AWAITED / 2) {

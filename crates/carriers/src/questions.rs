@@ -55,7 +55,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let Some(mut held) = self.held.remove(&index) else { return };
         held.sent = 0;
         if is_first {
-            let frames: Vec<_> = held.frames.iter().map(|frame| Outgoing { header: frame, payload: &[] }).collect();
+            let frames: Vec<_> =
+                held.frames.iter().map(|frame| Outgoing { header: frame, payload: &[], label: 0 }).collect();
             // Not accepted: sent once the question is answered.
             held.sent = self.send_by(0, MacAddress(self.peers[index].name.mac()), &frames).unwrap_or(0);
         }
@@ -84,7 +85,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let probe = Probe { from: self.own, to: peer.name, nonce, echo, interfaces: self.interfaces };
         // A peer that is known only from its questions has this station's key.
         let frame = probe.to_frame(peer.key.unwrap_or(self.key));
-        let _ = self.send_by(path, to, &[Outgoing { header: &frame, payload: &[] }]);
+        let _ = self.send_by(path, to, &[Outgoing { header: &frame, payload: &[], label: 0 }]);
     }
 
     /// Handles a frame with a probe that came by `path` from `from`, an address there.
@@ -126,7 +127,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             let arrived = if path == 0 && interface == 0 { held.sent } else { 0 };
             for frame in &held.frames[arrived..] {
                 // Not accepted: lost, as on a wire.
-                let _ = self.send_to_one(name, &[Outgoing { header: frame, payload: &[] }]);
+                let _ = self.send_to_one(name, &[Outgoing { header: frame, payload: &[], label: 0 }]);
             }
         }
     }

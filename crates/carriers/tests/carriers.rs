@@ -76,7 +76,7 @@ impl Lower for Gated {
             let mut bytes = [frame.header, frame.payload].concat();
             bytes[..6].copy_from_slice(&to.0);
             bytes[6..12].copy_from_slice(&self.address().0);
-            self.send(&[Outgoing { header: &bytes, payload: &[] }])?;
+            self.send(&[Outgoing { header: &bytes, payload: &[], label: 0 }])?;
         }
         Ok(frames.len())
     }
@@ -198,7 +198,7 @@ impl World {
             })
             .collect();
         self.ends[from].note_time(self.now);
-        let frames: Vec<_> = payloads.iter().map(|payload| Outgoing { header: &header, payload }).collect();
+        let frames: Vec<_> = payloads.iter().map(|payload| Outgoing { header: &header, payload, label: 0 }).collect();
         assert_eq!(self.ends[from].send(&frames).unwrap(), count);
         payloads.iter().map(|payload| [&header[..], payload].concat()).collect()
     }

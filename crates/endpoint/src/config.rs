@@ -9,6 +9,7 @@ use barewire_shm::PipeConfig;
 
 use crate::address::Address;
 use crate::framing::Framing;
+use crate::labels::Labels;
 use crate::secret::Authentication;
 use crate::token::JobToken;
 use crate::tuning::Tuning;
@@ -43,6 +44,8 @@ pub struct Config {
     pub channels: u16,
     /// Whether peers may connect.
     pub accepts: bool,
+    /// The labels that the network offers, if it does: frames to peers on the link then take several paths.
+    pub labels: Option<Labels>,
     /// How [`Endpoint::wait`](crate::Endpoint::wait) waits.
     pub waiting: Waiting,
     /// Whether other threads need the core; waiters yield it then.
@@ -133,6 +136,7 @@ impl Config {
             slots: Tuning::SLOTS,
             channels: Self::CHANNELS,
             accepts: true,
+            labels: None,
             waiting: Waiting::default(),
             shares_core: false,
             tuning: Tuning::default(),

@@ -20,6 +20,7 @@ use crate::channel::{Carrier, Channel, ChannelId, Channels};
 use crate::config::Config;
 use crate::descriptors::Descriptors;
 use crate::error::{ConnectError, Ending, EndpointError};
+use crate::labels::Labels;
 use crate::mutant::mutant;
 use crate::port::{Port, ignore_down, information_max, mtu_min};
 use crate::sink::Sink;
@@ -189,7 +190,9 @@ impl<L: Link> Endpoint<L> {
             }
         }
         // A peer may have a longer MTU: what the link delivers is accepted.
-        let connection = ConnectionConfig { information_max: u16::MAX, is_extended: true, ..config.connection.clone() };
+        let mut connection =
+            ConnectionConfig { information_max: u16::MAX, is_extended: true, ..config.connection.clone() };
+        connection.labels = config.labels.map_or(0, Labels::count);
         let token = config.framing.token;
         let cookie = if token.is_none() { config.cookie } else { 0 };
         let station = StationConfig {
@@ -207,6 +210,7 @@ impl<L: Link> Endpoint<L> {
         link.set_station(config.sap.byte(), config.key_to(address));
         let (encapsulation, authentication) = (config.framing.encapsulation, config.authentication.as_ref());
         let mut port = Port::new(link, &station, config.slots, encapsulation, authentication)?;
+        port.labels = config.labels;
         port.slots.checks_all = config.checks_all;
         port.station.activate(config.sap);
         port.station.listen(config.sap, config.accepts);

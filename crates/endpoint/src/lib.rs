@@ -15,6 +15,7 @@ mod endpoint;
 mod error;
 mod framing;
 mod inbox;
+mod labels;
 mod message_queue;
 mod mutant;
 mod open;
@@ -38,6 +39,7 @@ pub use endpoint::{Endpoint, EndpointCounters, Event, is_taken};
 pub use error::{ConnectError, Ending, EndpointError, SendError};
 pub use framing::{Encapsulation, Frame, Framing, parse};
 pub use inbox::{INLINE_BYTES, Inbox, InboxConfig, Origin, Received};
+pub use labels::Labels;
 pub use message_queue::Priority;
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;

@@ -25,6 +25,7 @@ use crate::check::{ADDRESSES, addresses, check};
 use crate::clock::now;
 use crate::descriptors::HEAD_MAX;
 use crate::framing::{self, Encapsulation, Frame};
+use crate::labels::Labels;
 use crate::mutant::mutant;
 use crate::reorder::ReorderBuffer;
 use crate::seal::{Seal, SealError, Unsealed};
@@ -90,6 +91,8 @@ pub struct Port<L> {
     is_extended: bool,
     /// Keys and counters, if frames are authenticated.
     seal: Option<Box<Seal>>,
+    /// The tags of the labels that the station's configuration counts.
+    pub(crate) labels: Option<Labels>,
     /// With encryption: a batch of frames to send, the size reserved for each, and the PDU received last.
     encrypted: Box<[u8]>,
     encrypted_bytes: usize,
@@ -146,13 +149,14 @@ impl<L: Link> Port<L> {
             encapsulation,
             is_extended: config.connection.is_extended,
             seal,
+            labels: None,
             encrypted: vec![0; if encrypts { BATCH_FRAMES * encrypted_bytes } else { 0 }].into_boxed_slice(),
             encrypted_bytes,
             decrypted: vec![0; if encrypts { RECEIVED_MAX } else { 0 }].into_boxed_slice(),
             reorder: ReorderBuffer::default(),
             reordered: None,
             slots: Slots::new(slots, mtu, guard),
-            batch: Box::new([Prepared::Slot { slot: 0, header_bytes: 0 }; BATCH_FRAMES]),
+            batch: Box::new([Prepared::Slot { slot: 0, header_bytes: 0, label: 0 }; BATCH_FRAMES]),
             clock,
             now,
             polls: 0,
@@ -269,7 +273,7 @@ impl<L: Link> Port<L> {
             };
             if let Some(reply) = reply {
                 let frame = reply_frame(self.own, &reply, self.encapsulation, self.seal.as_deref_mut());
-                send_all(&mut self.link, &[Outgoing { header: &frame, payload: &[] }])?;
+                send_all(&mut self.link, &[Outgoing { header: &frame, payload: &[], label: 0 }])?;
             }
             let stop = stop || self.reordered.is_some() && self.deliver_reordered(&mut deliver);
             // Do not delay acknowledgements until a long message is complete: the peer's window would close.
@@ -415,10 +419,12 @@ impl<L: Link> Port<L> {
     #[inline]
     fn prepare(&mut self, count: usize) -> bool {
         let Some(transmit) = self.station.poll_transmit(self.now) else { return false };
-        let StationTransmit { destination, header, token, mut extra, connection } = transmit;
+        let StationTransmit { destination, header, token, mut extra, connection, label } = transmit;
         let (llc, slot) = (header.as_bytes(), token.copied());
+        let label = label.zip(self.labels).map_or(0, |(number, labels)| labels.tag(number));
         if self.seal.is_some() {
-            self.batch[count] = self.prepare_sealed(count, destination, llc, slot, &mut extra, connection);
+            self.batch[count] =
+                self.prepare_sealed(count, Route { destination, label }, llc, slot, &mut extra, connection);
             return true;
         }
         self.batch[count] = if let Some(slot) = slot {
@@ -426,9 +432,9 @@ impl<L: Link> Port<L> {
             let bytes = llc.len() + guard + extra.as_bytes().len() + self.slots.information_bytes(slot);
             let ethernet = self.encapsulation.header(destination, self.own, bytes);
             let header_bytes = self.slots.write_headers(slot, &ethernet, llc, &mut extra);
-            Prepared::Slot { slot, header_bytes: header_bytes as u8 }
+            Prepared::Slot { slot, header_bytes: header_bytes as u8, label }
         } else {
-            Prepared::Control(Control::new(self.own, destination, llc, &extra, |ethernet| {
+            Prepared::Control(Control::new(self.own, destination, llc, &extra, label, |ethernet| {
                 check_of(addresses(ethernet), llc, &extra)
             }))
         };
@@ -439,7 +445,7 @@ impl<L: Link> Port<L> {
     fn prepare_sealed(
         &mut self,
         count: usize,
-        destination: Mac,
+        Route { destination, label }: Route,
         llc: &[u8],
         slot: Option<Slot>,
         extra: &mut Extra,
@@ -450,7 +456,7 @@ impl<L: Link> Port<L> {
         let random = || link.random_bits();
         let connection = connection.map(ConnectionHandle::index);
         let Some(slot) = slot else {
-            return Prepared::Control(Control::new(self.own, destination, llc, extra, |ethernet| {
+            return Prepared::Control(Control::new(self.own, destination, llc, extra, label, |ethernet| {
                 seal.authenticate(&unsealed(ethernet, llc, extra, connection), [&[]; 2], random)
             }));
         };
@@ -461,12 +467,12 @@ impl<L: Link> Port<L> {
             let frame = &mut encrypted[at..at + ETHERNET_HEADER_BYTES + bytes];
             let unsealed = unsealed(&ethernet, llc, extra, connection);
             encrypt(frame, seal, &ethernet, &unsealed, slots.pieces(slot), random);
-            return Prepared::Encrypted { at: at as u32, bytes: frame.len() as u32 };
+            return Prepared::Encrypted { at: at as u32, bytes: frame.len() as u32, label };
         }
         let header_bytes = slots.write_guarded_headers(slot, &ethernet, llc, extra, |extra, information| {
             seal.authenticate(&unsealed(&ethernet, llc, extra, connection), information, random)
         });
-        Prepared::Slot { slot, header_bytes: header_bytes as u8 }
+        Prepared::Slot { slot, header_bytes: header_bytes as u8, label }
     }
 
     /// Sends a UI PDU of an extended station at once, without keeping a copy. Returns false if the link is busy.
@@ -490,7 +496,7 @@ impl<L: Link> Port<L> {
                 let frame = &mut self.encrypted[..ETHERNET_HEADER_BYTES + bytes];
                 let unsealed = unsealed(&ethernet, llc, extra, None);
                 encrypt(frame, seal, &ethernet, &unsealed, [information, &[]], || 0);
-                Outgoing { header: frame, payload: &[] }
+                Outgoing { header: frame, payload: &[], label: 0 }
             }
             seal => {
                 let end = match seal {
@@ -504,7 +510,7 @@ impl<L: Link> Port<L> {
                         write_headers(&mut headers, &ethernet, llc, &check.to_be_bytes(), extra)
                     }
                 };
-                Outgoing { header: &headers[..end], payload: information }
+                Outgoing { header: &headers[..end], payload: information, label: 0 }
             }
         };
         match self.link.send(&[frame]) {
@@ -515,18 +521,27 @@ impl<L: Link> Port<L> {
     }
 }
 
+/// Where a frame goes, and by which path: the VLAN identifier of its label, 0 without.
+#[derive(Clone, Copy)]
+struct Route {
+    destination: Mac,
+    label: u16,
+}
+
 /// Location of a frame that is ready to send.
 #[derive(Clone, Copy)]
 enum Prepared {
     Slot {
         slot: Slot,
         header_bytes: u8,
+        label: u16,
     },
     Control(Control),
     /// In the buffer for encrypted frames.
     Encrypted {
         at: u32,
         bytes: u32,
+        label: u16,
     },
 }
 
@@ -534,11 +549,11 @@ impl Prepared {
     #[inline]
     fn frame<'a>(&'a self, slots: &'a Slots, encrypted: &'a [u8]) -> Outgoing<'a> {
         match self {
-            Self::Slot { slot, header_bytes } => slots.frame(*slot, usize::from(*header_bytes)),
+            Self::Slot { slot, header_bytes, label } => slots.frame(*slot, usize::from(*header_bytes), *label),
             Self::Control(control) => control.frame(),
-            Self::Encrypted { at, bytes } => {
+            Self::Encrypted { at, bytes, label } => {
                 let at = *at as usize;
-                Outgoing { header: &encrypted[at..at + *bytes as usize], payload: &[] }
+                Outgoing { header: &encrypted[at..at + *bytes as usize], payload: &[], label: *label }
             }
         }
     }
@@ -549,6 +564,7 @@ impl Prepared {
 struct Control {
     bytes: [u8; CONTROL_BYTES],
     length: u8,
+    label: u16,
 }
 
 impl Control {
@@ -559,6 +575,7 @@ impl Control {
         destination: Mac,
         llc: &[u8],
         extra: &Extra,
+        label: u16,
         guard: impl FnOnce(&[u8; ETHERNET_HEADER_BYTES]) -> [u8; GUARD],
     ) -> Self {
         let mut bytes = [0; CONTROL_BYTES];
@@ -568,12 +585,12 @@ impl Control {
         } else {
             write_headers(&mut bytes, &ethernet, llc, &guard(&ethernet), extra)
         };
-        Self { bytes, length: length as u8 }
+        Self { bytes, length: length as u8, label }
     }
 
     #[inline]
     fn frame(&self) -> Outgoing<'_> {
-        Outgoing { header: &self.bytes[..usize::from(self.length)], payload: &[] }
+        Outgoing { header: &self.bytes[..usize::from(self.length)], payload: &[], label: self.label }
     }
 }
 

@@ -238,14 +238,15 @@ impl Slots {
         bytes
     }
 
-    /// The frame of a slot in use whose headers have `header_bytes` bytes.
+    /// The frame of a slot in use whose headers have `header_bytes` bytes, with its label.
     #[inline]
-    pub(crate) fn frame(&self, slot: Slot, header_bytes: usize) -> Outgoing<'_> {
+    pub(crate) fn frame(&self, slot: Slot, header_bytes: usize, label: u16) -> Outgoing<'_> {
         let entry = &self.entries[usize::from(slot)];
         let start = self.information_at(slot);
         Outgoing {
             header: &self.memory[start - header_bytes..start + usize::from(entry.in_slot)],
             payload: entry.lent.bytes(),
+            label,
         }
     }
 }

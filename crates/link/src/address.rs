@@ -18,6 +18,23 @@ impl MacAddress {
 /// The addresses at the start of a frame: destination and source.
 pub(crate) type Ends = [u8; 12];
 
+/// Bytes of a VLAN tag, between the addresses and the EtherType or length.
+pub(crate) const TAG_BYTES: usize = 4;
+const VLAN_ETHER_TYPE: [u8; 2] = [0x81, 0x00];
+/// Bytes of the addresses with a tag.
+pub(crate) const TAGGED_BYTES: usize = size_of::<Ends>() + TAG_BYTES;
+
+/// The start of a frame tagged with a label: these addresses, or else its own, and the tag (IEEE 802.1Q, clause 9.6).
+#[inline]
+pub(crate) fn tagged(header: &[u8], addresses: Option<&Ends>, label: u16) -> [u8; TAGGED_BYTES] {
+    let mut start = [0; TAGGED_BYTES];
+    let (ends, tag) = start.split_at_mut(size_of::<Ends>());
+    ends.copy_from_slice(addresses.map_or(&header[..size_of::<Ends>()], |addresses| &addresses[..]));
+    tag[..2].copy_from_slice(&VLAN_ETHER_TYPE);
+    tag[2..].copy_from_slice(&label.to_be_bytes());
+    start
+}
+
 /// These addresses, as they are in a frame.
 pub(crate) fn ends(destination: MacAddress, source: MacAddress) -> Ends {
     let mut ends = [0; 12];
@@ -61,6 +78,14 @@ mod tests {
     fn address_round_trips_through_text() {
         let address = MacAddress([0x02, 0, 0xab, 0xcd, 0xef, 0x10]);
         assert_eq!(address.to_string().parse(), Ok(address));
+    }
+
+    #[test]
+    fn tag_stands_between_the_addresses_and_the_type() {
+        let header = *b"TTTTTTSSSSSS\x88\x70";
+        assert_eq!(tagged(&header, None, 0x0f03), *b"TTTTTTSSSSSS\x81\x00\x0f\x03");
+        let other = ends(MacAddress([1; 6]), MacAddress([2; 6]));
+        assert_eq!(tagged(&header, Some(&other), 1)[..12], other);
     }
 
     #[test]

@@ -178,10 +178,13 @@ pub struct Outgoing<'a> {
     pub header: &'a [u8],
     /// The rest of the frame; may be empty.
     pub payload: &'a [u8],
+    /// The VLAN identifier to tag the frame with, which the header does not contain, by links that send it as it is; 0: no
+    /// tag. Networks with labels choose a path by it.
+    pub label: u16,
 }
 
 impl Outgoing<'_> {
-    /// Length of the frame in bytes, without padding and FCS.
+    /// Length of the frame in bytes, without padding, FCS and the label's tag.
     #[must_use]
     pub fn len(&self) -> usize {
         self.header.len() + self.payload.len()

@@ -228,7 +228,7 @@ mod tests {
     fn send_numbered(link: &mut MemoryLink, numbers: std::ops::Range<u16>) {
         for number in numbers {
             let payload = number.to_be_bytes();
-            assert_eq!(link.send(&[Outgoing { header: &HEADER, payload: &payload }]).unwrap(), 1);
+            assert_eq!(link.send(&[Outgoing { header: &HEADER, payload: &payload, label: 0 }]).unwrap(), 1);
         }
     }
 
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn corruption_flips_one_bit() {
         let (mut a, mut b) = MemoryLink::pair(1500, Faults { corruption: 1.0, ..Faults::default() }, 5);
-        a.send(&[Outgoing { header: &HEADER, payload: &[0; 50] }]).unwrap();
+        a.send(&[Outgoing { header: &HEADER, payload: &[0; 50], label: 0 }]).unwrap();
         let frame = b.receive().unwrap();
         assert_eq!(frame.bytes.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
     }
@@ -291,14 +291,14 @@ mod tests {
     #[test]
     fn frame_longer_than_the_mtu_is_refused() {
         let (mut a, _b) = MemoryLink::pair(100, Faults::default(), 1);
-        let result = a.send(&[Outgoing { header: &HEADER, payload: &[0; 101] }]);
+        let result = a.send(&[Outgoing { header: &HEADER, payload: &[0; 101], label: 0 }]);
         assert!(matches!(result, Err(LinkError::FrameTooLong { frame_bytes: 115, mtu: 100 })));
     }
 
     #[test]
     fn full_wire_refuses_frames_and_counts_it() {
         let (mut a, mut b) = MemoryLink::pair(1500, Faults::default(), 1);
-        let frames = vec![Outgoing { header: &HEADER, payload: &[0; 2] }; QUEUE_FRAMES + 10];
+        let frames = vec![Outgoing { header: &HEADER, payload: &[0; 2], label: 0 }; QUEUE_FRAMES + 10];
         assert_eq!(a.send(&frames).unwrap(), QUEUE_FRAMES);
         assert!(!a.wait_to_send(Duration::ZERO).unwrap());
         assert!(b.receive().is_some());

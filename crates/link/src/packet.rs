@@ -6,7 +6,7 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::address::{Ends, ends};
+use crate::address::{Ends, TAG_BYTES, TAGGED_BYTES, ends, tagged};
 use crate::interface::system;
 use crate::packet_socket::{bind, open_filtered};
 use crate::restricted;
@@ -169,11 +169,19 @@ impl PacketLink {
     #[inline]
     fn send_one(&mut self, frame: &Outgoing<'_>, addresses: Option<&Ends>) -> isize {
         let (header, payload) = (frame.header, frame.payload);
-        if payload.is_empty() && addresses.is_none() {
+        if payload.is_empty() && addresses.is_none() && frame.label == 0 {
             return self.send_bytes(header);
         }
-        if frame.len() > COPIED_BYTES {
+        if frame.len() + TAG_BYTES > COPIED_BYTES {
             return self.send_batch(std::slice::from_ref(frame), addresses);
+        }
+        if frame.label != 0 {
+            let start = tagged(header, addresses, frame.label);
+            let (rest, length) = (&header[size_of::<Ends>()..], frame.len() + TAG_BYTES);
+            self.copy_buffer[..TAGGED_BYTES].copy_from_slice(&start);
+            self.copy_buffer[TAGGED_BYTES..][..rest.len()].copy_from_slice(rest);
+            self.copy_buffer[header.len() + TAG_BYTES..length].copy_from_slice(payload);
+            return self.send_bytes(&self.copy_buffer[..length]);
         }
         self.copy_buffer[..header.len()].copy_from_slice(header);
         self.copy_buffer[header.len()..frame.len()].copy_from_slice(payload);
@@ -198,9 +206,15 @@ impl PacketLink {
         let mut parts: [[libc::iovec; 3]; BATCH_FRAMES] = unsafe { mem::zeroed() };
         // SAFETY: as above.
         let mut messages: [libc::mmsghdr; BATCH_FRAMES] = unsafe { mem::zeroed() };
-        for ((frame, parts), message) in frames.iter().zip(&mut parts).zip(&mut messages) {
-            let header = &frame.header[addresses.map_or(0, |addresses| addresses.len())..];
-            let addresses = addresses.map(|addresses| &addresses[..]);
+        let mut starts = [[0; TAGGED_BYTES]; BATCH_FRAMES];
+        for (((frame, parts), message), start) in frames.iter().zip(&mut parts).zip(&mut messages).zip(&mut starts) {
+            let addresses = if frame.label == 0 {
+                addresses.map(|addresses| &addresses[..])
+            } else {
+                *start = tagged(frame.header, addresses, frame.label);
+                Some(&start[..])
+            };
+            let header = &frame.header[addresses.map_or(0, |_| size_of::<Ends>())..];
             // The kernel has a faster path for one piece.
             let payload = Some(frame.payload).filter(|payload| !payload.is_empty());
             let pieces = addresses.into_iter().chain([header]).chain(payload);

@@ -72,7 +72,7 @@ impl TestBed {
         let values: Vec<u8> = self.members.iter().map(|member| member.value).chain([0xfd]).collect();
         for value in values {
             let header = [&[0; 12][..], &ETHER_TYPE.to_be_bytes(), &[value, self.test]].concat();
-            assert_eq!(self.sender.send(&[Outgoing { header: &header, payload: &number }]).unwrap(), 1);
+            assert_eq!(self.sender.send(&[Outgoing { header: &header, payload: &number, label: 0 }]).unwrap(), 1);
         }
         for Member { value, link } in &mut self.members {
             assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap(), "no frame for {value}");

@@ -67,7 +67,8 @@ fn frames_of_all_lengths_arrive_in_order_and_intact() {
     for round in 0..20 {
         // One by one, in short batches, and in batches longer than a system call takes.
         for payloads in payloads.chunks([1, 7, 100][round % 3]) {
-            let frames: Vec<_> = payloads.iter().map(|payload| Outgoing { header: &header, payload }).collect();
+            let frames: Vec<_> =
+                payloads.iter().map(|payload| Outgoing { header: &header, payload, label: 0 }).collect();
             send_all(&mut link, &frames);
             for payload in payloads {
                 assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
@@ -90,7 +91,7 @@ fn frames_to_an_address_have_it_and_the_links_own_whatever_their_headers_say() {
     for bytes in [0, 1000, 9000] {
         for count in [1, 2, 40] {
             let payload = vec![7; bytes];
-            let frames = vec![Outgoing { header: &header, payload: &payload }; count];
+            let frames = vec![Outgoing { header: &header, payload: &payload, label: 0 }; count];
             let mut sent = 0;
             while sent < count {
                 sent += link.send_to(to, &frames[sent..]).unwrap();
@@ -107,7 +108,7 @@ fn frames_to_an_address_have_it_and_the_links_own_whatever_their_headers_say() {
 #[test]
 fn filter_refuses_frames_of_other_stations() {
     let (Some(mut a), Some(mut b)) = (open(2, 1 << 20), open(3, 1 << 20)) else { return };
-    send_all(&mut a, &[Outgoing { header: &header(3), payload: b"for b" }]);
+    send_all(&mut a, &[Outgoing { header: &header(3), payload: b"for b", label: 0 }]);
     assert!(b.wait_to_receive(Duration::from_secs(1)).unwrap());
     assert_eq!(&b.receive().unwrap().bytes[15..], b"for b");
     assert!(a.receive().is_none());
@@ -121,7 +122,7 @@ fn wait_ends_at_the_timeout_or_with_a_frame() {
     assert!(!link.wait_to_receive(Duration::from_millis(50)).unwrap());
     assert!(began.elapsed() >= Duration::from_millis(50));
     // A received frame whose slot is not released yet must not count as new.
-    send_all(&mut link, &[Outgoing { header: &header(4), payload: &[] }]);
+    send_all(&mut link, &[Outgoing { header: &header(4), payload: &[], label: 0 }]);
     assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
     assert!(link.receive().is_some());
     assert!(!link.wait_to_receive(Duration::from_millis(20)).unwrap());
@@ -132,7 +133,7 @@ fn wait_ends_at_the_timeout_or_with_a_frame() {
 fn overflowing_ring_counts_dropped_frames() {
     let Some(mut link) = open(5, 1) else { return };
     let header = header(5);
-    send_all(&mut link, &vec![Outgoing { header: &header, payload: &[0; 1000] }; 5000]);
+    send_all(&mut link, &vec![Outgoing { header: &header, payload: &[0; 1000], label: 0 }; 5000]);
     let mut received = 0;
     while link.receive().is_some() {
         received += 1;
@@ -151,11 +152,46 @@ fn vlan_tag_is_stripped_and_reported_to_a_link_of_all_protocols() {
         let Some(mut link) = open_for(protocol, 6, 1 << 20) else { return };
         let plain = header(6);
         let tagged = [&plain[..12], &[0x81, 0x00, 0x60, 0x07], &plain[12..], b"tagged"].concat();
-        send_all(&mut link, &[Outgoing { header: &tagged, payload: &[] }]);
+        send_all(&mut link, &[Outgoing { header: &tagged, payload: &[], label: 0 }]);
         assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
         let frame = link.receive().unwrap();
         assert_eq!(frame.vlan, vlan);
         assert_eq!(frame.bytes, [&plain[..], b"tagged"].concat());
+    }
+}
+
+/// Alone and in batches, copied and gathered, with the header's addresses and with others.
+#[test]
+fn labels_become_vlan_tags() {
+    let all = u16::try_from(libc::ETH_P_ALL).unwrap();
+    let Some(mut link) = open_for(all, 10, 16 << 20) else { return };
+    let (to, own) = (MacAddress([2, 0, 0, 0, 0, 10]), link.address());
+    let header = header(10);
+    for bytes in [0, 1000, 9000] {
+        for count in [1, 2, 40] {
+            let payload = vec![7; bytes];
+            let frames: Vec<_> = (0..count)
+                .map(|label| Outgoing {
+                    header: &header,
+                    payload: &payload,
+                    label: if label == 1 { 0 } else { 3840 + label },
+                })
+                .collect();
+            for is_addressed in [false, true] {
+                let mut sent = 0;
+                while sent < frames.len() {
+                    let rest = &frames[sent..];
+                    sent += if is_addressed { link.send_to(to, rest) } else { link.send(rest) }.unwrap();
+                }
+                for frame in &frames {
+                    assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
+                    let received = link.receive().unwrap();
+                    assert_eq!(received.vlan.map_or(0, |tag| tag.control), frame.label);
+                    let addresses = if is_addressed { [to.0, own.0].concat() } else { header[..12].to_vec() };
+                    assert_eq!(received.bytes, [&addresses[..], &header[12..], &payload].concat());
+                }
+            }
+        }
     }
 }
 
@@ -164,9 +200,9 @@ fn frame_longer_than_the_mtu_is_refused_and_the_link_stays_usable() {
     let Some(mut link) = open(7, 1 << 20) else { return };
     let (header, mtu) = (header(7), link.mtu());
     let long = vec![0; mtu + 100];
-    let result = link.send(&[Outgoing { header: &header, payload: &long }]);
+    let result = link.send(&[Outgoing { header: &header, payload: &long, label: 0 }]);
     assert!(matches!(result, Err(LinkError::FrameTooLong { mtu: m, .. }) if m == mtu), "{result:?}");
-    send_all(&mut link, &[Outgoing { header: &header, payload: &long[..mtu - 1] }]);
+    send_all(&mut link, &[Outgoing { header: &header, payload: &long[..mtu - 1], label: 0 }]);
     assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
     assert_eq!(link.receive().unwrap().bytes.len(), mtu + 14);
 }
@@ -194,7 +230,7 @@ fn restricted_socket_is_adopted_and_its_lease_ends_with_the_link() {
     other_end.set_nonblocking(true).unwrap();
     let mut link = PacketLink::adopt(socket, "lo", ring, Some(lease.into())).unwrap();
     for (test, expected) in [(40, false), (41, true)] {
-        send_all(&mut sender, &[Outgoing { header: &header(test), payload: &[5; 50] }]);
+        send_all(&mut sender, &[Outgoing { header: &header(test), payload: &[5; 50], label: 0 }]);
         assert_eq!(link.wait_to_receive(Duration::from_millis(100)).unwrap(), expected);
     }
     assert_eq!(link.receive().unwrap().bytes[15..], [5; 50]);

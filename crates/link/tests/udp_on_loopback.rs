@@ -42,7 +42,7 @@ fn a_frame_arrives_with_both_station_addresses() {
     let header = header(&a, b.address());
     for payload in [&b""[..], b"x", &[7; 1400], &[9; 60_000]] {
         // The kernel gathers the parts of the longest.
-        assert_eq!(a.send(&[Outgoing { header: &header, payload }]).unwrap(), 1);
+        assert_eq!(a.send(&[Outgoing { header: &header, payload, label: 0 }]).unwrap(), 1);
         assert_eq!(receive(&mut b).unwrap(), [&header[..], payload].concat());
     }
     assert!(b.is_local(a.address()) && a.address() != b.address());
@@ -57,8 +57,10 @@ fn a_batch_arrives_frame_by_frame_in_order() {
     let lengths = [1400; 20].iter().chain(&[600, 1400, 1400, 1, 1, 1, 0, 1400, 1401, 1401, 9]);
     let frames: Vec<(bool, Vec<u8>)> = lengths.enumerate().map(|(n, len)| (n % 7 == 6, vec![n as u8; *len])).collect();
     let headers = [header(&a, b.address()), header(&a, c.address())];
-    let batch: Vec<Outgoing<'_>> =
-        frames.iter().map(|(to_c, payload)| Outgoing { header: &headers[usize::from(*to_c)], payload }).collect();
+    let batch: Vec<Outgoing<'_>> = frames
+        .iter()
+        .map(|(to_c, payload)| Outgoing { header: &headers[usize::from(*to_c)], payload, label: 0 })
+        .collect();
     for _ in 0..50 {
         let mut sent = 0;
         while sent < batch.len() {
@@ -78,7 +80,7 @@ fn a_batch_arrives_frame_by_frame_in_order() {
 fn frames_that_were_taken_from_the_system_prevent_sleep() {
     let (mut a, mut b) = (open(), open());
     let header = header(&a, b.address());
-    let frame = Outgoing { header: &header, payload: &[1; 100] };
+    let frame = Outgoing { header: &header, payload: &[1; 100], label: 0 };
     assert_eq!(a.send(&[frame; 30]).unwrap(), 30);
     assert!(b.wait_to_receive(Duration::from_secs(2)).unwrap());
     for left in (0..30).rev() {
@@ -129,13 +131,14 @@ fn frames_to_nobody_are_lost_as_on_a_wire_and_too_long_ones_are_refused() {
     let nobody = MacAddress([0xfe, 0xff, 127, 0, 0, 1]);
     let [to_nobody, to_all] = [nobody, MacAddress::BROADCAST].map(|to| header(&link, to));
     let frames = [to_nobody, to_all, to_nobody, to_nobody].map(|header| (header, [5; 50]));
-    let frames: Vec<Outgoing<'_>> = frames.iter().map(|(header, payload)| Outgoing { header, payload }).collect();
+    let frames: Vec<Outgoing<'_>> =
+        frames.iter().map(|(header, payload)| Outgoing { header, payload, label: 0 }).collect();
     for _ in 0..3 {
         assert_eq!(link.send(&frames).unwrap(), 4);
     }
     link.check().unwrap();
     let payload = vec![0; link.mtu() + 1];
-    let refused = link.send(&[Outgoing { header: &to_nobody, payload: &payload }]);
+    let refused = link.send(&[Outgoing { header: &to_nobody, payload: &payload, label: 0 }]);
     assert!(matches!(refused, Err(LinkError::FrameTooLong { .. })));
 }
 
@@ -177,7 +180,7 @@ fn a_second_socket_for_the_only_partner_changes_nothing() {
         number += 1;
         let payload = number.to_be_bytes();
         for _ in 0..3 {
-            assert_eq!(other.send(&[Outgoing { header, payload: &payload }]).unwrap(), 1);
+            assert_eq!(other.send(&[Outgoing { header, payload: &payload, label: 0 }]).unwrap(), 1);
         }
         assert!(!sleeps || a.wait_to_receive(Duration::from_secs(2)).unwrap());
         for _ in 0..3 {
@@ -189,7 +192,7 @@ fn a_second_socket_for_the_only_partner_changes_nothing() {
         // Frames of both are under way when the socket opens.
         for turn in 0..1000 {
             exchange(&mut a, &mut b, &ba, turn % 5 == 0);
-            assert_eq!(a.send(&[Outgoing { header: &ab, payload: &[1] }]).unwrap(), 1);
+            assert_eq!(a.send(&[Outgoing { header: &ab, payload: &[1], label: 0 }]).unwrap(), 1);
             assert_eq!(receive(&mut b).unwrap()[14..], [1]);
             if turn % 100 == 99 {
                 exchange(&mut a, &mut c, &ca, true);

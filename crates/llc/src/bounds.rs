@@ -61,6 +61,20 @@ pub const INFORMATION_MAX: u16 = 16_384;
 /// paths, less than a recovery by T1.
 pub const REORDERING_MAX: Duration = Duration::from_millis(1);
 
+/// Largest number of labels: as many equal-cost paths as a fat-tree of switches with 16 ports has; more would be sent too few
+/// PDUs each to tell anything of them.
+pub const LABELS_MAX: u8 = 64;
+
+/// More PDUs queued than this are a burst, which is sent with all labels in turns.
+pub const BURST_PDUS: u32 = 4;
+
+/// Polls at most before T1 doubles, where each leaves with another label.
+pub const PROMPT_POLLS_MAX: u8 = 16;
+
+/// Longest rest of a label whose PDUs are lost: a repaired cable is used again after it, and a retransmission a second
+/// costs nothing.
+pub const LOST_LABEL_REST_MAX: Duration = Duration::from_secs(1);
+
 /// An N(R) at most this far behind V(A) is stale: its PDU was reordered. Farther behind it is invalid and answered with
 /// FRMR. A frame that acknowledges a whole window may overtake another.
 pub const STALE_NR_MAX: u8 = SequenceNumber::MODULUS - WINDOW - 1;

@@ -51,6 +51,9 @@ pub struct ConnectionConfig {
     /// Whether PDUs carry the [extension](crate::extension); both ends must agree. With it, PDUs of earlier connections are
     /// recognised and ignored, sequence numbers are 14 bits long, and PDUs received early are kept instead of retransmitted.
     pub is_extended: bool,
+    /// Number of labels, up to 64, of which the network lets a PDU's label choose its path: see
+    /// [`StationTransmit::label`](crate::StationTransmit::label). 0 or 1: PDUs have none. Extended connections only.
+    pub labels: u8,
     /// An injected fault, for tests of the tests.
     #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
@@ -80,6 +83,8 @@ pub enum Mutant {
     RoundUnchecked,
     /// Marks say nothing of the multiples of numbers: a late PDU whose numbers have come round is taken for a current one.
     MultipleUnchecked,
+    /// Labels of which PDUs are lost or late are not left.
+    LabelsKept,
 }
 
 /// Capabilities and capacities of a station.
@@ -164,6 +169,7 @@ impl Default for ConnectionConfig {
             grow_after: bounds::GROW_AFTER,
             information_max: bounds::INFORMATION_MAX,
             is_extended: false,
+            labels: 0,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -207,6 +213,7 @@ pub(crate) struct Parameters {
     pub grow_after: u16,
     pub information_max: u16,
     pub is_extended: bool,
+    pub labels: u8,
     /// Extended connections: this station's key.
     pub key: u64,
     /// The key if it is announced to peers, else 0.
@@ -252,6 +259,7 @@ impl ConnectionConfig {
         require(self.stall_limit >= self.t1_max, "stall_limit", "at least t1_max")?;
         require(self.inactivity != Some(Duration::ZERO), "inactivity", "above 0, or None")?;
         require(self.grow_after >= 1, "grow_after", "at least 1")?;
+        require(self.labels <= bounds::LABELS_MAX, "labels", "0 to 64")?;
         Ok(Parameters {
             window: self.window,
             receive_window: self.receive_window,
@@ -270,6 +278,7 @@ impl ConnectionConfig {
             grow_after: self.grow_after,
             information_max: self.information_max,
             is_extended: self.is_extended,
+            labels: if self.is_extended { self.labels } else { 0 },
             key: 0,
             cookie: 0,
             #[cfg(feature = "mutants")]

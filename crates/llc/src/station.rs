@@ -78,6 +78,9 @@ pub struct StationTransmit<'s, T> {
     pub extra: Extra,
     /// The connection to which the PDU belongs, if any.
     pub connection: Option<ConnectionHandle>,
+    /// Number of the label to send the PDU with, below the configured [`labels`](crate::ConnectionConfig::labels); `None`
+    /// without labels.
+    pub label: Option<u8>,
 }
 
 /// An event for the user of a station.
@@ -530,7 +533,14 @@ impl<T> Station<T> {
             self.address_check = AddressCheck::Running { left: left - 1, due: now + bounds::ADDRESS_CHECK_INTERVAL };
             let header = self.identify(Source::Null, Destination::Null);
             let extra = self.extra(self.datagram_mark);
-            return Some(StationTransmit { destination: self.mac, header, token: None, extra, connection: None });
+            return Some(StationTransmit {
+                destination: self.mac,
+                header,
+                token: None,
+                extra,
+                connection: None,
+                label: None,
+            });
         }
         while let Some(slot) = self.to_send.first() {
             let entry = &mut self.entries[usize::from(slot)];
@@ -544,7 +554,7 @@ impl<T> Station<T> {
         let is_extended = self.parameters.is_extended;
         let (destination, header, mark, token) = self.datagrams_out.poll_transmit(now)?;
         let extra = if is_extended { Extra::datagram(mark) } else { Extra::NONE };
-        Some(StationTransmit { destination, header, token: Some(token), extra, connection: None })
+        Some(StationTransmit { destination, header, token: Some(token), extra, connection: None, label: None })
     }
 
     /// The next event.
@@ -657,8 +667,9 @@ impl<T> Station<T> {
         let (header, index, extra) = connection.next_pdu(now)?;
         self.deadlines.wake_by(slot, connection.wake());
         let handle = ConnectionHandle { slot, generation: entry.generation };
+        let label = connection.label();
         let token = index.and_then(|index| connection.token(index));
-        Some(StationTransmit { destination, header, token, extra, connection: Some(handle) })
+        Some(StationTransmit { destination, header, token, extra, connection: Some(handle), label })
     }
 
     /// After any event of a connection: queues it for transmission and events, and removes it once it has ended.

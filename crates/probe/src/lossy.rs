@@ -92,7 +92,7 @@ mod tests {
     fn arrived(sender_loss: f64, receiver_loss: f64, seed: u64) -> usize {
         let (a, b) = MemoryLink::pair(1500, Faults::default(), 0);
         let (mut a, mut b) = (Lossy::new(a, sender_loss, seed), Lossy::new(b, receiver_loss, seed));
-        let frames = vec![Outgoing { header: &[0; 60], payload: &[] }; 1000];
+        let frames = vec![Outgoing { header: &[0; 60], payload: &[], label: 0 }; 1000];
         assert_eq!(a.send(&frames).unwrap(), 1000);
         std::iter::from_fn(|| b.receive().map(|_| ())).count()
     }

@@ -439,7 +439,7 @@ fn ask(arguments: &AskArguments) -> Result<(), LaunchError> {
         let ethernet = Encapsulation::Length.header(station.mac.0, own, llc.len() + information.len());
         let frame = [&ethernet, llc, information].concat();
         let began_ns = now_ns();
-        port.link.send(&[Outgoing { header: &frame, payload: &[] }])?;
+        port.link.send(&[Outgoing { header: &frame, payload: &[], label: 0 }])?;
         let mut record = None;
         while record.is_none() {
             port.receive(|delivery| {

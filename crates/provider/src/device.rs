@@ -292,6 +292,7 @@ fn endpoint(
     config.cookie = if parameters.token.is_none() { link.random_bits().max(1) } else { 0 };
     config.host = host();
     config.checks_all = parameters.checks_all;
+    config.labels = parameters.labels;
     config.authentication = parameters.authentication();
     config.set_tuning(tuning.clone());
     if let Some(patience) = parameters.patience {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use barewire_carriers::INTERFACES_MAX;
-use barewire_endpoint::{Authentication, JobToken, Secret, Waiting};
+use barewire_endpoint::{Authentication, JobToken, Labels, Secret, Waiting};
 use barewire_llc::extension::{CHECK as CHECK_BYTES, Guard};
 
 use crate::address::Credentials;
@@ -31,11 +31,12 @@ const PROGRESS: &CStr = c"progress";
 const CHECK: &CStr = c"check";
 const AUTH: &CStr = c"auth";
 const SECRET: &CStr = c"secret";
+const LABELS: &CStr = c"labels";
 /// Parameters whose values are never shown.
 const SECRETS: [&CStr; 2] = [TOKEN, SECRET];
 
 /// Name and description of each parameter, in the order shown.
-const ALL: [(&CStr, &str); 14] = [
+const ALL: [(&CStr, &str); 15] = [
     (
         INTERFACE,
         "the interface to use, or several that long messages are spread over, as in eth0,eth1 (default: for frames the first \
@@ -101,6 +102,12 @@ const ALL: [(&CStr, &str); 14] = [
         "the job's secret for authentication, 32 to 128 hexadecimal digits, the same for all its processes (default: \
              Open MPI 4's transport key; `barewire run --auth` draws a random one)",
     ),
+    (
+        LABELS,
+        "VLAN identifiers by each of which the network takes another path, such as 3840-3843: frames of long messages are \
+             tagged with them in turns, and labels whose frames are lost or late are left (default: none; `barewire run \
+             --sdn` takes them from the controller)",
+    ),
 ];
 /// Parameters that override a value of the tuning file: name, the value's key, description.
 const TUNED: [(&CStr, &str, &str); 9] = [
@@ -153,6 +160,8 @@ pub(crate) struct Parameters {
     pub secret: Option<Secret>,
     /// Where the secret comes from, for log messages.
     pub secret_source: &'static str,
+    /// Labels of the network's paths.
+    pub labels: Option<Labels>,
     /// Overrides of the tuning file, by their keys in it.
     pub tuned: Vec<(&'static str, usize)>,
 }
@@ -318,6 +327,9 @@ impl Parameters {
             protection: parse(AUTH, read(AUTH), "none, job or encrypt", protection)?.unwrap_or_default(),
             secret: parse(SECRET, read(SECRET), "32 to 128 hexadecimal digits, an even number of them", secret)?,
             secret_source: "",
+            labels: parse(LABELS, read(LABELS), "2 to 64 VLAN identifiers, such as 3840-3843", |value| {
+                value.parse().ok()
+            })?,
             tuned,
         })
     }
@@ -434,6 +446,7 @@ mod tests {
         assert_eq!(with(c"eager", "0").unwrap().tuned, [("eager_bytes", 0)]);
         assert_eq!(with(LINK, "xdp").unwrap().link, LinkKind::Xdp);
         assert_eq!(with(LINK, "udp").unwrap().link, LinkKind::Udp);
+        assert_eq!(with(LABELS, "3840-3843").unwrap().labels.map(Labels::count), Some(4));
         let two = with(INTERFACE, "eth0, eth1").unwrap();
         assert_eq!(
             (two.interface.as_deref(), two.selected),

@@ -11,6 +11,7 @@
 pub mod goodput;
 pub mod link;
 pub mod model;
+pub mod spray;
 pub mod stack;
 
 mod agenda;

@@ -31,6 +31,9 @@ struct Arguments {
     /// The same worlds, on networks on which stations have several interfaces and sockets, some of which fail.
     #[arg(long, requires = "stack")]
     carriers: bool,
+    /// The same worlds, on a network where the labels of frames choose among paths, some of which die.
+    #[arg(long, requires = "stack", conflicts_with = "carriers")]
+    labels: bool,
     /// Number of threads.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
@@ -41,6 +44,9 @@ impl Arguments {
         let mut scenario = stack::Scenario::from_seed(seed);
         if self.carriers {
             scenario = scenario.with_carriers(seed);
+        }
+        if self.labels {
+            scenario = scenario.with_labels(seed);
         }
         if self.libfabric { scenario.with_libfabric() } else { scenario }
     }
@@ -70,7 +76,12 @@ impl Arguments {
 
     /// The command line that replays a world.
     fn replay_command(&self, seed: u64) -> String {
-        let options = [(self.stack, " --stack"), (self.libfabric, " --libfabric"), (self.carriers, " --carriers")];
+        let options = [
+            (self.stack, " --stack"),
+            (self.libfabric, " --libfabric"),
+            (self.carriers, " --carriers"),
+            (self.labels, " --labels"),
+        ];
         let options: String = options.iter().filter(|(is_set, _)| *is_set).map(|(_, option)| *option).collect();
         format!("barewire-sim{options} --seed {seed} --trace")
     }

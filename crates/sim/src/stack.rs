@@ -10,11 +10,15 @@
 //! numbers have come round, and a process that restarts has another cookie. `topology` draws these networks such that ranks
 //! keep a path to each other; `watch` looks at the frames alone, and knows which paths are dead.
 //!
+//! In worlds with labels, the network has up to 64 paths of unequal delay, chosen by the labels of frames; some die for a
+//! while. `labelled` draws them.
+//!
 //! Programs use either messengers or libfabric's functions, as the provider offers them: address vector, completion queue,
 //! registered memory, counters, and the progress thread while a program computes. Not simulated: datagrams, several
 //! endpoints in a domain, blocking reads of a queue, and the provider's lock (`crates/loom`).
 
 mod carriers;
+mod labelled;
 mod link;
 mod network;
 mod oracle;
@@ -26,6 +30,7 @@ mod topology;
 mod watch;
 mod world;
 
+pub use labelled::{LabelledPath, LabelledPaths};
 pub use oracle::{Property, Violation};
 pub use scenario::{Disturbance, Faults, Scenario};
 pub use world::Report;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs 2000 worlds of the whole stack, 1000 with libfabric and 406 with several carriers; `barewire-sim --stack --seeds
-//! 0..100000` runs many.
+//! Runs 2000 worlds of the whole stack, 1000 with libfabric, 406 with several carriers and 300
+//! with labels; `barewire-sim --stack --seeds 0..100000` runs many.
 
 use barewire_sim::stack::{Scenario, run};
 
@@ -68,6 +68,20 @@ fn no_property_is_violated_with_several_carriers_and_libfabric() {
     for seed in 0..CARRIERS {
         if let Err(violation) = run(Scenario::from_seed(seed).with_carriers(seed).with_libfabric(), seed) {
             panic!("{violation}; replay: barewire-sim --stack --libfabric --carriers --seed {seed} --trace");
+        }
+    }
+}
+
+/// Worlds with labels.
+const LABELS: u64 = 300;
+
+/// Proves the same on networks where the labels of frames choose among paths of unequal delay, some of which die for a while.
+/// `barewire-sim --stack --labels --seed N --trace` replays a violation.
+#[test]
+fn no_property_is_violated_with_labels() {
+    for seed in 0..LABELS {
+        if let Err(violation) = run(Scenario::from_seed(seed).with_labels(seed), seed) {
+            panic!("{violation}; replay: barewire-sim --stack --labels --seed {seed} --trace");
         }
     }
 }

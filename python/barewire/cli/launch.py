@@ -15,7 +15,7 @@ from barewire.cli.output import print_document
 from barewire.cli.run_arguments import SDN_URL, Request
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi import start
-from barewire.mpi.fabrics import HIDDEN, LINK, FabricOptions
+from barewire.mpi.fabrics import HIDDEN, LABELS, LINK, FabricOptions
 from barewire.mpi.job import Job
 from barewire.mpi.libraries import find_library, library_of_program
 from barewire.mpi.placement import spread
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barewire.cli.labs import LabChoice
     from barewire.lab import Lab
     from barewire.mpi.explain import Row
-    from barewire.sdn.api.client import Client
+    from barewire.sdn.api.client import Announced, Client
 
 _LINES_SHOWN = 12
 _MAX_LOG_COLUMNS = 1000
@@ -54,8 +54,9 @@ def launch(request: Request) -> int:
         check_rights(job)
         if request.explained:
             _explain(job, requested, reason, running, request.as_json)
-        with _announcement_context(job, request.fabric, controller), _capture_context(job, request, running):
-            return start.run(job, running)
+        announced = _announcement_context(job, request.fabric, controller)
+        with announced as announcement, _capture_context(job, request, running):
+            return start.run(_labelled(job, request.fabric, announcement), running)
 
 
 def _lab_choice(request: Request) -> "LabChoice | None":
@@ -80,7 +81,9 @@ def _controller(request: Request) -> "Client | None":
     return optional_client(request.sdn, request.sdn_token)
 
 
-def _announcement_context(job: Job, fabric: str, controller: "Client | None") -> AbstractContextManager[object]:
+def _announcement_context(
+    job: Job, fabric: str, controller: "Client | None"
+) -> "AbstractContextManager[Announced | None]":
     if controller is None:
         return nullcontext()
     import socket
@@ -91,6 +94,15 @@ def _announcement_context(job: Job, fabric: str, controller: "Client | None") ->
     return Announced(
         controller, announcement(job, fabric, socket.gethostname()), lambda text: print(text, file=sys.stderr)
     )
+
+
+def _labelled(job: Job, fabric: str, announced: "Announced | None") -> Job:
+    """The job with the network's labels, unless the user has set others."""
+    if announced is None or LABELS in os.environ:
+        return job
+    from barewire.mpi.announcement import labelled
+
+    return labelled(job, fabric, announced.labels)
 
 
 def _check_capture(request: Request, lab: "LabChoice | None") -> None:

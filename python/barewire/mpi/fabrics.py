@@ -32,8 +32,9 @@ AUTHS = ("none", "job", "encrypt")
 # The library's own progress thread, over any fabric.
 THREAD = "thread"
 # Parameters that crates/provider reads.
-INTERFACE, LINK, WAIT, PROGRESS, TOKEN, YIELD, AUTH, SECRET = (
-    f"FI_BAREWIRE_{name}" for name in ("INTERFACE", "LINK", "WAIT", "PROGRESS", "TOKEN", "YIELD", "AUTH", "SECRET")
+INTERFACE, LINK, WAIT, PROGRESS, TOKEN, YIELD, AUTH, SECRET, LABELS = (
+    f"FI_BAREWIRE_{name}"
+    for name in ("INTERFACE", "LINK", "WAIT", "PROGRESS", "TOKEN", "YIELD", "AUTH", "SECRET", "LABELS")
 )
 # Never printed.
 HIDDEN = (TOKEN, SECRET)

@@ -30,7 +30,7 @@ fn captured(tap: &mut SegmentLink) -> Vec<Vec<u8>> {
 }
 
 fn inject(link: &mut SegmentLink, frame: &[u8]) {
-    link.send(&[Outgoing { header: frame, payload: &[] }]).unwrap();
+    link.send(&[Outgoing { header: frame, payload: &[], label: 0 }]).unwrap();
 }
 
 /// State of a side that peers can change, except for the counters of discarded frames.

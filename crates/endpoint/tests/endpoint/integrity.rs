@@ -74,7 +74,7 @@ fn frames_of_an_earlier_channel_are_rejected_by_the_next() {
     let frames: Vec<_> = std::iter::from_fn(|| tap.receive().map(|frame| frame.bytes.to_vec())).collect();
     let (again, _) = open_channel(&mut a, &mut b);
     for frame in &frames {
-        tap.send(&[Outgoing { header: frame, payload: &[] }]).unwrap();
+        tap.send(&[Outgoing { header: frame, payload: &[], label: 0 }]).unwrap();
     }
     run_for(&mut [&mut a, &mut b], Duration::from_millis(50));
     assert_eq!((b.received.len(), a.ended.len(), b.ended.len()), (20, 1, 1));

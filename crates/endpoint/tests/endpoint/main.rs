@@ -8,6 +8,7 @@ mod connecting;
 mod crowds;
 mod datagrams;
 mod integrity;
+mod labels;
 mod lifecycles;
 mod links;
 mod messages;

@@ -190,7 +190,7 @@ fn a_replayed_frame_is_not_accepted_after_the_sequence_numbers_wrap() {
         }
         if number % 128 == 127 {
             let replayed = first.as_ref().expect("a frame with data");
-            tap.send(&[barewire_link::Outgoing { header: replayed, payload: &[] }]).unwrap();
+            tap.send(&[barewire_link::Outgoing { header: replayed, payload: &[], label: 0 }]).unwrap();
         }
     }
     assert_eq!(b.from(from_a), messages);

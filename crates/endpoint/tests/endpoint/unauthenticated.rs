@@ -63,7 +63,7 @@ fn checked_frame(from: Address, to: Address, response: u8, control: &[u8], mark:
 }
 
 fn inject(link: &mut impl Link, frame: &[u8]) {
-    link.send(&[Outgoing { header: frame, payload: &[] }]).unwrap();
+    link.send(&[Outgoing { header: frame, payload: &[], label: 0 }]).unwrap();
 }
 
 #[test]

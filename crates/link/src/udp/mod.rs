@@ -164,7 +164,7 @@ impl UdpLink {
     /// Sends one frame as one datagram; without libc, as [`Received::fill`].
     #[inline]
     fn send_one(&mut self, frame: &Outgoing<'_>, peer: MacAddress, to: &SocketAddress) -> io::Result<()> {
-        let Outgoing { header, payload } = frame;
+        let Outgoing { header, payload, .. } = frame;
         let head = &header[ADDRESSES..];
         let bytes = head.len() + payload.len();
         if bytes > COPIED_BYTES {

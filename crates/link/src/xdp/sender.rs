@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::rings::{Consumer, Producer};
 use super::umem::{FRAME_BYTES_MAX, SEND_CHUNKS, Umem, chunk_bytes};
 use super::{VLAN_TAG_BYTES, bind, xdp_system};
-use crate::address::Ends;
+use crate::address::{Ends, TAG_BYTES, TAGGED_BYTES, tagged};
 use crate::interface::{owned, system};
 use crate::socket;
 use crate::{Counters, ETHERNET_HEADER_BYTES, Interface, LinkError, MINIMUM_FRAME_BYTES, Outgoing};
@@ -226,13 +226,16 @@ impl XdpSender {
     /// Puts a frame into the send ring.
     #[inline]
     fn put(&mut self, chunk: u64, frame: &Outgoing<'_>, addresses: Option<&Ends>) {
-        let (header, length) = (frame.header.len(), frame.len());
+        let tag = if frame.label == 0 { 0 } else { TAG_BYTES };
+        let (header, length) = (tag + frame.header.len(), tag + frame.len());
         // A zero-copy driver may not pad.
         let padded = length.max(MINIMUM_FRAME_BYTES);
         // SAFETY: the chunk was on the free list, so the kernel does not use it and no frame in it is lent.
         let bytes = unsafe { self.umem.frame_mut(chunk, padded) };
-        bytes[..header].copy_from_slice(frame.header);
-        if let Some(addresses) = addresses {
+        bytes[tag..header].copy_from_slice(frame.header);
+        if tag > 0 {
+            bytes[..TAGGED_BYTES].copy_from_slice(&tagged(frame.header, addresses, frame.label));
+        } else if let Some(addresses) = addresses {
             bytes[..addresses.len()].copy_from_slice(addresses);
         }
         barewire_copy::copy(frame.payload, &mut bytes[header..length]);

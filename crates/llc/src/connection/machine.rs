@@ -8,6 +8,7 @@ use super::identity::Identity;
 use super::polls::Polls;
 use super::reordering::Reordering;
 use super::round_trip::RoundTrip;
+use super::spray::Spray;
 use super::state::{Event, State};
 use super::table::{self, Next};
 use super::{Cause, ConnectionCounters, Disposition};
@@ -38,6 +39,8 @@ pub(crate) struct Machine {
     /// For each I PDU in flight, by index: value of `information_sent` at its last transmission.
     order: Box<[u32]>,
     reordering: Reordering,
+    /// Where PDUs have labels.
+    pub spray: Option<Box<Spray>>,
     pub identity: Identity,
     /// Value of `information_sent` when the peer last sent REJ with P or F.
     sent_at_rej: u32,
@@ -158,6 +161,7 @@ macro_rules! mutant {
 mod actions;
 mod gaps;
 mod indications;
+mod labels;
 mod transmit;
 
 const SENDING: u16 = State::Normal.bit() | State::Busy.bit() | State::Reject.bit();
@@ -166,6 +170,7 @@ const REJECTING: u16 = State::Reject.bit() | State::AwaitReject.bit();
 
 impl Machine {
     pub fn new(parameters: Parameters, addresses: [u8; 2], identity: Identity, now: Instant) -> Self {
+        let has_labels = parameters.labels > 1;
         let in_flight = if parameters.is_extended { usize::from(parameters.window).next_power_of_two() } else { 0 };
         Self {
             parameters,
@@ -177,6 +182,7 @@ impl Machine {
             to_resend: 0,
             order: vec![0; in_flight].into_boxed_slice(),
             reordering: Reordering::default(),
+            spray: has_labels.then(|| Box::new(Spray::new(parameters.labels, in_flight, identity.nonce()))),
             identity,
             sent_at_rej: 0,
             lacks_the_rest: false,
@@ -300,6 +306,9 @@ impl Machine {
                 };
                 self.confirm_peer();
                 self.counters.overtaken += u64::from(!is_fresh);
+                if bit && !is_response {
+                    self.label_polled(now);
+                }
                 let kind = match function {
                     Supervisory::Rr => Event::RrC0,
                     Supervisory::Rnr => Event::RnrC0,
@@ -311,6 +320,8 @@ impl Machine {
             }
             Body::Sabme { .. } => {
                 context.cause = Cause::PeerReset;
+                // It may be a repetition, because the answer was lost.
+                self.leave_home(now);
                 let is_known = self.parameters.is_extended && self.identity.is_peer_nonce(extension.nonce);
                 if is_known && self.state.is_connected() { Event::SabmeDup } else { Event::Sabme }
             }
@@ -439,8 +450,14 @@ impl Machine {
                     _ => Cause::NoAnswer,
                 };
                 self.counters.timeouts += u64::from(!matches!(event, Event::DelayTimer));
+                if matches!(event, Event::AckTimer | Event::PollTimer | Event::RejectTimer) {
+                    self.leave_home(now);
+                }
                 self.dispatch(event, self.context(now, cause));
             }
+        }
+        if self.judge_deadline() <= now {
+            self.judge_labels(now);
         }
         if self.inactivity_deadline() <= now {
             self.last_polled = now;
@@ -450,7 +467,8 @@ impl Machine {
     }
 
     pub fn next_deadline(&self) -> Instant {
-        self.timers.iter().fold(self.inactivity_deadline(), |earliest, timer| earliest.min(*timer))
+        let others = self.inactivity_deadline().min(self.judge_deadline());
+        self.timers.iter().fold(others, |earliest, timer| earliest.min(*timer))
     }
 
     /// As [`wake`](Self::wake), but exact.
@@ -692,6 +710,9 @@ impl Machine {
             return;
         }
         let progress = progress + u32::from(mutant!(self, NrOffByOne) && progress < self.outstanding());
+        if self.spray.is_some() {
+            self.labels_arrived(((1 << progress.min(127)) - 1) & !self.peer_kept, now);
+        }
         self.acknowledged = self.acknowledged.wrapping_add(progress);
         if (self.next.wrapping_sub(self.acknowledged) as i32) < 0 {
             self.next = self.acknowledged;
@@ -747,7 +768,14 @@ impl Machine {
         let is_repeated = context.poll_final && core::mem::replace(&mut self.sent_at_rej, sent) == sent;
         let covers_all = context.extension.is_flagged || !self.state.is_in(SENDING) || is_repeated;
         if self.peer_kept != 0 && !covers_all {
-            return self.resend_gaps();
+            // With labels, what was overtaken may be on its way: `judge_labels` has retransmitted what is lost.
+            if self.spray.is_none() {
+                self.resend_gaps();
+            }
+            return;
+        }
+        if self.spray.is_some() {
+            self.labels_lost(context.now);
         }
         self.rewind();
         if self.sent == self.acknowledged {
@@ -784,6 +812,9 @@ impl Machine {
         self.verification_polls = 0;
         (self.last_heard, self.nr_invalid_since) = (now, Instant::NEVER);
         self.round_trip.cancel();
+        if let Some(spray) = &mut self.spray {
+            spray.reset();
+        }
     }
 
     /// Leaves data transfer: unacknowledged tokens return to the user.
@@ -806,16 +837,21 @@ impl Machine {
         if mutant!(self, NoAckTimer) {
             return;
         }
-        let t1 = self.round_trip.timeout_ns(&self.parameters, self.retry_count);
-        self.set_timer(Timer::Ack, now.after(t1));
+        self.set_timer(Timer::Ack, now.after(self.t1_ns(self.retry_count)));
+    }
+
+    /// T1 after some retransmissions. With labels each leaves with another one, and so does its answer: some get through.
+    #[inline]
+    fn t1_ns(&self, retransmissions: u8) -> u64 {
+        let prompt = self.parameters.labels.saturating_mul(4).min(bounds::PROMPT_POLLS_MAX);
+        self.round_trip.timeout_ns(&self.parameters, retransmissions.saturating_sub(prompt))
     }
 
     fn start_poll_timer(&mut self, now: Instant) {
         self.p_flag = true;
         self.verification_polls = self.verification_polls.saturating_add(u8::from(self.verification_polls != 0));
         let repetitions = self.retry_count.max(self.verification_polls.saturating_sub(2));
-        let t1 = self.round_trip.timeout_ns(&self.parameters, repetitions);
-        self.set_timer(Timer::Poll, now.after(t1));
+        self.set_timer(Timer::Poll, now.after(self.t1_ns(repetitions)));
     }
 
     fn has_verification_failed(&self) -> bool {
@@ -850,6 +886,12 @@ impl Machine {
     fn is_gap_lasting(&self, now: Instant) -> bool {
         let is_within_patience = now < self.rejecting_since.after(self.parameters.patience_ns);
         self.reject_count >= self.parameters.retries && !is_within_patience
+    }
+
+    /// When to look again for lost PDUs among those overtaken by PDUs with other labels.
+    #[inline]
+    fn judge_deadline(&self) -> Instant {
+        self.spray.as_ref().map_or(Instant::NEVER, |spray| spray.judge_at)
     }
 
     fn inactivity_deadline(&self) -> Instant {

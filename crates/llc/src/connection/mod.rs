@@ -9,6 +9,7 @@ mod polls;
 mod queue;
 mod reordering;
 mod round_trip;
+mod spray;
 mod state;
 mod table;
 
@@ -439,6 +440,12 @@ impl<T> Connection<T> {
         let pdu = self.machine.poll_transmit(now);
         self.check();
         pdu
+    }
+
+    /// The label of the PDU returned last by [`next_pdu`](Self::next_pdu).
+    #[inline]
+    pub(crate) fn label(&self) -> Option<u8> {
+        self.machine.spray.as_ref().and_then(|spray| spray.current())
     }
 
     #[inline]

@@ -44,6 +44,16 @@ impl RoundTrip {
         if self.smoothed_ns == 0 { None } else { Some(self.smoothed_ns) }
     }
 
+    /// Estimate of a round trip, also before the first measurement.
+    pub(crate) const fn estimate_ns(&self) -> u64 {
+        if self.smoothed_ns == 0 { self.t1_ns } else { self.smoothed_ns }
+    }
+
+    /// Age at which a PDU is overdue if later ones have arrived: a round trip and some more, as in RFC 8985.
+    pub(crate) fn overdue_ns(&self) -> u64 {
+        self.estimate_ns().saturating_add((2 * self.deviation_ns).max(self.smoothed_ns / 4))
+    }
+
     /// Records the first transmission of a PDU.
     #[inline]
     pub(crate) fn sent(&mut self, index: u32, now: Instant) {

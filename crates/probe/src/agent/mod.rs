@@ -266,7 +266,7 @@ impl Agent {
     fn send(&mut self, to: MacAddress, header: Header, payload_bytes: usize) -> Result<(), LaunchError> {
         let header = header.emit(to, self.link.address());
         let payload = &self.filling[..payload_bytes - HEADER_BYTES];
-        self.link.send(&[Outgoing { header: &header, payload }])?;
+        self.link.send(&[Outgoing { header: &header, payload, label: 0 }])?;
         Ok(())
     }
 
@@ -343,7 +343,7 @@ impl Agent {
             .map(|header| header.emit(stream.peer, from))
             .collect();
         let payload = &self.filling[..stream.bytes + ETHERNET_HEADER_BYTES - FRAME_HEADER_BYTES];
-        let frames: Vec<Outgoing<'_>> = headers.iter().map(|header| Outgoing { header, payload }).collect();
+        let frames: Vec<Outgoing<'_>> = headers.iter().map(|header| Outgoing { header, payload, label: 0 }).collect();
         Ok(self.link.send(&frames)? as u32)
     }
 }

@@ -86,7 +86,7 @@ impl Segment {
     /// A frame that a busy link refuses is dropped: queries are repeated.
     fn send(&mut self, destination: Mac, llc: &[u8]) -> Result<(), LaunchError> {
         let header = Encapsulation::Length.header(destination, self.link.address().0, llc.len());
-        self.link.send(&[Outgoing { header: &header, payload: llc }])?;
+        self.link.send(&[Outgoing { header: &header, payload: llc, label: 0 }])?;
         Ok(())
     }
 }

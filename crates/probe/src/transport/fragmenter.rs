@@ -53,7 +53,7 @@ impl<H: FrameHeader<N>, const N: usize> Fragmenter<H, N> {
         }
         let header = &mut self.headers[0];
         H::write(header, Header { session: self.session, sequence, fragment: 0 }, message.len());
-        if link.send(&[Outgoing { header, payload: message }])? == 0 {
+        if link.send(&[Outgoing { header, payload: message, label: 0 }])? == 0 {
             return Ok(false);
         }
         self.pacer.sent(self.frame_wire_bytes(message.len()));
@@ -85,7 +85,7 @@ impl<H: FrameHeader<N>, const N: usize> Fragmenter<H, N> {
                 frames.iter_mut().zip(self.headers.iter_mut()).zip(parts).zip(first..).take(batch)
             {
                 H::write(header, Header { session: self.session, sequence, fragment: fragment as u32 }, part.len());
-                *frame = Outgoing { header, payload: part };
+                *frame = Outgoing { header, payload: part, label: 0 };
                 count += 1;
             }
             let sent = link.send(&frames[..count])?;

@@ -240,10 +240,10 @@ mod tests {
             (&[0; 14], &[0; 46]),
         ];
         for (header, payload) in foreign {
-            assert_eq!(a.link.send(&[Outgoing { header, payload }]).unwrap(), 1);
+            assert_eq!(a.link.send(&[Outgoing { header, payload, label: 0 }]).unwrap(), 1);
         }
         let malformed = [&header.to_bytes()[..], &[0; 150]].concat();
-        a.link.send(&[Outgoing { header: &ours, payload: &malformed }]).unwrap();
+        a.link.send(&[Outgoing { header: &ours, payload: &malformed, label: 0 }]).unwrap();
         send(&mut a, 0, &[5; 40]);
         let mut message = [0; 40];
         // SAFETY: as above.

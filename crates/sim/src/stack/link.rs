@@ -30,8 +30,8 @@ pub type RankLink = Carriers<SimulatedLink, SimulatedLink>;
 pub struct Interface {
     pub clock: Clock,
     pub devices: [Device; DEVICES],
-    /// Frames sent in this call, each with the time since the call began, and with its device.
-    pub outbound: Vec<(u64, usize, Vec<u8>)>,
+    /// Frames sent in this call, each with the time since the call began, its device, and its label.
+    pub outbound: Vec<(u64, usize, u16, Vec<u8>)>,
     /// Virtual time that the rank has spent in this call.
     pub ahead_ns: u64,
     /// Accepts no frame before this time of its clock.
@@ -156,7 +156,7 @@ impl SimulatedLink {
                 bytes[6..12].copy_from_slice(&from.0);
             }
             if is_up {
-                interface.outbound.push((after, self.device, bytes));
+                interface.outbound.push((after, self.device, frame.label, bytes));
             }
             interface.counters.sent += 1;
         }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use barewire_link::{ETHERNET_HEADER_BYTES, MINIMUM_FRAME_BYTES};
 use fastrand::Rng;
 
+use super::labelled::{LabelledPath, LabelledPaths};
 use super::link::{DEVICES, UDP};
 use super::scenario::{Faults, Scenario};
 
@@ -32,6 +33,8 @@ pub struct Lane {
     pub to: End,
     pub rate_bit_s: u64,
     pub delay_ns: u64,
+    /// The label of its frame, 0 without.
+    pub label: u16,
 }
 
 /// All links and the switch between them.
@@ -44,8 +47,10 @@ pub struct Network {
     pads: bool,
     /// Output queue of each device.
     egress: Vec<Egress>,
-    /// For each ordered pair of devices: lower bound of the next arrival, unless reordered.
+    /// For each ordered pair of devices, and path between them: lower bound of the next arrival, unless reordered.
     last_arrivals_ns: Vec<u64>,
+    /// The paths of labelled frames.
+    labelled: Option<LabelledPaths>,
 }
 
 #[derive(Default)]
@@ -59,13 +64,15 @@ struct Egress {
 impl Network {
     pub fn new(scenario: &Scenario, mut rng: Rng) -> Self {
         let devices = scenario.ranks() * DEVICES;
+        let paths = 1 + scenario.labelled.as_ref().map_or(0, |labelled| labelled.paths.len());
         Self {
             faults: scenario.faults,
             devices,
             queue_frames: scenario.queue_frames,
             pads: rng.bool(),
             egress: (0..devices).map(|_| Egress::default()).collect(),
-            last_arrivals_ns: vec![0; devices * devices],
+            last_arrivals_ns: vec![0; devices * devices * paths],
+            labelled: scenario.labelled.clone(),
             rng,
         }
     }
@@ -86,6 +93,9 @@ impl Network {
         egress.free_ns = egress.free_ns.max(now_ns) + bits * 1_000_000_000 / lane.rate_bit_s;
         egress.queue.push_back(egress.free_ns);
         let left_ns = egress.free_ns;
+        if self.path(lane).is_some_and(|path| path.is_dead(left_ns)) {
+            return;
+        }
         if self.happens(self.faults.loss) {
             return;
         }
@@ -110,10 +120,18 @@ impl Network {
         if self.happens(self.faults.reordering) {
             return arrive(left_ns + lane.delay_ns + self.rng.u64(..self.faults.reorder_delay_ns), frame);
         }
+        let path_ns = self.path(lane).map_or(0, |path| path.delay_ns);
+        let number = self.labelled.as_ref().map_or(0, |labelled| labelled.number(lane.label));
         let jitter = if self.faults.jitter_ns == 0 { 0 } else { self.rng.u64(..self.faults.jitter_ns) };
-        let last_ns = &mut self.last_arrivals_ns[lane.from.index() * self.devices + lane.to.index()];
-        *last_ns = (*last_ns).max(left_ns + lane.delay_ns + jitter);
+        let pair = lane.from.index() * self.devices + lane.to.index();
+        let last_ns = &mut self.last_arrivals_ns[number * self.devices * self.devices + pair];
+        *last_ns = (*last_ns).max(left_ns + lane.delay_ns + path_ns + jitter);
         arrive(*last_ns, frame);
+    }
+
+    fn path(&self, lane: &Lane) -> Option<&LabelledPath> {
+        let labelled = self.labelled.as_ref()?;
+        labelled.paths.get(labelled.number(lane.label).checked_sub(1)?)
     }
 
     fn happens(&mut self, probability: f64) -> bool {

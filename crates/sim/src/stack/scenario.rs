@@ -14,6 +14,7 @@ use barewire_messages::{CompletionLevel, Config, Removal};
 use barewire_shm::PipeConfig;
 use fastrand::Rng;
 
+use super::labelled::LabelledPaths;
 use super::link::{Interface, RankLink, SimulatedLink, UDP};
 use super::topology::{Host, Topology};
 use crate::scenario::{MS, US, choose};
@@ -56,6 +57,8 @@ pub struct Scenario {
     pub uses_libfabric: bool,
     /// Whether libfabric's endpoints have counters: then messages of local peers are received in another way.
     pub has_counters: bool,
+    /// Paths of labelled frames; `None`: the network knows no labels.
+    pub labelled: Option<LabelledPaths>,
     /// Networks between stations with several carriers; `None`: each station has one interface, on one segment.
     pub topology: Option<Topology>,
     /// A fault injected into the carriers.
@@ -276,6 +279,7 @@ impl Scenario {
             slot_bytes,
             uses_libfabric: false,
             has_counters: seed.is_multiple_of(2),
+            labelled: None,
             topology: None,
             #[cfg(feature = "mutants")]
             carriers_mutant: None,

@@ -403,7 +403,7 @@ impl Topology {
             let filters = |host: usize| self.hosts[host].filters_datagrams;
             let passes = !filters(host) && !filters(self.host_of[rank]);
             let (delay_ns, rate_bit_s) = (self.routed_delay_ns, self.routed_rate_bit_s);
-            return passes.then_some(Lane { from, to: End { rank, device: UDP }, rate_bit_s, delay_ns });
+            return passes.then_some(Lane { from, to: End { rank, device: UDP }, rate_bit_s, delay_ns, label: 0 });
         }
         let own = &self.hosts[host].interfaces[from.device];
         let segment = &self.segments[own.segment];
@@ -414,7 +414,7 @@ impl Topology {
         let interfaces = &self.hosts[self.host_of[named?]].interfaces;
         let device = interfaces.iter().position(|end| end.mac == to && end.segment == own.segment)?;
         let rate_bit_s = own.rate_bit_s.min(interfaces[device].rate_bit_s);
-        Some(Lane { from, to: End { rank: named?, device }, rate_bit_s, delay_ns: segment.delay_ns })
+        Some(Lane { from, to: End { rank: named?, device }, rate_bit_s, delay_ns: segment.delay_ns, label: 0 })
     }
 }
 

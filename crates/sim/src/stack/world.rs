@@ -14,7 +14,7 @@ use barewire_llc::Pdu;
 use fastrand::Rng;
 
 use super::link::Interface;
-use super::network::{End, Network};
+use super::network::{End, Lane, Network};
 use super::oracle::{Oracle, Property, Violation};
 use super::paths::{Fate, Paths};
 use super::process::{Next, Process, Shared};
@@ -419,10 +419,10 @@ impl World {
         let sent = std::mem::take(&mut self.ranks[from].interface.borrow_mut().outbound);
         let mut arrivals = Vec::new();
         let mut lanes = Vec::new();
-        for (after_ns, device, frame) in sent {
+        for (after_ns, device, label, frame) in sent {
             self.report.frames += 1;
             // No other destination is on this network.
-            let lane = self.lane(End { rank: from, device }, &frame);
+            let lane = self.lane(End { rank: from, device }, &frame).map(|lane| Lane { label, ..lane });
             lanes.extend(lane.map(|lane| (self.now_ns + after_ns, lane, frame)));
         }
         if let Some(paths) = &self.paths {

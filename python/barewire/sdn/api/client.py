@@ -100,6 +100,8 @@ class Announced:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="sdn-lease", daemon=True)
         self.id = ""
+        # VLAN identifiers by which the job's frames may choose their paths, as in 3840-3843.
+        self.labels: str | None = None
         self._lease_s = 0.0
 
     def __enter__(self) -> "Announced":
@@ -121,7 +123,7 @@ class Announced:
 
     def _announce(self) -> None:
         made = self._client.announce(self._job)
-        self.id, self._lease_s = made["id"], made["lease_s"]
+        self.id, self._lease_s, self.labels = made["id"], made["lease_s"], made.get("labels")
 
     def _renew(self) -> None:
         answered = True

@@ -26,7 +26,8 @@ def status(controller: Controller, now: float) -> schema.Status:
         flows=len(controller.router.routes),
         being_laid=sum(route.is_being_installed for route in controller.router.routes)
         + controller.router.moving
-        + controller.is_planning,
+        + controller.is_planning
+        + controller.labels.is_being_installed,
         jobs=len(controller.jobs.all),
         counts=dict(sorted((controller.counts + controller.reception.counts).items())),
     )
@@ -97,12 +98,13 @@ def policy(controller: Controller, now: float) -> schema.Policy:
             for one in in_force.signatures
         ],
         [{name: value for name, value in vars(one).items() if value is not None} for one in in_force.behaviours],
+        {profile: labels for profile in in_force.strategies if (labels := controller.labels_of(profile)) is not None},
     )
 
 
 def jobs(controller: Controller, now: float) -> schema.Jobs:
     """All announced jobs."""
-    return schema.Jobs([job(one, now) for one in controller.jobs.all])
+    return schema.Jobs([job(controller, one, now) for one in controller.jobs.all])
 
 
 def tenants(controller: Controller, now: float) -> schema.Tenants:
@@ -133,8 +135,8 @@ def tenants_with(controller: Controller, sent_bit_s: Mapping[str, int]) -> schem
     )
 
 
-def job(announced: Job, now: float) -> schema.Job:
-    """An announced job."""
+def job(controller: Controller, announced: Job, now: float) -> schema.Job:
+    """An announced job, with the labels that its frames may have."""
     return schema.Job(
         id=announced.id,
         name=announced.name,
@@ -146,6 +148,7 @@ def job(announced: Job, now: float) -> schema.Job:
         current=announced.current,
         lease_s=announced.lease_s,
         ends_in_s=round(max(announced.ends_s - now, 0.0), 3),
+        labels=controller.labels_of(announced.profile),
     )
 
 

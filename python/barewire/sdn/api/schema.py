@@ -45,6 +45,7 @@ class Job(Struct, forbid_unknown_fields=True):
     current: Annotated[int, Meta(description="the number of the current pattern")]
     lease_s: float
     ends_in_s: float
+    labels: Annotated[str | None, Meta(description="VLAN identifiers that name paths, as in 3840-3843")]
 
 
 class Jobs(Struct, forbid_unknown_fields=True):
@@ -61,7 +62,7 @@ class Status(Struct, forbid_unknown_fields=True):
     links: int
     hosts: int
     flows: int
-    being_laid: Annotated[int, Meta(description="flows with unconfirmed rules, and plans being made")]
+    being_laid: Annotated[int, Meta(description="flows with unconfirmed rules, plans being made, and labels")]
     jobs: int
     counts: dict[str, int]
 
@@ -198,6 +199,7 @@ class Policy(Struct, forbid_unknown_fields=True):
     strategies: dict[str, str]
     signatures: list[Signature]
     behaviours: list[dict[str, float | str]]
+    labels: Annotated[dict[str, str], Meta(description="of each profile whose frames may choose their paths")]
 
 
 ALL = (

@@ -13,6 +13,7 @@ from barewire.errors import MeasurementFailed
 from barewire.lab import Lab
 from barewire.measure.mpi import raise_failure
 from barewire.mpi import FabricOptions, Family, Job, Library, start
+from barewire.mpi.announcement import labelled
 from barewire.mpi.fabrics import PROVIDER, Setting
 from barewire.mpi.prepare import prepare
 from barewire.sdn.api.client import Announced
@@ -63,7 +64,7 @@ class Stage:
             options = ["--output", str(records), "--samples", str(self.plan.ring.measurements)]
             if order.test == LATENCY:
                 options += ["--variants", "random-sendrecv,random-nonblocking"]
-            job = self._ring_job(order.hosts, order.seed, self.plan.sizes(order), steps.path, options)
+            job = self._ring_job(order.hosts, order.seed, self.plan.sizes(order), steps, options)
             with tempfile.TemporaryFile("w+") as output:
                 code = start.run_watched(job, self.lab, output, heartbeat, self.plan.patience_s)
                 if steps.failure is not None:
@@ -77,7 +78,7 @@ class Stage:
         with self._ring_steps(hosts, seed ^ _OTHER_SEED, heartbeat, _nothing, beside=True) as steps:
             options = ["--output", str(self.lab.directory / "beside.jsonl"), "--samples", str(_ENDLESS)]
             sizes = (self.plan.ring.message_bytes,)
-            job = self._ring_job(hosts, seed ^ _OTHER_SEED, sizes, steps.path, options)
+            job = self._ring_job(hosts, seed ^ _OTHER_SEED, sizes, steps, options)
             with tempfile.TemporaryFile("w+") as output, start.running(job, self.lab, output) as process:
 
                 def still() -> None:
@@ -149,6 +150,7 @@ class Stage:
                 tick()
 
             with Steps(heartbeat.with_suffix(".socket"), heartbeat, ready) as steps:
+                steps.labels = client.get("policy")["labels"].get(HPC)
                 yield steps
 
     def _announced(
@@ -159,13 +161,14 @@ class Stage:
         return Announced(self.controller.client, _job(profile, hosts, traffic, patterns), self.notes.append)
 
     def _ring_job(
-        self, hosts: Sequence[str], seed: int, sizes: Sequence[int], steps: Path, options: Sequence[str]
+        self, hosts: Sequence[str], seed: int, sizes: Sequence[int], steps: Steps, options: Sequence[str]
     ) -> Job:
         ring = self.plan.ring
-        program = [self.beff, "--seed", str(seed), "--sizes", ",".join(map(str, sizes)), "--steps", str(steps)]
+        program = [self.beff, "--seed", str(seed), "--sizes", ",".join(map(str, sizes)), "--steps", str(steps.path)]
         program += ["--rings", str(ring.rings), "--exchanges", str(ring.exchanges), "--warmup", "0", *options]
         shares = [(host, 1) for host in hosts]
         job = prepare(self.library, FabricOptions(self.plan.fabric), shares, program, self.lab)
+        job = labelled(job, self.plan.fabric, steps.labels)
         return replace(job, settings=(*job.settings, *_own_settings(self.library, self.plan)))
 
 

@@ -23,6 +23,7 @@ from barewire.sdn.controller.default_way import DefaultWay
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.labels import LabelTables
 from barewire.sdn.controller.outbox import Event, Outbox
 from barewire.sdn.controller.reception import Reception
 from barewire.sdn.controller.reconciliation import Reconciliation
@@ -58,6 +59,7 @@ from barewire.sdn.openflow.messages import (
 )
 from barewire.sdn.strategies import Strategy, named
 from barewire.sdn.strategies.load import is_idle
+from barewire.sdn.strategies.spray import uses_labels
 from barewire.topology import Network, Port
 from barewire.topology.network import natural
 from barewire.topology.paths import Paths
@@ -109,10 +111,11 @@ class Controller:
         self.slices = Slices(tenants or Tenants(), self.discovery, self.jobs, self.outbox)
         self.router.meter_of = self.slices.meter_of
         self.full = FullTables(self.router, hosts, self.outbox)
+        self.labels = LabelTables(hosts, self.outbox, self._uses_labels)
         parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.classification_of)
         self.reception = Reception(settings, key, *parts, self._refresh)
         self.default_way = DefaultWay(settings, self.discovery, hosts, self.outbox)
-        self.reconciliation = Reconciliation(settings, *parts, self.default_way)
+        self.reconciliation = Reconciliation(settings, *parts, self.default_way, self.labels)
         self.counts: Counter[str] = Counter()
         self._strategies: dict[str, Strategy] = {}
         self._peers: dict[Port, Port] = {}
@@ -216,6 +219,7 @@ class Controller:
         before = {route: self._strategy_name(route.placed.flow.profile) for route in self.router.routes}
         self.policy = self.policy.with_strategy(profile, strategy)
         self._refresh(now)
+        self.labels.update_at(now, self._network_and_edges)
         for route, name in before.items():
             if self.router.routes.get(route.key) is route and self._strategy_name(route.placed.flow.profile) != name:
                 self.router.replace(route, now)
@@ -230,6 +234,10 @@ class Controller:
         for route in self.slices.changed(self.router.routes):
             for switch in route.installed:
                 self._send_rules(route, switch, now)
+
+    def labels_of(self, profile: str) -> str | None:
+        """Return the VLAN identifiers by which frames of a profile choose their paths; None if they cannot."""
+        return self.labels.labels() if uses_labels(self.strategy_of(profile)) else None
 
     def network(self) -> Network:
         """Return the network as discovered."""
@@ -283,6 +291,7 @@ class Controller:
             rates.received_byte_s,
         )
         self.reconciliation.try_soon(now)
+        self.labels.update_at(now + self.settings.settle_s, self._network_and_edges)
         # Flows over a switch in its grace period are left in place.
         lost = {port for port, peer in before.items() if self._peers.get(port) != peer} - self._doubted()
         self._re_place(lost, now)
@@ -291,6 +300,15 @@ class Controller:
         gained = self._peers.keys() - before.keys()
         if gained:
             self.outbox.emit("links found", _listed(gained))
+
+    def _uses_labels(self) -> bool:
+        # The rule of a label cannot tell whose a frame is, so it would pass by the tenants' meters.
+        return not self.slices.tenants.all and any(
+            uses_labels(self.strategy_of(profile)) for profile in self.policy.strategies
+        )
+
+    def _network_and_edges(self, now: float) -> tuple[Network, frozenset[str]]:
+        return self.network(), frozenset(port.node for port in self.discovery.edge_ports(now))
 
     def _network(self) -> Network:
         peers = dict(self._peers)
@@ -486,6 +504,9 @@ class Controller:
 
     def _age(self, now: float) -> None:
         in_use = {name for route in self.router.routes for name in (route.key.source, route.key.destination)}
+        if self.labels.are_installed:
+            # Hosts whose frames are labelled are not heard of.
+            in_use |= set(self.network().hosts)
         self.hosts.age(now - HOST_FORGOTTEN_S, in_use)
         self.reception.age(now)
         self.full.age(now)

@@ -8,12 +8,14 @@ as placed flows, the others are deleted after a while. No clock, no I/O.
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from barewire.sdn.classify.classifier import Classification
 from barewire.sdn.controller.default_way import DefaultWay, is_default
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.labels import LabelTables
 from barewire.sdn.controller.outbox import Outbox
 from barewire.sdn.controller.router import Router
 from barewire.sdn.controller.rules import Kind, base_rules, key_of, kind_of, number_of, reserve_of
@@ -54,11 +56,13 @@ class Reconciliation:
         outbox: Outbox,
         classification_of: Callable[[FlowKey], Classification],
         default_way: DefaultWay,
+        labels: LabelTables,
     ) -> None:
         """Begin without orphans; `classification_of` classifies a flow."""
         self._default_way = default_way
         self._settings, self._discovery, self._hosts = settings, discovery, hosts
         self._router, self._full, self._outbox, self._classification_of = router, full, outbox, classification_of
+        self._labels = labels
         self._orphans: dict[int, _Orphan] = {}
         self._due_s = math.inf
 
@@ -93,6 +97,7 @@ class Reconciliation:
     def _must_have(self, switch: str, now: float) -> Iterable[Rule]:
         yield from base_rules()
         yield from self._full.rules_at(switch)
+        yield from self._labels.rules_at(switch)
         for route in self._router.routes.at(switch):
             if switch in route.installed:
                 yield from self._router.rules_at(route, switch, now)
@@ -102,6 +107,9 @@ class Reconciliation:
         kind = kind_of(rule.cookie)
         if kind is None or kind is Kind.DROP:
             return  # foreign, or it expires by itself
+        if kind is Kind.LABEL:
+            self._keep_label(switch, rule, now)
+            return
         key = key_of(rule, self._hosts) if kind is Kind.FLOW and len(rule.out) == 1 else None
         number = number_of(rule.cookie)
         if key is None or self._router.routes.get(key) is not None or self._router.routes.numbered(number) is not None:
@@ -113,6 +121,22 @@ class Reconciliation:
         orphan.found_s = now
         if rule.notify:
             orphan.first, orphan.age_s = switch, age_s
+
+    def _keep_label(self, switch: str, rule: Rule, now: float) -> None:
+        """Keep a label's rule of an earlier controller until this one knows the network; learn its host's port."""
+        if rule.pops_vlan and rule.out and rule.match.eth_dst is not None:
+            self._outbox.at(now + TRY_AGAIN_S, partial(self._learn, rule.match.eth_dst, Port(switch, rule.out[0])))
+        self._outbox.at(now + self._settings.orphans_s, partial(self._delete_label, switch, rule))
+
+    def _learn(self, mac: str, port: Port, now: float) -> None:
+        known = self._hosts.by_mac.get(mac)
+        is_edge = self._discovery.is_settled(port, now) and not self._discovery.is_between_switches(port)
+        if is_edge and (known is None or known.port is None):
+            self._hosts.learn(mac, port, now)
+
+    def _delete_label(self, switch: str, rule: Rule, _now: float) -> None:
+        if rule.match not in {intended.match for intended in self._labels.rules_at(switch)}:
+            self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
 
     def _adopt(self, now: float) -> None:
         if now < self._due_s:
@@ -189,4 +213,5 @@ def _is_same(installed: Rule, intended: Rule) -> bool:
         and number_of(installed.cookie) == number_of(intended.cookie)
         and kind_of(installed.cookie) is kind_of(intended.cookie)
         and installed.notify == intended.notify
+        and installed.pops_vlan == intended.pops_vlan
     )

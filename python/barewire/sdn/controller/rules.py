@@ -14,10 +14,12 @@ from barewire.sdn.controller.frames import ARP, BROADCAST, IPV4, JUMBO_LLC, LENG
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import CONTROLLER, Match, Rule
+from barewire.sdn.strategies.labels import LABELS_MAX, Choice
 
 # Priorities of table 0. Probes have the highest. A flooding port loses only packets that match no flow rule. Aggregate
 # rules come before the default way; its copies of TCP and UDP, before rules for other IPv4 between the same hosts.
 PRIORITY_PROBE = 400
+PRIORITY_LABEL = 350
 PRIORITY_FLOW = 300
 PRIORITY_DROP = 250
 PRIORITY_TO_HOST = 220
@@ -30,6 +32,10 @@ DEFAULT_TABLE = 1
 PRIORITY_ARP = 200
 PRIORITY_DESTINATION = 100
 RESERVE_MAX_S = 0xFFF
+# VLAN identifier of label 0; the lower six bits are the label. Real VLANs must not use 3840 to 3903.
+LABEL_FIRST = 0xF00
+_LABEL_BITS = LABELS_MAX - 1
+_VLAN_BITS = 0xFFF
 _NUMBER = 0xFFFF_FFFF
 _OURS = 0xBA7E
 
@@ -43,6 +49,7 @@ class Kind(IntEnum):
     DROP = 4  # for a while, drops unmatched packets of a port, or sends no copies of them
     DEFAULT = 5  # the default way, in table 1
     EDGE = 6  # copies a port's unmatched packets to the controller
+    LABEL = 7  # labelled frames to one host
 
 
 _KINDS = {kind.value: kind for kind in Kind}
@@ -175,3 +182,28 @@ def quiet_rule(port: int, hard_s: int, eth_type: int) -> Rule:
     """Return the rule that sends no copies of a port's frames of a type for a while; they take the default way."""
     match = Match(in_port=port, eth_type=eth_type)
     return Rule(match, PRIORITY_DROP, cookie(Kind.DROP, port), (), hard_s=hard_s, goto=DEFAULT_TABLE)
+
+
+def label_rules(mac: str, choice: Choice, count: int) -> list[Rule]:
+    """Return the rules of a switch for frames to a host with labels below `count`.
+
+    One for each next hop if bits of the label select it, else one for each label.
+    """
+    width, stride = len(choice.hops), choice.stride
+    if width == 1:
+        return [_label_rule(mac, 0, 0, choice.hops[0].number)]
+    if width & width - 1 == stride & stride - 1 == 0:
+        bits = (width - 1) * stride
+        return [_label_rule(mac, number * stride, bits, port.number) for number, port in enumerate(choice.hops)]
+    return [_label_rule(mac, label, _LABEL_BITS, choice.hop(label).number) for label in range(count)]
+
+
+def last_label_rule(mac: str, port: int) -> Rule:
+    """Return the rule of a host's own switch for frames with any label: the tag ends here."""
+    return _label_rule(mac, 0, 0, port, pops_vlan=True)
+
+
+def _label_rule(mac: str, label: int, bits: int, port: int, *, pops_vlan: bool = False) -> Rule:
+    mask = _VLAN_BITS & ~_LABEL_BITS | bits
+    match = Match(eth_dst=mac, vlan=LABEL_FIRST | label, vlan_mask=None if mask == _VLAN_BITS else mask)
+    return Rule(match, PRIORITY_LABEL, cookie(Kind.LABEL), (port,), pops_vlan=pops_vlan)

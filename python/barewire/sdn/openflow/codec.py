@@ -61,6 +61,7 @@ _GOTO = struct.Struct(of.OFP_INSTRUCTION_GOTO_TABLE_PACK_STR)
 _oxm: Any = of  # its numbers of match fields, which it creates when it is loaded
 # OXM fields: class, field and length in one number, then the value.
 _OXM_BYTE, _OXM_SHORT, _OXM_INT, _OXM_MAC = (struct.Struct(form) for form in ("!IB", "!IH", "!II", "!I6s"))
+_OXM_TWO_SHORTS = struct.Struct("!IHH")  # a value and its mask
 _OXM_PORTS = {6: (_oxm.OXM_OF_TCP_SRC, _oxm.OXM_OF_TCP_DST), 17: (_oxm.OXM_OF_UDP_SRC, _oxm.OXM_OF_UDP_DST)}
 # A set-field action's head, then the OXM field of the destination address, padded.
 _SET_ETH_DST = struct.Struct("!HHI6s2x")
@@ -72,6 +73,7 @@ _PORT = struct.Struct(of.OFP_PORT_PACK_STR)
 _PORT_STATISTICS = struct.Struct(of.OFP_PORT_STATS_PACK_STR)
 _FEATURES = struct.Struct("!QIBB2xI")
 _TWO_SHORTS = struct.Struct("!HH")
+_POP_VLAN = struct.pack("!HH4x", of.OFPAT_POP_VLAN, 8)
 _OxmFields: Any = parser.OFPMatch  # untyped
 
 _ARP_REQUEST = 1
@@ -184,6 +186,8 @@ def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
     actions = _outputs(rule.out)
     if rule.set_eth_dst is not None:
         actions = _set_eth_dst(rule.set_eth_dst) + actions
+    if rule.pops_vlan:
+        actions = _POP_VLAN + actions
     instructions = b""
     if actions:
         instructions = _INSTRUCTION.pack(of.OFPIT_APPLY_ACTIONS, _INSTRUCTION.size + len(actions)) + actions
@@ -216,6 +220,8 @@ def _encoded(match: Match) -> bytes:
         fields += _OXM_MAC.pack(_oxm.OXM_OF_ETH_SRC, bytes.fromhex(match.eth_src.replace(":", "")))
     if match.eth_type is not None:
         fields += _OXM_SHORT.pack(_oxm.OXM_OF_ETH_TYPE, match.eth_type)
+    if match.vlan is not None:
+        fields += _vlan(match.vlan, match.vlan_mask)
     if match.ip_proto is not None:
         fields += _OXM_BYTE.pack(_oxm.OXM_OF_IP_PROTO, match.ip_proto)
         source, destination = _OXM_PORTS.get(match.ip_proto, (0, 0))
@@ -228,6 +234,12 @@ def _encoded(match: Match) -> bytes:
         fields += _OXM_INT.pack(_oxm.OXM_OF_ARP_TPA, int(IPv4Address(match.arp_target)))
     length = _TWO_SHORTS.size + len(fields)
     return _TWO_SHORTS.pack(of.OFPMT_OXM, length) + fields + bytes(-length % 8)
+
+
+def _vlan(vlan: int, mask: int | None) -> bytes:
+    if mask is None:
+        return _OXM_SHORT.pack(_oxm.OXM_OF_VLAN_VID, vlan | of.OFPVID_PRESENT)
+    return _OXM_TWO_SHORTS.pack(_oxm.OXM_OF_VLAN_VID_W, vlan | of.OFPVID_PRESENT, mask | of.OFPVID_PRESENT)
 
 
 def _decoded(body: bytes, at: int) -> tuple[Mapping[str, Any], int]:
@@ -252,6 +264,13 @@ def _match(fields: Mapping[str, Any]) -> Match | None:
     ports = _IP_PORTS.get(fields.get("ip_proto", 0), ("", ""))
     names = dict(zip(ports, ("source_port", "destination_port"), strict=True))
     known = {names.get(name, name): value for name, value in fields.items()}
+    if "vlan_vid" in known:
+        tagged = known.pop("vlan_vid")
+        value, mask = tagged if isinstance(tagged, tuple) else (tagged, None)
+        if not value & of.OFPVID_PRESENT or (mask is not None and not mask & of.OFPVID_PRESENT):
+            return None
+        known["vlan"] = value & ~of.OFPVID_PRESENT
+        known["vlan_mask"] = None if mask is None else mask & ~of.OFPVID_PRESENT
     if "arp_tpa" in known and known.pop("arp_op", None) == _ARP_REQUEST:
         known["arp_target"] = known.pop("arp_tpa")
     if not known.keys() <= set(Match.__slots__) or any(isinstance(value, tuple) for value in known.values()):
@@ -314,7 +333,7 @@ def _rule(body: bytes, at: int, end: int) -> Rule | None:
     fields, at = _decoded(body, at + _FLOW_STATISTICS.size)
     match = _match(fields)
     out: tuple[int, ...] = ()
-    mac, goto, meter = None, 0, None
+    mac, goto, meter, pops_vlan = None, 0, None, False
     while at < end:
         kind, length = _TWO_SHORTS.unpack_from(body, at)
         if kind == of.OFPIT_METER and length == _METER_INSTRUCTION.size:
@@ -325,18 +344,22 @@ def _rule(body: bytes, at: int, end: int) -> Rule | None:
             actions = _actions(body, at + _INSTRUCTION.size, at + length)
             if actions is None:
                 return None
-            mac, out = actions
+            pops_vlan, mac, out = actions
         else:
             return None
         at += length
     notify = bool(flags & of.OFPFF_SEND_FLOW_REM)
-    return (
-        None if match is None else Rule(match, priority, cookie, out, idle_s, hard_s, notify, table, mac, goto, meter)
-    )
+    if match is None:
+        return None
+    return Rule(match, priority, cookie, out, idle_s, hard_s, notify, table, mac, goto, meter, pops_vlan)
 
 
-def _actions(body: bytes, at: int, end: int) -> tuple[str | None, tuple[int, ...]] | None:
-    """Return the new destination address and the output ports of a list of actions; None if there are others."""
+def _actions(body: bytes, at: int, end: int) -> tuple[bool, str | None, tuple[int, ...]] | None:
+    """Return whether the tag is removed, the new destination address and the output ports of a list of actions.
+
+    None if there are others.
+    """
+    pops_vlan = False
     mac: str | None = None
     out: list[int] = []
     while at < end:
@@ -348,10 +371,12 @@ def _actions(body: bytes, at: int, end: int) -> tuple[str | None, tuple[int, ...
             if field != _OXM_ETH_DST:
                 return None
             mac = address.hex(":")
+        elif action == of.OFPAT_POP_VLAN and length == len(_POP_VLAN) and not (pops_vlan or out):
+            pops_vlan = True
         else:
             return None
         at += length
-    return mac, tuple(out)
+    return pops_vlan, mac, tuple(out)
 
 
 def _port(body: bytes, at: int) -> PortState:

@@ -12,7 +12,8 @@ CONTROLLER = 0xFFFF_FFFD
 class Match:
     """The packets of a rule; None matches anything. Ports are TCP's or UDP's, by `ip_proto`.
 
-    `arp_target` is the requested address of ARP requests, which need `eth_type` ARP.
+    `arp_target` is the requested address of ARP requests, which need `eth_type` ARP. `vlan` is the VLAN identifier of a
+    tagged packet, compared under `vlan_mask` (None: all of it).
     """
 
     in_port: int | None = None
@@ -23,6 +24,8 @@ class Match:
     source_port: int | None = None
     destination_port: int | None = None
     arp_target: str | None = None
+    vlan: int | None = None
+    vlan_mask: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class Rule:
     """An entry of a table. Without `out` and `goto` it drops. `idle_s` and `hard_s` of 0: never.
 
     `notify` requests RuleRemoved. `set_eth_dst` replaces the destination address before the output; `goto` is the table
-    that continues after it, 0: none. Packets pass the meter with number `meter` first, if there is one.
+    that continues after it, 0: none. Packets pass the meter with number `meter` first, if there is one. `pops_vlan`:
+    the tag is removed before the output.
     """
 
     match: Match
@@ -44,6 +48,7 @@ class Rule:
     set_eth_dst: str | None = None
     goto: int = 0
     meter: int | None = None
+    pops_vlan: bool = False
 
 
 @dataclass(frozen=True, slots=True)

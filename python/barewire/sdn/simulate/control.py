@@ -2,7 +2,7 @@
 """The controller of a simulated network: places and moves flows by the strategies of their profiles."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import isinf
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from barewire.errors import WrongUse
 from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, Pattern, Placed, View
+from barewire.sdn.simulate.workload import HPC
 from barewire.sdn.strategies import Strategy
 from barewire.sdn.strategies.isolated import switches_of
 from barewire.sdn.strategies.load import is_idle
 from barewire.sdn.strategies.memo import paths_of
+from barewire.sdn.strategies.spray import uses_labels
 from barewire.topology import Network, Path
-from barewire.topology.paths import PortValues
+from barewire.topology.paths import PathSet, PortValues
 
 # A strategy for each profile; DEFAULT_PROFILE applies to the others.
 Policy = Mapping[str, Strategy]
@@ -48,6 +50,7 @@ class Control:
         self.moves = 0
         self._placed: dict[FlowKey, Placed] = {}
         self._links: dict[FlowKey, NDArray[np.intp]] = {}
+        self._shares: dict[FlowKey, NDArray[np.float64] | None] = {}
         self._owner: dict[FlowKey, Strategy] = {}
         self._used_s: dict[FlowKey, float] = {}
         nothing = np.zeros(len(self.capacity))
@@ -62,6 +65,10 @@ class Control:
     def links(self, key: FlowKey) -> NDArray[np.intp]:
         """Return the numbers of all sending ports on a placed flow's path, starting at its host."""
         return self._links[key]
+
+    def shares(self, key: FlowKey) -> NDArray[np.float64] | None:
+        """Return what part of a placed flow's traffic crosses each of its links; None: all of it."""
+        return self._shares[key]
 
     def use(self, flow: Flow, now_s: float, patterns: tuple[Pattern, ...]) -> None:
         """Place a flow if it is not placed, for a packet sent now."""
@@ -86,7 +93,11 @@ class Control:
         if until_s and self._reserved is not None:
             switches = switches_of(placement.path)
             self._reserved[switches] = max(until_s, self._reserved.get(switches, 0.0))
-        self._links[flow.key] = self._numbered(flow.key.source, placement.path)
+        if uses_labels(strategy) and flow.profile == HPC:
+            self._links[flow.key], self._shares[flow.key] = self._sprayed(flow.key.source, paths)
+        else:
+            self._links[flow.key] = self._numbered(flow.key.source, placement.path)
+            self._shares[flow.key] = None
         self._count(flow.key, 1)
 
     def rearrange(self, strategy: Strategy, now_s: float, patterns: tuple[Pattern, ...]) -> bool:
@@ -95,9 +106,11 @@ class Control:
         moves = strategy.rearrange(replace(self._view(now_s, patterns), fixed=fixed))
         for key, path in moves.items():
             placed = self._placed[key]
+            self._placed[key] = replace(placed, path=path)
+            if self._shares[key] is not None:
+                continue  # its frames take all paths, whatever its rule says
             if not placed.is_idle:
                 self._count(key, -1)
-            self._placed[key] = replace(placed, path=path)
             self._links[key] = self._numbered(key.source, path)
             if not placed.is_idle:
                 self._count(key, 1)
@@ -127,16 +140,17 @@ class Control:
             self._count(key, -1)
         if isinf(self._placed[key].reserved_until_s):
             self._reserved = None
-        for known in (self._placed, self._links, self._owner, self._used_s):
+        for known in (self._placed, self._links, self._shares, self._owner, self._used_s):
             del known[key]
 
     def _count(self, key: FlowKey, change: int) -> None:
-        """Change the number of flows on a placed flow's path."""
+        """Change the number of flows on a placed flow's links behind its host; a sprayed one counts in parts."""
         profile = self._placed[key].flow.profile
         if profile not in self._crossing_of:
             self._crossing_of[profile] = PortValues(self.paths, np.zeros(len(self.capacity)))
+        shares = self._shares[key]
         for crossing in (self._crossing, self._crossing_of[profile]):
-            crossing.array[self._links[key][1:]] += change
+            crossing.array[self._links[key][1:]] += change if shares is None else change * shares[1:]
 
     def _view(self, now_s: float, patterns: tuple[Pattern, ...]) -> View:
         if self._reserved is None:
@@ -157,6 +171,17 @@ class Control:
             reservations=self._reservations,
             reserved=self._reserved,
         )
+
+    def _sprayed(self, source: str, paths: Sequence[Path]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The links of all paths, and the part of the traffic on each: frames take all paths in turns."""
+        if isinstance(paths, PathSet):
+            uplink = self._numbered(source, paths[0])[0]
+            rows = np.column_stack((np.full(len(paths), uplink), paths.rows()))
+        else:
+            rows = np.array([self._numbered(source, path) for path in paths])
+        numbers, first, counts = np.unique(rows, return_index=True, return_counts=True)
+        order = np.lexsort((first, -counts))  # the host's own link first, as in `links`
+        return numbers[order].astype(np.intp), counts[order] / len(paths)
 
     def _numbered(self, source: str, path: Path) -> NDArray[np.intp]:
         uplink = next(port for port in self.network.ports[source] if self.network.peers[port].node == path[0].node)

@@ -12,7 +12,7 @@ from math import inf
 
 import numpy as np
 
-from barewire.sdn.fairness import Rates, max_min
+from barewire.sdn.fairness import Rates, max_min, weights_of
 from barewire.sdn.flow import Flow, FlowKey
 from barewire.sdn.simulate.control import Control, Policy, Timing
 from barewire.sdn.simulate.workload import Connection, Transfer, Workload
@@ -119,11 +119,15 @@ class Engine:
         known = (self.control.moves, *keys)
         if known not in self._remembered:
             links = [self.control.links(key) for key in keys]
-            rates = max_min(links, self._capacity)
+            shares = [self.control.shares(key) for key in keys]
+            is_sprayed = any(share is not None for share in shares)
+            rates = max_min(links, self._capacity, shares if is_sprayed else None)
             on_links: Rates = np.zeros(len(self._capacity))
             if links:
-                hops = [len(crossed) for crossed in links]
-                np.add.at(on_links, np.concatenate(links), np.repeat(rates, hops))
+                sent = np.repeat(rates, [len(crossed) for crossed in links])
+                if is_sprayed:
+                    sent *= weights_of(links, shares)
+                np.add.at(on_links, np.concatenate(links), sent)
             if len(self._remembered) >= min(_REMEMBERED, 1 + _REMEMBERED_NUMBERS // len(self._capacity)):
                 self._remembered.clear()
             self._remembered[known] = (rates, on_links)

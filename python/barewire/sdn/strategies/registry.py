@@ -20,6 +20,7 @@ from barewire.sdn.strategies.isolated import Isolated
 from barewire.sdn.strategies.lanes import Lanes
 from barewire.sdn.strategies.least_loaded import LeastLoaded
 from barewire.sdn.strategies.planned import Planned
+from barewire.sdn.strategies.spray import Spray
 from barewire.sdn.strategies.stp import Stp
 from barewire.sdn.strategies.strategy import Strategy
 from barewire.sdn.strategies.traffic import Traffic
@@ -29,7 +30,7 @@ from barewire.sdn.strategies.valiant import Valiant
 ENTRY_POINTS = "barewire.strategies"
 
 PUBLISHED: tuple[type[Any], ...] = (Stp, Traffic, EcmpPublished, Isolated)
-OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Lanes, Hedera, Afar, Planned, Valiant, Ugal)
+OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Lanes, Hedera, Afar, Planned, Valiant, Ugal, Spray)
 
 
 def names() -> list[str]:

@@ -98,7 +98,7 @@ impl Machine {
             Action::UpdateNr => {
                 self.update_nr(context.progress, now);
                 if context.extension.kept != 0 {
-                    self.set_peer_kept(context.extension.kept);
+                    self.set_peer_kept(context.extension.kept, now);
                 }
             }
             Action::Rewind => self.rewind(),

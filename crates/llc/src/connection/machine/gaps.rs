@@ -66,6 +66,11 @@ impl Machine {
                 lost += 1;
             }
         }
+        self.shrink_window(lost);
+    }
+
+    /// Some PDUs were lost, and are retransmitted.
+    pub(super) fn shrink_window(&mut self, lost: u8) {
         if lost == 0 {
             return;
         }
@@ -82,12 +87,17 @@ impl Machine {
     }
 
     /// Records the PDUs that the peer keeps: bit i is PDU V(A) + i.
-    pub(super) fn set_peer_kept(&mut self, kept: u128) {
+    pub(super) fn set_peer_kept(&mut self, kept: u128, now: Instant) {
         let in_flight = self.outstanding();
         let mask = if in_flight >= u128::BITS { u128::MAX } else { (1 << in_flight) - 1 };
-        self.peer_kept |= kept & mask & !1;
+        let new = kept & mask & !1 & !self.peer_kept;
+        self.peer_kept |= new;
         self.to_resend &= !self.peer_kept;
         self.next = self.skip_peer_kept(self.next);
+        if self.spray.is_some() {
+            self.labels_arrived(new, now);
+            self.judge_labels(now);
+        }
     }
 
     /// The first index from `index` on that the peer does not keep.

@@ -96,6 +96,7 @@ impl Machine {
             let kind = order.into_iter().find(|kind| self.pending & kind != 0).unwrap_or(Pending::PLAIN);
             return self.transmit_supervisory(kind, now);
         }
+        self.label_unnumbered();
         let bits = self.pending;
         let lowest = 1 << (bits & UNNUMBERED).trailing_zeros();
         self.pending &= !lowest;
@@ -123,6 +124,7 @@ impl Machine {
     }
 
     fn transmit_supervisory(&mut self, kind: u16, now: Instant) -> (Header, Extra) {
+        self.label_supervisory(now);
         // Repeating REJ with the kept PDUs reveals retransmissions that were lost as well.
         let repeats_rej = self.parameters.is_extended && self.kept != 0 && !self.timer_runs(Timer::Gap);
         let is_rej_due = self.pending & Pending::REJ != 0 || repeats_rej;
@@ -180,6 +182,9 @@ impl Machine {
         let extra = if self.parameters.is_extended {
             let slot = self.order_slot(index);
             self.order[slot] = self.counters.information_sent as u32;
+            if self.spray.is_some() {
+                self.label_information(slot, is_retransmission, now);
+            }
             let ns = index.wrapping_sub(self.base);
             Extra::information(self.identity.send_mark(), ns, self.received, is_retransmission)
         } else {

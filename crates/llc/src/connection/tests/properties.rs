@@ -84,10 +84,18 @@ proptest! {
         window in 1..=63u8,
         operations in prop::collection::vec(operation(), 0..400),
         is_extended in any::<bool>(),
+        labels in prop::sample::select(&[0_u8, 2, 5][..]),
     ) {
         let stall_limit = core::time::Duration::MAX;
-        let config =
-            ConnectionConfig { window, inactivity: None, retries: 255, stall_limit, is_extended, ..Default::default() };
+        let config = ConnectionConfig {
+            window,
+            inactivity: None,
+            retries: 255,
+            stall_limit,
+            is_extended,
+            labels,
+            ..Default::default()
+        };
         let mut pair = Pair::connected(&config);
         let mut sent = [0, 0];
         for operation in operations {

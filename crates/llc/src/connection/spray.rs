@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The label of each PDU, on networks where a label names one of several paths (`docs/protocol.md`, "Labels").
+//!
+//! Bursts take all labels in turns, other PDUs one, the *home* label. A label rests after a PDU of it was lost, or came
+//! much later than PDUs sent after it: for a round trip, doubled by each further such PDU. Then it gets one PDU at a time
+//! until as many have arrived. Peers need not know labels: what they acknowledge tells enough, since frames with one label
+//! take one path and stay in order. In this it follows REPS (Bonato et al. 2024), which hears of congestion by ECN instead.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::bounds;
+use crate::time::Instant;
+
+/// The labels of a connection, and those of its I PDUs in flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spray {
+    labels: Box<[Label]>,
+    /// By the slot of `Machine::order`.
+    in_flight: Box<[Sent]>,
+    /// The label of acknowledgements, set-up and short messages.
+    home: u8,
+    /// The label that had its turn last.
+    turn: u8,
+    /// State of a generator of random labels (Knuth's, of 64 bits).
+    random: u64,
+    /// The label of the PDU transmitted last, if it had one.
+    current: Option<u8>,
+    /// The next set-up PDU has a label. The first has none, so that a network meets this station by a frame that it has no
+    /// rule for; repetitions take turns.
+    labels_set_up: bool,
+    /// Order of the newest I PDU that was sent, and of the newest that has arrived.
+    newest_sent: u32,
+    newest: u32,
+    /// When to look again for PDUs that the peer lacks.
+    pub judge_at: Instant,
+    /// Number of I PDUs received when the peer polled last.
+    pub polled_at: u64,
+}
+
+/// What is known of a label's path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Label {
+    /// Unused until then, if `rests` is not 0.
+    rests_until: Instant,
+    /// Each doubles the next rest; a PDU that arrives takes one away. 0: the label is used in turn.
+    rests: u8,
+    /// Only I PDUs sent after this one, by order, tell anything new since its last rest began.
+    rested_at: u32,
+    /// Order of its newest I PDU that has arrived.
+    newest: u32,
+}
+
+/// An I PDU in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sent {
+    /// In microseconds.
+    at_us: u32,
+    label: u8,
+    /// A retransmission: its arrival may be that of an earlier transmission, with another label.
+    is_repeated: bool,
+    /// Has been counted as late.
+    is_late: bool,
+}
+
+/// Verdict on an I PDU that the peer lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A later PDU with its label has arrived: it was lost.
+    Lost,
+    /// Later PDUs with other labels have arrived, for so long that its path is slow or dead.
+    Overdue,
+    /// Later PDUs with other labels have arrived. It is overdue at this time.
+    OnItsWay(Instant),
+}
+
+impl Spray {
+    pub fn new(labels: u8, in_flight: usize, random: u64) -> Self {
+        let home = (random % u64::from(labels)) as u8;
+        Self {
+            labels: vec![Label::default(); usize::from(labels)].into_boxed_slice(),
+            in_flight: vec![Sent::default(); in_flight].into_boxed_slice(),
+            home,
+            turn: home,
+            random,
+            current: None,
+            labels_set_up: false,
+            newest_sent: 0,
+            newest: 0,
+            judge_at: Instant::NEVER,
+            polled_at: u64::MAX,
+        }
+    }
+
+    /// The label of the PDU transmitted last, if it had one.
+    #[inline]
+    pub fn current(&self) -> Option<u8> {
+        self.current
+    }
+
+    /// Chooses the label of an S PDU.
+    pub fn send_supervisory(&mut self, round_trip_ns: u64, now: Instant) {
+        self.current = Some(self.home_at(round_trip_ns, now));
+    }
+
+    /// Chooses the label of a U PDU.
+    pub fn send_unnumbered(&mut self) {
+        self.current = self.labels_set_up.then_some(self.home);
+        self.labels_set_up = !self.labels_set_up;
+    }
+
+    /// Chooses the label of an I PDU, and records it. Retransmissions leave with another label than before, if possible.
+    #[inline]
+    pub fn send_information(
+        &mut self,
+        slot: usize,
+        order: u32,
+        is_burst: bool,
+        is_repeated: bool,
+        round_trip_ns: u64,
+        now: Instant,
+    ) {
+        self.newest_sent = order;
+        let label = if is_burst || is_repeated {
+            self.next_label(round_trip_ns, now)
+        } else {
+            self.home_at(round_trip_ns, now)
+        };
+        self.current = Some(label);
+        self.in_flight[slot] = Sent { at_us: micros(now), label, is_repeated, is_late: false };
+    }
+
+    /// The home label may not get through: another one becomes it, at random, or both ends could miss each other for ever.
+    pub fn leave_home(&mut self, round_trip_ns: u64, now: Instant) {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.turn = ((self.random >> 33) % self.labels.len() as u64) as u8;
+        for _ in 0..2 {
+            let label = self.next_label(round_trip_ns, now);
+            if label != self.home {
+                self.home = label;
+                break;
+            }
+        }
+    }
+
+    /// An I PDU has arrived at the peer.
+    #[inline]
+    pub fn arrived(&mut self, slot: usize, order: u32, now: Instant) {
+        let sent = self.in_flight[slot];
+        if sent.is_repeated {
+            return;
+        }
+        let label = &mut self.labels[usize::from(sent.label)];
+        label.newest = newer(label.newest, order);
+        self.newest = newer(self.newest, order);
+        if label.rests > 0 && !sent.is_late && is_older(label.rested_at, order) {
+            (label.rests, label.rests_until) = (label.rests - 1, now);
+        }
+    }
+
+    /// An I PDU that the peer lacks is retransmitted.
+    pub fn lost(&mut self, slot: usize, order: u32, round_trip_ns: u64, now: Instant) {
+        let label = self.in_flight[slot].label;
+        self.rest(label, order, bounds::LOST_LABEL_REST_MAX.as_nanos() as u64, round_trip_ns, now);
+    }
+
+    /// Judges an I PDU that the peer lacks; `None` if none sent after it has arrived. Its label rests if it is late and
+    /// `may_leave`.
+    pub fn judge(
+        &mut self,
+        slot: usize,
+        order: u32,
+        round_trip_ns: u64,
+        overdue_ns: u64,
+        may_leave: bool,
+        now: Instant,
+    ) -> Option<Verdict> {
+        let sent = self.in_flight[slot];
+        if !is_older(order, self.newest) {
+            return None;
+        }
+        let age_ns = u64::from(micros(now).wrapping_sub(sent.at_us)) * 1000;
+        if is_older(order, self.labels[usize::from(sent.label)].newest) {
+            return Some(Verdict::Lost);
+        }
+        if age_ns >= overdue_ns {
+            return Some(Verdict::Overdue);
+        }
+        let late_after = (4 * self.labels.len() as u32).clamp(LATE_AFTER_MIN, LATE_AFTER_MAX);
+        if may_leave && !sent.is_late && self.newest.wrapping_sub(order) > late_after {
+            self.in_flight[slot].is_late = true;
+            self.rest(sent.label, order, round_trip_ns << LATE_RESTS_MAX, round_trip_ns, now);
+        }
+        // Ages are in whole microseconds.
+        Some(Verdict::OnItsWay(now.after((overdue_ns - age_ns).max(1000))))
+    }
+
+    /// Sequence numbers begin anew: nothing is in flight.
+    pub fn reset(&mut self) {
+        self.judge_at = Instant::NEVER;
+    }
+
+    fn home_at(&mut self, round_trip_ns: u64, now: Instant) -> u8 {
+        if self.labels[usize::from(self.home)].rests > 0 {
+            self.home = self.next_label(round_trip_ns, now);
+        }
+        self.home
+    }
+
+    /// The next label in turn that does not rest; if all do, the one whose rest ends first.
+    fn next_label(&mut self, round_trip_ns: u64, now: Instant) -> u8 {
+        let count = self.labels.len();
+        let in_turn = (1..=count).map(|step| (usize::from(self.turn) + step) % count);
+        let is_free = |index: &usize| self.labels[*index].rests == 0 || self.labels[*index].rests_until <= now;
+        let free = in_turn.clone().find(is_free);
+        let chosen = free.or_else(|| in_turn.min_by_key(|index| self.labels[*index].rests_until)).unwrap_or(0);
+        let label = &mut self.labels[chosen];
+        if label.rests > 0 {
+            // On trial: unused again until this PDU has arrived.
+            label.rests_until = now.after(rest_ns(label.rests, round_trip_ns));
+        }
+        self.turn = chosen as u8;
+        self.turn
+    }
+
+    /// A label rests because of an I PDU, unless that was sent before its last rest; at most for a time.
+    fn rest(&mut self, label: u8, order: u32, most_ns: u64, round_trip_ns: u64, now: Instant) {
+        let newest_sent = self.newest_sent;
+        let label = &mut self.labels[usize::from(label)];
+        if label.rests > 0 && !is_older(label.rested_at, order) {
+            return;
+        }
+        if label.rests == 0 || rest_ns(label.rests + 1, round_trip_ns) <= most_ns {
+            label.rests += 1;
+        }
+        label.rests_until = now.after(rest_ns(label.rests, round_trip_ns));
+        label.rested_at = newest_sent;
+    }
+}
+
+/// Duration of a label's rest.
+fn rest_ns(rests: u8, round_trip_ns: u64) -> u64 {
+    round_trip_ns << (rests - 1).min(20)
+}
+
+/// How many PDUs sent later must have arrived for a PDU to be late: four of each other label, which a short queue's jitter
+/// does not cause, but less than a window.
+const LATE_AFTER_MIN: u32 = 8;
+const LATE_AFTER_MAX: u32 = 32;
+/// Doublings of the rest of a label whose PDUs are late: it is slow, not dead.
+const LATE_RESTS_MAX: u32 = 4;
+
+fn micros(now: Instant) -> u32 {
+    (now.as_nanos() / 1000) as u32
+}
+
+/// Whether one order is before another; both wrap.
+#[inline]
+fn is_older(order: u32, other: u32) -> bool {
+    (order.wrapping_sub(other) as i32) < 0
+}
+
+#[inline]
+fn newer(order: u32, other: u32) -> u32 {
+    if is_older(order, other) { other } else { order }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const ROUND_TRIP_NS: u64 = 10_000;
+
+    /// A spray over four labels, and a clock.
+    struct Sender {
+        spray: Spray,
+        order: u32,
+        now: Instant,
+    }
+
+    impl Sender {
+        fn new() -> Self {
+            Self { spray: Spray::new(4, 64, 2), order: 0, now: Instant::from_nanos(1_000_000) }
+        }
+
+        /// Sends an I PDU a microsecond later. Returns its label, and its order, which is also its slot.
+        fn send(&mut self, is_burst: bool) -> (u8, u32) {
+            self.now = self.now.after(1000);
+            self.order += 1;
+            let slot = self.order as usize % 64;
+            self.spray.send_information(slot, self.order, is_burst, false, ROUND_TRIP_NS, self.now);
+            (self.spray.current().unwrap(), self.order)
+        }
+
+        fn arrived(&mut self, order: u32) {
+            self.spray.arrived(order as usize % 64, order, self.now);
+        }
+
+        fn judge(&mut self, order: u32) -> Option<Verdict> {
+            self.spray.judge(order as usize % 64, order, ROUND_TRIP_NS, 15_000, true, self.now)
+        }
+
+        fn lost(&mut self, order: u32) {
+            self.spray.lost(order as usize % 64, order, ROUND_TRIP_NS, self.now);
+        }
+
+        /// Shares of the labels in the next PDUs, all of which arrive, except those of the dead label.
+        fn shares(&mut self, pdus: u32, dead: Option<u8>) -> [u32; 4] {
+            let mut shares = [0; 4];
+            for _ in 0..pdus {
+                let (label, order) = self.send(true);
+                shares[usize::from(label)] += 1;
+                if Some(label) == dead { self.lost(order) } else { self.arrived(order) }
+            }
+            shares
+        }
+    }
+
+    #[test]
+    fn bursts_take_all_labels_in_turns_and_short_messages_one() {
+        let mut sender = Sender::new();
+        assert_eq!(sender.shares(400, None), [100; 4]);
+        let homes: Vec<u8> = (0..10).map(|_| sender.send(false).0).collect();
+        assert_eq!(homes, [2; 10]);
+    }
+
+    #[test]
+    fn first_set_up_pdu_has_no_label_and_its_repetition_has() {
+        let mut sender = Sender::new();
+        let labels = [(); 4].map(|()| {
+            sender.spray.send_unnumbered();
+            sender.spray.current()
+        });
+        assert_eq!(labels, [None, Some(2), None, Some(2)]);
+    }
+
+    #[test]
+    fn dead_label_is_left_at_once_and_tried_ever_more_rarely() {
+        let mut sender = Sender::new();
+        let shares = sender.shares(100_000, Some(1));
+        // A rest doubles from 10 us, within 100 ms: some 14 trials.
+        assert!((10..20).contains(&shares[1]), "{shares:?}");
+        assert!(shares[0].abs_diff(shares[2]) < 20, "{shares:?}");
+        // It is used again in full as soon as its PDUs arrive.
+        sender.now = sender.now.after(1_000_000_000);
+        let shares = sender.shares(4000, None);
+        assert!(shares[1] > 900, "{shares:?}");
+    }
+
+    #[test]
+    fn many_losses_at_once_are_one() {
+        let mut sender = Sender::new();
+        let sent: Vec<(u8, u32)> = (0..40).map(|_| sender.send(true)).collect();
+        for (label, order) in sent {
+            if label == 3 { sender.lost(order) } else { sender.arrived(order) }
+        }
+        assert_eq!(sender.spray.labels[3].rests, 1);
+        sender.now = sender.now.after(2 * ROUND_TRIP_NS);
+        let trial = (0..8).map(|_| sender.send(true)).find(|(label, _)| *label == 3).unwrap().1;
+        sender.lost(trial);
+        assert_eq!(sender.spray.labels[3].rests, 2);
+    }
+
+    #[test]
+    fn pdu_is_lost_if_a_later_one_with_its_label_has_arrived_or_when_it_is_overdue() {
+        let mut sender = Sender::new();
+        let sent: Vec<u32> = (0..9).map(|_| sender.send(true).1).collect();
+        assert_eq!(sender.judge(sent[0]), None, "nothing has arrived");
+        sender.arrived(sent[1]);
+        let Some(Verdict::OnItsWay(until)) = sender.judge(sent[0]) else { panic!("may be late") };
+        assert_eq!(sender.judge(sent[2]), None, "nothing sent later has arrived");
+        sender.arrived(sent[4]);
+        assert_eq!(sender.judge(sent[0]), Some(Verdict::Lost), "the same label");
+        assert!(matches!(sender.judge(sent[2]), Some(Verdict::OnItsWay(_))));
+        sender.now = until.after(2000);
+        assert_eq!(sender.judge(sent[2]), Some(Verdict::Overdue));
+    }
+
+    #[test]
+    fn label_whose_pdus_come_much_later_than_others_rests() {
+        let mut sender = Sender::new();
+        let sent: Vec<(u8, u32)> = (0..24).map(|_| sender.send(true)).collect();
+        let (slow, first) = sent[0];
+        for (_, order) in sent.iter().filter(|(label, _)| *label != slow) {
+            sender.arrived(*order);
+        }
+        sender.spray.judge(first as usize, first, ROUND_TRIP_NS, u64::MAX, true, sender.now);
+        assert_eq!(sender.spray.labels[usize::from(slow)].rests, 1);
+        // The late ones do not prove that the path is fast again.
+        sender.arrived(first);
+        assert_eq!(sender.spray.labels[usize::from(slow)].rests, 1);
+        assert!((0..9).all(|_| sender.send(true).0 != slow));
+    }
+
+    #[test]
+    fn short_messages_leave_a_label_that_suffers() {
+        let mut sender = Sender::new();
+        let (home, order) = sender.send(false);
+        sender.lost(order);
+        let (next, _) = sender.send(false);
+        assert_ne!(home, next);
+        assert_eq!(sender.send(false).0, next);
+        sender.spray.leave_home(ROUND_TRIP_NS, sender.now);
+        assert_ne!(sender.send(false).0, next);
+    }
+
+    #[test]
+    fn if_all_labels_rest_the_one_that_has_rested_longest_is_used() {
+        let mut sender = Sender::new();
+        let sent: Vec<(u8, u32)> = (0..4).map(|_| sender.send(true)).collect();
+        for (_, order) in &sent {
+            sender.now = sender.now.after(10);
+            sender.lost(*order);
+        }
+        assert_eq!(sender.send(true).0, sent[0].0);
+    }
+}

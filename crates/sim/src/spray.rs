@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One connection over several paths, chosen by labels: paths of unequal delay, slow ones, dead ones. The engine at both
+//! ends; what arrives when, and over which path.
+
+use std::collections::BTreeMap;
+
+use barewire_llc::{
+    ConnectionConfig, ConnectionEvent, ConnectionHandle, Delivery, Instant, Lsap, Peer, Station, StationConfig,
+    StationEvent, StationTransmit,
+};
+
+use crate::host::mac;
+use crate::network::{Frame, SHORT_FRAME};
+use crate::scenario::{MS, US};
+
+/// Wire bytes of a frame with data.
+const FRAME_BYTES: u64 = 1538;
+
+/// The networks between two hosts.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// Rate of each host's link in bits per second.
+    pub rate_bit_s: u64,
+    /// By label. Both directions of a path are alike, and dead together.
+    pub paths: Vec<Path>,
+    /// Frames that wait for a path at most; further ones are lost.
+    pub queue_frames: u64,
+    /// Duration of a run, in virtual time.
+    pub duration_ns: u64,
+}
+
+/// A path.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// What other traffic leaves of its rate, in bits per second.
+    pub rate_bit_s: u64,
+    /// Propagation delay.
+    pub delay_ns: u64,
+    /// When it loses all frames: from, until.
+    pub dead: (u64, u64),
+}
+
+impl Paths {
+    /// Four paths of 1 Gb/s and 10 µs, for 200 ms.
+    #[must_use]
+    pub fn equal() -> Self {
+        let path = Path { rate_bit_s: 1_000_000_000, delay_ns: 10 * US, dead: (0, 0) };
+        Self { rate_bit_s: 1_000_000_000, paths: vec![path; 4], queue_frames: 200, duration_ns: 200 * MS }
+    }
+
+    /// The same at a hundredth of the rate and a hundred times the delay, for a hundred times as long: an emulated network.
+    #[must_use]
+    pub fn slow() -> Self {
+        let mut slow = Self::equal();
+        slow.rate_bit_s /= 100;
+        slow.duration_ns *= 20;
+        for path in &mut slow.paths {
+            (path.rate_bit_s, path.delay_ns) = (path.rate_bit_s / 100, path.delay_ns * 100);
+        }
+        slow
+    }
+
+    /// Transmission time of a frame by a host's link.
+    #[must_use]
+    pub fn frame_ns(&self) -> u64 {
+        FRAME_BYTES * 8 * 1_000_000_000 / self.rate_bit_s
+    }
+}
+
+/// What one end sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// As much as the window permits.
+    Stream,
+    /// One frame, answered by one frame.
+    PingPong,
+}
+
+/// Result of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Messages delivered at both ends.
+    pub delivered: u64,
+    /// I PDUs retransmitted.
+    pub repeated: u64,
+    /// Longest time without a delivery, after the first.
+    pub silence_ns: u64,
+    /// Frames with data sent with each label, by both ends.
+    pub sent: Vec<u64>,
+    /// The number of those of them sent in the last half of the run.
+    pub sent_late: Vec<u64>,
+}
+
+impl Outcome {
+    /// Share of what one direction of the hosts' links can carry.
+    #[must_use]
+    pub fn share(&self, paths: &Paths) -> f64 {
+        self.delivered as f64 * paths.frame_ns() as f64 / paths.duration_ns as f64
+    }
+}
+
+/// Runs one connection.
+///
+/// # Panics
+/// If the configuration is invalid.
+#[must_use]
+pub fn run(paths: &Paths, connection: &ConnectionConfig, traffic: Traffic) -> Outcome {
+    Run::new(paths, connection, traffic).run()
+}
+
+/// The engine's configuration for these paths.
+#[must_use]
+pub fn config(paths: &Paths) -> ConnectionConfig {
+    ConnectionConfig { is_extended: true, labels: paths.paths.len() as u8, ..ConnectionConfig::default() }
+}
+
+struct Run<'p> {
+    paths: &'p Paths,
+    traffic: Traffic,
+    stations: [Station<()>; 2],
+    handles: [Option<ConnectionHandle>; 2],
+    /// When each host's link, and each path in each direction, has transmitted all frames so far.
+    hosts_free_ns: [u64; 2],
+    paths_free_ns: Vec<[u64; 2]>,
+    /// By time and order: receiving end, and frame.
+    arrivals: BTreeMap<(u64, u64), (usize, Frame)>,
+    order: u64,
+    /// Messages that each end may send.
+    granted: [u64; 2],
+    last_ns: u64,
+    outcome: Outcome,
+}
+
+impl<'p> Run<'p> {
+    fn new(paths: &'p Paths, connection: &ConnectionConfig, traffic: Traffic) -> Self {
+        let stations = [0, 1].map(|host| {
+            let seed = 7 + host as u64;
+            let config = StationConfig { connection: connection.clone(), hash_seed: seed, ..StationConfig::default() };
+            let mut station = Station::new(mac(host), &config, Instant::default()).expect("a legal configuration");
+            station.activate(Lsap::SNAP);
+            station.listen(Lsap::SNAP, true);
+            station
+        });
+        let labels = paths.paths.len();
+        let outcome =
+            Outcome { delivered: 0, repeated: 0, silence_ns: 0, sent: vec![0; labels], sent_late: vec![0; labels] };
+        Self {
+            paths,
+            traffic,
+            stations,
+            handles: [None; 2],
+            hosts_free_ns: [0; 2],
+            paths_free_ns: vec![[0; 2]; labels],
+            arrivals: BTreeMap::new(),
+            order: 0,
+            granted: [1, 0],
+            last_ns: 0,
+            outcome,
+        }
+    }
+
+    fn run(mut self) -> Outcome {
+        let mut now_ns = 0;
+        let peer = Peer { local: Lsap::SNAP, mac: mac(1), remote: Lsap::SNAP };
+        self.handles[0] = Some(self.stations[0].connect(peer, 0, Instant::default()).expect("room"));
+        loop {
+            let now = Instant::from_nanos(now_ns);
+            for end in 0..2 {
+                while let Some(event) = self.stations[end].poll_event() {
+                    if let StationEvent::Connection(handle, ConnectionEvent::Incoming) = event {
+                        self.stations[end].accept(handle, now);
+                        self.handles[end] = Some(handle);
+                    }
+                }
+                self.send(end, now);
+                self.transmit(end, now);
+            }
+            let next = self.arrivals.keys().next().map(|(time, _)| *time);
+            let deadlines = self.stations.iter().filter_map(Station::next_deadline).map(Instant::as_nanos);
+            let time = deadlines.chain(next).min().filter(|time| *time <= self.paths.duration_ns);
+            let Some(time) = time else { return self.end() };
+            now_ns = time.max(now_ns);
+            let now = Instant::from_nanos(now_ns);
+            while let Some(entry) = self.arrivals.first_entry()
+                && entry.key().0 <= now_ns
+            {
+                let (end, frame) = entry.remove();
+                let station = &mut self.stations[end];
+                let handled = station.handle_frame(frame.source, frame.destination, &frame.bytes, &frame.trailer, now);
+                match handled.delivery {
+                    Some(Delivery::Data { connection, .. }) => {
+                        let kept = std::iter::from_fn(|| station.next_kept(connection, now)).count();
+                        self.deliver(end, 1 + kept as u64, now_ns);
+                    }
+                    Some(Delivery::Early { connection, number, .. }) => station.keep(connection, number),
+                    _ => {}
+                }
+            }
+            self.stations.iter_mut().for_each(|station| station.handle_timeout(now));
+        }
+    }
+
+    fn deliver(&mut self, end: usize, messages: u64, now_ns: u64) {
+        if self.outcome.delivered > 0 {
+            self.outcome.silence_ns = self.outcome.silence_ns.max(now_ns - self.last_ns);
+        }
+        self.last_ns = now_ns;
+        self.outcome.delivered += messages;
+        self.granted[end] += messages;
+    }
+
+    fn send(&mut self, end: usize, now: Instant) {
+        let Some(handle) = self.handles[end] else { return };
+        if self.traffic == Traffic::Stream {
+            while end == 0 && self.stations[0].send(handle, (), now).is_ok() {}
+        }
+        while self.traffic == Traffic::PingPong
+            && self.granted[end] > 0
+            && self.stations[end].send(handle, (), now).is_ok()
+        {
+            self.granted[end] -= 1;
+        }
+    }
+
+    fn end(mut self) -> Outcome {
+        let ends = self.stations.iter().zip(self.handles);
+        let connections = ends.filter_map(|(station, handle)| station.connection(handle?));
+        self.outcome.repeated = connections.map(|connection| connection.counters().information_repeated).sum();
+        self.outcome.silence_ns = self.outcome.silence_ns.max(self.paths.duration_ns - self.last_ns);
+        self.outcome
+    }
+
+    fn transmit(&mut self, end: usize, now: Instant) {
+        while let Some(transmit) = self.stations[end].poll_transmit(now) {
+            let StationTransmit { destination, header, token, extra, label, .. } = transmit;
+            let wire_bytes = if token.is_some() { FRAME_BYTES } else { SHORT_FRAME };
+            let information = token.map(|()| &[][..]);
+            let frame = Frame::new(mac(end), destination, header.as_bytes(), extra, information, wire_bytes);
+            // Frames without a label take a path that the network chooses.
+            let number = usize::from(label.unwrap_or(0));
+            if token.is_some() {
+                self.outcome.sent[number] += 1;
+                self.outcome.sent_late[number] += u64::from(now.as_nanos() > self.paths.duration_ns / 2);
+            }
+            let bits = wire_bytes * 8 * 1_000_000_000;
+            let host_ns = &mut self.hosts_free_ns[end];
+            *host_ns = (*host_ns).max(now.as_nanos()) + bits / self.paths.rate_bit_s;
+            let (path, free_ns) = (&self.paths.paths[number], &mut self.paths_free_ns[number][end]);
+            let (from_ns, until_ns) = path.dead;
+            let path_ns = bits / path.rate_bit_s;
+            let is_full = free_ns.saturating_sub(*host_ns) > self.paths.queue_frames * path_ns;
+            if is_full || (from_ns..until_ns).contains(host_ns) {
+                continue;
+            }
+            *free_ns = (*free_ns).max(*host_ns) + path_ns;
+            self.order += 1;
+            self.arrivals.insert((*free_ns + path.delay_ns, self.order), (1 - end, frame));
+        }
+    }
+}
