@@ -2,7 +2,8 @@
 """The input of strategies: a flow, placed flows, and the network's load. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from barewire.topology import Network, Path, Port
 
@@ -12,9 +13,8 @@ DEFAULT_PROFILE = "default"
 Pattern = Mapping[tuple[str, str], int]
 
 
-@dataclass(frozen=True, order=True)
-class FlowKey:
-    """One direction of a conversation, as matched by a switch's rule.
+class FlowKey(NamedTuple):
+    """One direction of a conversation, as matched by a switch's rule. A tuple, because its hash is needed very often.
 
     `protocol` is tcp, udp, ip (any other IPv4) or llc (length frames and EtherType 0x8870 between two MAC addresses).
     The ports are TCP's or UDP's, 0 for other protocols, because OpenFlow cannot match SAPs.
@@ -84,3 +84,18 @@ class View:
     fixed: frozenset[FlowKey] = frozenset()
     reservations: Mapping[Path, float] = field(default_factory=dict)
     reserved: Mapping[tuple[str, ...], float] | None = None
+
+    def snapshot(self) -> "View":
+        """Return a copy for another thread: it stays as it is while flows come and go."""
+        of_profiles = self.crossing_of_profiles
+        if of_profiles is not None:
+            of_profiles = {name: dict(crossing) for name, crossing in of_profiles.items()}
+        return replace(
+            self,
+            placed=dict(self.placed),
+            load_byte_s=dict(self.load_byte_s),
+            received_byte_s=dict(self.received_byte_s),
+            crossing=None if self.crossing is None else dict(self.crossing),
+            crossing_of_profiles=of_profiles,
+            reservations=dict(self.reservations),
+        )

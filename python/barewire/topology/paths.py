@@ -21,6 +21,10 @@ Rows = NDArray[np.int32]
 _UNREACHABLE = np.iinfo(np.int16).max
 # Path sets kept as arrays; in a fat-tree of 48-port switches one takes 9 kB.
 _REMEMBERED = 4096
+# Pairs of hosts whose paths are kept, at the same size.
+_REMEMBERED_PAIRS = 1024
+# Up to so many paths a set keeps them as such.
+_FEW = 16
 # Destinations whose distances are computed together: a batch of a large network takes some 50 MB.
 _BATCH = 512
 
@@ -53,9 +57,16 @@ class PathSet(Sequence[Path]):
         """`first` and `last` are the numbers of the hosts' switches, `end` the port to the destination host."""
         self.paths = paths
         self._first, self._last, self._end = first, last, end
+        self._rows: Rows | None = None
+        self._few: tuple[Path, ...] | None = None
 
     def rows(self) -> Rows:
         """Return the numbers (in `Paths.ports`) of each path's ports, of shape (paths, hops)."""
+        if self._rows is None:
+            self._rows = self._joined()
+        return self._rows
+
+    def _joined(self) -> Rows:
         across = self.paths.across(self._first, self._last)
         end = np.full((len(across), 1), self.paths.numbers[self._end], dtype=np.int32)
         return np.hstack((across, end))
@@ -87,6 +98,8 @@ class PathSet(Sequence[Path]):
         """Return a path, or several."""
         if isinstance(index, slice):
             return tuple(map(self.paths.path_of, self.rows()[index]))
+        if self._few is not None:
+            return self._few[index]
         return self.walk(lambda _switch, _hops: 0) if index == 0 else self.paths.path_of(self.rows()[index])
 
     def __bool__(self) -> bool:
@@ -98,8 +111,13 @@ class PathSet(Sequence[Path]):
         return len(self.paths.across(self._first, self._last))
 
     def __iter__(self) -> Iterator[Path]:
-        """List the paths."""
-        return map(self.paths.path_of, self.rows())
+        """List the paths; few are kept."""
+        if self._few is None:
+            every = map(self.paths.path_of, self.rows())
+            if len(self) > _FEW:
+                return every
+            self._few = tuple(every)
+        return iter(self._few)
 
     def __contains__(self, value: object) -> bool:
         """Return whether this is one of the paths, by following it."""
@@ -135,6 +153,7 @@ class Paths:
         self._hops_lists: dict[int, list[int]] = {}
         self._next_hops: dict[tuple[int, int], tuple[tuple[Port, int], ...]] = {}
         self._across: OrderedDict[tuple[int, int], Rows] = OrderedDict()
+        self._between: OrderedDict[tuple[str, str], Sequence[Path]] = OrderedDict()
 
     @cached_property
     def ports(self) -> tuple[Port, ...]:
@@ -158,6 +177,14 @@ class Paths:
 
     def between(self, source: str, destination: str) -> Sequence[Path]:
         """Return all shortest paths between two hosts, sorted by their nodes' and ports' numbers; () if none."""
+        known = self._between.get((source, destination))
+        if known is None:
+            known = self._between[source, destination] = self._found_between(source, destination)
+            if len(self._between) > _REMEMBERED_PAIRS:
+                self._between.popitem(last=False)
+        return known
+
+    def _found_between(self, source: str, destination: str) -> Sequence[Path]:
         if source == destination:
             return ()
         starts = sorted({port.node for port in self._attachments(source)}, key=natural)

@@ -9,9 +9,10 @@ import contextlib
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
 from barewire.sdn.classify.jobs import Job, Jobs, Merged
@@ -27,7 +28,7 @@ from barewire.sdn.controller.labels import LabelTables
 from barewire.sdn.controller.outbox import Event, Outbox
 from barewire.sdn.controller.reception import Reception
 from barewire.sdn.controller.reconciliation import Reconciliation
-from barewire.sdn.controller.router import Router
+from barewire.sdn.controller.router import Rearranged, Rearrangement, Router
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import KIND_MASK, OURS_MASK, Kind, cookie, kind_of, number_of
 from barewire.sdn.controller.settings import Settings
@@ -71,17 +72,16 @@ HOST_FORGOTTEN_S = 600.0
 UNINSTALLED_S = 30.0
 # Between two steps of recognition, in which waiting messages are handled.
 RECOGNISE_PAUSE_S = 0.001
-# Flows classified again at a time after jobs have changed, 1 to 2 ms; the next slice begins after the pause.
-CLASSIFIED_MAX = 100
-SLICE_S = 0.001
+# Flows classified again, or counted, at a time: some 1 ms.
+CLASSIFIED_MAX = 20
 
-# Executes work that takes long, beside the controller, then calls the second function with its result.
-Run = Callable[[Callable[[], tuple[Pattern, ...]], Callable[[tuple[Pattern, ...]], None]], None]
+# Executes work that takes long, beside the controller, then calls the second function with its result and the time.
+Run = Callable[[Callable[[], Any], Callable[[Any, float], None], float], None]
 
 
-def run_at_once(work: Callable[[], tuple[Pattern, ...]], then: Callable[[tuple[Pattern, ...]], None]) -> None:
+def run_at_once(work: Callable[[], Any], then: Callable[[Any, float], None], now: float) -> None:
     """Execute work before returning, for callers without threads."""
-    then(work())
+    then(work(), now)
 
 
 class Controller:
@@ -127,7 +127,7 @@ class Controller:
         self._patterns_changed = False
         # Executes plans; replaced by callers that have a thread for them.
         self.run: Run = run_at_once
-        self.is_planning = False
+        self._is_merging = self._is_rearranging = False
         self._plan_is_due = False
         self._merged = Merged()
         # Flows to be classified again, as an ordered set.
@@ -173,16 +173,21 @@ class Controller:
             case SwitchDown(reason):
                 self._switch_down(switch, reason, now)
 
-    def poll(self, now: float) -> dict[str, list[ToSwitch]]:
-        """Process due timers, and return the pending messages."""
+    @property
+    def is_planning(self) -> bool:
+        """Whether patterns are being merged, or strategies at work, beside the controller."""
+        return self._is_merging or self._is_rearranging
+
+    def poll(self, now: float, has_time: Callable[[], bool] = lambda: True) -> dict[str, list[ToSwitch]]:
+        """Process due timers while there is time, and return the pending messages."""
         self.reception.probes(now)
         for job in self.jobs.expire(now):
             self.outbox.emit("job", f"the lease of job {job.id} has expired")
             self.jobs_changed(now)
         self._refresh(now)
-        self._plan()
+        self._plan(now)
         self._rearrange(now)
-        self.outbox.due(now)
+        self.outbox.due(now, has_time)
         # Timers may have found hosts; frames, their addresses.
         self._refresh(now)
         self.default_way.hosts_changed(now)
@@ -255,19 +260,19 @@ class Controller:
                 carried = FlowCounters(route.packets, route.bytes, age_s) if route.counted_s else None
                 self._classify_again(route, self.classification_of(route.key, carried), now)
         if self._unclassified:
-            self.outbox.at(now + SLICE_S, self._classify_some)
+            self.outbox.at(now, self._classify_some)
 
-    def _plan(self) -> None:
+    def _plan(self, now: float) -> None:
         """Merge the changed patterns, and let strategies prepare; the patterns then take effect. One at a time."""
-        if not self._plan_is_due or self.is_planning:
+        if not self._plan_is_due or self._is_merging:
             return
-        self._plan_is_due, self.is_planning = False, True
+        self._plan_is_due, self._is_merging = False, True
         strategies = [self.strategy_of(profile) for profile in self.policy.strategies]
         preparing = [prepare for strategy in strategies if (prepare := getattr(strategy, "prepare", None)) is not None]
-        self.run(partial(_prepared, self._merged, self.jobs.patterns, preparing, self.network()), self._planned)
+        self.run(partial(_prepared, self._merged, self.jobs.patterns, preparing, self.network()), self._planned, now)
 
-    def _planned(self, patterns: tuple[Pattern, ...]) -> None:
-        self.is_planning = False
+    def _planned(self, patterns: tuple[Pattern, ...], _now: float) -> None:
+        self._is_merging = False
         self.router.network_state.patterns = patterns
         self._patterns_changed = True
 
@@ -428,9 +433,15 @@ class Controller:
     def _ask_flows(self, now: float) -> None:
         self.recognition.round(now)
         self._recognise(now)
-        for switch in {route.path[0].node for route in self.router.routes}:
-            self._requested_s[switch] = now
-            self.outbox.send(switch, Request(RequestKind.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
+        # One after the other, so that their answers do not come at once.
+        switches = sorted({route.path[0].node for route in self.router.routes})
+        for number, switch in enumerate(switches):
+            delay_s = self.settings.flow_statistics_s * number / len(switches)
+            self.outbox.at(now + delay_s, partial(self._ask_flows_of, switch))
+
+    def _ask_flows_of(self, switch: str, now: float) -> None:
+        self._requested_s[switch] = now
+        self.outbox.send(switch, Request(RequestKind.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
 
     def _recognise(self, now: float) -> None:
         """Evaluate a few conversations, then let messages pass."""
@@ -450,14 +461,24 @@ class Controller:
         for counter in counters:
             packets[number_of(counter.cookie)] += counter.packets
             carried[number_of(counter.cookie)] += counter.bytes
-        for route in self.router.routes.at(switch):
-            if route.path[0].node != switch or switch not in route.installed:
-                continue
-            if route.number in packets:
-                self._flow_counted(route, packets[route.number], carried[route.number], now)
-            elif route.installed_s is not None and route.installed_s < self._requested_s.get(switch, 0.0):
-                self.counts["flows ended unsaid"] += 1
-                self.router.forget(route)
+        requested_s = self._requested_s.get(switch, 0.0)
+
+        def count_some(routes: Iterator[Route], _now: float) -> None:
+            for route in itertools.islice(routes, CLASSIFIED_MAX):
+                # It may have ended or moved meanwhile.
+                is_known = self.router.routes.get(route.key) is route
+                if not is_known or route.path[0].node != switch or switch not in route.installed:
+                    continue
+                if route.number in packets:
+                    self._flow_counted(route, packets[route.number], carried[route.number], now)
+                elif route.installed_s is not None and route.installed_s < requested_s:
+                    self.counts["flows ended unsaid"] += 1
+                    self.router.forget(route)
+
+        routes = self.router.routes.at(switch)
+        left = iter(routes)
+        for _ in range(0, len(routes), CLASSIFIED_MAX):
+            self.outbox.at(now, partial(count_some, left))
 
     def _flow_counted(self, route: Route, packets: int, carried: int, now: float) -> None:
         since_s = route.counted_s or route.placed.since_s
@@ -486,16 +507,26 @@ class Controller:
 
     def _rearrange(self, now: float) -> None:
         due = {name for name, at_s in self._next_rearranging(now).items() if self._patterns_changed or now >= at_s}
-        self._patterns_changed = False
         if not due:
             return
+        self._patterns_changed = False
         self._rearranged_s |= dict.fromkeys(due, now)
-        if len(self.router.routes):
-            profiles = {route.placed.flow.profile for route in self.router.routes} | self.policy.strategies.keys()
-            self.router.rearrange({profile: self._strategy_name(profile) for profile in profiles}, sorted(due), now)
+        if not len(self.router.routes):
+            return
+        profiles = {placed.flow.profile for placed in self.router.routes.placed.values()}
+        names = {profile: self._strategy_name(profile) for profile in profiles | self.policy.strategies.keys()}
+        strategies = {name: self.strategy_of(profile) for profile, name in sorted(names.items()) if name in due}
+        self._is_rearranging = True
+        self.run(Rearrangement(self.router.view(now).snapshot(), strategies, names), self._rearranged, now)
+
+    def _rearranged(self, wanted: Iterable[Rearranged], now: float) -> None:
+        self._is_rearranging = False
+        self.router.rearranged(wanted, self._strategy_name, now)
 
     def _next_rearranging(self, now: float) -> dict[str, float]:
-        """When each strategy rearranges next; infinite if only on changes of patterns."""
+        """When each strategy rearranges next: not while strategies are at work; infinite if only on new patterns."""
+        if self._is_rearranging:
+            return {}
         found = {}
         for profile, name in self.policy.strategies.items():
             period_s = self.strategy_of(profile).period_s

@@ -72,13 +72,16 @@ class Outbox:
             then(True)
 
     def at(self, when_s: float, act: Callable[[float], None]) -> None:
-        """Call `act(now)` at a time."""
+        """Call `act(now)` at a time; 0 is in this turn, however much else is due."""
         heapq.heappush(self._later, (when_s, next(self._tokens), act))
 
-    def due(self, now: float) -> None:
-        """Call due timers."""
+    def due(self, now: float, has_time: Callable[[], bool]) -> None:
+        """Call all due timers with a time of 0, others while there is time, and at least one; the rest remain due."""
         while self._later and self._later[0][0] <= now:
-            heapq.heappop(self._later)[2](now)
+            when_s, _, act = heapq.heappop(self._later)
+            act(now)
+            if when_s and not has_time():
+                break
 
     def next_s(self) -> float | None:
         """Return the next deadline."""

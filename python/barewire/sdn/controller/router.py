@@ -3,7 +3,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,9 +20,8 @@ from barewire.sdn.strategies import Placement, Strategy
 from barewire.topology import Network, Path, Port
 from barewire.topology.paths import Paths
 
-# Flows moved at a time, 3 to 5 ms; the next slice begins after the pause.
-MOVED_MAX = 32
-SLICE_S = 0.001
+# Flows moved at a time: some 1 ms.
+MOVED_MAX = 8
 
 
 @dataclass
@@ -36,6 +35,32 @@ class NetworkState:
 
 
 StrategyOf = Callable[[str], Strategy]
+# A strategy's name, and the paths that it wants for some of its flows, or its failure.
+Rearranged = tuple[str, Mapping[FlowKey, Path] | Exception]
+
+
+@dataclass(frozen=True)
+class Rearrangement:
+    """The work of strategies that rearrange their flows: takes long, and may be done in another thread.
+
+    `strategies` are those that are due, by name; `names` has the name of each profile's strategy.
+    """
+
+    view: View
+    strategies: Mapping[str, Strategy]
+    names: Mapping[str, str]
+
+    def __call__(self) -> list[Rearranged]:
+        """Let each strategy decide on its own flows."""
+        found: list[Rearranged] = []
+        for name, strategy in self.strategies.items():
+            own = {profile for profile, named in self.names.items() if named == name}
+            fixed = frozenset(key for key, placed in self.view.placed.items() if placed.flow.profile not in own)
+            try:
+                found.append((name, strategy.rearrange(replace(self.view, fixed=fixed))))
+            except Exception as error:  # a plug-in's mistake must not stop the network
+                found.append((name, error))
+        return found
 
 
 class Router:
@@ -51,7 +76,7 @@ class Router:
         self._reservations: dict[Path, float] = {}
         # Flows that strategies have rearranged and that have not moved yet: their paths, and the strategy's name.
         self._wanted: dict[Route, tuple[Path, str]] = {}
-        self._moves_s = 0.0
+        self._is_moving = False
         # Called with each removed flow.
         self.forgotten: Callable[[Route], None] = lambda _: None
         # Returns the meter of a flow's rule that sends to a port.
@@ -62,7 +87,7 @@ class Router:
         """The number of flows that have not begun to move."""
         return len(self._wanted)
 
-    def view(self, now: float, fixed: frozenset[FlowKey] = frozenset()) -> View:
+    def view(self, now: float) -> View:
         """Return the strategies' view at this time."""
         network_state = self.network_state
         return View(
@@ -74,8 +99,7 @@ class Router:
             network_state.patterns,
             self.routes.crossing,
             self.routes.crossing_of_profiles,
-            fixed,
-            self._reserved(now),
+            reservations=self._reserved(now),
         )
 
     def place(self, key: FlowKey, known: Classification, identification: int, now: float) -> Route | None:
@@ -112,31 +136,21 @@ class Router:
         if changed:
             self._install(route, is_broken)
 
-    def rearrange(self, profiles: Mapping[str, str], names: Collection[str], now: float) -> int:
-        """Let strategies rearrange their flows, which move soon; return their number.
-
-        `profiles` is each profile's strategy by name.
-        """
-        moved = 0
-        for name in names:
-            own_profiles = {profile for profile, strategy in profiles.items() if strategy == name}
-            strategy = self._strategy_of(next(iter(own_profiles)))
-            fixed = frozenset(route.key for route in self.routes if route.placed.flow.profile not in own_profiles)
-            try:
-                wanted = strategy.rearrange(self.view(now, fixed))
-            except Exception as error:  # a plug-in's mistake must not stop the network
-                self._outbox.emit("strategy failed", f"{name} failed to rearrange, so flows stay: {error!r}")
+    def rearranged(self, wanted: Iterable[Rearranged], name_of: Callable[[str], str], now: float) -> None:
+        """Move flows soon to the paths that strategies want; `name_of` returns the name of a profile's strategy."""
+        for name, paths in wanted:
+            if isinstance(paths, Exception):
+                self._outbox.emit("strategy failed", f"{name} failed to rearrange, so flows stay: {paths!r}")
                 continue
-            for key, path in wanted.items():
+            for key, path in paths.items():
                 route = self.routes.get(key)
-                if route is not None and key not in fixed:
+                if route is not None and name_of(route.placed.flow.profile) == name:
                     self._wanted[route] = (path, name)
-                    moved += 1
-        self._move_some(now)
-        return moved
+        if not self._is_moving:
+            self._move_some(now)
 
     def _move_some(self, now: float) -> None:
-        """Move flows to the paths that strategies want for them, a slice at a time."""
+        """Move flows to the paths that strategies want for them, a few at a time."""
         for route in list(itertools.islice(self._wanted, MOVED_MAX)):
             path, name = self._wanted.pop(route)
             key = route.key
@@ -147,9 +161,9 @@ class Router:
                 self.move(route, replace(route.placed, path=path))
             else:
                 self._outbox.emit("strategy failed", f"{name} chose no path for {key}; the flow stays")
-        if self._wanted and now >= self._moves_s:
-            self._moves_s = now + SLICE_S
-            self._outbox.at(self._moves_s, self._move_some)
+        self._is_moving = bool(self._wanted)
+        if self._is_moving:
+            self._outbox.at(now, self._move_some)
 
     def links_lost(self, lost: Collection[Port], now: float) -> tuple[int, int]:
         """Re-place all flows over lost ports; return their number, and the number without a path."""

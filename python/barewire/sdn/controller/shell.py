@@ -3,8 +3,11 @@
 
 import asyncio
 import secrets
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from barewire.sdn.classify.model import Model
 from barewire.sdn.classify.policy import Policy
@@ -13,12 +16,14 @@ from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
-from barewire.sdn.flow import Pattern
 from barewire.sdn.openflow.channel import Channel, Listener
 from barewire.sdn.openflow.messages import FromSwitch, SwitchDown, SwitchUp
 
 Tell = Callable[[Event], None]
-Patterns = tuple[Pattern, ...]
+# Processor time spent on switches' messages, and on timers, before others have their turn.
+MESSAGES_S, TIMERS_S = 0.004, 0.002
+# Messages that wait at most. What they mean is bounded by the switches' rules, which hold floods off.
+WAITING_MAX = 20_000
 
 
 class Shell:
@@ -42,6 +47,7 @@ class Shell:
         self._channels: dict[str, Channel] = {}
         self._names: dict[Channel, str] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._waiting: deque[tuple[Channel, FromSwitch]] = deque()
         self._turn_is_due = False
         self.core.run = self._run
         # One thread, so that plans are made one after another.
@@ -73,7 +79,8 @@ class Shell:
         if self._timer is not None:
             self._timer.cancel()
         try:
-            for switch, messages in self.core.poll(self.now).items():
+            until_s = time.thread_time() + TIMERS_S
+            for switch, messages in self.core.poll(self.now, lambda: time.thread_time() < until_s).items():
                 if (channel := self._channels.get(switch)) is not None:
                     channel.send(messages)
             for event in self.core.take_events():
@@ -81,30 +88,41 @@ class Shell:
         finally:
             self._timer = self._loop.call_at(self.core.next_s(self.now), self.turn)
 
-    def _run(self, work: Callable[[], Patterns], then: Callable[[Patterns], None]) -> None:
-        def finished(done: "asyncio.Future[Patterns]") -> None:
+    def _run(self, work: Callable[[], Any], then: Callable[[Any, float], None], _now: float) -> None:
+        def finished(done: "asyncio.Future[Any]") -> None:
             if not done.cancelled():
-                then(done.result())
+                then(done.result(), self.now)
                 self.turn()
 
         self._loop.run_in_executor(self._planner, work).add_done_callback(finished)
 
     def _heard(self, channel: Channel, events: list[FromSwitch]) -> None:
-        now = self.now
         for event in events:
             if isinstance(event, SwitchUp):
                 self._up(channel, event)
-            name = self._names.get(channel)
-            if name is not None:
-                self.core.handle(name, event, now)
+                self.core.handle(self._names[channel], event, self.now)
+            else:
+                self._waiting.append((channel, event))
+        self._turn_soon()
+
+    def _turn_soon(self) -> None:
         # One turn for the messages of all switches that have come by now.
         if not self._turn_is_due:
             self._turn_is_due = True
-            self._loop.call_soon(self._heard_all)
+            self._loop.call_soon(self._turn_with_messages)
 
-    def _heard_all(self) -> None:
+    def _turn_with_messages(self) -> None:
         self._turn_is_due = False
+        now, until_s = self.now, time.thread_time() + MESSAGES_S
+        while self._waiting and (time.thread_time() < until_s or len(self._waiting) > WAITING_MAX):
+            channel, event = self._waiting.popleft()
+            # Without a name, its connection has ended meanwhile.
+            name = self._names.get(channel)
+            if name is not None:
+                self.core.handle(name, event, now)
         self.turn()
+        if self._waiting:
+            self._turn_soon()
 
     def _up(self, channel: Channel, event: SwitchUp) -> None:
         name = f"s{event.datapath_id}"

@@ -68,10 +68,5 @@ def rates_on(paths: Sequence[Path], view: View) -> Values:
 
 def first_smallest(keys: Values) -> int:
     """Return the first of the rows, of shape (rows, columns), that compare smallest from left to right."""
-    candidates = np.arange(len(keys))
-    for column in range(keys.shape[1]):
-        values = keys[candidates, column]
-        candidates = candidates[values == values.min()]
-        if len(candidates) == 1:
-            break
-    return int(candidates[0])
+    rows: list[list[float]] = keys.tolist()
+    return rows.index(min(rows))

@@ -46,5 +46,8 @@ class Strategy(Protocol):
         ...
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
-        """Return new paths for flows that should move; called periodically and when patterns change."""
+        """Return new paths for flows that should move; called periodically and when patterns change.
+
+        The controller calls it in another thread, where `place` may run meanwhile; the view is a copy.
+        """
         ...
