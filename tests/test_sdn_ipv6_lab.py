@@ -20,9 +20,9 @@ TAG = 7
 
 # Counts what asks for an address and comes to this host, by its tag; answers such questions of ARP in the VLANs given
 # as VLAN=ADDRESS. A line of input "VLAN ADDRESS" asks for one, and prints the tag and the MAC address of the answer, or
-# null after 2 s; an empty line prints the counts.
+# null after 1 s; an empty line prints the counts.
 NODE = """
-import json, select, socket, sys
+import json, select, socket, sys, time
 AUXDATA, PACKET, OUTGOING = 8, 263, 4
 link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 link.setsockopt(PACKET, AUXDATA, 1)
@@ -59,8 +59,8 @@ def received():
 
 print("ready", flush=True)
 while True:
-    ready, _, _ = select.select([link, sys.stdin], [], [], None if awaited is None else 2)
-    if not ready:
+    ready, _, _ = select.select([link, sys.stdin], [], [], None if awaited is None else max(0, until - time.monotonic()))
+    if awaited is not None and time.monotonic() >= until:
         print("null", flush=True)
         awaited = None
     if link in ready:
@@ -73,7 +73,7 @@ while True:
             print(json.dumps(counts), flush=True)
             continue
         vlan, address = line.split()
-        awaited = socket.inet_aton(address)
+        awaited, until = socket.inet_aton(address), time.monotonic() + 1
         send(b"\\xff" * 6, int(vlan), 1, bytes([10, 99, 0, mac[5]]), bytes(6), awaited)
 """
 
@@ -164,12 +164,15 @@ def test_ipv6_is_placed_and_tags_are_kept_and_neighbours_are_found_without_flood
         for _ in range(2):
             done = lab.run("h1", [sys.executable, "-I", "-S", "-c", CONNECT, *two], capture_output=True, text=True)
             assert done.stdout == "2\n", done.stderr
-        assert eventually(lambda: set(two) <= addresses_of(controller, "h3")[0] and set(one) <= addresses_of(controller, "h1")[0])
+        assert eventually(
+            lambda: set(two) <= addresses_of(controller, "h3")[0] and set(one) <= addresses_of(controller, "h1")[0]
+        )
         flows = controller.client.get("flows")["flows"]
         six = [flow for flow in flows if flow["protocol"] == "tcp6" and flow["source"] == "h1"]
         assert len(six) == 4 and all(len(flow["path"]) == 3 and flow["destination_port"] == 5000 for flow in six)
         assert all("ecmp" in flow["why"] or "hash" in flow["why"] for flow in six), six
         before = [listener.said() for listener in listeners]
+        assert all(f"0 {address}" in counts for counts in before for address in two), "who is not known yet is asked of all"
         lab.run("h1", ["ip", "-6", "neigh", "flush", "dev", "eth0"], check=True)
         done = lab.run("h1", [sys.executable, "-I", "-S", "-c", CONNECT, *two], capture_output=True, text=True)
         assert done.stdout == "2\n", done.stderr
