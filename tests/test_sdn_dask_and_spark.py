@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Unmodified Dask and Spark on hosts of a lab under a controller: their shuffles are announced and withdrawn again, what
-they were asked to shuffle crosses the network, and nothing of them is left.
+"""Unmodified Dask and Spark on hosts of a lab under a controller: their shuffles are announced and withdrawn again,
+what they were asked to shuffle crosses the network, and nothing of them is left.
 """
 
 import json
@@ -25,10 +25,11 @@ pytestmark = [pytest.mark.matrix, pytest.mark.usefixtures("lab_allowed", "nothin
 HOSTS = ("h1", "h2", "h3")
 RATE = 10_000_000
 VOLUME = 6_000_000
-# What each host sends of it, and how much more than that crosses its link at most: headers of TCP, IP and Ethernet,
-# acknowledgements of as much from others, and what keeps the cluster together.
+# What each host sends of it, and how much more than that crosses its link at most: headers of TCP, IP and Ethernet
+# (7 %), acknowledgements of as much from others (5 %), what keeps the cluster together, and what is sent twice because
+# two hosts at once fill the link of the third.
 SHARE = VOLUME * (len(HOSTS) - 1) / len(HOSTS) ** 2
-OVERHEAD_MAX = 1.2
+OVERHEAD_MAX = 1.4
 
 
 def came(lab: Lab, host: str) -> int:

@@ -59,7 +59,8 @@ def received():
 
 print("ready", flush=True)
 while True:
-    ready, _, _ = select.select([link, sys.stdin], [], [], None if awaited is None else max(0, until - time.monotonic()))
+    patience_s = None if awaited is None else max(0, until - time.monotonic())
+    ready, _, _ = select.select([link, sys.stdin], [], [], patience_s)
     if awaited is not None and time.monotonic() >= until:
         print("null", flush=True)
         awaited = None
@@ -129,7 +130,7 @@ def running(lab: Lab, host: str, program: str, *arguments: str) -> Iterator[Node
 
 
 def with_ipv6(lab: Lab, host: str, *addresses: str) -> None:
-    """Switch IPv6 on at a host, which a lab switches off, and give it addresses of which it finds that they are free."""
+    """Switch IPv6 on at a host, which a lab switches off, and give it addresses; it finds out whether they are free."""
     commands = ["echo 0 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6"]
     commands += [f"ip -6 addr add {address}/64 dev eth0" for address in addresses]
     lab.run(host, ["sh", "-c", " && ".join(commands)], check=True)
@@ -172,7 +173,9 @@ def test_ipv6_is_placed_and_tags_are_kept_and_neighbours_are_found_without_flood
         assert len(six) == 4 and all(len(flow["path"]) == 3 and flow["destination_port"] == 5000 for flow in six)
         assert all("ecmp" in flow["why"] or "hash" in flow["why"] for flow in six), six
         before = [listener.said() for listener in listeners]
-        assert all(f"0 {address}" in counts for counts in before for address in two), "who is not known yet is asked of all"
+        assert all(f"0 {address}" in counts for counts in before for address in two), (
+            "who is not known yet is asked of all"
+        )
         lab.run("h1", ["ip", "-6", "neigh", "flush", "dev", "eth0"], check=True)
         done = lab.run("h1", [sys.executable, "-I", "-S", "-c", CONNECT, *two], capture_output=True, text=True)
         assert done.stdout == "2\n", done.stderr

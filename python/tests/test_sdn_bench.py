@@ -74,7 +74,9 @@ def test_references_have_two_message_sizes_and_their_own_networks() -> None:
     assert plan_of().network_of("stp", orders["stp"].hosts) is TREE
     star = plan_of().network_of(STAR, orders[STAR].hosts)
     assert star.switches == ("s1",) and star.hosts == orders[STAR].hosts
-    assert not non_blocking(replace(TREE, rates_bit_s={}), ["h1", "h2"]).rates_bit_s, "a lab would not change a rate that it has"
+    assert not non_blocking(replace(TREE, rates_bit_s={}), ["h1", "h2"]).rates_bit_s, (
+        "a lab would not change a rate that it has"
+    )
     wide = widened(TREE)
     assert wide.peers == TREE.peers
     rates = Counter(wide.rates_bit_s[port] for port in wide.peers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""IPv6 and tagged frames on switches in memory: placed by strategies, their neighbours found without floods, tags kept."""
+"""IPv6 and tagged frames on switches in memory: placed by strategies, neighbours found without floods, tags kept."""
 
 import random
 from dataclasses import replace
@@ -381,7 +381,10 @@ def test_rules_for_requests_in_all_vlans_of_an_earlier_controller_are_replaced()
     world.connect()
     world.pass_time(2)
     assert not [
-        match for switch in world.switches.values() for match, _ in switch.default if match.arp_target and not match.vlan
+        match
+        for switch in world.switches.values()
+        for match, _ in switch.default
+        if match.arp_target and not match.vlan
     ]
     receivers(world, "h16", arp("h16", address("h1")))
     assert receivers(world, "h9", arp("h9", address("h16"))) == ["h16"]
@@ -411,7 +414,9 @@ def test_switches_in_memory_tell_requests_and_tags_apart() -> None:
     rule = asked_rule(Address(0, address6("h16")), mac("h16"), 1)
     asked = solicitation("h1", address6("h16"))
     assert asked_of(rule) == Address(0, address6("h16")) and matches(rule.match, asked, 1)
-    assert not matches(rule.match, tagged(asked, 5), 1) and not matches(rule.match, solicitation("h1", address6("h2")), 1)
+    assert not matches(rule.match, tagged(asked, 5), 1) and not matches(
+        rule.match, solicitation("h1", address6("h2")), 1
+    )
     assert not matches(rule.match, advertisement("h16", "33:33:ff:00:00:10"), 1)
     in_vlan = asked_rule(Address(5, address6("h16")), mac("h16"), 1)
     assert matches(in_vlan.match, tagged(asked, 5), 1) and not matches(in_vlan.match, asked, 1)

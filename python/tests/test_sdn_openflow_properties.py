@@ -11,8 +11,8 @@ from test_sdn_openflow import PORT_BYTES, RULE, flow_statistics, handshaken, pac
 
 from barewire.sdn.openflow.codec import HEADER, MalformedError, decode, encode, framed
 from barewire.sdn.openflow.messages import (
-    AddRule,
     UNTAGGED,
+    AddRule,
     BarrierRequest,
     DeleteRule,
     FromSwitch,

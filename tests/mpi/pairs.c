@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// pairs [MILLISECONDS [SIZE]]: each rank of the first half exchanges messages of one size with one of the second half, for
-// a time; every byte is checked. One line of JSON: the number of round trips of the pair that had the fewest.
+// pairs [MILLISECONDS [SIZE]]: each rank of the first half exchanges messages of one size with one of the second half,
+// for a time; every byte is checked. One line of JSON: the number of round trips of the pair that had the fewest.
 #include "check.h"
 
 int main(int argc, char **argv) {

@@ -46,8 +46,8 @@ class FlowKey:
 class Flow:
     """A flow to be placed.
 
-    `identification` is the IPv4 identification of its first packet, which the published ECMP uses; IPv6 has none. `volume_bytes` is
-    announced or measured, None if unknown.
+    `identification` is the IPv4 identification of its first packet, which the published ECMP uses; IPv6 has none.
+    `volume_bytes` is announced or measured, None if unknown.
     """
 
     key: FlowKey

@@ -9,7 +9,6 @@ The cookie identifies a rule, also for a later controller:
 import math
 from collections.abc import Iterable
 from enum import IntEnum
-
 from ipaddress import IPv6Address
 
 from barewire.sdn.controller.frames import BROADCAST, JUMBO_LLC, LENGTH_FRAME, LLDP, LLDP_GROUP
@@ -116,7 +115,9 @@ def edge_rules(port: int) -> list[Rule]:
     would match the rule of other packets of IP between their hosts.
     """
     asked = [
-        Match(in_port=port, eth_type=eth_type, ip_proto=protocol) for eth_type in (IPV4, IPV6) for protocol in (TCP, UDP)
+        Match(in_port=port, eth_type=eth_type, ip_proto=protocol)
+        for eth_type in (IPV4, IPV6)
+        for protocol in (TCP, UDP)
     ]
     asked.append(Match(in_port=port, eth_type=IPV6, ip_proto=ICMPV6, icmp6_type=ADVERTISEMENT))
     pairs = [*((match, PRIORITY_ASK_PORTS) for match in asked), (Match(in_port=port), PRIORITY_EDGE)]

@@ -126,7 +126,13 @@ class Cluster(RepeatedJob):
         self._start("master", self._hosts[0], [*java, f"{deploy}.master.Master", *master])
         for host in self._hosts:
             own = ["--host", self._lab.host(host).address, "--memory", "600m", "--webui-port", "0"]
-            own += ["--cores", str(spark_program.PARTITIONS), "--work-dir", str(self._folder / host), f"spark://{address}:{_SPARK_PORT}"]
+            own += [
+                "--cores",
+                str(spark_program.PARTITIONS),
+                "--work-dir",
+                str(self._folder / host),
+                f"spark://{address}:{_SPARK_PORT}",
+            ]
             # What Spark's own scripts set; the worker's launcher of executors asks for both.
             variables = {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": _scala_version(home)}
             self._start(f"worker {host}", host, [*java, f"{deploy}.worker.Worker", *own], **variables)

@@ -90,7 +90,9 @@ def job(inputs: Inputs, facts: dict[str, Any], seed: int) -> Any:
         return inputs.array(height * partitions, seed).rechunk((height, -1), method="p2p").sum()
     if facts["kind"] == "groupby":
         sums = dict.fromkeys((f"c{column}" for column in range(_COLUMNS)), "sum")
-        return inputs.frame(rows, seed).groupby("key").agg(sums, split_out=partitions).map_partitions(len, **rows_of).sum()
+        return (
+            inputs.frame(rows, seed).groupby("key").agg(sums, split_out=partitions).map_partitions(len, **rows_of).sum()
+        )
     if facts["kind"] == "merge":
         half = max(1, rows // 2)
         both = inputs.frame(half, seed).merge(inputs.frame(half, seed + 1), on="key", how="outer")
