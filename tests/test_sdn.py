@@ -535,8 +535,8 @@ def test_processes_on_the_same_hosts_take_several_paths_only_by_labels(site: Sit
         assert done.returncode == 0 and json.loads(done.stdout)["round_trips"] > 20, (done.stdout, done.stderr)
         sent = [after - then for after, then in zip(_sent(site, uplinks), before, strict=True)]
         print(strategy, done.stdout, sent)
-        # Set-up, and statistics of links, are the rest.
-        used = sum(one > 0.05 * sum(sent) for one in sent)
+        # Frames before a flow has its rules, probes of links and set-up are the rest.
+        used = sum(one > 0.2 * sum(sent) for one in sent)
         if used == paths:
             break
     assert used == paths

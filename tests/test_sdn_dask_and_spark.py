@@ -30,6 +30,8 @@ VOLUME = 6_000_000
 # two hosts at once fill the link of the third.
 SHARE = VOLUME * (len(HOSTS) - 1) / len(HOSTS) ** 2
 OVERHEAD_MAX = 1.4
+# What the first host sends beside that: tasks, from the program and the scheduler.
+TASKS_MAX = 300_000
 
 
 def came(lab: Lab, host: str) -> int:
@@ -38,6 +40,13 @@ def came(lab: Lab, host: str) -> int:
     command = lab.command_at(end, ["ip", "-s", "-j", "link", "show", "dev", end.interface])
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(json.loads(found.stdout)[0]["stats64"]["rx"]["bytes"])
+
+
+def check_volume(sent: dict[str, int]) -> None:
+    """Check that each host sent its share of the volume."""
+    print(SHARE, sent)
+    for host, size in sent.items():
+        assert SHARE < size < OVERHEAD_MAX * SHARE + (TASKS_MAX if host == HOSTS[0] else 0), (SHARE, sent)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -69,7 +78,7 @@ def test_a_frameworks_shuffle_is_announced_while_it_runs_and_withdrawn(framework
             watcher.join()
             assert not client.get("jobs")["jobs"]
         assert done.duration_s > 8 * SHARE / RATE
-        assert all(SHARE < size < OVERHEAD_MAX * SHARE for size in sent.values()), (SHARE, sent)
+        check_volume(sent)
         assert seen and all(name.startswith(framework) for name in seen)
         assert all(one["profile"] == "hadoop" and set(one["hosts"]) == set(HOSTS) for one in seen.values())
         assert all(one["traffic"][0]["protocol"] == "tcp" and one["traffic"][0]["ports"] for one in seen.values())
@@ -91,4 +100,4 @@ def test_each_job_shuffles_its_volume_from_each_host_alike(framework: str, kind:
             before = {host: came(lab, host) for host in HOSTS}
             cluster.run()
             sent = {host: came(lab, host) - before[host] for host in HOSTS}
-        assert all(SHARE < size < OVERHEAD_MAX * SHARE for size in sent.values()), (SHARE, sent)
+        check_volume(sent)

@@ -87,7 +87,9 @@ def job(inputs: Inputs, facts: dict[str, Any], seed: int) -> Any:
     rows_of = {"meta": ("rows", "int64")}
     if facts["kind"] == "rechunk":
         height = max(1, round((facts["volume_bytes"] / 8) ** 0.5 / partitions))
-        return inputs.array(height * partitions, seed).rechunk((height, -1), method="p2p").sum()
+        side = height * partitions
+        # Without a limit Dask first merges small chunks, at one worker, and shuffles the whole from there.
+        return inputs.array(side, seed).rechunk((height, -1), method="p2p", block_size_limit=8 * height * side).sum()
     if facts["kind"] == "groupby":
         sums = dict.fromkeys((f"c{column}" for column in range(_COLUMNS)), "sum")
         return (
