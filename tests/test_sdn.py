@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -510,6 +511,45 @@ def test_sprayed_frames_leave_a_pulled_cable_while_no_controller_runs(site: Site
     else:
         raise AssertionError(f"a dead path was not left in time: {found}")
     assert site.stands()
+
+
+@pytest.mark.parametrize(("strategy", "paths"), [("ecmp", 1), ("spray", 2)])
+def test_processes_on_the_same_hosts_take_several_paths_only_by_labels(site: Site, strategy: str, paths: int) -> None:
+    """Eight pairs of processes on h1 and h16 exchange short messages. OpenFlow does not see their SAPs, so without
+    labels all leave h1's switch by one link. With them each connection has a label of its own, taken at random: all of
+    one link once in 128 runs, which is why there are attempts.
+    """
+    library("openmpi-5")
+    needs("barewire")
+    network = site.lab.network
+    assert network is not None
+    uplinks = [port for port in network.ports["s13"] if network.peers[port].node in network.switches]
+    site.client.set_strategy("mpi", strategy)
+    place = ("--lab", site.lab.id, "--hosts", "h1:8,h16:8", "--sdn", site.api, "--sdn-token", str(site.token))
+    job = ("--fabric", "barewire", "--library", "openmpi-5", "--", program("openmpi-5", "pairs"), "2500", "8")
+    used = 0
+    for _ in range(ATTEMPTS):
+        assert site.stands() and eventually(lambda: site.status().get("being_laid") == 0, 20)
+        before = _sent(site, uplinks)
+        done = barewire("run", "-n", "16", *place, *job)
+        assert done.returncode == 0 and json.loads(done.stdout)["round_trips"] > 20, (done.stdout, done.stderr)
+        sent = [after - then for after, then in zip(_sent(site, uplinks), before, strict=True)]
+        print(strategy, done.stdout, sent)
+        # Frames before a flow has its rules, probes of links and set-up are the rest.
+        used = sum(one > 0.2 * sum(sent) for one in sent)
+        if used == paths:
+            break
+    assert used == paths
+
+
+def _sent(site: Site, ports: list[Port]) -> list[int]:
+    """Bytes that ports of one switch have sent, by its counters."""
+    socket_of = openvswitch.openflow_socket(site.lab.directory, ports[0].node)
+    command = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", "dump-ports", f"unix:{socket_of}"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+    found = re.findall(r"port +(\d+): rx .*?tx pkts=\d+, bytes=(\d+)", shown, re.DOTALL)
+    sent = {int(number): int(size) for number, size in found}
+    return [sent[port.number] for port in ports]
 
 
 def test_a_job_that_the_controller_refuses_does_not_start(site: Site) -> None:

@@ -9,17 +9,25 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv6Address
 
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.classify.tenants import Tenants
 from barewire.sdn.controller.core import Controller
-from barewire.sdn.controller.frames import IPV4, LLDP, TCP, read_headers
+from barewire.sdn.controller.frames import LLDP, read_headers
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.rules import Kind, kind_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.openflow.messages import (
+    ADVERTISEMENT,
     CONTROLLER,
+    ICMPV6,
+    IPV4,
+    IPV6,
+    SOLICITATION,
+    TCP,
+    UNTAGGED,
     AddRule,
     BarrierReply,
     BarrierRequest,
@@ -78,6 +86,47 @@ def tcp(
     ends = b"".join(bytes(map(int, address(host).split("."))) for host in (source, destination))
     head = b"\x45\0\0\x28" + identification.to_bytes(2, "big") + b"\0\0\x40" + bytes([TCP]) + b"\0\0"
     return ethernet(source, destination, IPV4, head + ends + ports + bytes(16))
+
+
+def address6(host: str, interface: int = 0) -> str:
+    """A global address of a host; the last three bytes are those of others' addresses in other networks."""
+    return f"fd00:77:{interface:x}::{int(host[1:]):x}" if interface else f"fd00:77::{int(host[1:]):x}"
+
+
+def ipv6(
+    source: str, destination: str, protocol: int, payload: bytes, sender: str = "", to: str = "", hops: int = 64
+) -> bytes:
+    """A packet of IPv6, to a host or a group."""
+    ends = [IPv6Address(sender or address6(source)), IPv6Address(to or address6(destination))]
+    head = b"\x60\0\0\0" + len(payload).to_bytes(2, "big") + bytes([protocol, hops])
+    return ethernet(source, destination, IPV6, head + b"".join(end.packed for end in ends) + payload)
+
+
+def tcp6(source: str, destination: str, source_port: int = 1000, destination_port: int = 2000) -> bytes:
+    """A TCP packet over IPv6 up to its ports."""
+    ports = source_port.to_bytes(2, "big") + destination_port.to_bytes(2, "big")
+    return ipv6(source, destination, TCP, ports + bytes(16))
+
+
+def solicitation(host: str, target: str, sender: str | None = None, mac_of: str = "") -> bytes:
+    """A host asks for the owner of an IPv6 address; from no address (`sender` "::") to find out whether it is free."""
+    last = IPv6Address(target).packed[-3:]
+    group = f"ff02::1:ff{last[0]:02x}:{last[1]:02x}{last[2]:02x}"
+    option = b"" if sender == "::" else b"\1\1" + bytes.fromhex(mac(mac_of or host).replace(":", ""))
+    said = bytes([SOLICITATION, 0, 0, 0]) + bytes(4) + IPv6Address(target).packed + option
+    return ipv6(host, f"33:33:ff:{last.hex(':')}", ICMPV6, said, sender or address6(host), group, 255)
+
+
+def advertisement(host: str, to: str, target: str | None = None, hops: int = 255) -> bytes:
+    """A host's answer, to a host or to the group of all: the address is its own."""
+    option = b"\2\1" + bytes.fromhex(mac(host).replace(":", ""))
+    said = bytes([ADVERTISEMENT, 0, 0, 0, 0x60, 0, 0, 0]) + IPv6Address(target or address6(host)).packed + option
+    return ipv6(host, to, ICMPV6, said, target or address6(host), "ff02::1" if ":" in to else "", hops)
+
+
+def tagged(frame: bytes, vlan: int) -> bytes:
+    """The frame with a tag of a VLAN, and a priority."""
+    return frame[:12] + b"\x81\x00" + (0x6000 | vlan).to_bytes(2, "big") + frame[12:]
 
 
 def llc(source: str, destination: str, is_jumbo: bool = False) -> bytes:
@@ -147,8 +196,13 @@ def matches(match: Match, frame: bytes, in_port: int) -> bool:
         (match.source_port, headers.source_port),
         (match.destination_port, headers.destination_port),
         (match.arp_target, headers.arp.target if headers.arp is not None and headers.arp.is_request else None),
+        (match.icmp6_type, headers.icmp6_type),
+        (match.nd_target, None if headers.neighbour is None else headers.neighbour.target),
     )
-    if match.vlan is not None:
+    if match.vlan == UNTAGGED:
+        if frame[12:14] == b"\x81\x00":
+            return False
+    elif match.vlan is not None:
         mask = 0xFFF if match.vlan_mask is None else match.vlan_mask
         if frame[12:14] != b"\x81\x00" or (int.from_bytes(frame[14:16], "big") ^ match.vlan) & mask:
             return False

@@ -37,7 +37,7 @@ from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import calibrated, concluded
 from barewire.sdn.bench.plan import controller_strategies, message_bytes_of
 from barewire.sdn.bench.steps import Steps
-from barewire.sdn.simulate.reference import widened
+from barewire.sdn.simulate.reference import non_blocking, widened
 from barewire.stats import geometric_interval
 from barewire.stats.paired import paired_ratio
 
@@ -74,6 +74,9 @@ def test_references_have_two_message_sizes_and_their_own_networks() -> None:
     assert plan_of().network_of("stp", orders["stp"].hosts) is TREE
     star = plan_of().network_of(STAR, orders[STAR].hosts)
     assert star.switches == ("s1",) and star.hosts == orders[STAR].hosts
+    assert not non_blocking(replace(TREE, rates_bit_s={}), ["h1", "h2"]).rates_bit_s, (
+        "a lab would not change a rate that it has"
+    )
     wide = widened(TREE)
     assert wide.peers == TREE.peers
     rates = Counter(wide.rates_bit_s[port] for port in wide.peers)

@@ -8,7 +8,7 @@ from fake_switches import World, acquainted, mac, quiet, tcp
 from test_sdn_bad_input import arp, ring
 
 from barewire.sdn.controller.default_way import next_hops, spanning_tree
-from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.hosts import Address, Hosts
 from barewire.sdn.controller.rules import DEFAULT_TABLE, Kind, kind_of
 from barewire.sdn.openflow.messages import AddRule, DeleteRule
 from barewire.topology import Network, Port, fat_tree
@@ -158,8 +158,8 @@ def test_only_changed_hosts_are_reported_once() -> None:
     assert hosts.take_changed() == []
     host = hosts.learn("02:ba:7e:00:00:01", Port("s1", 1), 0.0)
     assert host is not None and hosts.take_changed() == [host.mac] and hosts.take_changed() == []
-    hosts.learn_address(host, "10.0.0.1")
-    hosts.learn_address(host, "10.0.0.1")
+    hosts.learn_address(host, Address(0, "10.0.0.1"), 0.0)
+    hosts.learn_address(host, Address(0, "10.0.0.1"), 0.0)
     assert hosts.take_changed() == [host.mac]
     hosts.forget_port(Port("s1", 1))
     assert hosts.take_changed() == [host.mac]

@@ -27,7 +27,7 @@ class FakeClient:
 
     def get(self, name: str) -> Any:
         assert name == "hosts"
-        return {"hosts": [{"name": name, "addresses": [address]} for address, name in HOSTS.items()]}
+        return {"hosts": [{"name": name, "addresses": [address], "tagged": []} for address, name in HOSTS.items()]}
 
     def announce(self, job: Mapping[str, Any]) -> Any:
         if self.is_gone:
@@ -158,6 +158,47 @@ def test_dasks_shuffles_are_announced_when_they_send_again_when_doubled_and_with
     barrier.state = "memory"
     plugin.look()
     assert not said.said
+
+
+def test_a_row_of_dasks_job_is_as_long_as_the_volume_counts_it() -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: run setup/setup.sh bigdata")
+    import pandas
+    from distributed.shuffle._shuffle import split_by_worker
+
+    from barewire.sdn.frameworks import dask_program
+
+    rows, column = 20_000, "_partitions"
+    frame = dask_program.part(3, rows, 1)
+    assert len(frame) == rows and not frame.equals(dask_program.part(4, rows, 1))
+    frame[column] = (frame["key"] % 6).astype("int8")
+    workers = pandas.Series({number: f"worker {number % 3}" for number in range(6)}, name="_workers").astype("category")
+    sent = split_by_worker(frame, column, frame.iloc[:0], workers)
+    assert len(sent) == 3
+    assert sum(table.nbytes for table in sent.values()) == pytest.approx(rows * dask_program._ROW_BYTES, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["shuffle", "groupby", "merge"])
+def test_dask_leaves_no_column_of_a_job_out_of_the_shuffle(kind: str) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: run setup/setup.sh bigdata")
+    import dask
+    import dask.dataframe
+    from dask.dataframe.dask_expr._merge import HashJoinP2P
+    from dask.dataframe.dask_expr._shuffle import P2PShuffle
+
+    from barewire.sdn.frameworks import dask_program
+
+    class Local:
+        def frame(self, rows: int, seed: int) -> Any:
+            return dask.dataframe.from_pandas(dask_program.part(0, 4 * rows, seed), npartitions=4)
+
+    facts = {"workers": 2, "kind": kind, "volume_bytes": 100_000}
+    with dask.config.set({"dataframe.shuffle.method": "p2p"}):
+        plan = dask_program.job(Local(), facts, 1).optimize(fuse=False).expr  # type: ignore[arg-type]
+    shuffled = [one.frame for one in plan.find_operations(P2PShuffle)]
+    shuffled += [frame for one in plan.find_operations(HashJoinP2P) for frame in (one.left, one.right)]
+    row_bytes = [sum(kind.itemsize for kind in frame._meta.dtypes) for frame in shuffled]
+    assert len(row_bytes) == (2 if kind == "merge" else 1)
+    assert all(size + 9 >= dask_program._ROW_BYTES for size in row_bytes), "all but the index and the partition"
 
 
 def test_a_framework_that_is_not_installed_and_a_job_that_it_does_not_have_are_refused(

@@ -7,7 +7,13 @@ from itertools import pairwise
 import pytest
 
 from barewire.errors import WrongUse
-from barewire.sdn.controller.hosts import HOSTS_PER_PORT_MAX, Hosts, parse_addresses_file, parse_hosts_file
+from barewire.sdn.controller.hosts import (
+    HOSTS_PER_PORT_MAX,
+    Address,
+    Hosts,
+    parse_addresses_file,
+    parse_hosts_file,
+)
 from barewire.sdn.controller.installation import can_loop, stages
 from barewire.topology import Path, Port
 
@@ -100,7 +106,7 @@ def test_mistakes_in_a_hosts_file_are_reported_with_their_line() -> None:
 
 def test_addresses_are_read_from_a_file_like_etc_hosts() -> None:
     text = "127.0.0.1 localhost h1\n10.0.0.1 a.example h1\n10.0.0.2 h2\nfe80::1 h1\n10.0.0.3 stranger\n"
-    assert parse_addresses_file(text, "hosts", ["h1", "h2"]) == {"10.0.0.1": "h1", "10.0.0.2": "h2"}
+    assert parse_addresses_file(text, "hosts", ["h1", "h2"]) == {"10.0.0.1": "h1", "10.0.0.2": "h2", "fe80::1": "h1"}
     with pytest.raises(WrongUse, match="hosts:1: 'h1' is no IP address"):
         parse_addresses_file("h1 10.0.0.1", "hosts", ["h1"])
     with pytest.raises(WrongUse, match=r"hosts:2: 10.0.0.1 is h1's already"):
@@ -117,7 +123,7 @@ def test_unnamed_hosts_expire_and_are_bounded() -> None:
     ]
     assert sum(host is not None for host in learnt) == HOSTS_PER_PORT_MAX
     stays = learnt[3]
-    assert stays is not None and hosts.learn_address(stays, "10.0.0.9")
+    assert stays is not None and hosts.learn_address(stays, Address(0, "10.0.0.9"), 0.0)
     hosts.age(2.0, in_use={stays.name})
     assert set(hosts.by_name) == {"h1", stays.name} and hosts.with_address("10.0.0.9") is stays
 

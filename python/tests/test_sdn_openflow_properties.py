@@ -11,6 +11,7 @@ from test_sdn_openflow import PORT_BYTES, RULE, flow_statistics, handshaken, pac
 
 from barewire.sdn.openflow.codec import HEADER, MalformedError, decode, encode, framed
 from barewire.sdn.openflow.messages import (
+    UNTAGGED,
     AddRule,
     BarrierRequest,
     DeleteRule,
@@ -39,21 +40,27 @@ vlans = some.integers(0, 0xFFF)
 @some.composite
 def matches(draw: some.DrawFn) -> Match:
     """A valid match of a rule: ports only for TCP and UDP over IP."""
-    of_ip = draw(some.booleans())
-    protocol = draw(some.sampled_from([None, 6, 17, 1])) if of_ip else None
+    of_ip = draw(some.sampled_from([None, 0x0800, 0x86DD]))
+    protocol = None if of_ip is None else draw(some.sampled_from([None, 6, 17, 1, 58]))
     has_ports = protocol in (6, 17)
+    is_icmp6 = (of_ip, protocol) == (0x86DD, 58)
+    icmp6_type = draw(some.none() | some.sampled_from([128, 135, 136])) if is_icmp6 else None
     vlan_mask = draw(some.none() | vlans)
     vlan = draw(some.none() | vlans)
+    if vlan_mask is None and draw(some.booleans()):
+        vlan = UNTAGGED
     return Match(
         in_port=draw(some.none() | ports),
         eth_src=draw(some.none() | macs),
         eth_dst=draw(some.none() | macs),
-        eth_type=0x0800 if of_ip else draw(some.none() | some.integers(0, 0xFFFF)),
+        eth_type=of_ip or draw(some.none() | some.integers(0, 0xFFFF)),
         ip_proto=protocol,
         source_port=draw(some.none() | shorts) if has_ports else None,
         destination_port=draw(some.none() | shorts) if has_ports else None,
         vlan=vlan if vlan is None or vlan_mask is None else vlan & vlan_mask,
         vlan_mask=None if vlan is None else vlan_mask,
+        icmp6_type=icmp6_type,
+        nd_target=str(draw(some.ip_addresses(v=6))) if icmp6_type == 135 and draw(some.booleans()) else None,
     )
 
 

@@ -33,7 +33,7 @@ def flows(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson =
 
 
 def _name(flow: dict[str, Any]) -> str:
-    if flow["protocol"] in ("tcp", "udp"):
+    if flow["protocol"] in ("tcp", "udp", "tcp6", "udp6"):
         ends = f"{flow['source']}:{flow['source_port']} → {flow['destination']}:{flow['destination_port']}"
     else:
         ends = f"{flow['source']} → {flow['destination']}"

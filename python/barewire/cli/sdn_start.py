@@ -43,7 +43,7 @@ def start(
     ] = None,
     addresses: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="their IPv4 addresses: lines address name", rich_help_panel=_NETWORK),
+        typer.Option(metavar="FILE", help="their IP addresses: lines address name", rich_help_panel=_NETWORK),
     ] = None,
     rate: Annotated[
         str | None,

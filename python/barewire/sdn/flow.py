@@ -16,8 +16,9 @@ Pattern = Mapping[tuple[str, str], int]
 class FlowKey(NamedTuple):
     """One direction of a conversation, as matched by a switch's rule. A tuple, because its hash is needed very often.
 
-    `protocol` is tcp, udp, ip (any other IPv4) or llc (length frames and EtherType 0x8870 between two MAC addresses).
-    The ports are TCP's or UDP's, 0 for other protocols, because OpenFlow cannot match SAPs.
+    `protocol` is tcp, udp or ip (any other) over IPv4, tcp6, udp6 or ip6 over IPv6, or llc (length frames and EtherType
+    0x8870 between two MAC addresses). The ports are TCP's or UDP's, 0 for other protocols, because OpenFlow cannot
+    match SAPs. Hosts stand for all their addresses, and frames for those in any VLAN.
     """
 
     source: str
@@ -25,6 +26,16 @@ class FlowKey(NamedTuple):
     protocol: str = "tcp"
     source_port: int = 0
     destination_port: int = 0
+
+    @property
+    def transport(self) -> str:
+        """The protocol regardless of the version of IP: tcp, udp, ip or llc."""
+        return self.protocol.removesuffix("6")
+
+    @property
+    def has_ports(self) -> bool:
+        """Whether the ports mean something."""
+        return self.transport in ("tcp", "udp")
 
     def reversed(self) -> "FlowKey":
         """Return the other direction of the conversation."""
@@ -35,8 +46,8 @@ class FlowKey(NamedTuple):
 class Flow:
     """A flow to be placed.
 
-    `identification` is the IPv4 identification of its first packet, which the published ECMP uses. `volume_bytes` is
-    announced or measured, None if unknown.
+    `identification` is the IPv4 identification of its first packet, which the published ECMP uses; IPv6 has none.
+    `volume_bytes` is announced or measured, None if unknown.
     """
 
     key: FlowKey

@@ -57,7 +57,13 @@ def hosts(controller: Controller, now: float) -> schema.Hosts:
     known = sorted(controller.hosts.by_mac.values(), key=lambda host: natural(host.name))
     return schema.Hosts(
         [
-            schema.Host(host.name, host.mac, sorted(host.addresses), None if host.port is None else str(host.port))
+            schema.Host(
+                host.name,
+                host.mac,
+                [ip for vlan, ip in sorted(host.addresses) if not vlan],
+                [schema.TaggedAddress(vlan, ip) for vlan, ip in sorted(host.addresses) if vlan],
+                None if host.port is None else str(host.port),
+            )
             for host in known
         ]
     )

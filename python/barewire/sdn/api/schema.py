@@ -91,12 +91,20 @@ class Switches(Struct, forbid_unknown_fields=True):
     switches: list[Switch]
 
 
+class TaggedAddress(Struct, forbid_unknown_fields=True):
+    """An address in a VLAN."""
+
+    vlan: int
+    address: str
+
+
 class Host(Struct, forbid_unknown_fields=True):
     """A host; its switch port if known."""
 
     name: str
     mac: str
-    addresses: list[str]
+    addresses: Annotated[list[str], Meta(description="of IPv4 and IPv6, without a tag")]
+    tagged: list[TaggedAddress]
     port: str | None
 
 

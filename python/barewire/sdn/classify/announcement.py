@@ -26,7 +26,10 @@ Document = TypeVar("Document")
 class TrafficDocument(Struct, forbid_unknown_fields=True):
     """Flows between a job's hosts."""
 
-    protocol: Literal["tcp", "udp", "ip", "llc"] | None = None
+    protocol: Annotated[
+        Literal["tcp", "udp", "ip", "llc", "tcp6", "udp6", "ip6"] | None,
+        Meta(description="tcp, udp and ip (any other) are of IPv4 and IPv6, tcp6, udp6 and ip6 of IPv6 only"),
+    ] = None
     ports: Annotated[list[int | str], Meta(description='22, or "1024-1044"')] = []
 
 

@@ -66,7 +66,6 @@ FEATURES = (
     "pair_bytes",
 )
 
-_PROTOCOLS = ("tcp", "udp")
 _ASSIGNED_FROM = 32768
 # A conversation that was not counted for three intervals has ended.
 _SILENT_INTERVALS = 3.5
@@ -141,7 +140,7 @@ class Conversations:
 
     def counted(self, key: FlowKey, packets: int, carried: int, since_s: float, now: float) -> None:
         """Add a flow's counters since it was placed, at `since_s`; `carried` is in bytes. Only TCP and UDP count."""
-        if key.protocol not in _PROTOCOLS:
+        if not key.has_ports:
             return
         source, destination = ends_of(key)
         is_first = source < destination
@@ -184,7 +183,7 @@ class Conversations:
         ids = self._ids[row]
         self._identify(row, pair)
         ids[_Id.PORT : _Id.PORT + 2] = pair[0][1], pair[1][1]
-        ids[_Id.IS_UDP], ids[_Id.NUMBER] = key.protocol == "udp", self._next
+        ids[_Id.IS_UDP], ids[_Id.NUMBER] = key.transport == "udp", self._next
         self._next += 1
         return row
 

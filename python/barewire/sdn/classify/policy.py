@@ -25,7 +25,8 @@ from barewire.errors import WrongUse
 from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey
 from barewire.sdn.strategies import named
 
-PROTOCOLS = ("tcp", "udp", "ip", "llc")
+# Without a 6 of either version of IP, with it of IPv6 only.
+PROTOCOLS = ("tcp", "udp", "ip", "llc", "tcp6", "udp6", "ip6")
 PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 # More signatures are a mistake; each flow is matched against all of them.
 SIGNATURES_MAX = 1000
@@ -35,18 +36,18 @@ _PORT_MAX = 0xFFFF
 
 @dataclass(frozen=True)
 class Traffic:
-    """Flows by protocol (None: any) and by ports of either end (empty: any), as inclusive ranges."""
+    """Flows by protocol (one of PROTOCOLS, None: any) and by ports of either end (empty: any), as inclusive ranges."""
 
     protocol: str | None = None
     ports: tuple[tuple[int, int], ...] = ()
 
     def fits(self, key: FlowKey) -> bool:
         """Return whether a flow matches."""
-        if self.protocol is not None and key.protocol != self.protocol:
+        if self.protocol not in (None, key.protocol, key.transport):
             return False
         if not self.ports:
             return True
-        ends = (key.source_port, key.destination_port) if key.protocol in ("tcp", "udp") else ()
+        ends = (key.source_port, key.destination_port) if key.has_ports else ()
         return any(low <= port <= high for port in ends for low, high in self.ports)
 
 
@@ -85,7 +86,7 @@ class Behaviour:
         )
         at_most = ((carried, self.bytes_max), (packet_bytes, self.packet_bytes_max))
         return (
-            self.protocol in (None, key.protocol)
+            self.protocol in (None, key.protocol, key.transport)
             and all(bound is None or value >= bound for value, bound in at_least)
             and all(bound is None or value <= bound for value, bound in at_most)
         )
@@ -166,7 +167,7 @@ def parse_traffic(document: Mapping[str, Any], where: str) -> Traffic:
     ports = document.get("ports", [])
     if not isinstance(ports, list):
         raise WrongUse(f'{where}: ports are a list, such as [22, "1024-1044"]')
-    if ports and protocol in ("ip", "llc"):
+    if ports and protocol in ("ip", "ip6", "llc"):
         raise WrongUse(f"{where}: {protocol} has no ports; leave them out, or write tcp or udp")
     return Traffic(protocol, tuple(_range(port, where) for port in ports))
 

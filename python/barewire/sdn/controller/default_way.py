@@ -5,7 +5,7 @@
               (edge port) ─▶ a copy to the controller, then table 1       the controller learns, and places new flows
               (other ports) ─▶ table 1
     table 1   (destination) ─▶ next hop of a shortest path                one for each destination, by its MAC address
-              (ARP request for a known address) ─▶ only to its owner
+              (ARP request or solicitation for a known address) ─▶ only to its owner
               (all else) ─▶ flooded along a spanning tree
 
 They have no time-outs, so they outlive the controller. Every next hop is nearer to the destination, as in the paths of
@@ -17,14 +17,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from barewire.sdn.controller.discovery import Discovery
-from barewire.sdn.controller.frames import ARP
-from barewire.sdn.controller.hosts import Host, Hosts
+from barewire.sdn.controller.hosts import Address, Host, Hosts
 from barewire.sdn.controller.outbox import Outbox
 from barewire.sdn.controller.rules import (
     DEFAULT_TABLE,
-    PRIORITY_ARP,
+    PRIORITY_ASKED,
     Kind,
-    arp_rule,
+    asked_match,
+    asked_of,
+    asked_rule,
     destination_rule,
     edge_rules,
     flood_rule,
@@ -68,6 +69,8 @@ class DefaultWay:
         if self._began_s is None:
             self._began_s = now
         self._installed[switch] = {_place(rule): rule for rule in rules}
+        for rule in [rule for rule in self._installed[switch].values() if is_outdated(rule)]:
+            self._delete(switch, rule)
         self._all_pending()
         self._work_at(now + QUIET_S)
 
@@ -124,6 +127,8 @@ class DefaultWay:
 
     def _work(self, now: float) -> None:
         """Lay rules to changed hosts, then to all hosts of pending switches, a slice at a time."""
+        for mac, address in self._hosts.take_lost():
+            self._delete_asked(mac, address)
         for mac in self._hosts.take_changed():
             host = self._hosts.by_mac.get(mac)
             if host is not None and host.port is not None:
@@ -150,7 +155,7 @@ class DefaultWay:
         wanted = 0
         for switch, hop in self._next_hops(host):
             rules = [destination_rule(host.mac, hop)]
-            rules += [arp_rule(address, host.mac, hop) for address in host.addresses]
+            rules += [asked_rule(address, host.mac, hop) for address in host.addresses]
             for rule in rules:
                 self._lay(switch, rule)
             wanted += len(rules)
@@ -179,6 +184,16 @@ class DefaultWay:
             for rule in [rule for rule in rules.values() if _mac_of(rule) == mac]:
                 self._delete(switch, rule)
 
+    def _delete_asked(self, mac: str, address: Address) -> None:
+        """Delete the rules of an address that a host has lost, unless another one has it, whose rules replace them."""
+        owner = self._hosts.with_address(address.ip, address.vlan)
+        if owner is not None and owner.port is not None:
+            return
+        for switch, rules in self._installed.items():
+            rule = rules.get((DEFAULT_TABLE, asked_match(address), PRIORITY_ASKED))
+            if rule is not None and rule.set_eth_dst == mac:
+                self._delete(switch, rule)
+
     def _take_over_hosts(self, now: float) -> None:
         """Learn hosts without a frame: where they are expected, and from an earlier controller's rules."""
         edges = set(self._discovery.edge_ports(now))
@@ -193,8 +208,9 @@ class DefaultWay:
                 known = self._hosts.by_mac.get(owner)
                 is_placed = known is not None and known.port is not None
                 host = known if is_placed else self._hosts.learn(owner, Port(switch, rule.out[0]), now)
-                if host is not None and rule.match.arp_target is not None:
-                    self._hosts.learn_address(host, rule.match.arp_target)
+                address = asked_of(rule)
+                if host is not None and address is not None and address not in host.addresses:
+                    self._hosts.learn_address(host, address, now)
 
     # Ports
 
@@ -263,6 +279,11 @@ def is_default(rule: Rule) -> bool:
     return kind_of(rule.cookie) in (Kind.DEFAULT, Kind.EDGE)
 
 
+def is_outdated(rule: Rule) -> bool:
+    """Return whether a default rule is for requests in all VLANs alike, as earlier controllers laid them."""
+    return rule.match.arp_target is not None and rule.match.vlan is None
+
+
 def next_hops(peers: Mapping[Port, Port], end: str) -> _Hops:
     """Return each switch's ports on shortest paths to a switch, and the product of the choices after the next hop."""
     ports: dict[str, list[Port]] = {}
@@ -316,4 +337,4 @@ def _mac_of(rule: Rule) -> str | None:
     """The host of a rule of table 1, None if it is for all."""
     if rule.table != DEFAULT_TABLE or len(rule.out) != 1:
         return None
-    return rule.set_eth_dst if rule.priority == PRIORITY_ARP and rule.match.eth_type == ARP else rule.match.eth_dst
+    return rule.set_eth_dst or rule.match.eth_dst

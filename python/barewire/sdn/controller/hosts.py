@@ -5,6 +5,7 @@ import ipaddress
 import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from barewire.errors import WrongUse
 from barewire.topology import Port
@@ -13,20 +14,32 @@ from barewire.topology import Port
 HOSTS_PER_PORT_MAX = 256
 HOSTS_MAX = 65_536
 ADDRESSES_PER_HOST_MAX = 16
+# A host with that many gets another one for one that was not heard of for this long: IPv6 changes addresses daily.
+ADDRESS_FORGOTTEN_S = 600.0
 # A host seen at a port so recently is still there: its frame from another port is an echo, or forged.
 MOVES_AFTER_S = 1.0
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
+class Address(NamedTuple):
+    """An IPv4 or IPv6 address in a VLAN (0: without a tag); each VLAN has its own."""
+
+    vlan: int
+    ip: str
+
+
+_UNSPECIFIED = ("0.0.0.0", "::")
+
+
 @dataclass
 class Host:
-    """A host: its name (its MAC address if no file names it), its addresses, its switch port."""
+    """A host: its name (its MAC address if no file names it), its addresses with when each was heard of, its port."""
 
     name: str
     mac: str
     is_named: bool = False
-    addresses: set[str] = field(default_factory=set)
+    addresses: dict[Address, float] = field(default_factory=dict)
     port: Port | None = None
     seen_s: float = 0.0
 
@@ -40,7 +53,7 @@ class Hosts:
         addresses: Mapping[str, str] | None = None,
         expected: Mapping[str, Port] | None = None,
     ) -> None:
-        """Begin with `named`, name to MAC address, and `addresses`, IPv4 address to name.
+        """Begin with `named`, name to MAC address, and `addresses`, IP address (without a VLAN) to name.
 
         `expected` are ports of MAC addresses that are known without a frame, as in a lab.
         """
@@ -48,25 +61,27 @@ class Hosts:
         self.expected = expected or {}
         self.by_mac: dict[str, Host] = {mac: Host(name, mac, is_named=True) for name, mac in (named or {}).items()}
         self.by_name: dict[str, Host] = {host.name: host for host in self.by_mac.values()}
-        self._by_address: dict[str, Host] = {}
+        self._by_address: dict[Address, Host] = {}
         self._at_port: dict[Port, dict[str, Host]] = {}
         # MAC addresses of hosts that were attached or detached, or got an address, since the last `take_changed`.
         self._changed: dict[str, None] = {}
+        # Addresses that hosts have lost since the last `take_lost`, with the MAC address of each.
+        self._lost: list[tuple[str, Address]] = []
         # Addresses from a file are never reassigned by learning.
-        self._fixed: set[str] = set()
-        for address, name in (addresses or {}).items():
+        self._fixed: set[Address] = set()
+        for ip, name in (addresses or {}).items():
             if name in self.by_name:
-                self._give(self.by_name[name], address)
-                self._fixed.add(address)
+                self._give(self.by_name[name], Address(0, ip), 0.0)
+                self._fixed.add(Address(0, ip))
 
     def named(self, mac: str) -> str:
         """Return the name of the host with a MAC address: the address itself if it has no name."""
         host = self.by_mac.get(mac)
         return mac if host is None else host.name
 
-    def with_address(self, address: str) -> Host | None:
-        """Return the host that has an IPv4 address."""
-        return self._by_address.get(address)
+    def with_address(self, ip: str, vlan: int = 0) -> Host | None:
+        """Return the host that has an IP address in a VLAN (0: without a tag)."""
+        return self._by_address.get(Address(vlan, ip))
 
     def attached(self) -> Iterable[Host]:
         """Return the hosts whose port is known."""
@@ -80,6 +95,11 @@ class Hosts:
         """Return the MAC addresses of hosts whose port or addresses have changed since the last call."""
         changed, self._changed = list(self._changed), {}
         return changed
+
+    def take_lost(self) -> list[tuple[str, Address]]:
+        """Return MAC addresses and the addresses that their hosts have lost since the last call."""
+        lost, self._lost = self._lost, []
+        return lost
 
     def learn(self, mac: str, port: Port, now: float) -> Host | None:
         """Learn a host from a frame at an edge port; None if the port's limit is reached, or it is at another port."""
@@ -109,17 +129,22 @@ class Hosts:
         if mac not in self.by_mac and len(self.by_mac) < HOSTS_MAX:
             self.by_mac[mac] = self.by_name[mac] = Host(mac, mac, seen_s=now)
 
-    def learn_address(self, host: Host, address: str) -> bool:
-        """Learn an IPv4 address of a host; False if an attached host has it, or the host has too many."""
+    def learn_address(self, host: Host, address: Address, now: float) -> bool:
+        """Learn an address of a host; False if another attached host has it, or a file gives it to another.
+
+        A host that has as many as it may have loses the one that was not heard of for longest, if that is long.
+        """
         owner = self._by_address.get(address)
         if owner is host:
+            host.addresses[address] = now
             return True
-        taken = address in self._fixed or (owner is not None and owner.port is not None)
-        if taken or address == "0.0.0.0" or len(host.addresses) >= ADDRESSES_PER_HOST_MAX:
+        if address in self._fixed or (owner is not None and owner.port is not None):
             return False
+        if address.ip in _UNSPECIFIED or not self._has_room(host, now):
+            return True  # nobody can be asked for it, or those who ask are flooded
         if owner is not None:
-            owner.addresses.discard(address)
-        self._give(host, address)
+            self._take(owner, address)
+        self._give(host, address, now)
         self._changed[host.mac] = None
         return True
 
@@ -142,9 +167,23 @@ class Hosts:
                     del self._by_address[address]
                 self.version += 1
 
-    def _give(self, host: Host, address: str) -> None:
-        host.addresses.add(address)
+    def _has_room(self, host: Host, now: float) -> bool:
+        if len(host.addresses) < ADDRESSES_PER_HOST_MAX:
+            return True
+        learnt = [(seen_s, address) for address, seen_s in host.addresses.items() if address not in self._fixed]
+        oldest_s, oldest = min(learnt, default=(now, None))
+        if oldest is None or now < oldest_s + ADDRESS_FORGOTTEN_S:
+            return False
+        self._take(host, oldest)
+        return True
+
+    def _give(self, host: Host, address: Address, now: float) -> None:
+        host.addresses[address] = now
         self._by_address[address] = host
+
+    def _take(self, host: Host, address: Address) -> None:
+        del host.addresses[address], self._by_address[address]
+        self._lost.append((host.mac, address))
 
     def _detach(self, host: Host) -> None:
         if host.port is not None:
@@ -172,7 +211,10 @@ def parse_hosts_file(text: str, name: str) -> dict[str, str]:
 
 
 def parse_addresses_file(text: str, name: str, known: Iterable[str]) -> dict[str, str]:
-    """Read lines `address name…`, as /etc/hosts has them: IPv4 address to name; lines of unknown hosts are ignored."""
+    """Read lines `address name…`, as /etc/hosts has them: IP address to name; lines of unknown hosts are ignored.
+
+    A host may have several. What belongs to no single host of the network (loopback, multicast) is ignored, too.
+    """
     names = set(known)
     found: dict[str, str] = {}
     for where, words in _lines(text, name):
@@ -183,10 +225,11 @@ def parse_addresses_file(text: str, name: str, known: Iterable[str]) -> dict[str
                 f"{where}: '{words[0]}' is no IP address; a line is 'address name', as in /etc/hosts"
             ) from None
         host = next((word for word in words[1:] if word in names), None)
-        if host is not None and address.version == 4 and not address.is_loopback:
-            if found.get(str(address), host) != host:
-                raise WrongUse(f"{where}: {address} is {found[str(address)]}'s already; remove one line")
-            found[str(address)] = host
+        if host is not None and not (address.is_loopback or address.is_multicast or address.is_unspecified):
+            text = str(address).partition("%")[0]  # without the interface of a link-local address
+            if found.get(text, host) != host:
+                raise WrongUse(f"{where}: {text} is {found[text]}'s already; remove one line")
+            found[text] = host
     return found
 
 

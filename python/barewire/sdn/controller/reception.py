@@ -10,13 +10,10 @@ from collections.abc import Callable
 from barewire.sdn.classify.classifier import Classification
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.frames import (
-    ARP,
-    IPV4,
+    DISCOVERY,
     JUMBO_LLC,
     LENGTH_FRAME,
     LLDP,
-    TCP,
-    UDP,
     Headers,
     probe,
     read_headers,
@@ -24,23 +21,23 @@ from barewire.sdn.controller.frames import (
 )
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.guard import Allowance, Backoff
-from barewire.sdn.controller.hosts import Host, Hosts
+from barewire.sdn.controller.hosts import Address, Host, Hosts
 from barewire.sdn.controller.outbox import Outbox
 from barewire.sdn.controller.router import Router
-from barewire.sdn.controller.rules import drop_rule, quiet_rule
+from barewire.sdn.controller.rules import LABELS, drop_rule, quiet_rule
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey
-from barewire.sdn.openflow.messages import AddRule, PacketIn, PacketOut, Rule
+from barewire.sdn.openflow.messages import ARP, ICMPV6, IPV4, IPV6, TCP, UDP, AddRule, PacketIn, PacketOut, Rule
 from barewire.topology import Port
 
 # How long a port's frames are dropped that come from a host at another port: they return through a loop outside of the
-# network, or are forged; and its ARP, if it claims another host's address.
+# network, or are forged; and its ARP or ICMPv6, if it claims another host's address.
 ELSEWHERE_S, FORGED_S = 1, 10
 # How long no copies of an EtherType without flows are sent up, and the limit of such rules: a port that sends every
 # EtherType, or forges every address, must not fill its switch's table.
 UNROUTED_S = 10
 LIMITED_BURST, LIMITED_PER_S = 8, 1
-_ROUTED = (IPV4, LENGTH_FRAME, JUMBO_LLC)
+_ROUTED = (IPV4, IPV6, LENGTH_FRAME, JUMBO_LLC)
 
 
 class Reception:
@@ -131,12 +128,14 @@ class Reception:
         if headers.eth_type == ARP:
             self._arp(host, port, headers, now)
             return
-        if headers.ip_source:
-            self._hosts.learn_address(host, headers.ip_source)
+        if headers.neighbour is not None:
+            self._neighbour(host, port, headers, now)
+        elif headers.eth_type == IPV4:
+            self._hosts.learn_address(host, _address(headers, headers.ip_source), now)
         if headers.eth_type not in _ROUTED:
             self.counts["of EtherTypes that only take the default way"] += 1
             self._limit(port, quiet_rule(port.number, UNROUTED_S, headers.eth_type), now)
-        elif not headers.is_group:
+        elif not headers.is_group and headers.icmp6_type not in DISCOVERY:
             self._unicast(host, headers, now)
 
     def _limit(self, port: Port, rule: Rule, now: float) -> None:
@@ -159,9 +158,20 @@ class Reception:
         packet = headers.arp
         if packet is None or packet.sender_mac != host.mac:
             self.counts["malformed"] += 1
-        elif packet.sender != "0.0.0.0" and not self._hosts.learn_address(host, packet.sender):
+        elif not self._hosts.learn_address(host, _address(headers, packet.sender), now):
             self.counts["an address that is another's"] += 1
             self._limit(port, drop_rule(port.number, FORGED_S, ARP), now)
+
+    def _neighbour(self, host: Host, port: Port, headers: Headers, now: float) -> None:
+        """Learn the address of who asks, or the one that is advertised. Routed packets of IPv6 tell none."""
+        packet = headers.neighbour
+        assert packet is not None
+        claimed = headers.ip_source if packet.is_solicitation else packet.target
+        if packet.mac not in ("", host.mac):
+            self.counts["malformed"] += 1
+        elif not self._hosts.learn_address(host, _address(headers, claimed), now):
+            self.counts["an address that is another's"] += 1
+            self._limit(port, drop_rule(port.number, FORGED_S, IPV6, ip_proto=ICMPV6), now)
 
     def _unicast(self, source: Host, headers: Headers, now: float) -> None:
         destination = self._hosts.by_mac.get(headers.destination)
@@ -182,11 +192,17 @@ class Reception:
             self.counts["without a path"] += placed is None
 
 
+def _address(headers: Headers, ip: str) -> Address:
+    """Return an address in the VLAN of a frame; labels are none."""
+    return Address(0 if headers.vlan in LABELS else headers.vlan, ip)
+
+
 def flow_key(source: str, destination: str, headers: Headers) -> FlowKey:
     """Return the flow of a frame between two hosts."""
-    if headers.eth_type != IPV4:
+    if headers.eth_type not in (IPV4, IPV6):
         return FlowKey(source, destination, "llc")
+    version = "6" if headers.eth_type == IPV6 else ""
     if headers.ip_proto not in (TCP, UDP):
-        return FlowKey(source, destination, "ip")
+        return FlowKey(source, destination, f"ip{version}")
     protocol = "tcp" if headers.ip_proto == TCP else "udp"
-    return FlowKey(source, destination, protocol, headers.source_port, headers.destination_port)
+    return FlowKey(source, destination, protocol + version, headers.source_port, headers.destination_port)

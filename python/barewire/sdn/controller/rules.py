@@ -9,15 +9,30 @@ The cookie identifies a rule, also for a later controller:
 import math
 from collections.abc import Iterable
 from enum import IntEnum
+from ipaddress import IPv6Address
 
-from barewire.sdn.controller.frames import ARP, BROADCAST, IPV4, JUMBO_LLC, LENGTH_FRAME, LLDP, LLDP_GROUP, TCP, UDP
-from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.frames import BROADCAST, JUMBO_LLC, LENGTH_FRAME, LLDP, LLDP_GROUP
+from barewire.sdn.controller.hosts import Address, Hosts
 from barewire.sdn.flow import FlowKey
-from barewire.sdn.openflow.messages import CONTROLLER, Match, Rule
+from barewire.sdn.openflow.messages import (
+    ADVERTISEMENT,
+    ARP,
+    CONTROLLER,
+    ICMPV6,
+    IPV4,
+    IPV6,
+    SOLICITATION,
+    TCP,
+    UDP,
+    UNTAGGED,
+    Match,
+    Rule,
+)
 from barewire.sdn.strategies.labels import LABELS_MAX, Choice
 
 # Priorities of table 0. Probes have the highest. A flooding port loses only packets that match no flow rule. Aggregate
-# rules come before the default way; its copies of TCP and UDP, before rules for other IPv4 between the same hosts.
+# rules come before the default way; its copies of TCP, UDP and IPv6's advertisements of addresses, before rules for
+# other packets of IP between the same hosts.
 PRIORITY_PROBE = 400
 PRIORITY_LABEL = 350
 PRIORITY_FLOW = 300
@@ -29,13 +44,16 @@ PRIORITY_EDGE = 50
 PRIORITY_MISS = 0
 # The default way's table, and its priorities; the rest of its frames are flooded.
 DEFAULT_TABLE = 1
-PRIORITY_ARP = 200
+PRIORITY_ASKED = 200
 PRIORITY_DESTINATION = 100
 RESERVE_MAX_S = 0xFFF
 # VLAN identifier of label 0; the lower six bits are the label. Real VLANs must not use 3840 to 3903.
 LABEL_FIRST = 0xF00
+LABELS = range(LABEL_FIRST, LABEL_FIRST + LABELS_MAX)
 _LABEL_BITS = LABELS_MAX - 1
 _VLAN_BITS = 0xFFF
+# What a solicitation for an address is sent to: this, and the address's last three bytes (RFC 4291, 2.7.1).
+_SOLICITED_NODE = "33:33:ff"
 _NUMBER = 0xFFFF_FFFF
 _OURS = 0xBA7E
 
@@ -93,13 +111,16 @@ def base_rules() -> list[Rule]:
 def edge_rules(port: int) -> list[Rule]:
     """Return the rules that copy a port's unmatched packets to the controller; they still take the default way.
 
-    TCP and UDP have separate rules; otherwise new connections would match the rule of other IPv4 between their hosts.
+    TCP, UDP and advertisements of IPv6 have separate rules; otherwise new connections, and the addresses of neighbours,
+    would match the rule of other packets of IP between their hosts.
     """
-    pairs = [
-        (Match(in_port=port, eth_type=IPV4, ip_proto=TCP), PRIORITY_ASK_PORTS),
-        (Match(in_port=port, eth_type=IPV4, ip_proto=UDP), PRIORITY_ASK_PORTS),
-        (Match(in_port=port), PRIORITY_EDGE),
+    asked = [
+        Match(in_port=port, eth_type=eth_type, ip_proto=protocol)
+        for eth_type in (IPV4, IPV6)
+        for protocol in (TCP, UDP)
     ]
+    asked.append(Match(in_port=port, eth_type=IPV6, ip_proto=ICMPV6, icmp6_type=ADVERTISEMENT))
+    pairs = [*((match, PRIORITY_ASK_PORTS) for match in asked), (Match(in_port=port), PRIORITY_EDGE)]
     value = cookie(Kind.EDGE, port)
     return [Rule(match, priority, value, (CONTROLLER,), goto=DEFAULT_TABLE) for match, priority in pairs]
 
@@ -110,10 +131,40 @@ def destination_rule(mac: str, port: int) -> Rule:
     return Rule(Match(eth_dst=mac), PRIORITY_DESTINATION, value, (port,), table=DEFAULT_TABLE)
 
 
-def arp_rule(address: str, mac: str, port: int) -> Rule:
-    """Return the default rule for broadcast ARP requests for a known address: they go to its owner only, by unicast."""
-    match = Match(eth_dst=BROADCAST, eth_type=ARP, arp_target=address)
-    return Rule(match, PRIORITY_ARP, cookie(Kind.DEFAULT), (port,), table=DEFAULT_TABLE, set_eth_dst=mac)
+def asked_rule(address: Address, mac: str, port: int) -> Rule:
+    """Return the default rule for requests for a known address: they go to its owner only, by unicast.
+
+    These are broadcast requests of ARP and multicast solicitations of IPv6, with the tag of the address's VLAN, which
+    they keep.
+    """
+    value = cookie(Kind.DEFAULT)
+    match = asked_match(address)
+    return Rule(match, PRIORITY_ASKED, value, (port,), table=DEFAULT_TABLE, set_eth_dst=mac)
+
+
+def asked_match(address: Address) -> Match:
+    """Return the match of requests for an address."""
+    vlan = address.vlan or UNTAGGED
+    if ":" not in address.ip:
+        return Match(eth_dst=BROADCAST, eth_type=ARP, arp_target=address.ip, vlan=vlan)
+    group = f"{_SOLICITED_NODE}:{IPv6Address(address.ip).packed[-3:].hex(':')}"
+    return Match(
+        eth_dst=group,
+        eth_type=IPV6,
+        ip_proto=ICMPV6,
+        icmp6_type=SOLICITATION,
+        nd_target=address.ip,
+        vlan=vlan,
+    )
+
+
+def asked_of(rule: Rule) -> Address | None:
+    """Return the address of which a rule found in a switch sends requests to their owner; None for another rule."""
+    match = rule.match
+    target = match.arp_target if match.nd_target is None else match.nd_target
+    if target is None or match.vlan is None:
+        return None
+    return Address(0 if match.vlan == UNTAGGED else match.vlan, target)
 
 
 def flood_rule(ports: Iterable[int]) -> Rule:
@@ -124,22 +175,23 @@ def flood_rule(ports: Iterable[int]) -> Rule:
 def flow_matches(key: FlowKey, hosts: Hosts) -> tuple[tuple[Match, int], ...]:
     """Return the matches, with priorities, that cover a flow's packets.
 
-    Hosts are matched by MAC address, regardless of their IP addresses.
+    Hosts are matched by MAC address, regardless of their IP addresses and of tags, which packets keep.
     LLC needs two matches, frames with a length and EtherType 0x8870.
     """
     source, destination = hosts.by_name[key.source].mac, hosts.by_name[key.destination].mac
     if key.protocol == "llc":
         pairs = [Match(eth_src=source, eth_dst=destination, eth_type=kind) for kind in (LENGTH_FRAME, JUMBO_LLC)]
         return tuple((match, PRIORITY_FLOW) for match in pairs)
-    if key.protocol == "ip":
-        return ((Match(eth_src=source, eth_dst=destination, eth_type=IPV4), PRIORITY_IP),)
-    protocol = TCP if key.protocol == "tcp" else UDP
+    eth_type = IPV6 if key.protocol.endswith("6") else IPV4
+    if key.transport == "ip":
+        return ((Match(eth_src=source, eth_dst=destination, eth_type=eth_type), PRIORITY_IP),)
+    protocol = TCP if key.transport == "tcp" else UDP
     return (
         (
             Match(
                 eth_src=source,
                 eth_dst=destination,
-                eth_type=IPV4,
+                eth_type=eth_type,
                 ip_proto=protocol,
                 source_port=key.source_port,
                 destination_port=key.destination_port,
@@ -157,14 +209,15 @@ def key_of(rule: Rule, hosts: Hosts) -> FlowKey | None:
     source, destination = hosts.named(match.eth_src), hosts.named(match.eth_dst)
     if match.eth_type in (LENGTH_FRAME, JUMBO_LLC):
         return FlowKey(source, destination, "llc")
-    if match.eth_type != IPV4:
+    if match.eth_type not in (IPV4, IPV6):
         return None
+    version = "6" if match.eth_type == IPV6 else ""
     if match.ip_proto is None:
-        return FlowKey(source, destination, "ip")
+        return FlowKey(source, destination, f"ip{version}")
     protocol = {TCP: "tcp", UDP: "udp"}.get(match.ip_proto)
     if protocol is None or match.source_port is None or match.destination_port is None:
         return None
-    return FlowKey(source, destination, protocol, match.source_port, match.destination_port)
+    return FlowKey(source, destination, protocol + version, match.source_port, match.destination_port)
 
 
 def to_host_rule(mac: str, port: int) -> Rule:
@@ -172,9 +225,11 @@ def to_host_rule(mac: str, port: int) -> Rule:
     return Rule(Match(eth_dst=mac), PRIORITY_TO_HOST, cookie(Kind.TO_HOST, port), (port,))
 
 
-def drop_rule(port: int, hard_s: int, eth_type: int | None = None, eth_src: str | None = None) -> Rule:
+def drop_rule(
+    port: int, hard_s: int, eth_type: int | None = None, eth_src: str | None = None, ip_proto: int | None = None
+) -> Rule:
     """Return the rule that drops a port's unmatched frames for a while: of all kinds, a type, or a source."""
-    match = Match(in_port=port, eth_type=eth_type, eth_src=eth_src)
+    match = Match(in_port=port, eth_type=eth_type, eth_src=eth_src, ip_proto=ip_proto)
     return Rule(match, PRIORITY_DROP, cookie(Kind.DROP, port), (), hard_s=hard_s)
 
 

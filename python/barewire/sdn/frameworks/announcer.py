@@ -61,7 +61,9 @@ class Announcer:
         addresses = {address for pair in volumes for address in pair}
         if addresses - self._names.keys():
             known = self._client.get("hosts")["hosts"]
-            self._names = {address: host["name"] for host in known for address in host["addresses"]}
+            # An address may exist in several VLANs: that without a tag is meant.
+            self._names = {one["address"]: host["name"] for host in known for one in host["tagged"]}
+            self._names |= {address: host["name"] for host in known for address in host["addresses"]}
         if unknown := sorted(addresses - self._names.keys()):
             _log.warning(
                 "the controller knows no host with address %s: its flows are not announced", ", ".join(unknown)

@@ -30,7 +30,9 @@ _DRIVER = "program"
 
 @dataclass(frozen=True)
 class FrameworkJob:
-    """A job of a framework: what it does (see the programs), and its input's size in bytes.
+    """A job of a framework: what it does (see the programs), and how much it shuffles in bytes.
+
+    Of that, each of n hosts sends the n-th part, and keeps the n-th part of this.
 
     `announce_to` is the controller's URL and token file; without it nothing is announced.
     """
@@ -123,8 +125,14 @@ class Cluster(RepeatedJob):
         master = ["--host", address, "--port", str(_SPARK_PORT), "--webui-port", "0"]
         self._start("master", self._hosts[0], [*java, f"{deploy}.master.Master", *master])
         for host in self._hosts:
-            own = ["--host", self._lab.host(host).address, "--cores", "1", "--memory", "600m", "--webui-port", "0"]
-            own += ["--work-dir", str(self._folder / host), f"spark://{address}:{_SPARK_PORT}"]
+            own = ["--host", self._lab.host(host).address, "--memory", "600m", "--webui-port", "0"]
+            own += [
+                "--cores",
+                str(spark_program.PARTITIONS),
+                "--work-dir",
+                str(self._folder / host),
+                f"spark://{address}:{_SPARK_PORT}",
+            ]
             # What Spark's own scripts set; the worker's launcher of executors asks for both.
             variables = {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": _scala_version(home)}
             self._start(f"worker {host}", host, [*java, f"{deploy}.worker.Worker", *own], **variables)
@@ -148,6 +156,8 @@ class Cluster(RepeatedJob):
         variables = {**environment(), "SPARK_LOCAL_IP": address, "SPARK_LOCAL_HOSTNAME": address}
         variables["SPARK_LOCAL_DIRS"] = str(self._folder)
         variables["DASK_DISTRIBUTED__WORKER__DAEMON"] = "False"
+        # A stolen task would take its partition along, so more than the volume would cross the network.
+        variables["DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING"] = "False"
         if self._job.announce_to is not None:
             url, token = self._job.announce_to
             variables |= {"BAREWIRE_SDN": url, "BAREWIRE_SDN_TOKEN": str(token)}

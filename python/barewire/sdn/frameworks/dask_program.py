@@ -13,9 +13,10 @@ from typing import Any
 
 KINDS = ("shuffle", "groupby", "merge", "rechunk")
 _COLUMNS = 12
-_ROW_BYTES = 8 * (_COLUMNS + 1)
+# A row as Dask sends it: the key and the columns, the index of pandas, and the number of its output partition.
+_ROW_BYTES = 8 * (_COLUMNS + 2) + 1
 # Partitions for each worker.
-_PARTITIONS = 2
+PARTITIONS = 2
 # The part of the volume that the warm-up has.
 _WARM_UP = 50
 
@@ -30,27 +31,75 @@ def part(number: int, rows: int, seed: int) -> Any:
     return pandas.DataFrame({"key": random.integers(0, 1 << 30, rows), **columns})
 
 
-def job(facts: dict[str, Any], seed: int) -> Any:
-    """Build the job's graph."""
-    import dask.array
-    import dask.dataframe
+def stripe(number: int, rows: int, columns: int, seed: int) -> Any:
+    """One chunk of a random array."""
+    import numpy
 
-    partitions = _PARTITIONS * facts["workers"]
+    return numpy.random.default_rng([seed, number]).random((rows, columns))
+
+
+class Inputs:
+    """Creates inputs in the workers' memory, equally many in each, before a job begins.
+
+    So each worker sends its share of the volume to all others: left to the scheduler, a worker that is ready sooner
+    creates more partitions, and what it creates does not leave it.
+    """
+
+    def __init__(self, client: Any) -> None:
+        """Use all workers of the client's cluster."""
+        self._client = client
+        self._workers = sorted(client.nthreads())
+
+    def frame(self, rows: int, seed: int) -> Any:
+        """Return a frame with that many rows in each partition."""
+        import dask.dataframe
+
+        parts = self._in_memory(part, rows, seed)
+        return dask.dataframe.from_delayed(parts, meta=part(0, 0, 0), verify_meta=False)
+
+    def array(self, side: int, seed: int) -> Any:
+        """Return a square array, its columns in as many chunks as there are partitions; these divide `side`."""
+        import dask.array
+
+        width = side // (PARTITIONS * len(self._workers))
+        chunks = self._in_memory(stripe, side, width, seed)
+        return dask.array.concatenate([dask.array.from_delayed(one, (side, width), float) for one in chunks], axis=1)
+
+    def _in_memory(self, make: Any, *arguments: Any) -> list[Any]:
+        import distributed
+
+        numbers = range(PARTITIONS * len(self._workers))
+        found = [
+            self._client.submit(make, number, *arguments, workers=[self._workers[number // PARTITIONS]], pure=False)
+            for number in numbers
+        ]
+        distributed.wait(found)
+        return found
+
+
+def job(inputs: Inputs, facts: dict[str, Any], seed: int) -> Any:
+    """Create a job's inputs, and return the job, which shuffles `volume_bytes`.
+
+    Functions that Dask does not know need all columns, so it cannot leave any out of the shuffle.
+    """
+    partitions = PARTITIONS * facts["workers"]
     rows = max(1, facts["volume_bytes"] // _ROW_BYTES // partitions)
+    rows_of = {"meta": ("rows", "int64")}
     if facts["kind"] == "rechunk":
-        side = max(partitions, int((facts["volume_bytes"] / 8) ** 0.5))
-        array = dask.array.random.default_rng(seed).random((side, side), chunks=(-1, side // partitions + 1))
-        return array.rechunk((side // partitions + 1, -1), method="p2p").sum()
-
-    def frame(salt: int, rows: int) -> Any:
-        meta = part(0, 0, 0)
-        return dask.dataframe.from_map(part, range(partitions), rows=rows, seed=seed + salt, meta=meta)
-
+        height = max(1, round((facts["volume_bytes"] / 8) ** 0.5 / partitions))
+        side = height * partitions
+        # Without a limit Dask first merges small chunks, at one worker, and shuffles the whole from there.
+        return inputs.array(side, seed).rechunk((height, -1), method="p2p", block_size_limit=8 * height * side).sum()
     if facts["kind"] == "groupby":
-        return frame(0, rows).groupby("key").agg(dict.fromkeys(("c0", "c1"), "sum"), split_out=partitions).c0.sum()
+        sums = dict.fromkeys((f"c{column}" for column in range(_COLUMNS)), "sum")
+        return (
+            inputs.frame(rows, seed).groupby("key").agg(sums, split_out=partitions).map_partitions(len, **rows_of).sum()
+        )
     if facts["kind"] == "merge":
-        return frame(0, rows // 2).merge(frame(1, rows // 2), on="key", how="outer").c0_x.count()
-    return frame(0, rows).shuffle("key").map_partitions(len, meta=("rows", "int64")).sum()
+        half = max(1, rows // 2)
+        both = inputs.frame(half, seed).merge(inputs.frame(half, seed + 1), on="key", how="outer")
+        return both.map_partitions(len, **rows_of).sum()
+    return inputs.frame(rows, seed).shuffle("key").map_partitions(len, **rows_of).sum()
 
 
 def main(scheduler: str, facts: dict[str, Any]) -> None:
@@ -61,11 +110,12 @@ def main(scheduler: str, facts: dict[str, Any]) -> None:
     dask.config.set({"dataframe.shuffle.method": "p2p"})
     with distributed.Client(scheduler, timeout=60) as client:
         client.wait_for_workers(facts["workers"], timeout=120)
+        inputs = Inputs(client)
         # The first job loads modules on all workers.
-        job({**facts, "volume_bytes": facts["volume_bytes"] // _WARM_UP}, facts["seed"]).compute()
+        job(inputs, {**facts, "volume_bytes": facts["volume_bytes"] // _WARM_UP}, facts["seed"]).compute()
         print(json.dumps({"ready": True}), flush=True)
         for number, _ in enumerate(sys.stdin):
-            graph = job(facts, facts["seed"] + number)
+            graph = job(inputs, facts, 1000 * facts["seed"] + 2 * number)
             began = time.monotonic()
             result = graph.compute()
             print(json.dumps({"seconds": time.monotonic() - began, "result": float(result)}), flush=True)

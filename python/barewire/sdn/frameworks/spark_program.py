@@ -15,18 +15,20 @@ from typing import Any
 # `sort` is TeraSort's: a key and a payload, sampled, partitioned by range, sorted.
 KINDS = ("sort", "groupby", "join")
 _COLUMNS = 12
-_ROW_BYTES = 8 * (_COLUMNS + 1)
-_PARTITIONS = 2
+# A row as Spark sends it: its length, a bitmap of nulls, the key and the columns.
+_ROW_BYTES = 4 + 8 * (_COLUMNS + 2)
+# Partitions for each worker, all at once: with fewer cores, an executor that is ready sooner would get more of them.
+PARTITIONS = 2
 _MEMORY = "512m"
 # The part of the volume that the warm-up has.
 _WARM_UP = 50
 
 
 def job(session: Any, facts: dict[str, Any], seed: int) -> Any:
-    """Build the job's frame."""
+    """Build the job's frame, which shuffles `volume_bytes`."""
     from pyspark.sql import functions
 
-    partitions = _PARTITIONS * facts["workers"]
+    partitions = PARTITIONS * facts["workers"]
     rows = max(partitions, facts["volume_bytes"] // _ROW_BYTES)
 
     def frame(salt: int, rows: int) -> Any:
@@ -36,7 +38,8 @@ def job(session: Any, facts: dict[str, Any], seed: int) -> Any:
 
     if facts["kind"] == "groupby":
         sums = [functions.collect_list(f"c{column}").alias(f"l{column}") for column in range(_COLUMNS)]
-        return frame(0, rows).groupBy("key").agg(*sums)
+        # Grouped after the shuffle: partial groups of single rows would be several times as long.
+        return frame(0, rows).repartition(partitions, "key").groupBy("key").agg(*sums)
     if facts["kind"] == "join":
         return frame(0, rows // 2).hint("merge").join(frame(1, rows // 2), on="key", how="outer")
     return frame(0, rows).sort("key")
@@ -50,10 +53,13 @@ def main(master: str, facts: dict[str, Any]) -> None:
         "spark.driver.host": facts["address"],
         "spark.driver.memory": _MEMORY,
         "spark.executor.memory": _MEMORY,
-        "spark.executor.cores": "1",
+        "spark.executor.cores": str(PARTITIONS),
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
-        "spark.sql.shuffle.partitions": str(_PARTITIONS * facts["workers"]),
+        "spark.sql.shuffle.partitions": str(PARTITIONS * facts["workers"]),
+        # Rows cross the network as they are, and each executor reads its share.
+        "spark.shuffle.compress": "false",
+        "spark.shuffle.reduceLocality.enabled": "false",
         "spark.sql.adaptive.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.local.dir": facts["folder"],

@@ -9,7 +9,7 @@ OpenFlow; the few that our rules have are encoded here, because every new flow h
 import struct
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from os_ken.ofproto import ofproto_v1_3 as of
@@ -17,6 +17,7 @@ from os_ken.ofproto import ofproto_v1_3_parser as parser
 
 from barewire.sdn.openflow.messages import (
     CONTROLLER,
+    UNTAGGED,
     AddRule,
     BarrierRequest,
     DeleteRule,
@@ -60,7 +61,7 @@ _OUTPUT = struct.Struct(of.OFP_ACTION_OUTPUT_PACK_STR)
 _GOTO = struct.Struct(of.OFP_INSTRUCTION_GOTO_TABLE_PACK_STR)
 _oxm: Any = of  # its numbers of match fields, which it creates when it is loaded
 # OXM fields: class, field and length in one number, then the value.
-_OXM_BYTE, _OXM_SHORT, _OXM_INT, _OXM_MAC = (struct.Struct(form) for form in ("!IB", "!IH", "!II", "!I6s"))
+_OXM_BYTE, _OXM_SHORT, _OXM_INT, _OXM_MAC, _OXM_IPV6 = map(struct.Struct, ("!IB", "!IH", "!II", "!I6s", "!I16s"))
 _OXM_TWO_SHORTS = struct.Struct("!IHH")  # a value and its mask
 _OXM_PORTS = {6: (_oxm.OXM_OF_TCP_SRC, _oxm.OXM_OF_TCP_DST), 17: (_oxm.OXM_OF_UDP_SRC, _oxm.OXM_OF_UDP_DST)}
 # A set-field action's head, then the OXM field of the destination address, padded.
@@ -232,11 +233,17 @@ def _encoded(match: Match) -> bytes:
     if match.arp_target is not None:
         fields += _OXM_SHORT.pack(_oxm.OXM_OF_ARP_OP, _ARP_REQUEST)
         fields += _OXM_INT.pack(_oxm.OXM_OF_ARP_TPA, int(IPv4Address(match.arp_target)))
+    if match.icmp6_type is not None:
+        fields += _OXM_BYTE.pack(_oxm.OXM_OF_ICMPV6_TYPE, match.icmp6_type)
+    if match.nd_target is not None:
+        fields += _OXM_IPV6.pack(_oxm.OXM_OF_IPV6_ND_TARGET, IPv6Address(match.nd_target).packed)
     length = _TWO_SHORTS.size + len(fields)
     return _TWO_SHORTS.pack(of.OFPMT_OXM, length) + fields + bytes(-length % 8)
 
 
 def _vlan(vlan: int, mask: int | None) -> bytes:
+    if vlan == UNTAGGED:
+        return _OXM_SHORT.pack(_oxm.OXM_OF_VLAN_VID, of.OFPVID_NONE)
     if mask is None:
         return _OXM_SHORT.pack(_oxm.OXM_OF_VLAN_VID, vlan | of.OFPVID_PRESENT)
     return _OXM_TWO_SHORTS.pack(_oxm.OXM_OF_VLAN_VID_W, vlan | of.OFPVID_PRESENT, mask | of.OFPVID_PRESENT)
@@ -267,15 +274,27 @@ def _match(fields: Mapping[str, Any]) -> Match | None:
     if "vlan_vid" in known:
         tagged = known.pop("vlan_vid")
         value, mask = tagged if isinstance(tagged, tuple) else (tagged, None)
-        if not value & of.OFPVID_PRESENT or (mask is not None and not mask & of.OFPVID_PRESENT):
+        if tagged == of.OFPVID_NONE:
+            known["vlan"] = UNTAGGED
+        elif not value & of.OFPVID_PRESENT or (mask is not None and not mask & of.OFPVID_PRESENT):
             return None
-        known["vlan"] = value & ~of.OFPVID_PRESENT
-        known["vlan_mask"] = None if mask is None else mask & ~of.OFPVID_PRESENT
+        else:
+            known["vlan"] = value & ~of.OFPVID_PRESENT
+            known["vlan_mask"] = None if mask is None else mask & ~of.OFPVID_PRESENT
     if "arp_tpa" in known and known.pop("arp_op", None) == _ARP_REQUEST:
         known["arp_target"] = known.pop("arp_tpa")
+    if "icmpv6_type" in known:
+        known["icmp6_type"] = known.pop("icmpv6_type")
+    if isinstance(target := known.pop("ipv6_nd_target", None), str):
+        known["nd_target"] = str(IPv6Address(target))
+    elif target is not None:
+        return None  # under a mask
     if not known.keys() <= set(Match.__slots__) or any(isinstance(value, tuple) for value in known.values()):
         return None
-    return Match(**known)
+    try:
+        return Match(**known)
+    except ValueError:  # a field without what it requires, which a switch does not have
+        return None
 
 
 def _packet_in(body: bytes) -> PacketIn:

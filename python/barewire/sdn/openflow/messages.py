@@ -6,14 +6,21 @@ from enum import StrEnum
 
 # OFPP_CONTROLLER of OpenFlow 1.3: output to the controller, or a frame not received by a port.
 CONTROLLER = 0xFFFF_FFFD
+# VLAN of packets without a tag.
+UNTAGGED = -1
+ARP, IPV4, IPV6 = 0x0806, 0x0800, 0x86DD
+TCP, UDP, ICMPV6 = 6, 17, 58
+SOLICITATION, ADVERTISEMENT = 135, 136
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
     """The packets of a rule; None matches anything. Ports are TCP's or UDP's, by `ip_proto`.
 
-    `arp_target` is the requested address of ARP requests, which need `eth_type` ARP. `vlan` is the VLAN identifier of a
-    tagged packet, compared under `vlan_mask` (None: all of it).
+    `eth_type` is that behind a tag, if there is one. `vlan` is the VLAN identifier of a tagged packet, compared under
+    `vlan_mask` (None: all of it), or UNTAGGED. `arp_target` is the requested address of ARP requests, `nd_target` that
+    of neighbour solicitations. ValueError unless all that a field requires is matched, too, because a switch refuses
+    such a match.
     """
 
     in_port: int | None = None
@@ -26,6 +33,23 @@ class Match:
     arp_target: str | None = None
     vlan: int | None = None
     vlan_mask: int | None = None
+    icmp6_type: int | None = None
+    nd_target: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what OpenFlow 1.3 (7.2.3.6) requires of each field."""
+        if self.ip_proto is not None and self.eth_type not in (IPV4, IPV6):
+            raise ValueError(f"a protocol of IP needs an EtherType of IP, not {self.eth_type}")
+        if (self.source_port, self.destination_port) != (None, None) and self.ip_proto not in (TCP, UDP):
+            raise ValueError(f"ports need TCP or UDP, not protocol {self.ip_proto}")
+        if self.arp_target is not None and self.eth_type != ARP:
+            raise ValueError(f"an address asked for by ARP needs its EtherType, not {self.eth_type}")
+        if self.icmp6_type is not None and (self.eth_type, self.ip_proto) != (IPV6, ICMPV6):
+            raise ValueError(f"a type of ICMPv6 needs this protocol over IPv6, not {self.eth_type}, {self.ip_proto}")
+        if self.nd_target is not None and self.icmp6_type != SOLICITATION:
+            raise ValueError(f"an address asked for by IPv6 needs a solicitation, not type {self.icmp6_type}")
+        if self.vlan_mask is not None and (self.vlan is None or self.vlan == UNTAGGED):
+            raise ValueError("a mask needs a VLAN")
 
 
 @dataclass(frozen=True, slots=True)

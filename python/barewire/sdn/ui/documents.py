@@ -136,7 +136,7 @@ def flow(route: Route, cables: Cables, policy: Policy, job: str | None, epoch_s:
         "source": key.source,
         "destination": key.destination,
         "protocol": key.protocol,
-        "ports": [key.source_port, key.destination_port] if key.protocol in ("tcp", "udp") else None,
+        "ports": [key.source_port, key.destination_port] if key.has_ports else None,
         "profile": profile,
         "strategy": strategy_of(policy, profile),
         "known_by": route.known_by,
