@@ -10,17 +10,19 @@ import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 from mpi_libraries import library, suite
 
 from barewire.lab import Lab
 from barewire.lab.startup import environment
 from barewire.results import read_run, samples
-from barewire.results.sdn import RANDOM, STAR, WIDE, exchanges_ms, summarised
+from barewire.results.sdn import MEAN_COMPLETION, RANDOM, STAR, WIDE, exchanges_ms, summarised
 from barewire.sdn.bench.campaign import BenchCampaign
 from barewire.sdn.bench.plan import BenchPlan
-from barewire.sdn.simulate import RingPlan, Shape
-from barewire.topology import fat_tree, with_rate
+from barewire.sdn.simulate import RingPlan, Shape, TrainingPlan
+from barewire.sdn.simulate.experiment import least_job_s
+from barewire.topology import fat_tree, parse, with_rate
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 RATE = 25_000_000
@@ -78,6 +80,31 @@ def test_each_job_is_measured_while_the_other_runs_beside_it(tmp_path: Path, tes
     assert value and value > 0
     if test == "shuffle":
         assert value > 8 * 2_000_000 / 2 / RATE / 2, "links cannot be beaten"
+
+
+def test_training_jobs_and_a_shuffle_run_at_once_and_take_turns_on_a_narrow_network(tmp_path: Path) -> None:
+    """Four jobs on two leaves with one spine between them: the controller decides who sends."""
+    rate = 5_000_000
+    network = with_rate(parse("leaf-spine:2x1x4"), rate)
+    training = TrainingPlan(5_000, iterations=3)
+    shape = Shape(4, 2, 60_000, copies=2)
+    ring = RingPlan(message_bytes=5_000)
+    plan = BenchPlan(
+        *("mixed", "leaf-spine:2x1x4", network, rate, ("planned",), (8,), 1, 3, "tcp", ring, shape, training)
+    )
+    measured = BenchCampaign(plan, library("openmpi-5"), "no rings are measured")
+    order = next(one for one in next(measured.rounds()) if one.other_hosts)
+    measured.launch(order, tmp_path / "records")
+    read = measured.read(order, tmp_path / "records")
+    assert read.end["complete"] and read.start["sdn"]["notes"] == []
+    times_s = dict(
+        read.samples.filter(pl.col("quantity").cast(pl.String) != "fetch").select("quantity", "value").iter_rows()
+    )
+    jobs = plan.jobs_of("mixed", order.hosts, order.seed)
+    assert set(times_s) == {*jobs, MEAN_COMPLETION}
+    assert times_s[MEAN_COMPLETION] == pytest.approx(sum(times_s[name] for name in jobs) / 4)
+    for name, job in jobs.items():
+        assert times_s[name] > 0.98 * least_job_s(plan.setup, job), "links cannot be beaten"
 
 
 @pytest.mark.matrix

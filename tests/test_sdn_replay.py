@@ -23,7 +23,7 @@ def test_every_part_is_fetched_once_in_each_job_and_links_are_the_limit() -> Non
         (number, size) for number, (_, parts) in enumerate(Shuffle(HOSTS, 1, SHAPE).wanted()) for _, size in parts
     )
     busiest = max(sum(size for _, size in parts) for _, parts in Shuffle(HOSTS, 1, SHAPE).wanted())
-    with stand_up("star:3", LinkSpec(rate_bit_s=25_000_000)) as lab, Replay(lab, HOSTS, 1, SHAPE) as replay:
+    with stand_up("star:3", LinkSpec(rate_bit_s=25_000_000)) as lab, Replay(lab, Shuffle(HOSTS, 1, SHAPE)) as replay:
         for _ in range(2):
             job = replay.run()
             assert Counter((one.reducer, one.size_bytes) for one in job.fetched) == wanted
@@ -42,13 +42,13 @@ def test_every_part_is_fetched_once_in_each_job_and_links_are_the_limit() -> Non
 
 def test_jobs_follow_each_other_until_told_to_end_and_a_lost_worker_is_named() -> None:
     with stand_up("star:3") as lab:
-        with Replay(lab, HOSTS, 1, SHAPE) as replay:
+        with Replay(lab, Shuffle(HOSTS, 1, SHAPE)) as replay:
             replay.start()
             assert eventually(lambda: len(replay._done) >= 2)
             workers = list(replay._workers.values())
             jobs = replay.stop()
             assert len(jobs) >= 2 and all(process.poll() is not None for process in workers)
-        with Replay(lab, HOSTS, 1, SHAPE) as replay:
+        with Replay(lab, Shuffle(HOSTS, 1, SHAPE)) as replay:
             replay._workers["h2"].kill()
             time.sleep(0.1)
             with pytest.raises(MeasurementFailed, match=r"worker in h[123] ended"):

@@ -23,7 +23,10 @@ from barewire.sdn.api.client import Announced, Client, GoneError
 from barewire.sdn.api.openapi import DOCUMENT
 from barewire.sdn.api.server import BODY_BYTES_MAX, Api
 from barewire.sdn.api.token import make_token, read_token
+from barewire.sdn.classify.jobs import Job as AnnouncedJob
+from barewire.sdn.classify.jobs import UnknownJobError
 from barewire.sdn.classify.policy import Policy
+from barewire.sdn.coflow import coflow_of
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
@@ -122,14 +125,50 @@ def test_the_life_cycle_of_a_job() -> None:
         assert (await client.put(f"{path}/lease", headers=AUTHORISED)).status == 200
         shown = await client.get(path, headers=AUTHORISED)
         assert (await shown.json())["current"] == 1
+        for wants in (True, False):
+            turn = await client.post(f"{path}/turn", json={"wants": wants}, headers=AUTHORISED)
+            jsonschema.validate(await turn.json(), schema("Granted"))
+            assert (await turn.json())["goes"] == wants, "without a network nothing collides"
+        assert (await client.post(f"{path}/turn", json={}, headers=AUTHORISED)).status == 422
         assert (await client.delete(path, headers=AUTHORISED)).status == 204
         for method, gone in (("GET", path), ("DELETE", path), ("PUT", f"{path}/lease"), ("POST", f"{path}/step")):
             answer = await client.request(method, gone, headers=AUTHORISED)
             assert answer.status == 404 and "announce it again" in (await answer.json())["error"]
+        assert (await client.post(f"{path}/turn", json={"wants": True}, headers=AUTHORISED)).status == 404
         await planned(controller)
         assert controller.core.router.network_state.patterns == ()
 
     served(scenario)
+
+
+def test_jobs_for_the_same_link_take_turns_and_others_do_not_wait() -> None:
+    """Both directions of h1's link: two jobs to h2, one back. A withdrawn job lets the next one send."""
+    world = acquainted()
+    now, core = world.now, world.controller
+    core.policy = core.policy.with_strategy("mpi", "planned").with_strategy("hadoop", "ecmp")
+    names = sorted(host.name for host in core.hosts.attached())[:2]
+
+    def announced(profile: str, *pair: str, size: int = 10**6) -> AnnouncedJob:
+        pattern = [{"from": pair[0], "to": pair[1], "bytes": size}]
+        return core.jobs.announce({"profile": profile, "hosts": list(pair), "patterns": [pattern]}, names, now)
+
+    def turn(job: AnnouncedJob) -> bool:
+        coflow = coflow_of(core.network(), job.pattern, core.pattern()) if core.takes_turns(job) else None
+        return core.turn(job.id, coflow, now)
+
+    long, short = announced("mpi", *names, size=10**7), announced("mpi", *names)
+    back, other = announced("mpi", *names[::-1]), announced("hadoop", *names)
+    assert turn(long) and turn(back), "the other direction"
+    assert turn(other), "its strategy has no turns"
+    assert turn(short) and not turn(long)
+    core.turn_ended(short.id, now)
+    assert turn(long)
+    assert turn(short) and not turn(long)
+    core.jobs.withdraw(short.id)
+    core.jobs_changed(now)
+    assert turn(long)
+    with pytest.raises(UnknownJobError):
+        turn(short)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,10 @@ from barewire.measure.sdn_records import SCHEMA, read_sdn_records
 from barewire.measure.session import launch_file_name, parse_launch_file_name
 from barewire.report.sdn import headlines
 from barewire.report.sdn_page import render_sdn
+from barewire.results import Launch
 from barewire.results.sdn import (
     JOB,
+    MEAN_COMPLETION,
     MEDIAN_LATENCY,
     NATURAL,
     P99_LATENCY,
@@ -67,6 +69,59 @@ def test_both_jobs_are_measured_alone_and_beside_each_other_on_neighbouring_host
     assert {order.subject_name for order in block} == {"wide", "stp", "stp/beside"}
 
 
+def test_several_jobs_are_measured_at_once_and_alone_and_a_training_job_beside_both_references() -> None:
+    block = list(next(plan_of(experiment="mixed", counts=(8,), policies=("ecmp", "planned")).rounds()))
+    assert {(order.policy, bool(order.other_hosts)) for order in block} == {
+        (policy, at_once) for policy in ("ecmp", "planned") for at_once in (False, True)
+    }
+    assert len(block) == 4 and all(order.hosts == tuple(f"h{number}" for number in range(1, 9)) for order in block)
+    plan = plan_of(experiment="mixed", counts=(8,))
+    jobs = plan.jobs_of("mixed", block[0].hosts, 1)
+    assert [job.hosts for job in jobs.values()] == [[f"h{first}", f"h{first + 4}"] for first in (1, 2, 3, 4)]
+    assert block[0].label.startswith("mixed, ") and "8 hosts" in block[0].label
+    alone = next(plan_of(experiment="moe", counts=(4,), policies=("ecmp",)).rounds())
+    assert {order.policy for order in alone} == {STAR, WIDE, "ecmp"}
+    assert list(plan.jobs_of("moe", alone[0].hosts, 1)) == [JOB]
+
+
+def test_the_times_of_several_jobs_are_read_by_their_names_with_their_mean_and_bounds(tmp_path: Path) -> None:
+    plan = plan_of(experiment="mixed", counts=(8,), policies=("ecmp",), blocks=1)
+    launches, frames = [], []
+    for order in next(plan.rounds()):
+        factor = 2.0 if order.other_hosts else 1.0
+        facts = {"record": "launch", "schema": SCHEMA, "test": "mixed", "policy": "ecmp", "hosts": 8, "block": 0}
+        facts |= {
+            "placed": list(order.hosts),
+            "beside": list(order.other_hosts),
+            "seed": order.seed,
+            "load": None,
+            "notes": [],
+        }
+        names = plan.jobs_of("mixed", order.hosts, order.seed)
+        records = [
+            {"record": "job", "quantity": name, "duration_s": 100 * factor * number, "fetched": []}
+            for number, name in enumerate(names, start=1)
+        ]
+        file = tmp_path / f"{order.number}.jsonl"
+        file.write_text("\n".join(map(json.dumps, (facts, *records, {"record": "end", "complete": True}))))
+        read = read_sdn_records(file, order.number, order.subject_name)
+        launches.append(
+            Launch(order.number, order.subject_name, "mixed", details={"start": read.start, "end": read.end})
+        )
+        frames.append(read.samples)
+    run, frame, _ = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39}, blocks=1)
+    parameters = run.parameters | {"policies": ["ecmp"], "host_counts": [8]}
+    run, frame = replace(run, launches=tuple(launches), parameters=parameters), pl.concat(frames)
+    run = concluded(run, frame, plan)
+    summary = summarised(run, frame)
+    assert summary.quantities[0] == MEAN_COMPLETION and len(summary.quantities) == 5
+    cell = summary.cell(MEAN_COMPLETION, 8, "ecmp", beside=True)
+    assert cell and cell.values == (500.0,) and cell.of_alone and cell.of_alone.value == pytest.approx(0.5)
+    assert cell.of_bound and 0 < cell.of_bound.value < 1
+    page = render_sdn(run, frame)
+    assert "ring all-reduce, s" in page and "mean completion beside the other job 0.50" in page
+
+
 def test_references_have_two_message_sizes_and_their_own_networks() -> None:
     orders = {order.policy: order for order in next(plan_of(counts=(4,)).rounds())}
     assert plan_of().sizes(orders[WIDE]) == plan_of().sizes(orders[STAR]) == (10_000, 50_000)
@@ -93,6 +148,8 @@ def test_references_have_two_message_sizes_and_their_own_networks() -> None:
         ({"experiment": "both", "counts": (5,)}, "5 hosts cannot be shared"),
         ({"blocks": 0}, "at least 1"),
         ({"fabric": "ucx"}, "not over 'ucx'"),
+        ({"experiment": "mixed", "counts": (10,)}, "a multiple of 4"),
+        ({"experiment": "moe", "fabric": "barewire"}, "replayed over TCP"),
     ],
 )
 def test_impossible_experiments_are_refused_before_measuring(changes: dict[str, Any], message: str) -> None:

@@ -16,7 +16,7 @@ from barewire.sdn.strategies import named
 from barewire.sdn.strategies.clos import NoClosError, clos_paths
 from barewire.sdn.strategies.colouring import colour_edges, colour_evenly
 from barewire.sdn.strategies.planned import plan
-from barewire.topology import Network, Path, Port, fat_tree, shortest_paths, with_rate
+from barewire.topology import Network, Path, Port, fat_tree, parse, shortest_paths, with_rate
 
 TREE = with_rate(fat_tree(4), 10**9)
 WORKERS = [host for host in TREE.hosts if host.startswith("h")]
@@ -168,3 +168,29 @@ def test_unannounced_flows_are_placed_as_by_least_loaded() -> None:
 def without(network: Network, port: Port) -> Network:
     gone = {port, network.peers[port]}
     return replace(network, peers={port: peer for port, peer in network.peers.items() if port not in gone})
+
+
+@pytest.mark.parametrize("k", [4, 8])
+def test_jobs_with_a_host_on_each_of_their_switches_share_no_link_whatever_they_send(k: int) -> None:
+    """All-to-all within each job. With k = 4, two planes serve four jobs: those that meet get different planes, and
+    inside a plane different core switches."""
+    network = with_rate(fat_tree(k), 10**9)
+    hosts = [host for host in network.hosts if host.startswith("h")]
+    users: dict[Port, set[int]] = {}
+    jobs = [hosts[number::4] for number in range(4)]
+    pattern = {pair: 1 for job in jobs for pair in permutations(job, 2)}
+    for (source, _), path in plan(network, pattern).items():
+        for port in path:
+            users.setdefault(port, set()).add(next(n for n, job in enumerate(jobs) if source in job))
+    assert set(map(len, users.values())) == {1}
+    assert len({path[len(path) // 2].node for path in plan(network, pattern).values() if len(path) == 5}) >= 4
+
+
+def test_of_too_many_jobs_few_share_a_plane() -> None:
+    """Four jobs on two leaves with two spines: two on each, none on both."""
+    network = with_rate(parse("leaf-spine:2x2x4"), 10**9)
+    pattern = {pair: 1 for number in range(1, 5) for pair in permutations((f"h{number}", f"h{number + 4}"), 2)}
+    spines = {pair: path[0] for pair, path in plan(network, pattern).items() if pair[0] < pair[1]}
+    assert sorted(Counter(spines.values()).values()) == [2, 2]
+    for (source, destination), path in plan(network, pattern).items():
+        assert network.peers[path[0]].node == network.peers[plan(network, pattern)[destination, source][0]].node

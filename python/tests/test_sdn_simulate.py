@@ -340,7 +340,7 @@ def test_without_numbers_of_hosts_the_published_or_all_hosts_are_used_and_said()
     assert document("--workload", "permutation")["host_counts"] == [4, 8, 16]
     wide = ("--topology", "leaf-spine:5x2x5", "--workload")
     assert document(*wide, "permutation")["host_counts"] == [25]
-    assert counts_of(None, parse("leaf-spine:5x2x5"), both=True) == [24]
+    assert counts_of(None, parse("leaf-spine:5x2x5"), jobs=2) == [24]
     said = run(*wide, "permutation", "--strategy", "stp", "--seeds", "1")
     assert "Numbers of hosts, of 25: 25" in said
 

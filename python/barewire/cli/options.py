@@ -234,7 +234,8 @@ BENCH_STRATEGIES = typer.Option(
     metavar="STRATEGY",
     help="with parameters as in isolated:seconds=30; mpi=planned+bigdata=ecmp gives each profile its own; may be "
     "repeated, several with commas",
-    show_default="the published ones, least-loaded, planned; latency: stp, least-loaded, planned",
+    show_default="the published ones, least-loaded, planned; latency: stp, least-loaded, planned; training jobs and "
+    "several jobs: ecmp, least-loaded, planned",
     autocompletion=complete.strategies,
 )
 HostCounts = Annotated[
@@ -247,9 +248,14 @@ HostCounts = Annotated[
 ]
 SWITCH_RATE = typer.Option(metavar="RATE", help="each link's rate, where the topology has none")
 SHAPE = typer.Option(metavar="MxR", help="mappers x reducers of a shuffle")
-MESSAGE_BYTES = typer.Option(min=1, metavar="BYTES", help="size of a ring's message")
+MESSAGE_BYTES = typer.Option(min=1, metavar="BYTES", help="size of a ring's or training job's message")
 VOLUME_BYTES = typer.Option(min=1, metavar="BYTES", help="size of a shuffle")
 COPIES = typer.Option(min=1, metavar="N", help="parts that a reducer fetches at a time")
+ANNOUNCE = typer.Option("--announce/--no-announce", help="announce the jobs to the controller")
+ITERATIONS = typer.Option(min=1, metavar="N", help="iterations of a training job")
+COMPUTE_SHARE = typer.Option(
+    metavar="SHARE", help="share of computing in a training job's iteration if nothing blocks, from 0 up to 1"
+)
 
 
 class TableFormat(StrEnum):

@@ -15,15 +15,16 @@ from barewire.cli import complete, options
 from barewire.cli.directories import results_directory
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
-from barewire.cli.sdn_simulate import counts_of, parse_shape
+from barewire.cli.sdn_simulate import JOBS, counts_of, parse_shape
 from barewire.errors import WrongUse
-from barewire.sdn.simulate import RingPlan, Shape
+from barewire.sdn.simulate import RingPlan, Shape, TrainingPlan
 from barewire.sdn.simulate.placement import workers
 from barewire.topology import parse, with_rate
 from barewire.topology.rate import check_rate, parse_rate
 
 DEFAULT_STRATEGIES = ("stp", "traffic", "ecmp-published", "isolated", "least-loaded", "planned")
 LATENCY_STRATEGIES = ("stp", "least-loaded", "planned")
+REPLAYED_STRATEGIES = ("ecmp", "least-loaded", "planned")
 _JOBS = "The jobs"
 # By workload: of rings and shuffles, and of latencies, whose exchanges are short but must be many for a percentile.
 _EFFORTS = {"rings": (5, 2), "measurements": (2, 10)}
@@ -41,6 +42,12 @@ class ExperimentName(StrEnum):
     shuffle = "shuffle"
     both = "both"
     latency = "latency"
+    allreduce = "allreduce"
+    tree = "tree"
+    moe = "moe"
+    pipeline = "pipeline"
+    mixed = "mixed"
+    shuffles = "shuffles"
 
 
 class FabricName(StrEnum):
@@ -63,7 +70,8 @@ def bench(
         ExperimentName,
         typer.Option(
             help="what communicates; both: rings and a shuffle, each alone and beside the other; latency: rings of 8 "
-            "bytes, alone and beside a shuffle"
+            "bytes, alone and beside a shuffle; allreduce, tree, moe, pipeline: a training job; mixed: two "
+            "all-reduces, a mixture of experts and a shuffle, alone and at once; shuffles: four, alone and at once"
         ),
     ] = ExperimentName.ring,
     strategy: Annotated[list[str] | None, options.BENCH_STRATEGIES] = None,
@@ -105,14 +113,13 @@ def bench(
     shape: Annotated[str, options.SHAPE] = "128x4",
     volume_bytes: Annotated[int | None, options.VOLUME_BYTES] = None,
     copies: Annotated[int, options.COPIES] = 5,
+    iterations: Annotated[int, options.ITERATIONS] = 3,
+    compute_share: Annotated[float, options.COMPUTE_SHARE] = 0.25,
     shuffler: Annotated[
         ShufflerName,
         typer.Option(help="what shuffles: a replayed job, or real Dask or Spark", rich_help_panel=_JOBS),
     ] = ShufflerName.replay,
-    announce: Annotated[
-        bool,
-        typer.Option("--announce/--no-announce", help="announce the jobs to the controller", rich_help_panel=_JOBS),
-    ] = True,
+    announce: Annotated[bool, options.ANNOUNCE] = True,
     blocks: Annotated[
         int,
         typer.Option(
@@ -139,8 +146,8 @@ def bench(
 
     Whether a strategy is better is said from 6 blocks on, by tests, and if no launch saturated the machine.
 
-    By default a ring's message is what a link carries in 160 ms, and a shuffle is in proportion to 4 GB at 1 Gb/s. Two
-    cores support at most 2500kbit for 16 hosts.
+    By default a message of a ring or a training job is what a link carries in 160 ms, and a shuffle is in proportion to
+    4 GB at 1 Gb/s. Two cores support at most 2500kbit for 16 hosts.
     """
     # Imported here: loading everything that measures takes half a second, which other commands need not wait for.
     from barewire.report.sdn import print_sdn
@@ -158,24 +165,26 @@ def bench(
         raise WrongUse("--rate: strategies differ where links have a rate, such as 2500kbit")
     mappers, reducers = parse_shape(shape)
     network = with_rate(parse(topology), rate_bit_s)
+    message_size = message_bytes or message_bytes_of(rate_bit_s)
     of_latency = workload is ExperimentName.latency
     if host_counts is None and of_latency:
         counts = [len(workers(network)) // 2 * 2]
     else:
-        counts = counts_of(host_counts, network, both=workload is ExperimentName.both)
+        counts = counts_of(host_counts, network, jobs=JOBS.get(workload.value, 1))
     plan = BenchPlan(
         experiment=workload.value,
         topology=topology,
         network=network,
         rate_bit_s=rate_bit_s,
-        policies=options.flatten(strategy or list(LATENCY_STRATEGIES if of_latency else DEFAULT_STRATEGIES)),
+        policies=options.flatten(strategy or list(_strategies(workload))),
         counts=tuple(dict.fromkeys(counts)),
         blocks=blocks,
         seed=secrets.randbits(32) if seed is None else seed,
         fabric=fabric.value,
+        training=TrainingPlan(message_size, iterations, compute_share),
         ring=replace(
             RingPlan(),
-            message_bytes=message_bytes or message_bytes_of(rate_bit_s),
+            message_bytes=message_size,
             rings=rings or _EFFORTS["rings"][of_latency],
             measurements=measurements or _EFFORTS["measurements"][of_latency],
             exchanges=exchanges,
@@ -208,3 +217,13 @@ def bench(
         return
     print_sdn(Console(highlight=False), run, outcome)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")
+
+
+def _strategies(workload: ExperimentName) -> tuple[str, ...]:
+    """The strategies that are measured unless others are named."""
+    match workload:
+        case ExperimentName.latency:
+            return LATENCY_STRATEGIES
+        case ExperimentName.ring | ExperimentName.shuffle | ExperimentName.both:
+            return DEFAULT_STRATEGIES
+    return REPLAYED_STRATEGIES

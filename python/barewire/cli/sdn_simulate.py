@@ -17,7 +17,7 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
 from barewire.sdn.published import PUBLISHED_COUNTS, is_published
-from barewire.sdn.simulate import RingPlan, Series, Setup, Shape, experiment, simulations
+from barewire.sdn.simulate import AT_ONCE, RingPlan, Series, Setup, Shape, TrainingPlan, experiment, simulations
 from barewire.sdn.simulate.placement import workers
 from barewire.sdn.strategies import named, names
 from barewire.topology import Network, parse, with_rate
@@ -36,6 +36,20 @@ class WorkloadName(StrEnum):
     shuffle = "shuffle"
     both = "both"
     permutation = "permutation"
+    allreduce = "allreduce"
+    tree = "tree"
+    moe = "moe"
+    pipeline = "pipeline"
+    mixed = "mixed"
+    shuffles = "shuffles"
+
+
+# Jobs on separate hosts, where there are several.
+JOBS = {"both": 2, "mixed": 4}
+WORKLOADS_HELP = (
+    "what communicates; both: rings beside a shuffle; allreduce, tree, moe, pipeline: a training job; mixed: two "
+    "all-reduces, a mixture of experts and a shuffle at once; shuffles: four shuffles at once"
+)
 
 
 class Transport(StrEnum):
@@ -48,9 +62,7 @@ class Transport(StrEnum):
 def simulate(
     topology: Annotated[str, options.TOPOLOGY] = "fat-tree:4",
     strategy: Annotated[list[str], options.STRATEGIES] = [ALL],  # noqa: B006
-    workload: Annotated[
-        WorkloadName, typer.Option(help="what communicates; both: rings beside a shuffle")
-    ] = WorkloadName.ring,
+    workload: Annotated[WorkloadName, typer.Option(help=WORKLOADS_HELP)] = WorkloadName.ring,
     host_counts: options.HostCounts = None,
     fail: Annotated[
         list[str] | None,
@@ -71,6 +83,9 @@ def simulate(
     shape: Annotated[str, options.SHAPE] = "128x4",
     volume_bytes: Annotated[int, options.VOLUME_BYTES] = 4_000_000_000,
     copies: Annotated[int, options.COPIES] = 5,
+    iterations: Annotated[int, options.ITERATIONS] = 30,
+    compute_share: Annotated[float, options.COMPUTE_SHARE] = 0.25,
+    announce: Annotated[bool, options.ANNOUNCE] = True,
     form: Annotated[options.TableFormat, typer.Option("--format", help="form of the table")] = (
         options.TableFormat.table
     ),
@@ -97,8 +112,10 @@ def simulate(
         network,
         replace(RingPlan(), message_bytes=message_bytes, overhead_s=overhead_ms / 1e3, transport=transport.value),
         Shape(mappers, reducers, volume_bytes, copies),
+        TrainingPlan(message_bytes, iterations, compute_share),
+        announce=announce,
     )
-    counts = counts_of(host_counts, network, both=workload is WorkloadName.both)
+    counts = counts_of(host_counts, network, jobs=JOBS.get(workload.value, 1))
     total = simulations(workload.value, len(strategies), len(counts), seeds)
     done = 0
     with progress_bar() as show:
@@ -114,7 +131,7 @@ def simulate(
         document |= {"host_counts": counts, "seeds": seeds, "left_out": left_out}
         print_document("sdn simulate", {**document, "series": [part.to_json() for part in series]})
     else:
-        _print(series, both=workload is WorkloadName.both, markdown=form is options.TableFormat.markdown)
+        _print(series, at_once=workload.value in AT_ONCE, markdown=form is options.TableFormat.markdown)
         if left_out:
             typer.echo(f"Left out, because the network is too large for them: {', '.join(left_out)}.")
         if host_counts is None:
@@ -128,17 +145,17 @@ def able(network: Network) -> tuple[list[str], list[str]]:
     return able_ones, [name for name in names() if name not in able_ones]
 
 
-def counts_of(text: str | None, network: Network, *, both: bool = False) -> list[int]:
+def counts_of(text: str | None, network: Network, *, jobs: int = 1) -> list[int]:
     """Parse `4,8,16`; without a text the published numbers on the published network, else all hosts.
 
-    Two jobs at once (`both`) need an even number.
+    Several jobs on separate hosts need a multiple of their number, and two hosts each.
     """
     if text is not None:
         return parse_counts(text)
     if is_published(network):
-        return list(PUBLISHED_COUNTS)
+        return [count for count in PUBLISHED_COUNTS if count >= 2 * jobs]
     count = len(workers(network))
-    return [count - count % 2 if both else count]
+    return [count - count % jobs]
 
 
 def parse_counts(text: str) -> list[int]:
@@ -157,7 +174,7 @@ def parse_shape(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _print(series: list[Series], *, both: bool, markdown: bool) -> None:
+def _print(series: list[Series], *, at_once: bool, markdown: bool) -> None:
     console = Console(highlight=False, width=_DOCUMENT_COLUMNS if markdown else None)
     for name, unit in dict.fromkeys((each.quantity, each.unit) for each in series):
         rows = [_row(each) for each in series if each.quantity == name]
@@ -166,7 +183,7 @@ def _print(series: list[Series], *, both: bool, markdown: bool) -> None:
             "hosts",
             f"{name}, {unit}",
             "± 95 %",
-            "of it alone" if both else "of a star",
+            "of it alone" if at_once else "of a star",
             "of bound",
         ]
         table = Table(box=MARKDOWN if markdown else SIMPLE_HEAD)

@@ -11,14 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from barewire.results import Run
-from barewire.results.sdn import JOB, MEDIAN_LATENCY, P99_LATENCY, RANDOM, UNITS, Cell, Ranking, Summary
+from barewire.results.sdn import NATURAL, RANDOM, Cell, Ranking, Summary, unit_of
 from barewire.stats.paired import Ratio
 
 # From better to worse, as published.
 _PUBLISHED_ORDER = ("isolated", "ecmp-published", "stp")
 _DOCUMENT_COLUMNS = 200
-# The quantities that are compared alone and beside another job.
-_BESIDE = (RANDOM, JOB, MEDIAN_LATENCY, P99_LATENCY)
 _HEADINGS = (
     "strategy",
     "hosts",
@@ -50,10 +48,9 @@ class SdnTable:
 
 def tables(summary: Summary) -> Iterator[SdnTable]:
     """A table for each quantity, without empty columns."""
-    for quantity, unit in UNITS.items():
+    for quantity in summary.quantities:
+        unit = unit_of(quantity)
         cells = [cell for cell in summary.cells if cell.place.quantity == quantity]
-        if not cells:
-            continue
         rows = [_row(cell) for cell in cells]
         kept = [at for at in range(len(_HEADINGS)) if any(row[at] for row in rows)]
         yield SdnTable(
@@ -112,7 +109,7 @@ def _of_hosts(summary: Summary, hosts: int) -> Iterator[str]:
         if ranking.first.hosts == hosts:
             yield _ranked(summary, ranking)
     for cell in summary.cells:
-        if cell.of_alone is not None and cell.place.hosts == hosts and cell.place.quantity in _BESIDE:
+        if cell.of_alone is not None and cell.place.hosts == hosts and cell.place.quantity != NATURAL:
             what = f"{hosts} hosts, {cell.place.policy}: {cell.place.quantity} beside the other job"
             if cell.unit == "ms":
                 yield f"{what} {1 / cell.of_alone.value:.1f} times that alone."

@@ -25,7 +25,17 @@ from barewire.report.html import page, rows
 from barewire.report.sdn import LEGEND, calibration, headlines, tables
 from barewire.report.sdn import warnings as sdn_warnings
 from barewire.results import Run
-from barewire.results.sdn import JOB, MEDIAN_LATENCY, NATURAL, P99_LATENCY, RANDOM, Cell, Summary, summarised
+from barewire.results.sdn import (
+    JOB,
+    MEAN_COMPLETION,
+    MEDIAN_LATENCY,
+    NATURAL,
+    P99_LATENCY,
+    RANDOM,
+    Cell,
+    Summary,
+    summarised,
+)
 from barewire.stats.paired import Ratio
 
 _EXPLANATIONS = {
@@ -36,8 +46,11 @@ _EXPLANATIONS = {
     "the same for all strategies, at 1 Gb/s and without other traffic. Less is better, and fractions above 1 are "
     "better still.",
     P99_LATENCY: "The same: 99 of 100 exchanges take less.",
-    JOB: "From the first fetch of a shuffle to the last; less is better, and fractions above 1 are better still.",
+    JOB: "From the first fetch of a shuffle to the last, or all iterations of a training job; less is better, and "
+    "fractions above 1 are better still.",
+    MEAN_COMPLETION: "The mean of the times of all jobs, alone or all at once; less is better.",
 }
+_OF_A_JOB = "The time of this job, alone or while all jobs run; less is better."
 # Markers of medians, then of 99th percentiles: unloaded, under load.
 _SYMBOLS = ("circle-open", "circle", "triangle-up-open", "triangle-up")
 # Height of a bar, and its interval's extent downwards and upwards.
@@ -76,7 +89,7 @@ def _answer(sentences: Sequence[str], made: Sequence[Mapping[str, Any]]) -> Answ
         return Answer("", "This run has no result.")
     best = next((text for text in sentences if "best is" in text or "which is best" in text), sentences[0])
     others = tuple(text for text in sentences if text != best)
-    main = next((part for part in made if part["title"].startswith((RANDOM, JOB))), made[0])
+    main = next((part for part in made if part["title"].startswith((RANDOM, JOB, MEAN_COMPLETION))), made[0])
     of_latency = main["title"].startswith(MEDIAN_LATENCY)
     card = main["figures"][1 if len(main["figures"]) > 2 and not of_latency else 0]
     title = f"{main['title'].partition(',')[0].capitalize()}: {card['title'].lower()}"
@@ -115,7 +128,7 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
             {
                 "id": table.quantity.replace(" ", "-"),
                 "title": table.title,
-                "explanation": _EXPLANATIONS[table.quantity],
+                "explanation": _EXPLANATIONS.get(table.quantity, _OF_A_JOB),
                 "figures": figures,
                 "table": table,
             }

@@ -21,9 +21,11 @@ STAR, WIDE = "star", "wide"
 REFERENCES = (STAR, WIDE)
 RANDOM, NATURAL, JOB = "random rings", "natural ring", "job"
 MEDIAN_LATENCY, P99_LATENCY = "median latency", "p99 latency"
-UNITS = {RANDOM: "MB/s", NATURAL: "MB/s", JOB: "s", MEDIAN_LATENCY: "ms", P99_LATENCY: "ms"}
+# Of several jobs at once; each job's own quantity has its name.
+MEAN_COMPLETION = "mean completion"
+UNITS = {RANDOM: "MB/s", NATURAL: "MB/s", JOB: "s", MEAN_COMPLETION: "s", MEDIAN_LATENCY: "ms", P99_LATENCY: "ms"}
 # The quantities of which the pages say who is best.
-RANKED = (RANDOM, JOB, MEDIAN_LATENCY, P99_LATENCY)
+RANKED = (RANDOM, JOB, MEAN_COMPLETION, MEDIAN_LATENCY, P99_LATENCY)
 _QUANTILES = {MEDIAN_LATENCY: 0.5, P99_LATENCY: 0.99}
 # The workload of short messages: its launches are judged by their exchanges' times, not by b_eff's value.
 LATENCY_TEST = "latency"
@@ -75,7 +77,7 @@ class Cell:
     @property
     def unit(self) -> str:
         """Unit of the values."""
-        return UNITS[self.place.quantity]
+        return unit_of(self.place.quantity)
 
     @property
     def lower_is_better(self) -> bool:
@@ -132,6 +134,11 @@ class Summary:
     cells: tuple[Cell, ...]
     predictions: Mapping[str, Prediction]
     comparisons: Mapping[Compared, Comparison]
+
+    @property
+    def quantities(self) -> list[str]:
+        """The measured quantities, in order."""
+        return list(dict.fromkeys(cell.place.quantity for cell in self.cells))
 
     def cell(self, quantity: str, hosts: int, policy: str, *, beside: bool = False) -> Cell | None:
         """Return that cell, if it was measured."""
@@ -215,7 +222,9 @@ def summarised(run: Run, frame: pl.DataFrame) -> Summary:
             for place, value in _launch_values(launch, by_launch.get(launch.index, {})):
                 values[place].append(value)
     order = {policy: number for number, policy in enumerate((*REFERENCES, *run.parameters["policies"]))}
-    places = sorted(values, key=lambda key: (list(UNITS).index(key.quantity), key.hosts, order[key.policy], key.beside))
+    places = sorted(
+        values, key=lambda key: (_number(key.quantity), key.quantity, key.hosts, order[key.policy], key.beside)
+    )
     published = run.parameters.get("published") or {}
     cells = tuple(_cell(place, values, published) for place in places)
     return Summary(cells, _predictions(cells), _comparisons(cells))
@@ -249,9 +258,9 @@ def _values(frame: pl.DataFrame, latency_launches: Collection[int]) -> dict[int,
     for row in rings.sort("message_bytes").iter_rows(named=True):
         if row["quantity"] == "bandwidth":
             values[row["launch"]][_RINGS[row["variant"]]] = row["value"] / _MBIT_PER_MBYTE
-    jobs = frame.filter((pl.col("test").cast(pl.String) == "shuffle") & (pl.col("quantity").cast(pl.String) == JOB))
+    jobs = frame.filter((pl.col("test").cast(pl.String) == "shuffle") & (pl.col("quantity").cast(pl.String) != "fetch"))
     for row in jobs.iter_rows(named=True):
-        values[row["launch"]][JOB] = row["value"]
+        values[row["launch"]][str(row["quantity"])] = row["value"]
     return values
 
 
@@ -325,7 +334,7 @@ def _mean_load(values: Sequence[_Value], name: str) -> float:
 def _predictions(cells: Sequence[Cell]) -> dict[str, Prediction]:
     """Exclude the references: the wide network's runs were the calibration, and one switch has other costs."""
     predictions = {}
-    for quantity in UNITS:
+    for quantity in dict.fromkeys(cell.place.quantity for cell in cells):
         errors = [
             (abs(error), cell.place)
             for cell in cells
@@ -386,4 +395,14 @@ def _undecided(comparison: Comparison) -> str:
 
 
 def _lower_is_better(quantity: str) -> bool:
-    return UNITS[quantity] in ("s", "ms")
+    return unit_of(quantity) in ("s", "ms")
+
+
+def unit_of(quantity: str) -> str:
+    """Return the unit of a quantity; those of named jobs are times."""
+    return UNITS.get(quantity, "s")
+
+
+def _number(quantity: str) -> int:
+    """The place of a quantity in the order of reports; named jobs come last."""
+    return [*UNITS, quantity].index(quantity)

@@ -54,6 +54,10 @@ class Client:
         """Step to a job's next pattern, or to pattern number `to`."""
         return self._ask("POST", f"/v1/jobs/{job}/step", schema.Step(to))
 
+    def turn(self, job: str, *, wants: bool) -> bool:
+        """Return whether a job that wants to send may do so now; without `wants` say that it has sent."""
+        return bool(self._ask("POST", f"/v1/jobs/{job}/turn", schema.Turn(wants))["goes"])
+
     def append(self, job: str, patterns: list[Any]) -> Any:
         """Announce further patterns of a job."""
         return self._ask("POST", f"/v1/jobs/{job}/patterns", {"patterns": patterns})

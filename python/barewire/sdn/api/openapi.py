@@ -130,6 +130,15 @@ DOCUMENT: dict[str, Any] = {
                 required=False,
             ),
         },
+        "/v1/jobs/{job}/turn": {
+            "parameters": [_JOB_IN],
+            "post": _change(
+                "ask whether the job may send its current pattern now, or say that it has sent it; renews its lease",
+                "turn",
+                _ref("Turn"),
+                _responses("200", "whether it may send now", _ref("Granted"), "400", "404", "413", "422"),
+            ),
+        },
         "/v1/jobs/{job}/patterns": {
             "parameters": [_JOB_IN],
             "post": _change(

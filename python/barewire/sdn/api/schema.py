@@ -26,6 +26,18 @@ class Patterns(Struct, forbid_unknown_fields=True):
     patterns: list[PatternDocument]
 
 
+class Turn(Struct, forbid_unknown_fields=True):
+    """Whether a job wants to send its current pattern, or has sent it."""
+
+    wants: bool
+
+
+class Granted(Struct, forbid_unknown_fields=True):
+    """Whether it may send now; if not, ask again soon."""
+
+    goes: bool
+
+
 class ChosenStrategy(Struct, forbid_unknown_fields=True):
     """A profile's strategy, one of GET /v1/strategies with its parameters."""
 
@@ -215,6 +227,8 @@ ALL = (
     Error,
     Step,
     Patterns,
+    Turn,
+    Granted,
     ChosenStrategy,
     Job,
     Jobs,

@@ -17,6 +17,7 @@ from barewire.sdn.api.access import Access, Caller, ForbiddenError, QuotaError
 from barewire.sdn.api.openapi import DOCUMENT
 from barewire.sdn.classify.announcement import Announcement, read
 from barewire.sdn.classify.jobs import Job, UnknownJobError, parse_job
+from barewire.sdn.coflow import coflow_of
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import remove_stale_socket
 
@@ -104,6 +105,7 @@ class Api:
         router.add_delete("/v1/jobs/{job}", self._withdraw)
         router.add_put("/v1/jobs/{job}/lease", self._renew)
         router.add_post("/v1/jobs/{job}/step", self._step)
+        router.add_post("/v1/jobs/{job}/turn", self._turn)
         router.add_post("/v1/jobs/{job}/patterns", self._append)
         if self._pages is not None:
             self._pages.add_routes(application)
@@ -187,6 +189,17 @@ class Api:
     async def _step(self, request: web.Request) -> web.Response:
         step = await _body(request, schema.Step) if request.can_read_body else schema.Step()
         return self._changed(self._shell.core.jobs.step(self._job_of(request).id, step.to, self._shell.now), 200)
+
+    async def _turn(self, request: web.Request) -> web.Response:
+        turn, job, core = await _body(request, schema.Turn), self._job_of(request), self._shell.core
+        if not turn.wants:
+            core.turn_ended(job.id, self._shell.now)
+            return _answer(schema.Granted(goes=False))
+        coflow = None
+        if core.takes_turns(job):
+            # Remembered while the pattern and the network stay the same.
+            coflow = await asyncio.to_thread(coflow_of, core.network(), job.pattern, core.pattern())
+        return _answer(schema.Granted(core.turn(self._job_of(request).id, coflow, self._shell.now)))
 
     async def _append(self, request: web.Request) -> web.Response:
         jobs, job_id = self._shell.core.jobs, self._job_of(request).id

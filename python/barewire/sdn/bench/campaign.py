@@ -3,7 +3,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,11 @@ from barewire.measure.sdn_records import SCHEMA, read_sdn_records
 from barewire.measure.session import StoppingRule
 from barewire.mpi import Library
 from barewire.results import Run, Series, series_from_samples
+from barewire.results.sdn import JOB
 from barewire.sdn.bench.controlled import controlled
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import concluded
-from barewire.sdn.bench.plan import LATENCY, RING, BenchPlan, Order, controller_strategies
+from barewire.sdn.bench.plan import LATENCY, RING, SHUFFLE, BenchPlan, Order, controller_strategies
 from barewire.sdn.bench.relay import Relay
 from barewire.sdn.bench.stage import Stage
 from barewire.sdn.replay.repeated import Replayed
@@ -62,7 +63,7 @@ class BenchCampaign:
             meter = Meter(lab.servers.values(), controller.process)
             stage = Stage(lab, controller, plan, self.library, self.beff, meter)
             native = lab.directory / "records.jsonl"
-            done = None
+            done: Mapping[str, Replayed] = {}
             try:
                 done = _measure(stage, order, native)
             finally:
@@ -81,22 +82,25 @@ class BenchCampaign:
         return concluded(run, frame, self.plan)
 
 
-def _measure(stage: Stage, order: Order, native: Path) -> Replayed | None:
+def _measure(stage: Stage, order: Order, native: Path) -> dict[str, Replayed]:
+    """Measure rings into their file, or jobs; return the jobs by their quantities."""
     if order.test in (RING, LATENCY):
         with ExitStack() as beside:
             if order.other_hosts:
                 beside.enter_context(stage.shuffles_beside(order.other_hosts, order.seed))
             stage.measure_ring(order, native)
-        return None
+        return {}
+    if order.test != SHUFFLE:
+        return stage.measure_jobs(order)
     with ExitStack() as beside:
         still = beside.enter_context(stage.rings_beside(order.other_hosts, order.seed)) if order.other_hosts else None
         done = stage.measure_shuffle(order)
         if still is not None:
             still()
-    return done
+    return {JOB: done}
 
 
-def _write(records: Path, order: Order, stage: Stage, native: Path, done: Replayed | None) -> None:
+def _write(records: Path, order: Order, stage: Stage, native: Path, done: Mapping[str, Replayed]) -> None:
     """Write the launch's facts, then its measurements."""
     facts = {
         "record": "launch",
@@ -118,7 +122,9 @@ def _write(records: Path, order: Order, stage: Stage, native: Path, done: Replay
         if native.exists():
             with native.open() as measured:
                 shutil.copyfileobj(measured, file)
-        if done is not None:
-            fetched = [[fetch.reducer, fetch.size_bytes, fetch.began_s, fetch.ended_s] for fetch in done.fetched]
-            file.write(json.dumps({"record": "job", "duration_s": done.duration_s, "fetched": fetched}) + "\n")
+        for name, job in done.items():
+            fetched = [[fetch.reducer, fetch.size_bytes, fetch.began_s, fetch.ended_s] for fetch in job.fetched]
+            record = {"record": "job", "quantity": name, "duration_s": job.duration_s, "fetched": fetched}
+            file.write(json.dumps(record) + "\n")
+        if done:
             file.write(json.dumps({"record": "end", "complete": True}) + "\n")

@@ -3,6 +3,7 @@
 
 from dataclasses import asdict, replace
 from functools import cache
+from statistics import fmean
 from typing import Any
 
 import polars as pl
@@ -11,11 +12,11 @@ from barewire.models.beff import bandwidth_byte_s, mean_latency_ns
 from barewire.mpi.fabrics import PROVIDER
 from barewire.results import Run
 from barewire.results.derived import derived_samples
-from barewire.results.sdn import JOB, NATURAL, RANDOM, REFERENCES, WIDE
+from barewire.results.sdn import JOB, MEAN_COMPLETION, NATURAL, RANDOM, REFERENCES, WIDE
 from barewire.sdn.bench.plan import LATENCY, REPLAY, RING, BenchPlan
 from barewire.sdn.calibration import Calibration, fit
 from barewire.sdn.published import is_published, ring_mbyte_s
-from barewire.sdn.simulate.experiment import Setup, least_time_s
+from barewire.sdn.simulate.experiment import Setup, least_job_s, least_time_s
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.ring import Ring
 from barewire.sdn.simulate.shuffle import Shuffle
@@ -68,9 +69,10 @@ def calibrated(frame: pl.DataFrame, rate_bit_s: int) -> Calibration | None:
 
 
 def _bound(plan: BenchPlan, test: str, hosts: tuple[str, ...], seed: int) -> Values:
-    setup = Setup(plan.network, replace(plan.ring, overhead_s=0.0), plan.shape, plan.wire_efficiency)
+    setup = plan.setup
     if test != RING:
-        return {JOB: least_time_s(setup, Shuffle(hosts, seed, plan.shape).patterns[0])}
+        times_s = {name: least_job_s(setup, job) for name, job in plan.jobs_of(test, hosts, seed).items()}
+        return times_s if len(times_s) == 1 else {**times_s, MEAN_COMPLETION: fmean(times_s.values())}
     latencies = [least_time_s(setup, pattern) / 2 * 1e9 for pattern in Ring(hosts, seed, setup.ring).ring_patterns()]
     size = plan.ring.message_bytes
     return {
@@ -91,7 +93,7 @@ def _predicted(
     network = plan.network_of(policy, hosts)
     transport = "llc" if plan.fabric == PROVIDER else "tcp"
     ring_plan = replace(plan.ring, overhead_s=calibration.overhead_s, exchanges=2, transport=transport)
-    setup = Setup(network, ring_plan, plan.shape, calibration.efficiency)
+    setup = Setup(network, ring_plan, plan.shape, plan.training, calibration.efficiency)
     strategies = read_policy("stp" if policy in REFERENCES else policy)
     if test == RING:
         ring = Ring(hosts, seed, ring_plan)

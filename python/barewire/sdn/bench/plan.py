@@ -4,28 +4,32 @@
 import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from barewire.errors import WrongUse, unknown
 from barewire.models.wire import Protocol, wire_time_ns
 from barewire.mpi.fabrics import PROVIDER
-from barewire.results.sdn import LATENCY_TEST, REFERENCES, STAR, WIDE
+from barewire.results.sdn import JOB, LATENCY_TEST, REFERENCES, STAR, WIDE
 from barewire.sdn.flow import DEFAULT_PROFILE
 from barewire.sdn.frameworks import FRAMEWORKS
-from barewire.sdn.simulate.placement import halves, placed_hosts
+from barewire.sdn.simulate.experiment import COLLECTIVE_OF, SEVERAL, Setup, training_job
+from barewire.sdn.simulate.placement import halves, placed_hosts, workers
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.reference import non_blocking, widened
 from barewire.sdn.simulate.ring import RingPlan
-from barewire.sdn.simulate.shuffle import Shape
-from barewire.sdn.simulate.workload import BIG_DATA, HPC
+from barewire.sdn.simulate.shuffle import Shape, Shuffle
+from barewire.sdn.simulate.training import TrainingPlan
+from barewire.sdn.simulate.workload import BIG_DATA, HPC, Job
 from barewire.topology import Network
 
-Experiment = Literal["ring", "shuffle", "both", "latency"]
+Experiment = Literal["ring", "shuffle", "both", "latency", "allreduce", "tree", "moe", "pipeline", "mixed", "shuffles"]
 EXPERIMENTS: tuple[str, ...] = get_args(Experiment)
 RING, SHUFFLE, LATENCY = "ring", "shuffle", LATENCY_TEST
 REPLAY = "replay"
 SHUFFLERS = (REPLAY, *FRAMEWORKS)
+# Workloads of training jobs and of several jobs, which have no MPI.
+REPLAYED = (*COLLECTIVE_OF, *SEVERAL)
 # The size of b_eff's short messages.
 _SHORT_BYTES = 8
 # Appended to a policy's name if the other job ran beside the measured one.
@@ -44,7 +48,11 @@ _SHORTER = 5
 
 @dataclass(frozen=True)
 class Order:
-    """A planned launch in a new lab under a new controller: one measured job, possibly with another beside it."""
+    """A planned launch in a new lab under a new controller: one measured job, possibly with another beside it.
+
+    Of several jobs at once all are measured, `hosts` and `other_hosts` being the same; without `other_hosts` one after
+    another.
+    """
 
     number: int
     block: int
@@ -65,6 +73,8 @@ class Order:
     @property
     def label(self) -> str:
         """Description of the launch."""
+        if self.test in SEVERAL:
+            return f"{self.test}, {'at once' if self.other_hosts else 'alone'}, {self.policy}, {self.count} hosts"
         other_test = RING if self.test == SHUFFLE else SHUFFLE
         beside = f" beside a {other_test}" if self.other_hosts else ""
         return f"{self.test}{beside}, {self.policy}, {self.count} hosts"
@@ -85,6 +95,7 @@ class BenchPlan:
     fabric: str
     ring: RingPlan = field(default_factory=RingPlan)
     shape: Shape = field(default_factory=Shape)
+    training: TrainingPlan = field(default_factory=TrainingPlan)
     mtu: int = 1500
     # What shuffles: the replayed job of `shape`, or a framework's own job of the same volume.
     shuffler: str = REPLAY
@@ -101,6 +112,8 @@ class BenchPlan:
             raise WrongUse(f"rings are measured over {' or '.join(PROTOCOLS)}, not over '{self.fabric}'")
         if self.shuffler not in SHUFFLERS:
             raise unknown("shuffler", self.shuffler, SHUFFLERS)
+        if self.experiment in REPLAYED and (self.fabric != "tcp" or self.shuffler != REPLAY):
+            raise WrongUse(f"{self.experiment} is replayed over TCP: leave out --fabric and --shuffler")
         if self.blocks < 1:
             raise WrongUse(f"--blocks {self.blocks}: at least 1")
         if not self.policies or len(set(self.policies)) < len(self.policies):
@@ -112,6 +125,10 @@ class BenchPlan:
 
     def jobs(self, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The hosts of the ring and those of the shuffle. WrongUse for an impossible number."""
+        if self.experiment in SEVERAL:
+            SEVERAL[self.experiment](self.setup, count, 0)
+            hosts = tuple(workers(self.network)[:count])
+            return hosts, hosts
         if self.experiment in ("both", LATENCY):
             hpc, data = halves(self.network, count)
             return tuple(hpc), tuple(data)
@@ -126,6 +143,20 @@ class BenchPlan:
             cells = [cell for count in self.counts for cell in self._cells(count)]
             generator.shuffle(cells)
             yield [Order(next(numbers), block, *cell, seed) for cell in cells]
+
+    @property
+    def setup(self) -> Setup:
+        """The same experiment for the simulator, with no overhead but the wire's."""
+        ring = replace(self.ring, overhead_s=0.0)
+        return Setup(self.network, ring, self.shape, self.training, self.wire_efficiency)
+
+    def jobs_of(self, test: str, hosts: Sequence[str], seed: int) -> dict[str, Job]:
+        """The jobs of a launch, by their quantities, unless it measures rings. They are numbered in this order."""
+        if test in SEVERAL:
+            return SEVERAL[test](self.setup, len(hosts), seed)
+        if test in COLLECTIVE_OF:
+            return {JOB: training_job(self.setup, hosts, seed, COLLECTIVE_OF[test])}
+        return {JOB: Shuffle(hosts, seed, self.shape)}
 
     def network_of(self, policy: str, hosts: Sequence[str]) -> Network:
         """The network under test, or a non-blocking reference.
@@ -158,6 +189,11 @@ class BenchPlan:
             for policy in (WIDE, *self.policies):
                 for with_others in (False, True):
                     yield LATENCY, policy, hpc, data if with_others else (), count
+            return
+        if self.experiment in SEVERAL:
+            for policy in self.policies:
+                yield self.experiment, policy, hpc, (), count
+                yield self.experiment, policy, hpc, data, count
             return
         if self.experiment == "both":
             yield RING, WIDE, hpc, (), count

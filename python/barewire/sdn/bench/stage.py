@@ -4,12 +4,13 @@
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from barewire.errors import MeasurementFailed
+from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab import Lab
 from barewire.measure.mpi import raise_failure
 from barewire.mpi import FabricOptions, Family, Job, Library, start
@@ -25,9 +26,13 @@ from barewire.sdn.flow import Pattern
 from barewire.sdn.frameworks.cluster import Cluster, FrameworkJob, kinds_of
 from barewire.sdn.replay.job import Replay
 from barewire.sdn.replay.repeated import RepeatedJob, Replayed
+from barewire.sdn.replay.training import TrainingReplay, ports_of
+from barewire.sdn.replay.workers import Ask
 from barewire.sdn.simulate.ring import Ring
 from barewire.sdn.simulate.shuffle import SERVER_PORT, Shuffle
+from barewire.sdn.simulate.training import Training
 from barewire.sdn.simulate.workload import BIG_DATA, HPC
+from barewire.sdn.simulate.workload import Job as SimulatedJob
 
 # The published signature of MPI: ranks listen on these ports.
 _PORTS = range(1024, 1045)
@@ -104,6 +109,59 @@ class Stage:
             self.meter.tick()
         return done
 
+    def measure_jobs(self, order: Order) -> dict[str, Replayed]:
+        """Run training jobs and shuffles to completion: all at once beside others, else one after another."""
+        jobs = list(self.plan.jobs_of(order.test, order.hosts, order.seed).items())
+        groups = [jobs] if order.other_hosts else [[job] for job in jobs]
+        done: dict[str, Replayed] = {}
+        numbers = {name: number for number, (name, _) in enumerate(jobs)}
+        for group in groups:
+            with ExitStack() as stack:
+                replays = {name: stack.enter_context(self._replayed(name, job, numbers[name])) for name, job in group}
+                if not self.controller.settle(_SETTLED_S):
+                    self.notes.append(f"rules were still being installed after {_SETTLED_S:g} s")
+                self.meter.tick()
+                with ThreadPoolExecutor(len(replays)) as pool:
+                    running = {name: pool.submit(replay.run) for name, replay in replays.items()}
+                    done |= {name: future.result() for name, future in running.items()}
+                self.meter.tick()
+        return done
+
+    @contextmanager
+    def _replayed(self, name: str, job: SimulatedJob, number: int) -> Iterator[RepeatedJob]:
+        """Start the processes of a training job or a shuffle, announced under its name."""
+        of_training = isinstance(job, Training)
+        profile = HPC if of_training else BIG_DATA
+        ports = (
+            ports_of(number, len(job.hosts)) if of_training else range(SERVER_PORT + number, SERVER_PORT + number + 1)
+        )
+        traffic = {"protocol": "tcp", "ports": [f"{ports[0]}-{ports[-1]}"]}
+        with self._announced(profile, job.hosts, traffic, job.patterns, name) as announced:
+            ask = None if announced is None else self._turn_of(announced)
+            replay: RepeatedJob
+            if isinstance(job, Training):
+                replay = TrainingReplay(self.lab, job, ask, number)
+            else:
+                assert isinstance(job, Shuffle)
+                replay = Replay(self.lab, job, ask, SERVER_PORT + number)
+            with replay:
+                yield replay
+
+    def _turn_of(self, announced: Announced) -> Ask:
+        """Ask for a job's turn; without an answer it sends, and that is noted once."""
+        said: list[str] = []
+
+        def ask(wants: bool) -> bool:
+            try:
+                return self.controller.client.turn(announced.id, wants=wants)
+            except (MeasurementFailed, WrongUse) as error:
+                if not said:
+                    said.append(f"a job did not wait for its turn: {error}")
+                    self.notes.append(said[0])
+                return True
+
+        return ask
+
     @contextmanager
     def shuffles_beside(self, hosts: Sequence[str], seed: int) -> Iterator[None]:
         """Run jobs one after another during the block."""
@@ -126,9 +184,8 @@ class Stage:
                 yield cluster
             return
         traffic = {"protocol": "tcp", "ports": [SERVER_PORT]}
-        patterns = Shuffle(hosts, seed, shape).patterns
-        announced = self._announced(BIG_DATA, hosts, traffic, patterns)
-        with announced, Replay(self.lab, hosts, seed, shape) as replay:
+        shuffle = Shuffle(hosts, seed, shape)
+        with self._announced(BIG_DATA, hosts, traffic, shuffle.patterns), Replay(self.lab, shuffle) as replay:
             yield replay
 
     @contextmanager
@@ -154,11 +211,17 @@ class Stage:
                 yield steps
 
     def _announced(
-        self, profile: str, hosts: Sequence[str], traffic: Mapping[str, Any], patterns: Sequence[Pattern]
+        self,
+        profile: str,
+        hosts: Sequence[str],
+        traffic: Mapping[str, Any],
+        patterns: Sequence[Pattern],
+        name: str = "",
     ) -> AbstractContextManager[Announced | None]:
         if not self.plan.announce:
             return nullcontext()
-        return Announced(self.controller.client, _job(profile, hosts, traffic, patterns), self.notes.append)
+        job = _job(name or f"experiment {profile}", profile, hosts, traffic, patterns)
+        return Announced(self.controller.client, job, self.notes.append)
 
     def _ring_job(
         self, hosts: Sequence[str], seed: int, sizes: Sequence[int], steps: Steps, options: Sequence[str]
@@ -193,10 +256,12 @@ def _own_settings(library: Library, plan: BenchPlan) -> list[Setting]:
     return [Setting(name, value, "experiment") for name, value in settings.items()]
 
 
-def _job(profile: str, hosts: Sequence[str], traffic: Mapping[str, Any], patterns: Sequence[Pattern]) -> dict[str, Any]:
+def _job(
+    name: str, profile: str, hosts: Sequence[str], traffic: Mapping[str, Any], patterns: Sequence[Pattern]
+) -> dict[str, Any]:
     """An announcement for `POST /v1/jobs`."""
     return {
-        "name": f"experiment {profile}",
+        "name": name,
         "profile": profile,
         "hosts": list(hosts),
         "traffic": [traffic],

@@ -8,7 +8,7 @@ session ─▶ handle(switch, event, now) ─▶ discovery, reception, router, r
 import contextlib
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from barewire.sdn.classify.model import Model
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.classify.recognition import Recognition
 from barewire.sdn.classify.tenants import Tenants
+from barewire.sdn.coflow import Coflow, Turns, takes_turns
 from barewire.sdn.controller.default_way import DefaultWay
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
@@ -75,6 +76,8 @@ RECOGNISE_PAUSE_S = 0.001
 # Flows classified again, or counted, at a time: some 1 ms.
 CLASSIFIED_MAX = 20
 
+_NO_PATTERN: Pattern = {}
+
 # Executes work that takes long, beside the controller, then calls the second function with its result and the time.
 Run = Callable[[Callable[[], Any], Callable[[Any, float], None], float], None]
 
@@ -103,6 +106,8 @@ class Controller:
         """
         self.settings, self.policy, self.hosts = settings, policy, hosts
         self.jobs = Jobs()
+        # By the tenant who announced, None for the operator: tenants have shares, and do not wait for each other.
+        self._turns: defaultdict[str | None, Turns] = defaultdict(Turns)
         self.recognition = Recognition(model, settings.flow_statistics_s)
         self.outbox = Outbox()
         self.rates = PortRates()
@@ -233,6 +238,10 @@ class Controller:
     def jobs_changed(self, now: float) -> None:
         """Handle changed jobs or patterns: soon flows may change their profile, and may move."""
         self._plan_is_due = True
+        if any(turns.any for turns in self._turns.values()):
+            alive = {job.id for job in self.jobs.all}
+            for turns in self._turns.values():
+                turns.retain(alive)
         if not self._unclassified:
             self.outbox.at(now, self._classify_some)
         self._unclassified.update(dict.fromkeys(self.router.routes))
@@ -240,9 +249,33 @@ class Controller:
             for switch in route.installed:
                 self._send_rules(route, switch, now)
 
+    def turn(self, job_id: str, coflow: Coflow | None, now: float) -> bool:
+        """Return whether a job may send its coflow now; one that needs no turn (None) may. Renews its lease."""
+        self.jobs.renew(job_id, now)
+        turns = self._turns_of(job_id)
+        if coflow is None:
+            turns.end(job_id)
+            return True
+        turns.want(job_id, coflow, now)
+        return job_id in turns.going(now)
+
+    def turn_ended(self, job_id: str, now: float) -> None:
+        """A job has sent what it had its turn for. Renews its lease."""
+        self.jobs.renew(job_id, now)
+        self._turns_of(job_id).end(job_id)
+
+    def takes_turns(self, job: Job) -> bool:
+        """Return whether a job waits for its turn: its profile's strategy says so, and it has a pattern."""
+        return job.pattern is not None and takes_turns(self.strategy_of(job.profile))
+
     def labels_of(self, profile: str) -> str | None:
         """Return the VLAN identifiers by which frames of a profile choose their paths; None if they cannot."""
         return self.labels.labels() if uses_labels(self.strategy_of(profile)) else None
+
+    def pattern(self) -> Pattern:
+        """Return the current patterns of all jobs together, as far as they have taken effect."""
+        patterns = self.router.network_state.patterns
+        return patterns[0] if patterns else _NO_PATTERN
 
     def network(self) -> Network:
         """Return the network as discovered."""
@@ -251,6 +284,10 @@ class Controller:
     def announced(self, job: Job) -> None:
         """Emit an event for an announced job."""
         self.outbox.emit("job", f"job {job.id} '{job.name}' of profile {job.profile} on {len(job.hosts)} hosts")
+
+    def _turns_of(self, job_id: str) -> Turns:
+        tenant = self.slices.owners.get(job_id)
+        return self._turns[None if tenant is None else tenant.name]
 
     def _classify_some(self, now: float) -> None:
         for route in list(itertools.islice(self._unclassified, CLASSIFIED_MAX)):

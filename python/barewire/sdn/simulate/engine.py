@@ -6,14 +6,14 @@ The next event is the earliest of: a transfer finishes, a transfer starts, stati
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from math import inf
 
 import numpy as np
 
 from barewire.sdn.fairness import Rates, max_min, weights_of
-from barewire.sdn.flow import Flow, FlowKey
+from barewire.sdn.flow import Flow, FlowKey, Pattern
 from barewire.sdn.simulate.control import Control, Policy, Timing
 from barewire.sdn.simulate.workload import Connection, Transfer, Workload
 from barewire.topology import Network
@@ -27,8 +27,17 @@ _REMEMBERED, _REMEMBERED_NUMBERS = 4096, 20_000_000
 class Engine:
     """One network with its controller and one workload."""
 
-    def __init__(self, network: Network, policy: Policy, *, efficiency: float = 1.0, timing: Timing | None = None):
-        """`efficiency` is the share of a link's rate that payload gets."""
+    def __init__(
+        self,
+        network: Network,
+        policy: Policy,
+        *,
+        efficiency: float = 1.0,
+        timing: Timing | None = None,
+        announced: bool = True,
+    ):
+        """`efficiency` is the share of a link's rate that payload gets; `announced`: strategies know the patterns."""
+        self._announced = announced
         self.control = Control(network, policy, timing or Timing())
         self.now_s = 0.0
         self._capacity = self.control.capacity * efficiency
@@ -44,10 +53,20 @@ class Engine:
         self._flow_bytes: defaultdict[FlowKey, float] = defaultdict(float)
         self._remembered: dict[tuple[object, ...], tuple[Rates, Rates]] = {}
         self._changed = True
+        self._sends: Callable[[Transfer, float], bool] | None = None
 
-    def run(self, workload: Workload, until_s: float = inf) -> None:
-        """Simulate until the workload has finished, or until `until_s`."""
-        patterns = workload.patterns
+    def run(
+        self,
+        workload: Workload,
+        until_s: float = inf,
+        sends: Callable[[Transfer, float], bool] | None = None,
+    ) -> None:
+        """Simulate until the workload has finished, or until `until_s`.
+
+        `sends` is asked for each transfer when any begins or ends; those that it refuses pause until then.
+        """
+        self._sends = sends
+        patterns = self._patterns(workload)
         due = {
             number: strategy.period_s
             for number, strategy in enumerate(self.control.strategies)
@@ -56,8 +75,8 @@ class Engine:
         statistics_s = self.control.timing.statistics_s
         self._begin(workload.begin())
         while not workload.finished and self.now_s < until_s:
-            if workload.patterns is not patterns:
-                patterns = workload.patterns
+            if self._patterns(workload) is not patterns:
+                patterns = self._patterns(workload)
                 for strategy in self.control.strategies:
                     self._changed |= self.control.rearrange(strategy, self.now_s, patterns)
             self._start_waiting(workload)
@@ -111,11 +130,24 @@ class Engine:
         for side in sides:
             identification = connection.identification if side == connection.active else 0
             flow = Flow(connection.key(side), connection.profile, identification)
-            self.control.use(flow, self.now_s, workload.patterns)
+            self.control.use(flow, self.now_s, self._patterns(workload))
+
+    def _patterns(self, workload: Workload) -> tuple[Pattern, ...]:
+        return workload.patterns if self._announced else ()
 
     def _share(self) -> None:
         """Recompute all rates; cached for the same flows on the same paths."""
-        keys = [transfer.key for transfer in self._active]
+        if self._sends is None:
+            self._rates, self._link_rates = self._shared([transfer.key for transfer in self._active])
+        else:
+            going = np.array([self._sends(transfer, self.now_s) for transfer in self._active], dtype=bool)
+            keys = [transfer.key for transfer, goes in zip(self._active, going.tolist(), strict=True) if goes]
+            self._rates = np.zeros(len(self._active))
+            self._rates[going], self._link_rates = self._shared(keys)
+        self._changed = False
+
+    def _shared(self, keys: list[FlowKey]) -> tuple[Rates, Rates]:
+        """The rates of transfers that send, and what each link then carries."""
         known = (self.control.moves, *keys)
         if known not in self._remembered:
             links = [self.control.links(key) for key in keys]
@@ -131,8 +163,7 @@ class Engine:
             if len(self._remembered) >= min(_REMEMBERED, 1 + _REMEMBERED_NUMBERS // len(self._capacity)):
                 self._remembered.clear()
             self._remembered[known] = (rates, on_links)
-        self._rates, self._link_rates = self._remembered[known]
-        self._changed = False
+        return self._remembered[known]
 
     def _advance(self, to_s: float) -> None:
         step_s = to_s - self.now_s

@@ -4,25 +4,29 @@
 All strategies use the same seeds, so ratios are paired.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import geometric_mean, mean
 
 from barewire.errors import WrongUse, unknown
 from barewire.models.wire import wire_time_ns
 from barewire.sdn.bound import concurrent_flow, host_links
+from barewire.sdn.coflow import takes_turns
+from barewire.sdn.flow import DEFAULT_PROFILE
 from barewire.sdn.published import is_published, ring_mbyte_s
 from barewire.sdn.simulate.control import Policy, Timing
 from barewire.sdn.simulate.engine import Engine
 from barewire.sdn.simulate.permutation import Permutation
-from barewire.sdn.simulate.placement import halves, placed_hosts
+from barewire.sdn.simulate.placement import halves, placed_hosts, quarters
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.reference import non_blocking
 from barewire.sdn.simulate.ring import Ring, RingPlan
 from barewire.sdn.simulate.series import Series
 from barewire.sdn.simulate.shuffle import Shape, Shuffle
-from barewire.sdn.simulate.together import Concurrent
-from barewire.sdn.simulate.workload import Workload
+from barewire.sdn.simulate.together import Concurrent, Together
+from barewire.sdn.simulate.training import Training, TrainingPlan, pattern_of, steps_of
+from barewire.sdn.simulate.workload import BIG_DATA, HPC, Job, Workload
 from barewire.sdn.strategies.memo import paths_of
 from barewire.topology import Network
 
@@ -48,12 +52,19 @@ class Setup:
     network: Network
     ring: RingPlan = field(default_factory=RingPlan)
     shape: Shape = field(default_factory=Shape)
+    training: TrainingPlan = field(default_factory=TrainingPlan)
     efficiency: float = field(default_factory=tcp_efficiency)
     timing: Timing = field(default_factory=Timing)
+    announce: bool = True
+
+    def engine(self, network: Network, policy: Policy) -> Engine:
+        """Return an engine with these parameters."""
+        return Engine(network, policy, efficiency=self.efficiency, timing=self.timing, announced=self.announce)
 
     def run(self, network: Network, policy: Policy, workload: Workload) -> None:
         """Simulate a workload to completion."""
-        Engine(network, policy, efficiency=self.efficiency, timing=self.timing).run(workload)
+        sends = workload.sends if isinstance(workload, Together) and workload.has_turns else None
+        self.engine(network, policy).run(workload, sends=sends)
 
 
 Advance = Callable[[str], None]
@@ -82,7 +93,7 @@ def experiment(
 
 def simulations(workload: str, strategies: int, hosts: int, seeds: int) -> int:
     """Number of calls of `advance` by `experiment`: one per strategy, and for the star if simulated."""
-    return (strategies + (workload in ("ring", "shuffle"))) * hosts * seeds
+    return (strategies + (workload in ("ring", "shuffle", *COLLECTIVE_OF))) * hosts * seeds
 
 
 def _ring(
@@ -198,7 +209,7 @@ def _permutation(
             advance(f"permutation of {count} hosts, {name}")
             permutation = Permutation(hosts, seed)
             paths_of(setup.network).expect(hosts)
-            engine = Engine(setup.network, policy, efficiency=setup.efficiency, timing=setup.timing)
+            engine = setup.engine(setup.network, policy)
             slowest_s = max(strategy.period_s for strategy in policy.values())
             engine.run(permutation, until_s=_PERIODS * slowest_s + setup.timing.statistics_s)
             rates = engine.rates()
@@ -208,9 +219,118 @@ def _permutation(
     return series
 
 
+def _training(collective: str) -> _Experiment:
+    """The experiment with one training job on all hosts."""
+
+    def run(
+        setup: Setup, policies: Mapping[str, Policy], count: int, seeds: Sequence[int], advance: Advance
+    ) -> list[Series]:
+        hosts = placed_hosts(setup.network, count)
+        star = non_blocking(setup.network, hosts)
+        times: dict[str, tuple[float, ...]] = {}
+        for name, policy in {STAR: read_policy("stp"), **policies}.items():
+            jobs = [training_job(setup, hosts, seed, collective) for seed in seeds]
+            for job in jobs:
+                advance(f"{collective} on {count} hosts, {name}")
+                setup.run(star if name == STAR else setup.network, policy, job)
+            times[name] = tuple(job.finished_s for job in jobs)
+        bound = tuple(least_job_s(setup, training_job(setup, hosts, seed, collective)) for seed in seeds)
+        workload = next(name for name, of in COLLECTIVE_OF.items() if of == collective)
+        return [
+            Series(workload, "job", "s", name, count, times[name], times[STAR], bound, lower_is_better=True)
+            for name in policies
+        ]
+
+    return run
+
+
+def training_job(setup: Setup, hosts: Sequence[str], seed: int, collective: str, number: int = 0) -> Training:
+    """Return a training job whose share of computing is `setup.training.compute_share` if nothing blocks."""
+    share = setup.training.compute_share
+    steps = steps_of(collective, len(hosts), setup.training, seed)
+    sends_s = sum(1 / (host_links(setup.network, pattern_of([step], hosts)) * setup.efficiency) for step in steps)
+    return Training(hosts, seed, collective, setup.training, sends_s * share / (1 - share), number)
+
+
+def least_job_s(setup: Setup, job: Job) -> float:
+    """The minimum time of a shuffle or a training job alone."""
+    if not isinstance(job, Training):
+        return least_time_s(setup, job.patterns[0])
+    # Most steps of an all-reduce are the same.
+    steps = Counter(job.steps)
+    sends_s = sum(least_time_s(setup, pattern_of([step], job.hosts)) * times for step, times in steps.items())
+    return job.plan.iterations * (job.compute_s + sends_s)
+
+
+def mixed_jobs(setup: Setup, count: int, seed: int) -> dict[str, Job]:
+    """Two all-reduces, a mixture of experts and a shuffle, each on every fourth host."""
+    ring, tree, experts, data = quarters(setup.network, count)
+    return {
+        "ring all-reduce": training_job(setup, ring, seed, "ring", 0),
+        "tree all-reduce": training_job(setup, tree, seed, "tree", 1),
+        "mixture of experts": training_job(setup, experts, seed, "moe", 2),
+        "shuffle": Shuffle(data, seed, setup.shape),
+    }
+
+
+def shuffle_jobs(setup: Setup, count: int, seed: int) -> dict[str, Job]:
+    """Four shuffles on the same hosts, each with half of the volume of the one before; the longest begins first."""
+    hosts = placed_hosts(setup.network, count)
+    jobs: dict[str, Job] = {}
+    connections = 0
+    names = ("longest shuffle", "third shuffle", "second shuffle", "shortest shuffle")
+    for number, name in enumerate(names):
+        shape = replace(setup.shape, volume_bytes=max(1, setup.shape.volume_bytes >> number))
+        jobs[name] = Shuffle(hosts, seed * len(names) + number, shape, connections)
+        connections += shape.mappers * shape.reducers
+    return jobs
+
+
+def together(setup: Setup, jobs: Mapping[str, Job], policy: Policy) -> Together:
+    """Return jobs that begin at once; those whose profile's strategy says so take turns."""
+    profiles = {name: BIG_DATA if isinstance(job, Shuffle) else HPC for name, job in jobs.items()}
+    in_turns = {name for name, of in profiles.items() if takes_turns(policy.get(of, policy[DEFAULT_PROFILE]))}
+    return Together(jobs, setup.network, in_turns if setup.announce else ())
+
+
+def _several(workload: str, jobs_of: Callable[[Setup, int, int], dict[str, Job]]) -> _Experiment:
+    """The experiment with several jobs at once, each compared with itself alone under the same strategy."""
+
+    def run(
+        setup: Setup, policies: Mapping[str, Policy], count: int, seeds: Sequence[int], advance: Advance
+    ) -> list[Series]:
+        series: list[Series] = []
+        for name, policy in policies.items():
+            measured: dict[str, list[tuple[float, float]]] = {}
+            for seed in seeds:
+                advance(f"{workload} on {count} hosts, {name}")
+                jobs, alone = jobs_of(setup, count, seed), jobs_of(setup, count, seed)
+                setup.run(setup.network, policy, together(setup, jobs, policy))
+                for job_name, job in jobs.items():
+                    setup.run(setup.network, policy, alone[job_name])
+                    measured.setdefault(job_name, []).append((job.finished_s, alone[job_name].finished_s))
+            means = [tuple(map(mean, zip(*times, strict=True))) for times in zip(*measured.values(), strict=True)]
+            for job_name, times in {**measured, MEAN_COMPLETION: means}.items():
+                values, bases = zip(*times, strict=True)
+                series.append(Series(workload, job_name, "s", name, count, values, bases, lower_is_better=True))
+        return series
+
+    return run
+
+
+# The workloads of one training job, and their collectives.
+COLLECTIVE_OF = {"allreduce": "ring", "tree": "tree", "moe": "moe", "pipeline": "pipeline"}
+MEAN_COMPLETION = "mean completion"
+# Workloads of several jobs that are all measured at once.
+SEVERAL: Mapping[str, Callable[[Setup, int, int], dict[str, Job]]] = {"mixed": mixed_jobs, "shuffles": shuffle_jobs}
+# Workloads whose jobs are compared with themselves alone.
+AT_ONCE = ("both", *SEVERAL)
+
 WORKLOADS: Mapping[str, _Experiment] = {
     "ring": _ring,
     "shuffle": _shuffle,
     "both": _both,
     "permutation": _permutation,
+    **{workload: _training(collective) for workload, collective in COLLECTIVE_OF.items()},
+    **{workload: _several(workload, jobs_of) for workload, jobs_of in SEVERAL.items()},
 }

@@ -26,6 +26,14 @@ def halves(network: Network, count: int) -> tuple[Sequence[str], Sequence[str]]:
     return hosts[::2][: count // 2], hosts[1::2][: count // 2]
 
 
+def quarters(network: Network, count: int) -> Sequence[Sequence[str]]:
+    """Return the hosts of four jobs, each with every fourth of the first `count` hosts."""
+    hosts = workers(network)
+    if not 8 <= count <= len(hosts) or count % 4:
+        raise WrongUse(f"{count} hosts cannot be shared by four jobs: a multiple of 4 from 8 to {len(hosts)}")
+    return [hosts[first:count:4] for first in range(4)]
+
+
 def workers(network: Network) -> list[str]:
     """Return the hosts that can run ranks, in order: all but servers."""
     return [host for host in network.hosts if not host.startswith(SERVER)]

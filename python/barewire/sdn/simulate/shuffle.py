@@ -72,6 +72,11 @@ class Shuffle:
         return self._under_way == 0 and not any(self._wanted)
 
     @property
+    def has_sent(self) -> bool:
+        """The same: all of a shuffle is one coflow."""
+        return self.finished
+
+    @property
     def patterns(self) -> tuple[Pattern, ...]:
         """The volumes of the whole job."""
         return self._announced

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Two jobs at once: one is measured, the other is repeated until the measured job is finished."""
+"""Several jobs at once: one that is measured beside another that is repeated, or all measured, in turns if wanted."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from barewire.sdn.coflow import Turns, coflow_of
 from barewire.sdn.flow import Pattern
-from barewire.sdn.simulate.workload import Transfer, Workload
+from barewire.sdn.simulate.workload import Job, Transfer, Workload
+from barewire.topology import Network
 
 
 class Concurrent:
@@ -49,6 +51,73 @@ class Concurrent:
             self._other = self._beside(self._other)
             begins += _tagged(1, self._other.begin())
         return begins
+
+
+class Together:
+    """Jobs that begin at once, as one workload that is finished when all are.
+
+    Those of `in_turns` wait for their turn before they send. Jobs withdraw their patterns when they are finished.
+    """
+
+    def __init__(self, jobs: Mapping[str, Job], network: Network, in_turns: Collection[str] = ()) -> None:
+        """Initialise; `network` is where they send."""
+        self._jobs = list(jobs.values())
+        self._network = network
+        self._in_turns = {number for number, name in enumerate(jobs) if name in in_turns}
+        self._turns = Turns()
+        # The jobs whose turn it is, since a time; None: to be asked again.
+        self._going: tuple[float, frozenset[str]] | None = None
+        self._known: list[tuple[Pattern, ...]] = []
+        self._announced: tuple[Pattern, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all jobs are finished."""
+        return all(job.finished for job in self._jobs)
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The sum of the unfinished jobs' current patterns."""
+        known = [job.patterns for job in self._jobs if not job.finished]
+        if len(known) != len(self._known) or any(new is not old for new, old in zip(known, self._known, strict=True)):
+            self._known = known
+            volumes: Counter[tuple[str, str]] = Counter()
+            for patterns in known:
+                volumes.update(patterns[0])
+            self._announced = (dict(volumes),)
+        return self._announced
+
+    def begin(self) -> list[Transfer]:
+        """Begin all."""
+        return [transfer for number, job in enumerate(self._jobs) for transfer in _tagged(number, job.begin())]
+
+    def arrived(self, transfer: Transfer, now_s: float) -> list[Transfer]:
+        """Forward to the job of this transfer."""
+        number, tag = transfer.tag
+        begins = _tagged(number, self._jobs[number].arrived(replace(transfer, tag=tag), now_s))
+        if self._jobs[number].has_sent:
+            self._turns.end(str(number))
+            self._going = None
+        return begins
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether any job waits for its turn."""
+        return bool(self._in_turns)
+
+    def sends(self, transfer: Transfer, now_s: float) -> bool:
+        """Return whether it is the turn of a transfer's job."""
+        number, _ = transfer.tag
+        if number not in self._in_turns:
+            return True
+        coflow = coflow_of(self._network, self._jobs[number].patterns[0], self.patterns[0])
+        if coflow is None:
+            return True
+        if self._turns.want(str(number), coflow, now_s):
+            self._going = None
+        if self._going is None or self._going[0] != now_s:
+            self._going = now_s, self._turns.going(now_s)
+        return str(number) in self._going[1]
 
 
 def _tagged(which: int, transfers: Sequence[Transfer]) -> list[Transfer]:

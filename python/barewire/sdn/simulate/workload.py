@@ -70,3 +70,15 @@ class Workload(Protocol):
     def arrived(self, transfer: Transfer, now_s: float) -> Sequence[Transfer]:
         """Return the transfers that start because this one has finished."""
         ...
+
+
+class Job(Workload, Protocol):
+    """A job that can be one of several at once."""
+
+    hosts: list[str]
+    finished_s: float
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether everything that it sends at once has arrived, and nothing more has begun."""
+        ...

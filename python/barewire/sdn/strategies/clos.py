@@ -13,7 +13,6 @@ and without these it consists of planes again. Source: Beneš 1965; Hwang 1983.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 
 from barewire.sdn.strategies.colouring import colour_evenly
 from barewire.sdn.strategies.memo import paths_of
@@ -33,6 +32,7 @@ class _RoutingDemand:
 
     pair: Pair
     group: Hashable
+    job: Hashable
     enters: str
     leaves: str
     up: Path = ()
@@ -42,15 +42,16 @@ class _RoutingDemand:
 def clos_paths(network: Network, groups: Mapping[Pair, Hashable], jobs: Mapping[Pair, Hashable]) -> Mapping[Pair, Path]:
     """Return a path for each pair of hosts, with each switch's flows even over its links. NoClosError if impossible.
 
-    Pairs of one group probably send at the same time: their paths are separated first. Each job gets separate planes,
-    as many as it has hosts on any one switch; NoClosError if there are not enough.
+    Pairs of one group probably send at the same time: their paths are separated first. Jobs that meet at a switch get
+    separate planes above it, each as many as it has hosts there, level by level, so whatever a job with one host on
+    each switch sends has links of its own. If there are not enough planes, as few jobs as possible share one.
     """
     routes = paths_of(network)
     routes.expect([host for pair in groups for host in pair])
     candidates = {pair: routes.between(*pair) for pair in groups}
     edge = frozenset({port.node for host in network.hosts if (port := network.attachment(host))})
     edge -= routes.inner(groups, edge)
-    demands: dict[Hashable, list[_RoutingDemand]] = {}
+    demands: list[_RoutingDemand] = []
     chosen: dict[Pair, Path] = {}
     for pair, group in groups.items():
         first, last = network.attachment(pair[0]), network.attachment(pair[1])
@@ -59,10 +60,9 @@ def clos_paths(network: Network, groups: Mapping[Pair, Hashable], jobs: Mapping[
         if first.node == last.node:
             chosen[pair] = (last,)
         else:
-            demands.setdefault(jobs[pair], []).append(_RoutingDemand(pair, group, first.node, last.node, (), (last,)))
+            demands.append(_RoutingDemand(pair, group, jobs[pair], first.node, last.node, (), (last,)))
     planes = _planes(network, frozenset(network.switches) - edge)
-    for job, job_planes in zip(demands.values(), _allocate_planes(list(demands.values()), planes), strict=True):
-        _spread(network, job, edge, job_planes, chosen)
+    _spread(network, demands, edge, planes, chosen, dict.fromkeys(jobs.values(), 1))
     for pair, path in chosen.items():
         if path not in candidates[pair]:
             raise NoClosError(f"no plane has a shortest path from {pair[0]} to {pair[1]}")
@@ -70,23 +70,48 @@ def clos_paths(network: Network, groups: Mapping[Pair, Hashable], jobs: Mapping[
 
 
 def _allocate_planes(
-    jobs: Sequence[Sequence[_RoutingDemand]], planes: Sequence[frozenset[str]]
-) -> list[list[frozenset[str]]]:
-    """Each job's planes: as many as its senders or receivers on one switch, then the rest round-robin."""
+    jobs: Mapping[Hashable, Sequence[_RoutingDemand]], planes: int, ways: Mapping[Hashable, int]
+) -> dict[Hashable, list[int]]:
+    """The numbers of each job's planes: as many as its senders or receivers at one switch need, and then what is free.
+
+    `ways` is the number of planes over which each job's hosts are spread already.
+    """
     if len(jobs) == 1:
-        return [list(planes)]
-    counts: list[int] = []
-    for job in jobs:
-        hosts = {("from", demand.enters, demand.pair[0]) for demand in job} | {
-            ("to", demand.leaves, demand.pair[1]) for demand in job
+        return {job: list(range(planes)) for job in jobs}
+    needs: dict[Hashable, int] = {}
+    places: dict[Hashable, set[str]] = {}
+    for job, demands in jobs.items():
+        ends = {("from", demand.enters, demand.pair[0]) for demand in demands}
+        ends |= {("to", demand.leaves, demand.pair[1]) for demand in demands}
+        needs[job] = -(-max(Counter(end[:2] for end in ends).values()) // ways[job])
+        places[job] = {end[1] for end in ends}
+    owned: dict[Hashable, list[int]] = {job: [] for job in jobs}
+    users: Counter[int] = Counter()
+
+    def free(job: Hashable) -> list[int]:
+        """The planes without a job that this one meets, the least used first."""
+        met = {
+            plane
+            for other, taken in owned.items()
+            if other != job and not places[job].isdisjoint(places[other])
+            for plane in taken
         }
-        counts.append(max(Counter(end[:2] for end in hosts).values()))
-    spare = len(planes) - sum(counts)
-    if spare < 0:
-        raise NoClosError(f"{len(jobs)} jobs need more planes than the {len(planes)} there are")
-    counts = [count + spare // len(jobs) + (number < spare % len(jobs)) for number, count in enumerate(counts)]
-    ends = list(accumulate(counts, initial=0))
-    return [list(planes[begin:end]) for begin, end in pairwise(ends)]
+        return sorted(set(range(planes)) - met, key=lambda plane: (users[plane], plane))
+
+    for job in sorted(jobs, key=lambda job: -needs[job]):
+        taken = free(job)
+        others = sorted(set(range(planes)) - set(taken), key=lambda plane: (users[plane], plane))
+        owned[job] = taken = [*taken, *others][: needs[job]]
+        users.update(taken)
+    is_done = False
+    while not is_done:
+        is_done = True
+        for job in jobs:
+            for plane in [plane for plane in free(job) if plane not in owned[job]][:1]:
+                owned[job].append(plane)
+                users[plane] += 1
+                is_done = False
+    return owned
 
 
 def _spread(
@@ -95,6 +120,7 @@ def _spread(
     lowest: frozenset[str],
     planes: Sequence[frozenset[str]],
     chosen: dict[Pair, Path],
+    ways: Mapping[Hashable, int],
 ) -> None:
     """Assign each demand to a plane, then route it within the plane."""
     links = [_links(network, lowest, plane) for plane in planes]
@@ -102,13 +128,16 @@ def _spread(
         for end in (demand.enters, demand.leaves):
             if not links or any(end not in plane_links for plane_links in links):
                 raise NoClosError(f"{end} does not have one link to each plane above it")
-    edges = [(demand.enters, demand.leaves) for demand in demands]
-    colours = colour_evenly(edges, [demand.group for demand in demands], len(planes))
-    for number, plane in enumerate(planes):
-        inside: list[_RoutingDemand] = []
-        for demand, colour in zip(demands, colours, strict=True):
-            if colour != number:
-                continue
+    jobs: dict[Hashable, list[_RoutingDemand]] = {}
+    for demand in demands:
+        jobs.setdefault(demand.job, []).append(demand)
+    allocated = _allocate_planes(jobs, len(planes), ways)
+    inside: list[list[_RoutingDemand]] = [[] for _ in planes]
+    for job, own in jobs.items():
+        edges = [(demand.enters, demand.leaves) for demand in own]
+        colours = colour_evenly(edges, [demand.group for demand in own], len(allocated[job]))
+        for demand, colour in zip(own, colours, strict=True):
+            number = allocated[job][colour]
             up = (*demand.up, links[number][demand.enters])
             back = links[number][demand.leaves]
             top, down = network.peers[back], (network.peers[back], *demand.down)
@@ -116,10 +145,12 @@ def _spread(
             if enters == top.node:
                 chosen[demand.pair] = (*up, *down)
             else:
-                inside.append(_RoutingDemand(demand.pair, demand.group, enters, top.node, up, down))
-        if inside:
+                inside[number].append(_RoutingDemand(demand.pair, demand.group, job, enters, top.node, up, down))
+    wider = {job: ways[job] * len(own) for job, own in allocated.items()}
+    for number, plane in enumerate(planes):
+        if inside[number]:
             bottom = frozenset(network.peers[port].node for port in links[number].values())
-            _spread(network, inside, bottom, _planes(network, plane - bottom), chosen)
+            _spread(network, inside[number], bottom, _planes(network, plane - bottom), chosen, wider)
 
 
 def _planes(network: Network, switches: frozenset[str]) -> list[frozenset[str]]:

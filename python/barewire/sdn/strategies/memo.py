@@ -17,6 +17,11 @@ _REMEMBERED = 64
 
 def memoized(function: Callable[..., Answer]) -> Callable[..., Answer]:
     """Cache a pure function by the identity of its arguments."""
+    return remembering(_REMEMBERED, function)
+
+
+def remembering(most: int, function: Callable[..., Answer]) -> Callable[..., Answer]:
+    """Cache the latest `most` results of a pure function by the identity of its arguments."""
     known: dict[tuple[int, ...], tuple[tuple[object, ...], Answer]] = {}
     # A plan is made in a thread beside the controller's.
     lock = threading.Lock()
@@ -28,7 +33,7 @@ def memoized(function: Callable[..., Answer]) -> Callable[..., Answer]:
             return found[1]
         answer = function(*arguments)
         with lock:
-            if len(known) >= _REMEMBERED:
+            if len(known) >= most:
                 del known[next(iter(known))]
             # A reference to the arguments keeps their ids from being reused.
             known[key] = (arguments, answer)

@@ -15,31 +15,46 @@ from typing import ClassVar
 
 import networkx as nx
 
+from barewire.errors import WrongUse
 from barewire.sdn.flow import Flow, FlowKey, Pattern, View
 from barewire.sdn.strategies.balance import FlowDemand, Loads
 from barewire.sdn.strategies.clos import NoClosError, Pair, clos_paths
 from barewire.sdn.strategies.lanes import Lanes
 from barewire.sdn.strategies.memo import memoized, paths_of
+from barewire.sdn.strategies.recognised import recognised
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Network, Path
 
 # Pairs of hosts above which there is no plan: 300 hosts that all exchange with all take minutes.
 PAIRS_MAX = 100_000
+_NOTHING: Pattern = {}
 
 
 @dataclass(frozen=True)
 class Planned:
     """Reaches the bound for announced patterns; unannounced flows are placed as by `lanes`.
 
-    `period_s` only corrects flows after a missed change of pattern.
+    `period_s` only corrects flows after a missed change of pattern, and recognises. `turns`: whether jobs that ask take
+    turns where no plan helps (`sdn/coflow.py`). `recognise`: whether unannounced jobs whose pattern is recognised are
+    planned, too.
     """
 
     period_s: float = 1.0
+    turns: str = "yes"
+    recognise: str = "no"
     name: ClassVar[str] = "planned"
+
+    def __post_init__(self) -> None:
+        """Validate the parameters."""
+        for name in ("turns", "recognise"):
+            if getattr(self, name) not in ("yes", "no"):
+                raise WrongUse(f"planned's {name} is yes or no, not '{getattr(self, name)}'")
+        if not self.period_s > 0:
+            raise WrongUse(f"planned's period_s is above 0, not {self.period_s}")
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
         """Return the plan's path for these two hosts."""
-        path = _plan_of(view).get((flow.key.source, flow.key.destination))
+        path = self._plan(view).get((flow.key.source, flow.key.destination))
         if path is not None and path in paths:
             return Placement(path, reason="planned for its announced pattern")
         unplanned = Lanes().place(flow, paths, view)
@@ -52,7 +67,7 @@ class Planned:
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
         """Move the flows of the current pattern onto its plan, and others into their lane."""
-        plan = _plan_of(view)
+        plan = self._plan(view)
         moves = {
             key: path for key, path in Lanes().rearrange(view).items() if (key.source, key.destination) not in plan
         }
@@ -62,9 +77,17 @@ class Planned:
                 moves[key] = path
         return moves
 
+    def _plan(self, view: View) -> Mapping[Pair, Path]:
+        announced = view.patterns[0] if view.patterns else _NOTHING
+        pattern = _together(announced, recognised(view)) if self.recognise == "yes" else announced
+        return plan(view.network, pattern) if pattern else {}
 
-def _plan_of(view: View) -> Mapping[Pair, Path]:
-    return plan(view.network, view.patterns[0]) if view.patterns else {}
+
+@memoized
+def _together(announced: Pattern, found: Pattern) -> Pattern:
+    """An announced pattern, and what was recognised between other hosts."""
+    known = {host for pair in announced for host in pair}
+    return {**announced, **{pair: volume for pair, volume in found.items() if known.isdisjoint(pair)}}
 
 
 @memoized
