@@ -261,6 +261,29 @@ def test_switches_that_remember_generations_of_earlier_controllers_are_won_back(
     assert pair.is_in_charge("a")
 
 
+def test_a_standby_that_was_not_scheduled_does_not_mistake_its_own_pause_for_its_leaders_silence() -> None:
+    pair = standing()
+    standby = pair.controllers["b"]
+    for pause_s in (0.3, 0.6, 5.0):
+        pair.frozen.add("b")
+        pair.run(pause_s)
+        pair.frozen.clear()
+        standby.poll(pair.now)  # a timer is called before what has arrived meanwhile is read
+        pair.run(1)
+    assert pair.is_in_charge("a") and not pair.changes
+
+
+def test_a_standby_without_switches_waits_longer() -> None:
+    pair = standing()
+    pair.cut |= {frozenset(("b", name)) for name in pair.switches}
+    pair.run(1)
+    pair.frozen.add("a")
+    pair.run(1)
+    pair.frozen.clear()
+    pair.run(1)
+    assert pair.is_in_charge("a") and not pair.changes
+
+
 def test_a_refusal_from_an_earlier_term_is_no_reason_to_step_down() -> None:
     pair = standing()
     leader = pair.controllers["a"]

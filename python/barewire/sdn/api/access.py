@@ -10,7 +10,7 @@ from barewire.sdn.classify.jobs import Job, Jobs, UnknownJobError
 from barewire.sdn.classify.tenants import Tenant, Tenants
 
 # What tenants may read besides jobs.
-_READABLE = ("/v1/strategies", "/v1/policy", "/v1/tenants")
+_READABLE = ("/v1/strategies", "/v1/policy", "/v1/tenants", "/v1/pair")
 # A tenant may send this many seconds' requests at once.
 _BURST_S = 2.0
 

@@ -22,11 +22,13 @@ from barewire.sdn.api.token import read_token
 from barewire.sdn.tls import client_context, reason_of
 
 TIMEOUT_S = 5.0
-# Of several controllers one may be gone, so connecting to each takes at most this.
-CONNECT_S = 1.0
+# Of several controllers one may be gone, or frozen: whether it leads is waited for no longer than this.
+FIND_S = 1.0
 # A pair without a leader has one again within a second, and a busy machine is slower.
 PATIENCE_S = 5.0
 AGAIN_S = 0.1
+# Answers of a standby: another one leads, or none is known.
+_STANDBY = (307, 503)
 # The file of the authority that signed the API's certificate; without it those of the system are trusted.
 AUTHORITY = "BAREWIRE_SDN_CA"
 # Renewals per lease, so that two may fail.
@@ -55,7 +57,6 @@ class Client:
         """Read the token; WrongUse for an invalid file or address."""
         self.url, self.token_file = url, token_file
         self._token = read_token(token_file)
-        # The one that answered last comes first.
         self._urls = [one.strip().rstrip("/") for one in url.split(",")]
         for one in self._urls:
             parts = urlsplit(one)
@@ -66,6 +67,9 @@ class Client:
                     f"'{one}' is not the URL of a controller's API: write http://ADDRESS:PORT or unix:PATH, of a pair "
                     "both with a comma between"
                 )
+        self._is_paired = len(self._urls) > 1
+        # The one that answered last.
+        self._leader: str | None = None
         self._tls: ssl.SSLContext | None = None
 
     def get(self, name: str) -> Any:
@@ -98,43 +102,56 @@ class Client:
         return self._ask("PUT", f"/v1/policy/{profile}", schema.ChosenStrategy(strategy))
 
     def _ask(self, method: str, path: str, body: object = None, is_repeatable: bool = True) -> Any:
-        """Ask the controllers one after another until one that leads has answered."""
+        """Ask the controller that leads; while none of a pair does, wait."""
         content = None if body is None else msgspec.json.encode(body)
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
-            silent: dict[str, Exception] = {}
-            waiting = list(self._urls)
-            is_known = len(waiting) > 1
-            while waiting:
-                url = waiting.pop(0)
+            reasons: dict[str, object] = {}
+            is_over = time.monotonic() > deadline_s
+            url = self._leader or self._find(reasons)
+            if url is not None:
                 try:
-                    status, document, leader = self._send(url, method, path, content)
+                    status, document, named = self._send(url, method, path, content, TIMEOUT_S)
                 except _NoAnswerError as error:
-                    silent[url] = error
-                    if error.was_sent and not is_repeatable:
-                        waiting, is_known = [], False
-                    continue
-                if status not in (307, 503):
-                    self._urls = [url, *(other for other in self._urls if other != url)]
-                    return self._read(url, status, document)
-                is_known = True
-                silent[url] = MeasurementFailed(_message(status, document))
-                if leader is not None and leader not in silent:
-                    waiting = [leader, *(other for other in waiting if other != leader)]
-            if not is_known or time.monotonic() > deadline_s:
-                reasons = "; ".join(f"{url}: {error}" for url, error in silent.items())
-                raise MeasurementFailed(f"no answer from the controller at {reasons}; is it running?")
+                    reasons[url] = error
+                    is_over = is_over or not self._is_paired or (error.was_sent and not is_repeatable)
+                    self._leader = None
+                else:
+                    if status not in _STANDBY:
+                        self._leader = url
+                        return self._read(url, status, document)
+                    reasons[url] = _message(status, document)
+                    self._is_paired, self._leader = True, named
+            if is_over:
+                said = "; ".join(f"{one}: {reason}" for one, reason in reasons.items())
+                raise MeasurementFailed(f"no answer from the controller at {said}; is it running?")
             time.sleep(AGAIN_S)
 
-    def _send(self, url: str, method: str, path: str, content: bytes | None) -> tuple[int, Any, str | None]:
+    def _find(self, reasons: dict[str, object]) -> str | None:
+        """Return the URL of the controller that leads; of several, none may keep us waiting for long."""
+        if len(self._urls) == 1:
+            return self._urls[0]
+        for url in self._urls:
+            try:
+                status, document, _ = self._send(url, "GET", "/v1/pair", None, FIND_S)
+            except _NoAnswerError as error:
+                reasons[url] = error
+                continue
+            pair = self._read(url, status, document)
+            if pair["role"] != "standby":
+                return url
+            reasons[url] = "it is the standby"
+        return None
+
+    def _send(
+        self, url: str, method: str, path: str, content: bytes | None, seconds: float
+    ) -> tuple[int, Any, str | None]:
         """Send a request to one controller; return status, document, and the leader that it names."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        connection = self._connection(url)
+        connection = self._connection(url, seconds)
         was_sent = False
         try:
             connection.connect()
-            if connection.sock is not None:
-                connection.sock.settimeout(TIMEOUT_S)
             was_sent = True
             connection.request(method, path, content, headers)
             answer = connection.getresponse()
@@ -155,11 +172,11 @@ class Client:
             raise GoneError(f"the controller at {url}: {_message(status, document)}")
         raise WrongUse(f"the controller at {url} refused: {_message(status, document)}")
 
-    def _connection(self, url: str) -> http.client.HTTPConnection:
+    def _connection(self, url: str, seconds: float) -> http.client.HTTPConnection:
         parts = urlsplit(url)
         if parts.scheme == "unix":
-            return _UnixConnection(parts.path)
-        host, seconds = parts.hostname or "", TIMEOUT_S if len(self._urls) == 1 else CONNECT_S
+            return _UnixConnection(parts.path, seconds)
+        host = parts.hostname or ""
         if parts.scheme == "http":
             return http.client.HTTPConnection(host, parts.port or 80, timeout=seconds)
         if self._tls is None:
@@ -224,11 +241,11 @@ class Announced:
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_S)
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__("localhost", timeout=seconds)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT_S)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)

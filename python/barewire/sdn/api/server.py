@@ -185,9 +185,9 @@ class Api:
         if self._tls is not None and not request.get_extra_info("peercert"):
             return _error(403, "a peer shows a certificate of an authority in --tls-ca")
         response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
-        await response.prepare(request)
         outgoing = Outgoing(self._shell.core)
         with contextlib.suppress(ConnectionError, TimeoutError):
+            await response.prepare(request)
             while not self._is_over.is_set():
                 now, core = self._shell.now, self._shell.core
                 if outgoing.core is not core:

@@ -28,6 +28,8 @@ REFUSED_S = 0.3
 # A controller that has just started first listens for a leader: its peer's API may be slow, and switches try to connect
 # only every few seconds.
 LISTEN_S = 2.0
+# A process that was not scheduled for the first time has heard nothing, whoever spoke: it listens for the second.
+STALLED_S, RECOVER_S = 0.2, 0.2
 NUMBER_BITS, BEAT_BITS = 12, 32
 _TERM_SHIFT = NUMBER_BITS + BEAT_BITS
 # Generations are compared as signed differences, so half of the numbers can be used.
@@ -63,7 +65,7 @@ class Election:
         self._switches: dict[str, _Seen] = {}
         self._led_s = -math.inf
         self._claim_s = now + LISTEN_S
-        self._beat_s = now
+        self._beat_s = self._polled_s = now
         self._changes: list[Change] = []
 
     @property
@@ -141,6 +143,9 @@ class Election:
 
     def poll(self, now: float) -> dict[str, list[RoleRequest]]:
         """Claim the lead if it is time; return the requests that are due, by switch."""
+        if now > self._polled_s + STALLED_S:
+            self._claim_s = max(self._claim_s, now + RECOVER_S)
+        self._polled_s = now
         if not self.is_leader and now >= self._claim_s:
             self._lead(now)
         if now < self._beat_s:
@@ -190,7 +195,8 @@ class Election:
     def _leader_seen(self, now: float) -> None:
         self._led_s = now
         if not self.is_leader:
-            self._claim_s = now + SILENT_S
+            # Without a switch there is nothing to control, nor a way to see whether the leader still claims.
+            self._claim_s = now + (SILENT_S if self._switches else LISTEN_S)
 
     def _is_ours(self, generation: int) -> bool:
         return generation >> BEAT_BITS == self.generation >> BEAT_BITS

@@ -24,10 +24,12 @@ from barewire.sdn.flow import Flow, FlowKey, Placed
 from barewire.sdn.openflow.messages import AddRule, DeleteRule, Rule, RuleCounter, RuleList
 from barewire.topology import Path, Port
 
-# Minimum interval of adoption attempts, which follow new links or tables.
-TRY_EVERY_S = 0.2
-# Another attempt after this time, because ports settle.
-TRY_AGAIN_S = 0.5
+# Adoption is tried when the ports of a new table have settled and this time, in which further tables and links come.
+TRY_AFTER_S = 0.1
+# Another attempt after this time, doubled by each one without new links or tables in between.
+TRY_AGAIN_S, TRY_AGAIN_MAX_S = 0.1, 0.8
+# A host is learnt from a label's rule after this time, because ports settle.
+LEARN_S = 0.5
 
 
 @dataclass
@@ -67,6 +69,7 @@ class Reconciliation:
         self._labels = labels
         self._orphans: dict[int, _Orphan] = {}
         self._due_s = math.inf
+        self._again_s = TRY_AGAIN_S
 
     def compare(self, switch: str, found: RuleList, now: float) -> None:
         """Reconcile the table of a switch that has just connected."""
@@ -94,7 +97,8 @@ class Reconciliation:
     def try_soon(self, now: float) -> None:
         """Schedule an adoption attempt after new links or tables."""
         if self._orphans:
-            self._try_at(now + TRY_EVERY_S)
+            self._again_s = TRY_AGAIN_S
+            self._try_at(now + self._settings.settle_s + TRY_AFTER_S)
 
     def _must_have(self, switch: str, now: float) -> Iterable[Rule]:
         yield from base_rules()
@@ -128,7 +132,7 @@ class Reconciliation:
     def _keep_label(self, switch: str, rule: Rule, now: float) -> None:
         """Keep a label's rule of an earlier controller until this one knows the network; learn its host's port."""
         if rule.pops_vlan and rule.out and rule.match.eth_dst is not None:
-            self._outbox.at(now + TRY_AGAIN_S, partial(self._learn, rule.match.eth_dst, Port(switch, rule.out[0])))
+            self._outbox.at(now + LEARN_S, partial(self._learn, rule.match.eth_dst, Port(switch, rule.out[0])))
         self._outbox.at(now + self._settings.orphans_s, partial(self._delete_label, switch, rule))
 
     def _learn(self, mac: str, port: Port, now: float) -> None:
@@ -161,7 +165,8 @@ class Reconciliation:
         if adopted or stale:
             self._outbox.emit("rules taken over", f"{adopted} flows adopted, {stale} stale ones deleted")
         if self._orphans:
-            self._try_at(now + TRY_AGAIN_S)
+            self._try_at(now + self._again_s)
+            self._again_s = min(2 * self._again_s, TRY_AGAIN_MAX_S)
 
     def _try_at(self, when_s: float) -> None:
         if when_s < self._due_s:
