@@ -24,7 +24,7 @@ from barewire.sdn.openflow.messages import Role, RoleReply, RoleRequest, SwitchE
 BEAT_S = 0.1
 # A leader that gave no sign for this time is replaced; one whose API refuses connections, after the shorter time.
 SILENT_S = 0.5
-REFUSED_S = 0.3
+REFUSED_S = 0.2
 # A controller that has just started first listens for a leader: its peer's API may be slow, and switches try to connect
 # only every few seconds.
 LISTEN_S = 2.0
