@@ -82,7 +82,8 @@ def test_the_document_is_valid_openapi_and_has_every_route() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["status", "switches", "hosts", "links", "loads", "flows", "strategies", "policy", "jobs", "tenants"]
+    "name",
+    ["status", "switches", "hosts", "links", "loads", "flows", "strategies", "policy", "jobs", "tenants", "pair"],
 )
 def test_responses_match_the_openapi_document(name: str) -> None:
     async def scenario(client: TestClient[Any, Any], _: Shell) -> None:

@@ -303,6 +303,25 @@ def test_traffic_continues_during_a_restart_of_the_controller_which_adopts_its_f
     assert world.controller.hosts.by_name["h16"].port == world.network.attachment("h16")
 
 
+def test_flows_over_a_link_that_fails_without_a_controller_are_placed_again_by_the_next_one() -> None:
+    world = acquainted()
+    frame = tcp("h1", "h16", 7, 8)
+    world.send("h1", frame)
+    world.settle()
+    route = world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 7, 8))
+    assert route is not None
+    world.disconnect(tell=False)
+    world.set_link(route.path[1], is_up=False)
+    assert world.where("h1", frame).startswith("lost")
+    world.start_controller()
+    world.connect()
+    world.pass_time(1.0)
+    assert world.where("h1", frame) == "h16"
+    world.send("h1", frame)
+    world.settle()
+    assert world.is_placed("h1", frame) and world.where("h1", frame) == "h16"
+
+
 def test_rules_that_lead_nowhere_after_a_restart_are_deleted() -> None:
     world = acquainted()
     frame = tcp("h1", "h16", 7, 8)

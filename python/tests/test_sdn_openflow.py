@@ -33,6 +33,9 @@ from barewire.sdn.openflow.messages import (
     PortState,
     Request,
     RequestKind,
+    Role,
+    RoleReply,
+    RoleRequest,
     Rule,
     RuleCounters,
     RuleList,
@@ -144,6 +147,52 @@ def test_another_parser_writes_the_same_meters_and_reads_a_rule_with_one() -> No
     assert encode(Request(RequestKind.METER_COUNTERS), 1) == bytes(request.buf)
     meter, actions = read(encode(AddRule(replace(RULE, meter=193)), 1)).instructions
     assert meter.meter_id == 193 and actions.actions[0].port == 3
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_another_parser_writes_the_same_role_requests(role: Role) -> None:
+    expected = parser.OFPRoleRequest(VERSION_1_3, role, 1 << 62 | 5)
+    expected.set_xid(1)
+    expected.serialize()
+    assert encode(RoleRequest(role, 1 << 62 | 5), 1) == bytes(expected.buf)
+
+
+def test_roles_are_answered_and_refused() -> None:
+    session = handshaken()
+    session.send(RoleRequest(Role.MASTER, 9))
+    reply = struct.pack(of.OFP_ROLE_REQUEST_PACK_STR, 2, 9)
+    assert session.receive(framed(of.OFPT_ROLE_REPLY, xid_of(session), reply), 0.0) == [RoleReply(Role.MASTER, 9)]
+    assert session.receive(framed(of.OFPT_ROLE_REPLY, 12345, reply), 0.0) == [], "of nothing that was asked"
+    session.send(RoleRequest(Role.NOCHANGE))
+    none = struct.pack(of.OFP_ROLE_REQUEST_PACK_STR, 1, (1 << 64) - 1)
+    assert session.receive(framed(of.OFPT_ROLE_REPLY, xid_of(session), none), 0.0) == [RoleReply(Role.EQUAL, None)]
+    session.send(RoleRequest(Role.MASTER, 8))
+    stale = struct.pack("!HH", of.OFPET_ROLE_REQUEST_FAILED, of.OFPRRFC_STALE)
+    (refused,) = session.receive(framed(of.OFPT_ERROR, xid_of(session), stale), 0.0)
+    assert refused.is_not_master and refused.request == RoleRequest(Role.MASTER, 8)  # type: ignore[union-attr]
+    session.send(RoleRequest(Role.MASTER, 8))
+    unsupported = struct.pack("!HH", of.OFPET_ROLE_REQUEST_FAILED, of.OFPRRFC_UNSUP)
+    (refused,) = session.receive(framed(of.OFPT_ERROR, xid_of(session), unsupported), 0.0)
+    assert not refused.is_not_master  # type: ignore[union-attr]
+    session.send(AddRule(RULE))
+    slave = struct.pack("!HH", of.OFPET_BAD_REQUEST, of.OFPBRC_IS_SLAVE)
+    (refused,) = session.receive(framed(of.OFPT_ERROR, xid_of(session), slave), 0.0)
+    assert refused.is_not_master and refused.request == AddRule(RULE)  # type: ignore[union-attr]
+    session.send(RoleRequest(Role.NOCHANGE))
+    with pytest.raises(ClosedError, match="the role 77"):
+        session.receive(
+            framed(of.OFPT_ROLE_REPLY, xid_of(session), struct.pack(of.OFP_ROLE_REQUEST_PACK_STR, 77, 1)), 0.0
+        )
+
+
+def test_questions_about_roles_do_not_pile_up_without_barriers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barewire.sdn.openflow.session.PENDING_MAX", 3)
+    session = handshaken()
+    for _ in range(20):
+        session.send(RoleRequest(Role.NOCHANGE))
+        session.receive(
+            framed(of.OFPT_ROLE_REPLY, xid_of(session), struct.pack(of.OFP_ROLE_REQUEST_PACK_STR, 3, 1)), 0.0
+        )
 
 
 def test_meter_statistics_are_decoded_and_malformed_ones_are_refused() -> None:

@@ -293,6 +293,7 @@ def served(folder: Path, scenario: Callable[[TestClient[Any, Any], Any], Awaitab
     class Observed:
         core = world_of(folder).controller
         now = 100.0
+        is_leader = True
 
         def turn(self) -> None:
             self.core.poll(self.now)

@@ -18,7 +18,9 @@ DEFAULT_API = "127.0.0.1:8181"
 Sdn = Annotated[
     str | None,
     typer.Option(
-        "--sdn", metavar="URL", help=f"the network's controller: http://ADDRESS:PORT or unix:PATH; else ${URL}"
+        "--sdn",
+        metavar="URL",
+        help=f"the network's controller: http://ADDRESS:PORT, https://… or unix:PATH, of a pair URL,URL; else ${URL}",
     ),
 ]
 SdnToken = Annotated[

@@ -16,7 +16,8 @@ from barewire.sdn.api.token import default_token_file, read_token
 from barewire.topology.rate import parse_rate
 
 DEFAULT_LISTEN = "tcp:127.0.0.1:6653"
-_NETWORK, _FLOWS, _API = "The network", "Flows", "The API"
+TLS_LISTEN = "ssl:127.0.0.1:6653"
+_NETWORK, _FLOWS, _API, _PAIR, _TLS = "The network", "Flows", "The API", "A pair", "TLS"
 
 
 def start(
@@ -24,7 +25,7 @@ def start(
         list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="tcp:ADDRESS:PORT or unix:PATH; may be repeated",
+            help="tcp:ADDRESS:PORT, ssl:ADDRESS:PORT for TLS, or unix:PATH; may be repeated",
             show_default=DEFAULT_LISTEN,
             rich_help_panel=_NETWORK,
         ),
@@ -108,6 +109,29 @@ def start(
     ui: Annotated[
         bool, typer.Option("--ui", help="serve a live page of the network at /ui", rich_help_panel=_API)
     ] = False,
+    peer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="API of the other controller of a pair, https://ADDRESS:PORT or unix:PATH: one leads, one stands by",
+            rich_help_panel=_PAIR,
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="private key, PEM, for ssl: addresses and the API", rich_help_panel=_TLS),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="its certificate, PEM", rich_help_panel=_TLS)
+    ] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="authorities whose certificates switches, and the peer, must have, PEM",
+            rich_help_panel=_TLS,
+        ),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Control a network of OpenFlow 1.3 switches, until interrupted or terminated.
@@ -118,6 +142,7 @@ def start(
     from barewire.sdn import daemon
     from barewire.sdn.controller.outbox import Event
     from barewire.sdn.controller.settings import Settings
+    from barewire.sdn.tls import files_of
     from barewire.sdn.ui.server import PAGE
 
     settings = Settings(
@@ -127,7 +152,8 @@ def start(
         flow_statistics_s=2 * statistics,
         link_rate_bit_s=None if rate is None else parse_rate(rate),
     )
-    listeners = listen or ([] if lab is not None else [DEFAULT_LISTEN])
+    tls = files_of(tls_key, tls_certificate, tls_ca)
+    listeners = listen or ([] if lab is not None else [DEFAULT_LISTEN if tls is None else TLS_LISTEN])
     secret = token or default_token_file()
     options = daemon.Options(
         listeners,
@@ -143,13 +169,16 @@ def start(
         tenants,
         classifier,
         record,
+        peer,
+        tls,
     )
 
     def tell(event: Event) -> None:
         _print_event(event.kind, event.text, as_json)
         if event.kind == "page" and not (as_json or api.startswith("unix:")) and sys.stdout.isatty():
             # Only here: a log would keep the token. The fragment is never sent, and the page removes it.
-            typer.echo(f"open http://{api}{PAGE}#token={quote(read_token(secret), safe='')}")
+            scheme = "http" if tls is None else "https"
+            typer.echo(f"open {scheme}://{api}{PAGE}#token={quote(read_token(secret), safe='')}")
 
     daemon.run(options, tell)
 

@@ -16,7 +16,7 @@ def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson 
         client.get("status")
         | client.get("jobs")
         | client.get("tenants")
-        | {"policy": client.get("policy")["strategies"]}
+        | {"policy": client.get("policy")["strategies"], "pair": client.get("pair")}
     )
     if as_json:
         print_document("sdn status", document)
@@ -27,6 +27,10 @@ def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson 
         f"{document['connected']} of {document['switches']} switches connected, {document['links']} links, "
         f"{hosts_seen}, {document['flows']} flows ({document['being_laid']} being laid)"
     )
+    pair = document["pair"]
+    if pair["role"] != "single":
+        other = "answers" if pair["peer_answers"] else "does not answer: there is no standby"
+        console.print(f"{pair['leader']} leads since {pair['since_s']:.0f} s; {pair['peer']} {other}")
     console.print("policy: " + ", ".join(f"{profile} = {name}" for profile, name in document["policy"].items()))
     if document["jobs"]:
         table = Table("job", "name", "profile", "hosts", "pattern", "lease ends in")

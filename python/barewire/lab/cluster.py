@@ -174,9 +174,19 @@ class Lab:
         self._switched()
         return openvswitch.controller_socket(self.directory)
 
-    def reconnect_switches(self) -> None:
-        """Make the switches connect to a controller that has just begun to listen; they would wait for up to 8 s."""
-        openvswitch.reconnect(self.directory, self._switched().network.switches)
+    @property
+    def standby_socket(self) -> Path:
+        """The Unix socket of a second controller, which the switches know after `reconnect_switches` for it."""
+        self._switched()
+        return openvswitch.standby_socket(self.directory)
+
+    def reconnect_switches(self, socket: Path | None = None) -> None:
+        """Make the switches connect to a controller that has just begun to listen; they would wait for up to 8 s.
+
+        `socket` is `controller_socket`, the default, or `standby_socket`.
+        """
+        path = socket or self.controller_socket
+        openvswitch.reconnect(self.directory, self._switched().network.switches, path)
 
     @property
     def management_interface(self) -> str | None:

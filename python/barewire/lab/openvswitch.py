@@ -50,6 +50,11 @@ def controller_socket(scratch: Path) -> Path:
     return directory_of(scratch) / "controller.sock"
 
 
+def standby_socket(scratch: Path) -> Path:
+    """Return the socket of a pair's second controller; switches connect once `reconnect` was called for it."""
+    return directory_of(scratch) / "standby.sock"
+
+
 def which(name: str) -> str | None:
     """Return the path of a program, also in administrators' folders, which are not on an ordinary user's PATH."""
     return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", os.defpath), *_SERVER_FOLDERS)))
@@ -113,28 +118,46 @@ def openflow_socket(scratch: Path, switch: str) -> Path:
     return directory_of(scratch) / f"{switch}.mgmt"
 
 
-def reconnect(scratch: Path, switches: Iterable[str]) -> None:
-    """Make switches connect to the controller's socket now, however long they would still wait.
+def reconnect(scratch: Path, switches: Iterable[str], socket_path: Path) -> None:
+    """Make switches connect to a controller's socket now, however long they would still wait.
 
     A switch connects at once to a controller with another name; both names are those of one socket.
     """
-    socket_path = controller_socket(scratch)
     names = [f"unix:{socket_path}", f"unix:{socket_path.parent}//{socket_path.name}"]
     for switch in switches:
         current = {"op": "select", "table": "Controller", "where": [], "columns": ["target"]}
         with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):  # a switch that was stopped
             database = database_of(scratch, switch)
             targets = {row["target"] for row in _transact(database, current)["rows"]}
-            target = names[1] if names[0] in targets else names[0]
-            _transact(database, {"op": "update", "table": "Controller", "where": [], "row": {"target": target}})
+            known = next((name for name in names if name in targets), None)
+            if known is None:
+                _transact(database, *_added(switch, names[0]))
+            else:
+                where, row = [["target", "==", known]], {"target": names[known == names[0]]}
+                _transact(database, {"op": "update", "table": "Controller", "where": where, "row": row})
 
 
-def _transact(database: Path, operation: Mapping[str, object]) -> dict[str, Any]:
-    """Execute one operation in a switch's database (RFC 7047); return its result."""
+def _added(switch: str, target: str) -> list[Mapping[str, object]]:
+    """Return the operations that add a controller to a switch."""
+    row = {"target": target, "inactivity_probe": _PROBE_MS}
+    added = ["set", [["named-uuid", "added"]]]
+    return [
+        {"op": "insert", "table": "Controller", "row": row, "uuid-name": "added"},
+        {
+            "op": "mutate",
+            "table": "Bridge",
+            "where": [["name", "==", switch]],
+            "mutations": [["controller", "insert", added]],
+        },
+    ]
+
+
+def _transact(database: Path, *operations: Mapping[str, object]) -> dict[str, Any]:
+    """Execute operations in a switch's database (RFC 7047); return the first one's result."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_DEADLINE_S)
         connection.connect(str(database))
-        request = {"method": "transact", "params": ["Open_vSwitch", operation], "id": 0}
+        request = {"method": "transact", "params": ["Open_vSwitch", *operations], "id": 0}
         connection.sendall(json.dumps(request).encode())
         answer = b""
         while True:
@@ -147,8 +170,9 @@ def _transact(database: Path, operation: Mapping[str, object]) -> dict[str, Any]
                 if not received:
                     raise MeasurementFailed(f"the database at {database} closed its connection") from None
     result = document.get("result")
-    if not result or "error" in result[0]:
-        raise MeasurementFailed(f"the database at {database} refused {operation}: {document}")
+    # A failed commit adds a result with the error.
+    if not result or any(one is None or "error" in one for one in result):
+        raise MeasurementFailed(f"the database at {database} refused {operations}: {document}")
     found: dict[str, Any] = result[0]
     return found
 

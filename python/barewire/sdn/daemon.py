@@ -2,15 +2,19 @@
 """The controller as a process, from reading its files until a signal ends it; the switches then keep their rules."""
 
 import asyncio
+import contextlib
+import fcntl
 import gc
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
-from barewire.errors import WrongUse
+from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import Lab
+from barewire.sdn.api.peer import Peer
 from barewire.sdn.api.server import Api
 from barewire.sdn.api.token import make_token
 from barewire.sdn.classify.features import Features
@@ -24,6 +28,7 @@ from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.flow import FlowKey
+from barewire.sdn.tls import Tls, TlsFiles, load_tls
 from barewire.sdn.ui.feed import Feed
 from barewire.sdn.ui.server import PAGE, Ui
 
@@ -52,20 +57,27 @@ class Options:
     # A classifier's file, `none`, or None for the built-in one.
     classifier: str | None = None
     record: Path | None = None
+    # The API of the other controller of a pair.
+    peer: str | None = None
+    tls: TlsFiles | None = None
 
 
 def run(options: Options, tell: Tell) -> None:
     """Control a network until SIGINT or SIGTERM. WrongUse and MachineCannot before listening."""
     policy = policy_of(options.policy, options.strategies)
     model = model_of(options.classifier)
-    hosts, listen = _network(options)
+    tls = None if options.tls is None else load_tls(options.tls, is_paired=options.peer is not None)
+    lab = None if options.lab is None else Lab.open(options.lab)
+    hosts = _hosts(options, lab)
     tenants = Tenants()
     if options.tenants is not None:
         text = _read(options.tenants)
         tenants = parse_tenants(text, str(options.tenants), hosts.by_name.keys(), options.tenants.parent)
     token = make_token(options.token_file)
     prepare_interpreter()
-    asyncio.run(_serve(options, policy, model, hosts, listen, token, tenants, tell))
+    with contextlib.nullcontext() if lab is None else _lab_socket(lab, options.peer is not None) as socket:
+        serving = _Serving(options, policy, model, hosts, token, tenants, tls, lab, socket)
+        asyncio.run(_serve(serving, tell))
 
 
 def prepare_interpreter() -> None:
@@ -77,16 +89,28 @@ def prepare_interpreter() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
-async def _serve(
-    options: Options,
-    policy: Policy,
-    model: Model | None,
-    hosts: Hosts,
-    listen: Sequence[str],
-    token: str,
-    tenants: Tenants,
-    tell: Tell,
-) -> None:
+@dataclass(frozen=True)
+class _Serving:
+    """What was read before the controller starts; `socket` is the one for the switches of `lab`."""
+
+    options: Options
+    policy: Policy
+    model: Model | None
+    hosts: Hosts
+    token: str
+    tenants: Tenants
+    tls: Tls | None
+    lab: Lab | None
+    socket: Path | None
+
+    @property
+    def listen(self) -> Sequence[str]:
+        """The addresses for switches."""
+        return [*self.options.listen, *([] if self.socket is None else [f"unix:{self.socket}"])]
+
+
+async def _serve(serving: _Serving, tell: Tell) -> None:
+    options, tls, listen = serving.options, serving.tls, serving.listen
     over = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
@@ -97,48 +121,73 @@ async def _serve(
         if feed is not None:
             feed.note(event)
 
-    shell = Shell(options.settings, policy, hosts, listen, tell_all, tenants, model)
-    recording = None if options.record is None else _recorded(options.record, shell.core, tell_all)
+    shell = Shell(
+        options.settings,
+        serving.policy,
+        serving.hosts,
+        listen,
+        tell_all,
+        serving.tenants,
+        serving.model,
+        is_paired=options.peer is not None,
+        tls=None if tls is None else tls.switches,
+    )
+    recording = None if options.record is None else _recorded(options.record, shell, tell_all)
     feed = Feed(shell, tell) if options.ui else None
-    api = Api(shell, options.api, token, None if feed is None else Ui(feed))
-    watching = None
+    pages = None if feed is None else Ui(feed)
+    api = Api(shell, options.api, serving.token, pages, None if tls is None else tls.api)
+    peer = None
+    if options.peer is not None:
+        peer = Peer(options.peer, shell, serving.token, tell_all, None if tls is None else tls.peer)
+        if peer.url == api.url:
+            raise WrongUse(f"--peer {options.peer} is this controller's own API: give the other one's")
+        shell.peer = peer
+    tasks: list[asyncio.Task[None]] = []
     try:
         await shell.open()
         await api.open()
-        if options.lab is not None:
-            await asyncio.to_thread(Lab.open(options.lab).reconnect_switches)
+        if serving.lab is not None:
+            await asyncio.to_thread(serving.lab.reconnect_switches, serving.socket)
         addresses = ", ".join(listen)
         if feed is not None:
-            watching = asyncio.create_task(feed.run())
-            tell(Event("page", f"{_page_url(options.api)} asks for the token in {options.token_file}"))
+            tasks.append(asyncio.create_task(feed.run()))
+            tell(Event("page", f"{_page_url(api.url)} asks for the token in {options.token_file}"))
         tell(Event("ready", f"switches connect to {addresses}; API at {options.api}, token in {options.token_file}"))
+        if peer is not None:
+            tasks.append(asyncio.create_task(peer.run()))
         await over.wait()
         tell(Event("ending", f"the switches keep the rules of {len(shell.core.router.routes)} flows"))
     finally:
-        if watching is not None:
-            watching.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await api.close()
         await shell.close()
         if recording is not None:
             recording.close()
 
 
-def _recorded(file: Path, core: Controller, tell: Tell) -> Recording:
+def _recorded(file: Path, shell: Shell, tell: Tell) -> Recording:
     """Record the features of announced jobs' conversations; a full disk ends the recording, not the controller."""
 
     def label(key: FlowKey) -> tuple[str, str] | None:
-        job = core.jobs.of(key)
+        job = shell.core.jobs.of(key)
         return None if job is None else (job.name or job.profile, job.profile)
 
     def observe(features: Features) -> None:
         try:
             recording.add(features)
         except OSError as error:
-            core.recognition.observed = None
+            shell.core.recognition.observed, shell.renewed = None, lambda _: None
             tell(Event("recording ended", f"{file} cannot be written: {error.strerror or error}"))
 
     recording = Recording(file, label)
-    core.recognition.observed = observe
+
+    def record(core: Controller) -> None:
+        core.recognition.observed = observe
+
+    record(shell.core)
+    shell.renewed = record
     return recording
 
 
@@ -151,7 +200,7 @@ def model_of(classifier: str | None) -> Model | None:
 
 def _page_url(api: str) -> str:
     if not api.startswith("unix:"):
-        return f"http://{api}{PAGE}"
+        return f"{api}{PAGE}"
     return f"ssh -L 8181:{api.removeprefix('unix:')} HOST makes this socket http://127.0.0.1:8181{PAGE}, which"
 
 
@@ -166,24 +215,43 @@ def policy_of(file: Path | None, strategies: Sequence[str]) -> Policy:
     return policy
 
 
-def _network(options: Options) -> tuple[Hosts, Sequence[str]]:
-    """The hosts, and the addresses for switches."""
-    if options.lab is not None:
+@contextlib.contextmanager
+def _lab_socket(lab: Lab, is_paired: bool) -> Iterator[Path]:
+    """Take the socket to which a lab's switches connect; of a pair the second controller takes a second one."""
+    for path in (lab.controller_socket, lab.standby_socket) if is_paired else (lab.controller_socket,):
+        # A lock tells them apart also while both start. It ends with the process.
+        with path.with_suffix(".lock").open("w") as lock:
+            if _is_locked(lock):
+                yield path
+                return
+    both = "both controllers of a pair run" if is_paired else "a controller runs"
+    raise MachineCannot(f"lab {lab.id}: {both} already; end one, or start a pair with --peer")
+
+
+def _is_locked(file: TextIO) -> bool:
+    """Lock a file until it is closed; False if another process has."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _hosts(options: Options, lab: Lab | None) -> Hosts:
+    if lab is not None:
         if options.hosts is not None or options.addresses is not None:
             raise WrongUse("a lab's hosts are known: leave out --hosts-file and --addresses")
-        lab = Lab.open(options.lab)
         named = {host.name: host.mac for host in lab.hosts}
         ports = {host.mac: lab.network.attachment(host.name) for host in lab.hosts} if lab.network is not None else {}
         expected = {mac: port for mac, port in ports.items() if port is not None}
-        known = Hosts(named, {host.address: host.name for host in lab.hosts}, expected)
-        return known, [*options.listen, f"unix:{lab.controller_socket}"]
+        return Hosts(named, {host.address: host.name for host in lab.hosts}, expected)
     if options.addresses is not None and options.hosts is None:
         raise WrongUse("--addresses needs --hosts-file, which names the hosts: give both")
     named = {} if options.hosts is None else parse_hosts_file(_read(options.hosts), str(options.hosts))
     addresses = {}
     if options.addresses is not None:
         addresses = parse_addresses_file(_read(options.addresses), str(options.addresses), named)
-    return Hosts(named, addresses), options.listen
+    return Hosts(named, addresses)
 
 
 def _read(file: Path) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Who may do what at the API: the operator everything, a tenant what concerns its own jobs, within its quotas."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from barewire.errors import WrongUse
@@ -10,7 +10,7 @@ from barewire.sdn.classify.jobs import Job, Jobs, UnknownJobError
 from barewire.sdn.classify.tenants import Tenant, Tenants
 
 # What tenants may read besides jobs.
-_READABLE = ("/v1/strategies", "/v1/policy", "/v1/tenants")
+_READABLE = ("/v1/strategies", "/v1/policy", "/v1/tenants", "/v1/pair")
 # A tenant may send this many seconds' requests at once.
 _BURST_S = 2.0
 
@@ -33,12 +33,15 @@ class Caller:
 class Access:
     """The tokens, and who announced which job."""
 
-    def __init__(self, token: str, tenants: Tenants, jobs: Jobs, owners: dict[str, Tenant]) -> None:
-        """`token` is the operator's; `owners` has the tenants' jobs by id. WrongUse if a tenant has the operator's."""
+    def __init__(self, token: str, tenants: Tenants, known: Callable[[], tuple[Jobs, dict[str, Tenant]]]) -> None:
+        """`token` is the operator's; `known` returns the jobs, and the tenants' ones by id, with their owner.
+
+        WrongUse if a tenant has the operator's token.
+        """
         for tenant in tenants.all:
             if tenant.token == token:
                 raise WrongUse(f"tenant '{tenant.name}' has the operator's token: give it its own")
-        self._token, self._tenants, self._jobs, self._owners = token, tenants, jobs, owners
+        self._token, self._tenants, self._known = token, tenants, known
         # By tenant: requests left, and the time of the last one.
         self._left: dict[str, tuple[float, float]] = {}
 
@@ -67,17 +70,19 @@ class Access:
 
     def job(self, caller: Caller, job_id: str) -> Job:
         """Return a job that the caller may use. UnknownJobError for one of another, as for one that does not exist."""
-        if caller.tenant is not None and self._owners.get(job_id) is not caller.tenant:
+        jobs, owners = self._known()
+        if caller.tenant is not None and owners.get(job_id) is not caller.tenant:
             raise UnknownJobError(
                 f"there is no job {job_id}: it was withdrawn, or not renewed in time; announce it again"
             )
-        return self._jobs.get(job_id)
+        return jobs.get(job_id)
 
     def jobs(self, caller: Caller) -> list[Job]:
         """Return the jobs that the caller may see."""
+        jobs, owners = self._known()
         if caller.tenant is None:
-            return self._jobs.all
-        return [job for job in self._jobs.all if self._owners.get(job.id) is caller.tenant]
+            return jobs.all
+        return [job for job in jobs.all if owners.get(job.id) is caller.tenant]
 
     def hosts(self, caller: Caller, named: Collection[str], known: Collection[str]) -> Collection[str]:
         """Return the hosts that a job of the caller may have. ForbiddenError if it names known ones of others."""
@@ -110,7 +115,8 @@ class Access:
     def announced(self, caller: Caller, job: Job) -> None:
         """Remember who announced a job, and forget those of jobs that ended."""
         if caller.tenant is not None:
-            self._owners[job.id] = caller.tenant
-            alive = {job.id for job in self._jobs.all}
-            for gone in self._owners.keys() - alive:
-                del self._owners[gone]
+            jobs, owners = self._known()
+            owners[job.id] = caller.tenant
+            alive = {job.id for job in jobs.all}
+            for gone in owners.keys() - alive:
+                del owners[gone]

@@ -3,8 +3,11 @@
 
 import http.client
 import json
+import os
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,8 +19,18 @@ import msgspec
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.sdn.api import schema
 from barewire.sdn.api.token import read_token
+from barewire.sdn.tls import client_context, reason_of
 
 TIMEOUT_S = 5.0
+# Of several controllers one may be gone, or frozen: whether it leads is waited for no longer than this.
+FIND_S = 1.0
+# A pair without a leader has one again within a second, and a busy machine is slower.
+PATIENCE_S = 5.0
+AGAIN_S = 0.1
+# Answers of a standby: another one leads, or none is known.
+_STANDBY = (307, 503)
+# The file of the authority that signed the API's certificate; without it those of the system are trusted.
+AUTHORITY = "BAREWIRE_SDN_CA"
 # Renewals per lease, so that two may fail.
 _RENEWALS_PER_LEASE = 3
 
@@ -26,17 +39,38 @@ class GoneError(MeasurementFailed):
     """The controller does not know the job, or has forgotten it."""
 
 
+class _NoAnswerError(Exception):
+    """A controller gave no answer. `was_sent`: it may have executed the request."""
+
+    def __init__(self, error: Exception, was_sent: bool) -> None:
+        super().__init__(str(error) or type(error).__name__)
+        self.was_sent = was_sent
+
+
 class Client:
-    """A controller's API at `http://ADDRESS:PORT` or `unix:PATH`, with the token in a file."""
+    """A controller's API at `http://ADDRESS:PORT`, `https://ADDRESS:PORT` or `unix:PATH`, with the token in a file.
+
+    Of a pair there are two URLs, separated by a comma: the client finds the one that leads, and waits while none does.
+    """
 
     def __init__(self, url: str, token_file: Path) -> None:
         """Read the token; WrongUse for an invalid file or address."""
         self.url, self.token_file = url, token_file
         self._token = read_token(token_file)
-        parts = urlsplit(url)
-        if not (parts.scheme == "unix" and parts.path) and not (parts.scheme == "http" and parts.hostname):
-            raise WrongUse(f"'{url}' is not the URL of a controller's API: write http://ADDRESS:PORT or unix:PATH")
-        self._parts = parts
+        self._urls = [one.strip().rstrip("/") for one in url.split(",")]
+        for one in self._urls:
+            parts = urlsplit(one)
+            if not (parts.scheme == "unix" and parts.path) and not (
+                parts.scheme in ("http", "https") and parts.hostname
+            ):
+                raise WrongUse(
+                    f"'{one}' is not the URL of a controller's API: write http://ADDRESS:PORT or unix:PATH, of a pair "
+                    "both with a comma between"
+                )
+        self._is_paired = len(self._urls) > 1
+        # The one that answered last.
+        self._leader: str | None = None
+        self._tls: ssl.SSLContext | None = None
 
     def get(self, name: str) -> Any:
         """Return the response of GET /v1/`name`."""
@@ -44,6 +78,7 @@ class Client:
 
     def announce(self, job: Mapping[str, Any]) -> Any:
         """Announce a job; return the controller's description of it, with its `id`."""
+        # If it was executed and the answer was lost, a second job stays for the time of a lease.
         return self._ask("POST", "/v1/jobs", job)
 
     def renew(self, job: str) -> Any:
@@ -52,7 +87,7 @@ class Client:
 
     def step(self, job: str, to: int | None = None) -> Any:
         """Step to a job's next pattern, or to pattern number `to`."""
-        return self._ask("POST", f"/v1/jobs/{job}/step", schema.Step(to))
+        return self._ask("POST", f"/v1/jobs/{job}/step", schema.Step(to), is_repeatable=to is not None)
 
     def turn(self, job: str, *, wants: bool) -> bool:
         """Return whether a job that wants to send may do so now; without `wants` say that it has sent."""
@@ -60,7 +95,7 @@ class Client:
 
     def append(self, job: str, patterns: list[Any]) -> Any:
         """Announce further patterns of a job."""
-        return self._ask("POST", f"/v1/jobs/{job}/patterns", {"patterns": patterns})
+        return self._ask("POST", f"/v1/jobs/{job}/patterns", {"patterns": patterns}, is_repeatable=False)
 
     def withdraw(self, job: str) -> None:
         """Withdraw a job."""
@@ -70,29 +105,92 @@ class Client:
         """Set the strategy of a profile."""
         return self._ask("PUT", f"/v1/policy/{profile}", schema.ChosenStrategy(strategy))
 
-    def _ask(self, method: str, path: str, body: object = None) -> Any:
+    def _ask(self, method: str, path: str, body: object = None, is_repeatable: bool = True) -> Any:
+        """Ask the controller that leads; while none of a pair does, wait."""
+        content = None if body is None else msgspec.json.encode(body)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            reasons: dict[str, object] = {}
+            is_over = time.monotonic() > deadline_s
+            url = self._leader or self._find(reasons)
+            if url is not None:
+                try:
+                    status, document, named = self._send(url, method, path, content, TIMEOUT_S)
+                except _NoAnswerError as error:
+                    reasons[url] = error
+                    is_over = is_over or not self._is_paired or (error.was_sent and not is_repeatable)
+                    self._leader = None
+                else:
+                    if status not in _STANDBY:
+                        self._leader = url
+                        return self._read(url, status, document)
+                    reasons[url] = _message(status, document)
+                    self._is_paired, self._leader = True, named
+            if is_over:
+                said = "; ".join(f"{one}: {reason}" for one, reason in reasons.items())
+                raise MeasurementFailed(f"no answer from the controller at {said}; is it running?")
+            time.sleep(AGAIN_S)
+
+    def _find(self, reasons: dict[str, object]) -> str | None:
+        """Return the URL of the controller that leads; of several, none may keep us waiting for long."""
+        if len(self._urls) == 1:
+            return self._urls[0]
+        for url in self._urls:
+            try:
+                status, document, _ = self._send(url, "GET", "/v1/pair", None, FIND_S)
+            except _NoAnswerError as error:
+                reasons[url] = error
+                continue
+            pair = self._read(url, status, document)
+            if pair["role"] != "standby":
+                return url
+            reasons[url] = "it is the standby"
+        return None
+
+    def _send(
+        self, url: str, method: str, path: str, content: bytes | None, seconds: float
+    ) -> tuple[int, Any, str | None]:
+        """Send a request to one controller; return status, document, and the leader that it names."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        connection = self._connection()
+        connection = self._connection(url, seconds)
+        was_sent = False
         try:
-            connection.request(method, path, None if body is None else msgspec.json.encode(body), headers)
+            connection.connect()
+            was_sent = True
+            connection.request(method, path, content, headers)
             answer = connection.getresponse()
             text = answer.read()
-            document = json.loads(text) if text else None
+            return answer.status, json.loads(text) if text else None, answer.headers.get(schema.LEADER_HEADER)
+        except ssl.SSLCertVerificationError as error:
+            reason = reason_of(error).replace("--tls-ca", f"{AUTHORITY} or the system's authorities")
+            raise WrongUse(f"the controller at {url}: {reason}") from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise MeasurementFailed(f"no answer from the controller at {self.url}: {error}; is it running?") from error
+            raise _NoAnswerError(error, was_sent) from error
         finally:
             connection.close()
-        if answer.status < 300:
-            return document
-        message = document.get("error") if isinstance(document, dict) else f"status {answer.status}"
-        if answer.status == 404:
-            raise GoneError(f"the controller at {self.url}: {message}")
-        raise WrongUse(f"the controller at {self.url} refused: {message}")
 
-    def _connection(self) -> http.client.HTTPConnection:
-        if self._parts.scheme == "unix":
-            return _UnixConnection(self._parts.path)
-        return http.client.HTTPConnection(self._parts.hostname or "", self._parts.port or 80, timeout=TIMEOUT_S)
+    def _read(self, url: str, status: int, document: Any) -> Any:
+        if status < 300:
+            return document
+        if status == 404:
+            raise GoneError(f"the controller at {url}: {_message(status, document)}")
+        raise WrongUse(f"the controller at {url} refused: {_message(status, document)}")
+
+    def _connection(self, url: str, seconds: float) -> http.client.HTTPConnection:
+        parts = urlsplit(url)
+        if parts.scheme == "unix":
+            return _UnixConnection(parts.path, seconds)
+        host = parts.hostname or ""
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(host, parts.port or 80, timeout=seconds)
+        if self._tls is None:
+            authority = os.environ.get(AUTHORITY)
+            self._tls = client_context(Path(authority) if authority else None)
+        return http.client.HTTPSConnection(host, parts.port or 443, timeout=seconds, context=self._tls)
+
+
+def _message(status: int, document: object) -> str:
+    return str(document.get("error")) if isinstance(document, dict) else f"status {status}"
 
 
 class Announced:
@@ -147,11 +245,11 @@ class Announced:
 class _UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_S)
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__("localhost", timeout=seconds)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT_S)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)

@@ -10,6 +10,7 @@ from barewire.sdn.classify.announcement import TrafficDocument
 from barewire.sdn.classify.jobs import Job
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.routes import Route
+from barewire.sdn.controller.shell import Shell
 from barewire.sdn.strategies import names
 from barewire.topology import Port
 from barewire.topology.network import natural
@@ -30,6 +31,23 @@ def status(controller: Controller, now: float) -> schema.Status:
         + controller.labels.is_being_installed,
         jobs=len(controller.jobs.all),
         counts=dict(sorted((controller.counts + controller.reception.counts).items())),
+    )
+
+
+def pair(shell: Shell, api: str) -> schema.Pair:
+    """Which controller leads; `api` is the URL of this one's API."""
+    election, peer = shell.election, shell.peer
+    if election is None:
+        return schema.Pair("single", 0.0, api, None, False, None, shell.switches)
+    is_leader, leads = election.is_leader, peer is not None and peer.leads(shell.now)
+    return schema.Pair(
+        role="leader" if is_leader else "standby",
+        since_s=round(shell.now - election.since_s, 3),
+        leader=api if is_leader else peer.url if peer is not None and leads else None,
+        peer=None if peer is None else peer.url,
+        peer_answers=peer is not None and peer.answers(shell.now),
+        generation=f"{election.generation:#x}" if election.generation else None,
+        switches=election.switches,
     )
 
 

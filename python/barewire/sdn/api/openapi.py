@@ -8,6 +8,8 @@ from barewire.sdn.classify.announcement import schemas
 from barewire.sdn.classify.policy import PROFILE
 
 _ERRORS = {
+    "307": "this is the standby of a pair: Location is the same request at the leader",
+    "503": "this is the standby of a pair, and no leader is known at the moment: try again",
     "401": "no token, or a wrong one",
     "403": "the token is a tenant's, which may not do this",
     "429": "the quota of the tenant whose token it is is used up",
@@ -32,7 +34,7 @@ def _responses(status: str, what: str, schema: dict[str, Any] | None, *errors: s
         good["content"] = _content(schema)
     bad = {
         code: {"description": _ERRORS[code], "content": _content(_ref("Error"))}
-        for code in ("401", "403", "429", *errors)
+        for code in ("307", "401", "403", "429", "503", *errors)
     }
     return {status: good, **bad}
 
@@ -85,6 +87,17 @@ DOCUMENT: dict[str, Any] = {
             }
         },
         "/v1/status": _listing("counts of everything", "status"),
+        "/v1/pair": _listing("which controller of a pair leads", "pair"),
+        "/v1/pair/stream": {
+            "get": {
+                "operationId": "pair_stream",
+                "summary": "what a standby needs of the leader, without end: frames of MessagePack, see api/replica.py",
+                "responses": {
+                    **_responses("200", "frames, each after its length in four bytes", None),
+                    "409": {"description": "this controller has no peer", "content": _content(_ref("Error"))},
+                },
+            }
+        },
         "/v1/switches": _listing("switches and their ports", "switches"),
         "/v1/hosts": _listing("hosts, and where they are", "hosts"),
         "/v1/links": _listing("links between switches", "links"),

@@ -7,6 +7,9 @@ from msgspec import Meta, Struct
 
 from barewire.sdn.classify.announcement import Announcement, PatternDocument, TrafficDocument
 
+# The header in which a standby names the leader's API, which may be at a Unix socket.
+LEADER_HEADER = "Barewire-Leader"
+
 
 class Error(Struct, forbid_unknown_fields=True):
     """A refusal: what is wrong, and what to do."""
@@ -77,6 +80,18 @@ class Status(Struct, forbid_unknown_fields=True):
     being_laid: Annotated[int, Meta(description="flows with unconfirmed rules, plans being made, and labels")]
     jobs: int
     counts: dict[str, int]
+
+
+class Pair(Struct, forbid_unknown_fields=True):
+    """Which controller leads."""
+
+    role: Annotated[str, Meta(description="leader or standby; single: it has no peer")]
+    since_s: Annotated[float, Meta(description="how long it has this role")]
+    leader: Annotated[str | None, Meta(description="the leader's API, as configured here; null if it is not known")]
+    peer: Annotated[str | None, Meta(description="the other controller's API")]
+    peer_answers: bool
+    generation: Annotated[str | None, Meta(description="OpenFlow's generation of its latest claim, hexadecimal")]
+    switches: Annotated[int, Meta(description="connected switches")]
 
 
 class SwitchPort(Struct, forbid_unknown_fields=True):
@@ -233,6 +248,7 @@ ALL = (
     Job,
     Jobs,
     Status,
+    Pair,
     Switches,
     Hosts,
     Links,

@@ -2,8 +2,10 @@
 """The HTTP API over aiohttp: authorisation, requests and errors. A failed request has no effect."""
 
 import asyncio
+import contextlib
 import ipaddress
 import re
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -15,9 +17,11 @@ from barewire.errors import BarewireError, MachineCannot, WrongUse
 from barewire.sdn.api import documents, schema
 from barewire.sdn.api.access import Access, Caller, ForbiddenError, QuotaError
 from barewire.sdn.api.openapi import DOCUMENT
+from barewire.sdn.api.replica import Frame, Outgoing, configuration_of, encode
 from barewire.sdn.classify.announcement import Announcement, read
 from barewire.sdn.classify.jobs import Job, UnknownJobError, parse_job
 from barewire.sdn.coflow import coflow_of
+from barewire.sdn.controller.election import BEAT_S
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import remove_stale_socket
 
@@ -25,6 +29,8 @@ from barewire.sdn.openflow.channel import remove_stale_socket
 BODY_BYTES_MAX = 2 << 20
 # Longer bodies are checked in a thread, beside which the controller runs on.
 _SHORT_BYTES = 32 << 10
+# A standby that takes nothing for this time is disconnected; it connects again.
+_STANDBY_S = 5.0
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})")
 CALLER = web.RequestKey("caller", Caller)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -57,14 +63,31 @@ class Pages(Protocol):
 class Api:
     """Serves one controller at one address: `ADDRESS:PORT` or `unix:PATH`."""
 
-    def __init__(self, shell: Shell, address: str, token: str, pages: Pages | None = None) -> None:
-        """Check the address; `open` serves, also the pages if given. WrongUse for an invalid address."""
+    def __init__(
+        self,
+        shell: Shell,
+        address: str,
+        token: str,
+        pages: Pages | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Check the address; `open` serves, also the pages if given. WrongUse for an invalid address.
+
+        With `tls` an `ADDRESS:PORT` is served by HTTPS.
+        """
         self.address = address
         self._shell, self._pages = shell, pages
         self._public = {"/openapi.json", *(pages.public if pages is not None else ())}
+        # What both controllers of a pair answer themselves.
+        self._own = {*self._public, "/v1/pair", "/v1/pair/stream"}
         self._path, self._address = parse_address(address)
-        slices = shell.core.slices
-        self._access = Access(token, slices.tenants, shell.core.jobs, slices.owners)
+        self._tls = None if self._path is not None else tls
+        self.url = address if self._path is not None else f"http{'s' if tls else ''}://{address}"
+        self._access = Access(
+            token, shell.core.slices.tenants, lambda: (self._shell.core.jobs, self._shell.core.slices.owners)
+        )
+        self._configuration = configuration_of(shell.core)
+        self._is_over = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
     async def open(self) -> None:
@@ -77,7 +100,7 @@ class Api:
                 remove_stale_socket(self._path)
                 site = web.UnixSite(self._runner, str(self._path))
             else:
-                site = web.TCPSite(self._runner, *self._address)
+                site = web.TCPSite(self._runner, *self._address, ssl_context=self._tls)
             await site.start()
             if self._path is not None:
                 self._path.chmod(0o600)
@@ -87,6 +110,7 @@ class Api:
 
     async def close(self) -> None:
         """Stop serving."""
+        self._is_over.set()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._path is not None:
@@ -99,6 +123,8 @@ class Api:
         router.add_get("/openapi.json", self._openapi)
         for name in _SHOWN:
             router.add_get(f"/v1/{name}", self._show)
+        router.add_get("/v1/pair", self._pair)
+        router.add_get("/v1/pair/stream", self._pair_stream)
         router.add_put("/v1/policy/{profile}", self._set_strategy)
         router.add_post("/v1/jobs", self._announce)
         router.add_get("/v1/jobs/{job}", self._job)
@@ -123,6 +149,8 @@ class Api:
         try:
             if not public:
                 self._access.check(request[CALLER], request.method, request.path, self._shell.now)
+            if not self._shell.is_leader and request.path not in self._own:
+                return self._elsewhere(request)
             return await handler(request)
         except ForbiddenError as error:
             return _error(403, str(error))
@@ -138,6 +166,44 @@ class Api:
             return _error(404, str(error))
         except BarewireError as error:
             return _error(422, str(error))
+
+    def _elsewhere(self, request: web.Request) -> web.Response:
+        """Send a client of the standby to the leader."""
+        peer = self._shell.peer
+        if peer is None or not peer.leads(self._shell.now):
+            return _error(503, "this is the standby, and no leader is known yet: try again", {"Retry-After": "1"})
+        text = f"this is the standby: {peer.url} leads"
+        location = {} if peer.url.startswith("unix:") else {"Location": f"{peer.url}{request.path_qs}"}
+        return _error(307, text, {schema.LEADER_HEADER: peer.url, **location})
+
+    async def _pair(self, _request: web.Request) -> web.Response:
+        return _answer(documents.pair(self._shell, self.url))
+
+    async def _pair_stream(self, request: web.Request) -> web.StreamResponse:
+        """Tell the other controller that this one lives and, if it leads, all that changes."""
+        election = self._shell.election
+        if election is None:
+            return _error(409, "this controller has no peer: start it with --peer")
+        if self._tls is not None and not request.get_extra_info("peercert"):
+            return _error(403, "a peer shows a certificate of an authority in --tls-ca")
+        response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+        outgoing = Outgoing(self._shell.core)
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            await response.prepare(request)
+            while not self._is_over.is_set():
+                now, core = self._shell.now, self._shell.core
+                if outgoing.core is not core:
+                    outgoing = Outgoing(core)
+                head = Frame(election.is_leader, election.generation, election.switches, self._configuration)
+                for frame in outgoing.changes(head, now) if election.is_leader else (head,):
+                    async with asyncio.timeout(_STANDBY_S):
+                        await response.write(encode(frame))
+                    await asyncio.sleep(0)
+                    if self._shell.core is not core:
+                        break  # it was replaced as the leader meanwhile
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._is_over.wait(), BEAT_S)
+        return response
 
     async def _openapi(self, _request: web.Request) -> web.Response:
         return web.json_response(DOCUMENT)

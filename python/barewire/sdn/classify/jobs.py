@@ -93,6 +93,10 @@ class Jobs:
         """Return the current pattern of each job that has one."""
         return {job.id: job.pattern for job in self._jobs.values() if job.pattern is not None}
 
+    def find(self, job_id: str) -> Job | None:
+        """Return a job, None if there is none."""
+        return self._jobs.get(job_id)
+
     def get(self, job_id: str) -> Job:
         """Return a job."""
         if job_id not in self._jobs:
@@ -120,14 +124,24 @@ class Jobs:
             raise WrongUse(f"there are {JOBS_MAX} jobs already: withdraw some")
         self._check_flows(job.flows)
         job = replace(job, id=secrets.token_hex(8), ends_s=now + job.lease_s)
-        self._jobs[job.id] = job
-        self._flows += job.flows
-        heapq.heappush(self._ends, (job.ends_s, job.id))
-        index = self._specific if job.traffic else self._general
-        for host in job.hosts:
-            index.setdefault(host, {})[job.id] = None
-        self._owners.clear()
+        self._insert(job)
         return job
+
+    def restore(self, job: Job) -> None:
+        """Add or replace a job of the leader, which has checked it."""
+        before = self._jobs.get(job.id)
+        if before is None:
+            self._insert(job)
+            return
+        self._flows += job.flows - before.flows
+        self._jobs[job.id] = job
+        if job.ends_s < before.ends_s:
+            heapq.heappush(self._ends, (job.ends_s, job.id))
+
+    def renew_all(self, now: float) -> None:
+        """Renew all leases, for jobs that had no controller to renew them at."""
+        for job_id in self._jobs:
+            self.renew(job_id, now)
 
     def renew(self, job_id: str, now: float) -> Job:
         """Extend a job's lease by its length."""
@@ -190,6 +204,15 @@ class Jobs:
     def next_s(self) -> float | None:
         """Return when the next lease may end."""
         return self._ends[0][0] if self._ends else None
+
+    def _insert(self, job: Job) -> None:
+        self._jobs[job.id] = job
+        self._flows += job.flows
+        heapq.heappush(self._ends, (job.ends_s, job.id))
+        index = self._specific if job.traffic else self._general
+        for host in job.hosts:
+            index.setdefault(host, {})[job.id] = None
+        self._owners.clear()
 
     def _latest(self, index: Mapping[str, dict[str, None]], key: FlowKey) -> str | None:
         none: dict[str, None] = {}

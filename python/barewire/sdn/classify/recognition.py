@@ -8,6 +8,7 @@ A new flow to a service that was recognised belongs to it at once; that is one l
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +90,20 @@ class Recognition:
         if not more:
             self._due = None
         return changed, more
+
+    def verdicts(self) -> list[tuple[Conversation, Verdict]]:
+        """Return what is sure, by the ends of a conversation, or the one end of a service."""
+        services = [(frozenset((end,)), verdict) for end, verdict in self._services.items()]
+        return [*self._verdicts.items(), *services]
+
+    def restore(self, ends: Conversation, verdict: Verdict | None) -> None:
+        """Set what another controller is sure of, or with None no longer."""
+        known: dict[Any, Verdict] = self._verdicts if len(ends) > 1 else self._services
+        key = ends if len(ends) > 1 else next(iter(ends))
+        if verdict is None:
+            known.pop(key, None)
+        else:
+            known[key] = verdict
 
     def profile_of(self, key: FlowKey) -> str | None:
         """Return a flow's profile by its own behaviour, else by its service's; None if neither is sure."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from barewire.sdn.classify.classifier import Classification
+from barewire.sdn.classify.classifier import Classification, FlowCounters
 from barewire.sdn.controller.default_way import DefaultWay, is_default
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
@@ -21,13 +21,15 @@ from barewire.sdn.controller.router import Router
 from barewire.sdn.controller.rules import Kind, base_rules, key_of, kind_of, number_of, reserve_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import Flow, FlowKey, Placed
-from barewire.sdn.openflow.messages import AddRule, DeleteRule, Rule, RuleList
+from barewire.sdn.openflow.messages import AddRule, DeleteRule, Rule, RuleCounter, RuleList
 from barewire.topology import Path, Port
 
-# Minimum interval of adoption attempts, which follow new links or tables.
-TRY_EVERY_S = 0.2
-# Another attempt after this time, because ports settle.
-TRY_AGAIN_S = 0.5
+# Adoption is tried when the ports of a new table have settled and this time, in which further tables and links come.
+TRY_AFTER_S = 0.1
+# Another attempt after this time, doubled by each one without new links or tables in between.
+TRY_AGAIN_S, TRY_AGAIN_MAX_S = 0.1, 0.8
+# A host is learnt from a label's rule after this time, because ports settle.
+LEARN_S = 0.5
 
 
 @dataclass
@@ -37,6 +39,8 @@ class _Orphan:
     key: FlowKey
     reserve_s: float
     age_s: float
+    # Packets and bytes of its rule in the first switch.
+    carried: tuple[int, int] = (0, 0)
     hops: dict[str, int] = field(default_factory=dict)
     rules: dict[str, list[Rule]] = field(default_factory=dict)
     first: str | None = None
@@ -54,35 +58,36 @@ class Reconciliation:
         router: Router,
         full: FullTables,
         outbox: Outbox,
-        classification_of: Callable[[FlowKey], Classification],
+        classification_of: Callable[[FlowKey, FlowCounters | None], Classification],
         default_way: DefaultWay,
         labels: LabelTables,
     ) -> None:
-        """Begin without orphans; `classification_of` classifies a flow."""
+        """Begin without orphans; `classification_of` classifies a flow, by its traffic too."""
         self._default_way = default_way
         self._settings, self._discovery, self._hosts = settings, discovery, hosts
         self._router, self._full, self._outbox, self._classification_of = router, full, outbox, classification_of
         self._labels = labels
         self._orphans: dict[int, _Orphan] = {}
         self._due_s = math.inf
+        self._again_s = TRY_AGAIN_S
 
     def compare(self, switch: str, found: RuleList, now: float) -> None:
         """Reconcile the table of a switch that has just connected."""
         self._default_way.found(switch, filter(is_default, found.rules), now)
         found_rules = {
-            (rule.match, rule.priority): (rule, counter.age_s)
+            (rule.match, rule.priority): (rule, counter)
             for rule, counter in zip(found.rules, found.counters, strict=True)
             if not is_default(rule)
         }
         intended = {(rule.match, rule.priority): rule for rule in self._must_have(switch, now)}
         reconciled = 0
         for place, rule in intended.items():
-            installed, _ = found_rules.pop(place, (None, 0.0))
+            installed, _ = found_rules.pop(place, (None, None))
             if installed is None or not _is_same(installed, rule):
                 self._outbox.send(switch, AddRule(rule))
                 reconciled += 1
-        for rule, age_s in found_rules.values():
-            self._classify_rule(switch, rule, age_s, now)
+        for found_rule, counter in found_rules.values():
+            self._classify_rule(switch, found_rule, counter, now)
         for route in self._router.routes.at(switch):
             if route.is_being_installed:
                 self._router.reinstall(route)
@@ -92,7 +97,8 @@ class Reconciliation:
     def try_soon(self, now: float) -> None:
         """Schedule an adoption attempt after new links or tables."""
         if self._orphans:
-            self._try_at(now + TRY_EVERY_S)
+            self._again_s = TRY_AGAIN_S
+            self._try_at(now + self._settings.settle_s + TRY_AFTER_S)
 
     def _must_have(self, switch: str, now: float) -> Iterable[Rule]:
         yield from base_rules()
@@ -102,7 +108,7 @@ class Reconciliation:
             if switch in route.installed:
                 yield from self._router.rules_at(route, switch, now)
 
-    def _classify_rule(self, switch: str, rule: Rule, age_s: float, now: float) -> None:
+    def _classify_rule(self, switch: str, rule: Rule, counter: RuleCounter, now: float) -> None:
         """Classify an unexpected rule: foreign, to be deleted, or an orphan."""
         kind = kind_of(rule.cookie)
         if kind is None or kind is Kind.DROP:
@@ -115,17 +121,18 @@ class Reconciliation:
         if key is None or self._router.routes.get(key) is not None or self._router.routes.numbered(number) is not None:
             self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie, table=rule.table))
             return
-        orphan = self._orphans.setdefault(number, _Orphan(key, reserve_of(rule.cookie), age_s, found_s=now))
+        orphan = self._orphans.setdefault(number, _Orphan(key, reserve_of(rule.cookie), counter.age_s, found_s=now))
         orphan.hops[switch] = rule.out[0]
         orphan.rules.setdefault(switch, []).append(rule)
         orphan.found_s = now
         if rule.notify:
-            orphan.first, orphan.age_s = switch, age_s
+            orphan.first, orphan.age_s = switch, counter.age_s
+            orphan.carried = counter.packets, counter.bytes
 
     def _keep_label(self, switch: str, rule: Rule, now: float) -> None:
         """Keep a label's rule of an earlier controller until this one knows the network; learn its host's port."""
         if rule.pops_vlan and rule.out and rule.match.eth_dst is not None:
-            self._outbox.at(now + TRY_AGAIN_S, partial(self._learn, rule.match.eth_dst, Port(switch, rule.out[0])))
+            self._outbox.at(now + LEARN_S, partial(self._learn, rule.match.eth_dst, Port(switch, rule.out[0])))
         self._outbox.at(now + self._settings.orphans_s, partial(self._delete_label, switch, rule))
 
     def _learn(self, mac: str, port: Port, now: float) -> None:
@@ -145,7 +152,7 @@ class Reconciliation:
         adopted = stale = 0
         for number, orphan in list(self._orphans.items()):
             path = self._path_of(orphan, now)
-            if path is None and now < orphan.found_s + self._settings.orphans_s:
+            if path is None and now < orphan.found_s + self._settings.orphans_s and not self._is_broken(orphan):
                 continue
             del self._orphans[number]
             if path is None or self._router.routes.get(orphan.key) is not None:
@@ -158,7 +165,8 @@ class Reconciliation:
         if adopted or stale:
             self._outbox.emit("rules taken over", f"{adopted} flows adopted, {stale} stale ones deleted")
         if self._orphans:
-            self._try_at(now + TRY_AGAIN_S)
+            self._try_at(now + self._again_s)
+            self._again_s = min(2 * self._again_s, TRY_AGAIN_MAX_S)
 
     def _try_at(self, when_s: float) -> None:
         if when_s < self._due_s:
@@ -179,12 +187,17 @@ class Reconciliation:
             switch = peer.node
         return None
 
+    def _is_broken(self, orphan: _Orphan) -> bool:
+        """Whether an orphan's rules lead out of a port that is down, so that no path will be found."""
+        states = (self._discovery.ports(switch).get(number) for switch, number in orphan.hops.items())
+        return any(state is not None and not state.is_up for state in states)
+
     def _take_over(self, number: int, orphan: _Orphan, path: Path, now: float) -> None:
         # The path's last port leads to the host, which may not have sent since this controller started.
         self._hosts.learn(self._mac(orphan, "eth_dst"), path[-1], now)
         self._hosts.add_without_port(self._mac(orphan, "eth_src"), now)
         since_s = now - orphan.age_s
-        classification = self._classification_of(orphan.key)
+        classification = self._classification_of(orphan.key, FlowCounters(*orphan.carried, orphan.age_s))
         flow = Flow(orphan.key, classification.profile, volume_bytes=classification.volume_bytes)
         until_s = since_s + orphan.reserve_s if orphan.reserve_s else 0.0
         route = self._router.adopt(

@@ -2,22 +2,37 @@
 """The controller with sockets and clock: connects the switches' channels to the core."""
 
 import asyncio
+import copy
 import secrets
+import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from barewire.sdn.classify.model import Model
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.classify.tenants import Tenants
 from barewire.sdn.controller.core import Controller
+from barewire.sdn.controller.election import NUMBER_BITS, Election
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.openflow.channel import Channel, Listener
-from barewire.sdn.openflow.messages import FromSwitch, SwitchDown, SwitchUp
+from barewire.sdn.openflow.messages import (
+    FromSwitch,
+    PortCounters,
+    Request,
+    RequestKind,
+    RoleReply,
+    RoleRequest,
+    SwitchDown,
+    SwitchError,
+    SwitchUp,
+    ToSwitch,
+)
 
 Tell = Callable[[Event], None]
 # Processor time spent on switches' messages, and on timers, before others have their turn.
@@ -26,8 +41,24 @@ MESSAGES_S, TIMERS_S = 0.004, 0.002
 WAITING_MAX = 20_000
 
 
+class Other(Protocol):
+    """The other controller of a pair."""
+
+    url: str
+
+    def answers(self, now: float) -> bool:
+        """Return whether it has given a sign of life lately."""
+
+    def leads(self, now: float) -> bool:
+        """Return whether it has said lately that it leads."""
+
+
 class Shell:
-    """Runs a controller in the running event loop."""
+    """Runs a controller in the running event loop.
+
+    In a pair the core handles only switches that have accepted this controller as their master. A standby's core gets
+    the leader's state and the counters of ports; when a leader is replaced, it begins with a new core.
+    """
 
     def __init__(
         self,
@@ -38,18 +69,32 @@ class Shell:
         tell: Tell,
         tenants: Tenants | None = None,
         model: Model | None = None,
+        is_paired: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`addresses` are the addresses to listen on; `tell` is called with events. WrongUse for an invalid address."""
+        """`addresses` are the addresses to listen on; `tell` is called with events. WrongUse for an invalid address.
+
+        `is_paired`: another controller may lead. `tls` is for the addresses that begin with `ssl:`.
+        """
         self._loop = asyncio.get_running_loop()
-        self.core = Controller(settings, policy, hosts, secrets.token_bytes(32), secrets.randbits(32), tenants, model)
+        self._settings, self._policy, self._tenants, self._model = settings, policy, tenants, model
+        self._hosts = copy.deepcopy(hosts) if is_paired else hosts
+        self.core = self._new_core(hosts)
+        self.election = Election(partial(secrets.randbits, NUMBER_BITS), self._loop.time()) if is_paired else None
+        self.peer: Other | None = None
+        # Called with each new core.
+        self.renewed: Callable[[Controller], None] = lambda _: None
         self._tell = tell
-        self._listeners = [Listener(place, self._heard, self._closed) for place in addresses]
+        self._listeners = [Listener(place, self._heard, self._closed, tls) for place in addresses]
         self._channels: dict[str, Channel] = {}
         self._names: dict[Channel, str] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[Channel, FromSwitch]] = deque()
         self._turn_is_due = False
-        self.core.run = self._run
+        # The datapath ids of connected switches, and the switches that the core controls.
+        self._ids: dict[str, int] = {}
+        self._controlled: set[str] = set()
+        self._counted_s = 0.0
         # One thread, so that plans are made one after another.
         self._planner = ThreadPoolExecutor(1, "planner")
 
@@ -57,6 +102,16 @@ class Shell:
     def now(self) -> float:
         """The controller's clock."""
         return self._loop.time()
+
+    @property
+    def switches(self) -> int:
+        """The number of connected switches."""
+        return len(self._channels)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this controller controls the network."""
+        return self.election is None or self.election.is_leader
 
     async def open(self) -> None:
         """Listen for switches. MachineCannot if the system refuses."""
@@ -75,18 +130,80 @@ class Shell:
         self._planner.shutdown(wait=False, cancel_futures=True)
 
     def turn(self) -> None:
-        """Poll the core, send its messages, and schedule the next poll."""
+        """Poll the election and the leader's core, send their messages, and schedule the next poll."""
         if self._timer is not None:
             self._timer.cancel()
         try:
-            until_s = time.thread_time() + TIMERS_S
-            for switch, messages in self.core.poll(self.now, lambda: time.thread_time() < until_s).items():
-                if (channel := self._channels.get(switch)) is not None:
-                    channel.send(messages)
-            for event in self.core.take_events():
-                self._tell(event)
+            if self.election is not None:
+                self._elect(self.election)
+            if self.is_leader:
+                until_s = time.thread_time() + TIMERS_S
+                self._send(self.core.poll(self.now, lambda: time.thread_time() < until_s))
+                for event in self.core.take_events():
+                    self._tell(event)
         finally:
-            self._timer = self._loop.call_at(self.core.next_s(self.now), self.turn)
+            later = [self.core.next_s(self.now)] if self.is_leader else []
+            later += [self.election.next_s()] if self.election is not None else []
+            self._timer = self._loop.call_at(min(later), self.turn)
+
+    def reset(self) -> None:
+        """Begin with a new core, which knows only what this controller was started with."""
+        self.core = self._new_core(copy.deepcopy(self._hosts))
+        self._controlled.clear()
+        self.renewed(self.core)
+
+    def _new_core(self, hosts: Hosts) -> Controller:
+        core = Controller(
+            self._settings,
+            self._policy,
+            hosts,
+            secrets.token_bytes(32),
+            secrets.randbits(32),
+            self._tenants,
+            self._model,
+        )
+        core.run = self._run
+        return core
+
+    def _send(self, messages: Mapping[str, Iterable[ToSwitch]]) -> None:
+        for switch, some in messages.items():
+            if (channel := self._channels.get(switch)) is not None:
+                channel.send(some)
+
+    def _elect(self, election: Election) -> None:
+        """Send what the election requires, and become the leader or the standby."""
+        now = self.now
+        self._send(election.poll(now))
+        for change in election.take_changes():
+            if change.is_leader:
+                self.core.jobs.renew_all(now)
+                self.core.jobs_changed(now)
+                self._tell(Event("leader", f"this controller leads: {change.reason}"))
+            else:
+                self.reset()
+                self._tell(Event("standby", f"this controller stands by: {change.reason}"))
+        if not election.is_leader and now >= self._counted_s + self._settings.port_statistics_s:
+            self._counted_s = now
+            self._send({name: [Request(RequestKind.PORT_COUNTERS)] for name in self._channels})
+
+    def _heard_in_pair(self, election: Election, channel: Channel, name: str, event: FromSwitch) -> None:
+        """Pass on to the core what concerns it; the rest decides who leads."""
+        now = self.now
+        match event:
+            case SwitchUp():
+                channel.send(election.connected(name))
+            case RoleReply():
+                if election.replied(name, event, now):
+                    self._controlled.add(name)
+                    self.core.handle(name, SwitchUp(self._ids[name]), now)
+            case SwitchError(is_not_master=True):
+                election.refused(name, event, now)
+            case SwitchError(request=RoleRequest()):
+                channel.close(f"it refuses to give roles ({event.text}), which a pair of controllers needs")
+            case PortCounters(counters):
+                self.core.rates.counted(name, counters, now)
+            case _ if name in self._controlled:
+                self.core.handle(name, event, now)
 
     def _run(self, work: Callable[[], Any], then: Callable[[Any, float], None], _now: float) -> None:
         def finished(done: "asyncio.Future[Any]") -> None:
@@ -100,10 +217,19 @@ class Shell:
         for event in events:
             if isinstance(event, SwitchUp):
                 self._up(channel, event)
-                self.core.handle(self._names[channel], event, self.now)
+                self._handle(channel, event)
             else:
                 self._waiting.append((channel, event))
         self._turn_soon()
+
+    def _handle(self, channel: Channel, event: FromSwitch) -> None:
+        name = self._names.get(channel)
+        if name is None:
+            return  # its connection has ended meanwhile
+        if self.election is not None:
+            self._heard_in_pair(self.election, channel, name, event)
+        else:
+            self.core.handle(name, event, self.now)
 
     def _turn_soon(self) -> None:
         # One turn for the messages of all switches that have come by now.
@@ -113,13 +239,9 @@ class Shell:
 
     def _turn_with_messages(self) -> None:
         self._turn_is_due = False
-        now, until_s = self.now, time.thread_time() + MESSAGES_S
+        until_s = time.thread_time() + MESSAGES_S
         while self._waiting and (time.thread_time() < until_s or len(self._waiting) > WAITING_MAX):
-            channel, event = self._waiting.popleft()
-            # Without a name, its connection has ended meanwhile.
-            name = self._names.get(channel)
-            if name is not None:
-                self.core.handle(name, event, now)
+            self._handle(*self._waiting.popleft())
         self.turn()
         if self._waiting:
             self._turn_soon()
@@ -130,15 +252,23 @@ class Shell:
         if before is not None:
             # It has reconnected before its old connection was detected as dead.
             del self._names[before]
-            self.core.handle(name, SwitchDown("it connected again"), self.now)
+            self._down(name, "it connected again")
             before.close("it connected again")
-        self._channels[name], self._names[channel] = channel, name
+        self._channels[name], self._names[channel], self._ids[name] = channel, name, event.datapath_id
+
+    def _down(self, name: str, why: str) -> None:
+        if self.election is not None:
+            self.election.disconnected(name)
+            self.core.rates.forget(name)
+        if self.election is None or name in self._controlled:
+            self._controlled.discard(name)
+            self.core.handle(name, SwitchDown(why), self.now)
 
     def _closed(self, channel: Channel, why: str) -> None:
         name = self._names.pop(channel, None)
         if name is None:
             self._tell(Event("connection refused", f"a connection ended before its switch was known: {why}"))
         elif self._channels.get(name) is channel:
-            del self._channels[name]
-            self.core.handle(name, SwitchDown(why), self.now)
+            del self._channels[name], self._ids[name]
+            self._down(name, why)
             self.turn()

@@ -10,7 +10,7 @@ since it would refuse them otherwise.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from barewire.sdn.classify.jobs import Jobs
@@ -177,6 +177,16 @@ class Slices:
                 if abs(rate - meters.rates[index]) > _CHANGE * meters.rates[index]:
                     meters.rates[index], meters.set_s[index] = rate, now
                     self._set(port, index, rate)
+
+    def rates(self) -> dict[Port, list[int]]:
+        """Return the rates of all ports' meters, in kbit/s, by number of tenant."""
+        return {port: list(meters.rates) for port, meters in self._meters.items()}
+
+    def restore(self, port: Port, rates: Sequence[int]) -> None:
+        """Let the meters of a port begin with the rates of another controller that has the same tenants."""
+        if len(rates) == len(self.tenants.all) + 1:
+            uses = [*(Use(tenant.share, tenant.ceiling) for tenant in self.tenants.all), Use(0.0, 1.0)]
+            self._meters[port] = _Meters(uses, list(rates))
 
     def limited(self) -> Mapping[str, list[Port]]:
         """Return the ports at which each tenant exceeds its share and is limited, by the tenant's name."""

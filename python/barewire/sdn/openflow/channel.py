@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import re
 import socket
+import ssl
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,12 +14,15 @@ from typing import cast
 from barewire.errors import MachineCannot, WrongUse
 from barewire.sdn.openflow.messages import FromSwitch, ToSwitch
 from barewire.sdn.openflow.session import ClosedError, Session
+from barewire.sdn.tls import handshake_error, reason_of
 
 # Unread bytes after which a switch counts as dead: 100,000 flow mods.
 UNREAD_BYTES_MAX = 16 << 20
 # Connections at once; a k = 16 fat-tree has 320 switches.
 CHANNELS_MAX = 4096
-_ADDRESS = re.compile(r"tcp:(?:\[(?P<six>[0-9a-fA-F:.%\w]+)\]|(?P<four>[^:\[\]]+)):(?P<port>\d{1,5})")
+# Time limit of a TLS handshake.
+TLS_S = 10.0
+_ADDRESS = re.compile(r"(?P<scheme>tcp|ssl):(?:\[(?P<six>[0-9a-fA-F:.%\w]+)\]|(?P<four>[^:\[\]]+)):(?P<port>\d{1,5})")
 
 OnMessage = Callable[["Channel", list[FromSwitch]], None]
 OnClosed = Callable[["Channel", str], None]
@@ -36,10 +40,14 @@ class Channel(asyncio.Protocol):
         self._session = Session(self._loop.time())
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_over = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Say hello."""
         self._transport = cast(asyncio.Transport, transport)
+        if self._is_over:  # by what it sent with the last bytes of its TLS handshake
+            self._transport.abort()
+            return
         self._flush()
         self._poll()
 
@@ -58,8 +66,8 @@ class Channel(asyncio.Protocol):
         """Report the end."""
         if self._timer is not None:
             self._timer.cancel()
-        self._transport = None
-        self._on_closed(self, str(error) if error else self._why)
+        self._transport, self._is_over = None, True
+        self._on_closed(self, reason_of(error) if error else self._why)
 
     def send(self, messages: Iterable[ToSwitch]) -> None:
         """Send messages; ignored after the end of the connection, which `on_closed` reports."""
@@ -73,7 +81,7 @@ class Channel(asyncio.Protocol):
 
     def close(self, why: str) -> None:
         """Close the connection after sending pending output."""
-        self._why = why
+        self._why, self._is_over = why, True
         self._flush()
         if self._transport is not None:
             self._transport.close()
@@ -101,11 +109,15 @@ class Channel(asyncio.Protocol):
 
 
 class Listener:
-    """A listening socket for switches: `unix:PATH` or `tcp:ADDRESS:PORT`."""
+    """A listening socket for switches: `unix:PATH`, `tcp:ADDRESS:PORT`, or `ssl:ADDRESS:PORT` for TLS."""
 
-    def __init__(self, address: str, on_message: OnMessage, on_closed: OnClosed) -> None:
-        """Check the address; `open` listens."""
+    def __init__(
+        self, address: str, on_message: OnMessage, on_closed: OnClosed, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Check the address; `open` listens. `tls` is needed for, and used by, `ssl:` only."""
         self.address = address
+        self._tls: ssl.SSLContext | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._on_message, self._on_closed = on_message, on_closed
         self._channels: set[Channel] = set()
         self._server: asyncio.Server | None = None
@@ -115,9 +127,14 @@ class Listener:
             self._path = Path(address.removeprefix("unix:"))
         elif (match := _ADDRESS.fullmatch(address)) and 0 < int(match["port"]) < 1 << 16:
             self._endpoint = (match["six"] or match["four"], int(match["port"]))
+            if match["scheme"] == "ssl":
+                if tls is None:
+                    raise WrongUse(f"'{address}' needs --tls-key, --tls-certificate and --tls-ca")
+                self._tls = tls
         else:
             raise WrongUse(
-                f"'{address}' is not an address to listen on: unix:PATH or tcp:ADDRESS:PORT (tcp:10.0.0.1:6653)"
+                f"'{address}' is not an address to listen on: unix:PATH or tcp:ADDRESS:PORT (tcp:10.0.0.1:6653), or "
+                "ssl:ADDRESS:PORT for TLS"
             )
 
     async def open(self) -> None:
@@ -137,6 +154,8 @@ class Listener:
         """Close all connections and stop listening; the switches keep their rules."""
         if self._server is not None:
             self._server.close()
+        for handshake in list(self._handshakes):
+            handshake.cancel()
         for channel in list(self._channels):
             channel.close("the controller ends")
         while self._channels:
@@ -149,11 +168,47 @@ class Listener:
         if len(self._channels) >= CHANNELS_MAX:
             return _Refused()
         self._channels.add(channel)
-        return channel
+        return channel if self._tls is None else _Raw(lambda transport: self._secure(channel, transport))
+
+    def _secure(self, channel: Channel, transport: asyncio.Transport) -> None:
+        handshake = asyncio.get_running_loop().create_task(self._shake_hands(channel, transport))
+        self._handshakes.add(handshake)
+        handshake.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, channel: Channel, transport: asyncio.Transport) -> None:
+        """Let a channel begin once TLS is agreed. asyncio's own servers would not say why it was not."""
+        assert self._tls is not None
+        peer = transport.get_extra_info("peername")
+        try:
+            secured = await asyncio.get_running_loop().start_tls(
+                transport, channel, self._tls, server_side=True, ssl_handshake_timeout=TLS_S
+            )
+        except asyncio.CancelledError:
+            self._forget(channel, "the controller ends")
+            raise
+        except OSError as error:
+            self._forget(channel, f"{peer[0] if peer else 'a switch'}: {handshake_error(error)}")
+            return
+        assert secured is not None
+        channel.connection_made(secured)
 
     def _forget(self, channel: Channel, why: str) -> None:
-        self._channels.discard(channel)
-        self._on_closed(channel, why)
+        # After a failed handshake, asyncio reports the end as well.
+        if channel in self._channels:
+            self._channels.remove(channel)
+            self._on_closed(channel, why)
+
+
+class _Raw(asyncio.Protocol):
+    """A connection before its TLS handshake, which reads the first byte."""
+
+    def __init__(self, begin: Callable[[asyncio.Transport], None]) -> None:
+        self._begin = begin
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        raw = cast(asyncio.Transport, transport)
+        raw.pause_reading()
+        self._begin(raw)
 
 
 class _Refused(asyncio.Protocol):

@@ -34,6 +34,9 @@ from barewire.sdn.openflow.messages import (
     PortStatus,
     Request,
     RequestKind,
+    Role,
+    RoleReply,
+    RoleRequest,
     Rule,
     RuleCounter,
     RuleCounters,
@@ -74,6 +77,9 @@ _PORT = struct.Struct(of.OFP_PORT_PACK_STR)
 _PORT_STATISTICS = struct.Struct(of.OFP_PORT_STATS_PACK_STR)
 _FEATURES = struct.Struct("!QIBB2xI")
 _TWO_SHORTS = struct.Struct("!HH")
+_ROLE = struct.Struct(of.OFP_ROLE_REQUEST_PACK_STR)
+# The generation in a reply of a switch that has none yet.
+_NO_GENERATION = (1 << 64) - 1
 _POP_VLAN = struct.pack("!HH4x", of.OFPAT_POP_VLAN, 8)
 _OxmFields: Any = parser.OFPMatch  # untyped
 
@@ -111,6 +117,8 @@ def encode(message: ToSwitch, xid: int) -> bytes:
             return framed(of.OFPT_PACKET_OUT, xid, start + actions + frame)
         case BarrierRequest():
             return framed(of.OFPT_BARRIER_REQUEST, xid)
+        case RoleRequest(role, generation):
+            return framed(of.OFPT_ROLE_REQUEST, xid, _ROLE.pack(role, generation))
         case Request(question, cookie, mask):
             body = b""
             if question is RequestKind.PORT_COUNTERS:
@@ -165,9 +173,19 @@ def decode(kind: int, body: bytes, question: RequestKind | None = None) -> FromS
                 return RuleRemoved(cookie, _REASONS.get(reason, Why.EVICTED), packets, carried)
             case of.OFPT_FEATURES_REPLY:
                 return SwitchUp(_FEATURES.unpack_from(body)[0])
+            case of.OFPT_ROLE_REPLY:
+                role, generation = _ROLE.unpack_from(body)
+                return RoleReply(_role(role), None if generation == _NO_GENERATION else generation)
     except (struct.error, IndexError) as error:
         raise MalformedError(f"message type {kind} with {len(body)} bytes: {error}") from error
     return None
+
+
+def _role(number: int) -> Role:
+    try:
+        return Role(number)
+    except ValueError:
+        raise MalformedError(f"the role {number}") from None
 
 
 def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:

@@ -2,7 +2,7 @@
 """Messages between controller and switch as values, independent of their encoding."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 # OFPP_CONTROLLER of OpenFlow 1.3: output to the controller, or a frame not received by a port.
 CONTROLLER = 0xFFFF_FFFD
@@ -137,7 +137,24 @@ class Request:
     cookie_mask: int = 0
 
 
-ToSwitch = AddRule | DeleteRule | SetMeter | PacketOut | BarrierRequest | Request
+class Role(IntEnum):
+    """A controller's role at a switch, by OpenFlow's numbers. NOCHANGE only asks for it."""
+
+    NOCHANGE = 0
+    EQUAL = 1
+    MASTER = 2
+    SLAVE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRequest:
+    """Take a role. `generation` must not be older than the newest one that the switch has accepted."""
+
+    role: Role
+    generation: int = 0
+
+
+ToSwitch = AddRule | DeleteRule | SetMeter | PacketOut | BarrierRequest | Request | RoleRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +217,14 @@ class BarrierReply:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleReply:
+    """Our role at a switch, and the newest generation that it has accepted from any controller; None: none yet."""
+
+    role: Role
+    generation: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchError:
     """An error message. `request` is the refused message, None if unknown."""
 
@@ -208,6 +233,8 @@ class SwitchError:
     text: str
     request: ToSwitch | None = None
     is_table_full: bool = False
+    # Another controller is this switch's master, or has been since the generation of the request.
+    is_not_master: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,4 +321,5 @@ FromSwitch = (
     | RuleCounters
     | MeterCounters
     | RuleList
+    | RoleReply
 )

@@ -14,6 +14,7 @@ from barewire.sdn.openflow.messages import (
     FromSwitch,
     PacketOut,
     Request,
+    RoleRequest,
     SwitchError,
     SwitchUp,
     ToSwitch,
@@ -29,6 +30,13 @@ MULTIPART_BYTES_MAX = 64 << 20
 # Limit on unanswered requests and barriers, and on rules not confirmed by a barrier.
 PENDING_MAX = 200_000
 
+# The first byte of TLS, where an OpenFlow version should be.
+_TLS_HANDSHAKE = 22
+# Errors of a controller that another one has replaced: a stale generation, and a change as a slave.
+_NOT_MASTER = (
+    (of.OFPET_ROLE_REQUEST_FAILED, of.OFPRRFC_STALE),
+    (of.OFPET_BAD_REQUEST, of.OFPBRC_IS_SLAVE),
+)
 _ERROR_NAMES = {
     value: name.removeprefix("OFPET_").lower().replace("_", " ")
     for name, value in vars(of).items()
@@ -79,6 +87,8 @@ class Session:
         try:
             while len(self._received) - at >= HEADER.size:
                 version, kind, length, xid = HEADER.unpack_from(self._received, at)
+                if version == _TLS_HANDSHAKE and self._state == "hello":
+                    raise MalformedError("TLS to an address without TLS: let it connect to tcp:, or listen at ssl:")
                 if length < HEADER.size:
                     raise MalformedError(f"a message of {length} bytes")
                 if version != VERSION and kind not in (of.OFPT_HELLO, of.OFPT_ERROR):
@@ -126,6 +136,8 @@ class Session:
             return self._multipart(xid, body)
         if kind == of.OFPT_BARRIER_REPLY:
             return self._confirmed(xid)
+        if kind == of.OFPT_ROLE_REPLY and not isinstance(self._pending.pop(xid, None), RoleRequest):
+            return None
         event = decode(kind, body)
         return None if isinstance(event, SwitchUp) else event
 
@@ -149,10 +161,10 @@ class Session:
         full = kind == of.OFPET_FLOW_MOD_FAILED and code == of.OFPFMFC_TABLE_FULL
         text = "table full" if full else f"{_ERROR_NAMES.get(kind, f'error type {kind}')}, code {code}"
         request = self._pending.get(xid)
-        if isinstance(request, Request | BarrierRequest):
+        if isinstance(request, Request | BarrierRequest | RoleRequest):
             del self._pending[xid]
             self._drop_parts(xid)
-        return SwitchError(kind, code, text, request, is_table_full=full)
+        return SwitchError(kind, code, text, request, full, (kind, code) in _NOT_MASTER)
 
     def _multipart(self, xid: int, body: bytes) -> FromSwitch | None:
         request = self._pending.get(xid)
