@@ -136,7 +136,9 @@ def _latency_figures(summary: Summary, bars: str) -> Iterator[dict[str, Any]]:
                 traces.append(_points(name, number, shown))
         policies = {**plain_axis("strategy"), "type": "category"}
         layout = layout_of(dict(policies), log_axis("latency, ms", traces, "y")) | {"scattermode": "group"}
-        caption = f"Ranks on {hosts // 2} of {hosts} hosts; under load a shuffle runs on the others. {bars}"
+        half = f"Ranks on {hosts // 2} of {hosts} hosts; under load a shuffle runs on the others."
+        is_loaded = any(cell.place.beside for cell in cells)
+        caption = f"{half if is_loaded else f'Ranks on {hosts} hosts, without other traffic.'} {bars}"
         yield _captioned(f"Latency of 8-byte rings, {hosts} hosts", caption, {"data": traces, "layout": layout})
 
 

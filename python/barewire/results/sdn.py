@@ -27,6 +27,8 @@ RANKED = (RANDOM, JOB, MEDIAN_LATENCY, P99_LATENCY)
 _QUANTILES = {MEDIAN_LATENCY: 0.5, P99_LATENCY: 0.99}
 # The workload of short messages: its launches are judged by their exchanges' times, not by b_eff's value.
 LATENCY_TEST = "latency"
+# Length of the messages whose exchanges are latencies, as in b_eff.
+SHORT_BYTES = 8
 _RINGS = {"random": RANDOM, "natural": NATURAL}
 _MBIT_PER_MBYTE = 8
 
@@ -138,9 +140,11 @@ class Summary:
         wanted = Place(quantity, hosts, policy, beside)
         return next((cell for cell in self.cells if cell.place == wanted), None)
 
-    def ratio(self, quantity: str, hosts: int, better: str, worse: str) -> Ratio | None:
+    def ratio(
+        self, quantity: str, hosts: int, better: str, worse: str, *, beside: bool = False
+    ) -> Ratio | None:
         """Return the ratio of one policy to another over their common blocks; above 1 where the first is better."""
-        first, second = self.cell(quantity, hosts, better), self.cell(quantity, hosts, worse)
+        first, second = (self.cell(quantity, hosts, policy, beside=beside) for policy in (better, worse))
         return (
             None
             if first is None or second is None
@@ -240,12 +244,14 @@ def exchanges_ms(frame: pl.DataFrame) -> pl.DataFrame:
 def _values(frame: pl.DataFrame, latency_launches: Collection[int]) -> dict[int, dict[str, float]]:
     """Return each launch's values by quantity; of several message sizes the longest counts."""
     values: defaultdict[int, dict[str, float]] = defaultdict(dict)
-    short = pl.col("launch").is_in(list(latency_launches))
-    for (launch,), exchanges in exchanges_ms(frame.filter(short)).partition_by("launch", as_dict=True).items():
+    of_latency = exchanges_ms(frame.filter(pl.col("message_bytes") == SHORT_BYTES))
+    for (launch,), exchanges in of_latency.partition_by("launch", as_dict=True).items():
+        # Launches of long messages have too few short ones for a 99th percentile.
+        names = _QUANTILES if launch in latency_launches else (MEDIAN_LATENCY,)
         values[int(str(launch))] = {
-            name: float(np.quantile(exchanges["value"].to_numpy(), share)) for name, share in _QUANTILES.items()
+            name: float(np.quantile(exchanges["value"].to_numpy(), _QUANTILES[name])) for name in names
         }
-    rings, _ = derived_samples(frame.filter(~short))
+    rings, _ = derived_samples(frame.filter(~pl.col("launch").is_in(list(latency_launches))))
     for row in rings.sort("message_bytes").iter_rows(named=True):
         if row["quantity"] == "bandwidth":
             values[row["launch"]][_RINGS[row["variant"]]] = row["value"] / _MBIT_PER_MBYTE

@@ -118,7 +118,9 @@ def run_steps(plan: Plan, directory: Path, record: Record, progress: Callable[[i
 
 
 def _run(step: Step, directory: Path, record: Record) -> Done:
-    if record.hosts is not None and step.command[0] == "sdn":
+    if record.form not in step.forms:
+        return Done("left out", step.command, 0.0, f"it belongs to the {' and '.join(step.forms)} form")
+    if record.hosts is not None and step.command[:2] == ("sdn", "bench"):
         return Done("left out", step.command, 0.0, "needs a network of switches in a lab, not real hosts")
     try:
         command, without = _command(step, directory, record)
@@ -217,7 +219,8 @@ def _filled(word: str, directory: Path) -> str:
         library = find_library(found[1])
         return str(Path(build(library, ["pingpong"])["pingpong"]).parent)
 
-    return re.sub(r"\{suite:([\w.-]+)\}", suite, word).replace("{study}", str(directory))
+    own = str(Path(__file__).parents[1])
+    return re.sub(r"\{suite:([\w.-]+)\}", suite, word).replace("{study}", str(directory)).replace("{barewire}", own)
 
 
 def document_of(directory: Path, step: str) -> dict[str, Any]:

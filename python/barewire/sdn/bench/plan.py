@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from barewire.errors import WrongUse, unknown
 from barewire.models.wire import Protocol, wire_time_ns
 from barewire.mpi.fabrics import PROVIDER
-from barewire.results.sdn import LATENCY_TEST, REFERENCES, STAR, WIDE
+from barewire.results.sdn import LATENCY_TEST, REFERENCES, SHORT_BYTES, STAR, WIDE
 from barewire.sdn.flow import DEFAULT_PROFILE
 from barewire.sdn.frameworks import FRAMEWORKS
 from barewire.sdn.simulate.placement import halves, placed_hosts
@@ -26,8 +26,6 @@ EXPERIMENTS: tuple[str, ...] = get_args(Experiment)
 RING, SHUFFLE, LATENCY = "ring", "shuffle", LATENCY_TEST
 REPLAY = "replay"
 SHUFFLERS = (REPLAY, *FRAMEWORKS)
-# The size of b_eff's short messages.
-_SHORT_BYTES = 8
 # Appended to a policy's name if the other job ran beside the measured one.
 BESIDE = "/beside"
 # Fabrics of the rings, and the protocol whose overhead limits a link's payload.
@@ -139,11 +137,12 @@ class BenchPlan:
         return widened(self.network) if policy == WIDE else self.network
 
     def sizes(self, order: Order) -> tuple[int, ...]:
-        """Message sizes of the rings; the last one is reported."""
+        """Message sizes of the rings: short ones for latencies, and of the others the longest is that of bandwidths."""
         if order.test == LATENCY:
-            return (_SHORT_BYTES,)
+            return (SHORT_BYTES,)
         size = self.ring.message_bytes
-        return (max(1, size // _SHORTER), size) if order.policy in REFERENCES else (size,)
+        longer = {max(1, size // _SHORTER), size} if order.policy in REFERENCES else {size}
+        return tuple(sorted({SHORT_BYTES, *longer}))
 
     @property
     def wire_efficiency(self) -> float:
