@@ -74,7 +74,7 @@ def test_the_page_is_self_contained(page):
 def test_the_page_contains_every_median_its_interval_the_seed_and_the_command(page, run):
     for series in run.series:
         assert words.number(series.median, 4) in page
-        assert words.interval(series.ci95, 4) in page
+        assert words.interval(series.interval, 4) in page
     assert f"Seed {run.seed}" in page
     assert "barewire bench pingpong" in page
 

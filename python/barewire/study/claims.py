@@ -7,7 +7,7 @@ doubt today, at the plan's confidence, corrected over all rows of the claim.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from barewire.results.laws import laws_of
 from barewire.results.sdn import Summary, summarised
 from barewire.sdn.classify.learn import correct
 from barewire.stats import Comparison, compare_over_sizes, median_interval
+from barewire.stats.intervals import launches_for_interval
 from barewire.stats.paired import paired_ratio
 from barewire.study.plan import Claim, Plan
 from barewire.study.steps import Record, document_of
@@ -80,16 +81,16 @@ def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict
             state, reason = ("not run yet", "") if done is None else (done.state, done.reason)
             return Finding(claim, "cannot be decided", f"step '{step}' was {state}{reason and f': {reason}'}")
         if plan.step(step).leaves_run and step not in runs:
-            runs[step] = read_run(directory / step)
+            runs[step] = replace(read_run(directory / step), confidence=plan.confidence)
     match claim.kind:
         case "faster" | "no-difference" | "grows":
             return _of_pairs(claim, plan.confidence, runs)
         case "within":
-            return _within(claim, runs)
+            return _within(claim, runs, plan.confidence)
         case "break":
             return _break(claim, runs)
         case "strategy":
-            if not runs:
+            if claim.step is not None and not plan.step(claim.step).leaves_run:
                 return _simulated(claim, directory, plan.confidence)
             return _strategy(claim, directory, runs)
         case "alike":
@@ -249,7 +250,7 @@ def _grows(rows: Sequence[Row], *, lower_is_better: bool) -> tuple[Verdict, str]
     return "cannot be decided", f"The intervals overlap: {said}"
 
 
-def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
+def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding:
     low, high = claim.low, claim.high
     assert claim.a is not None and low is not None and high is not None
     found = [series for series in _select(claim.a, runs) if series.median is not None]
@@ -258,7 +259,7 @@ def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
     rows, states = [], set()
     for series in sorted(found, key=lambda each: _key(claim, each)):
         says = "undecided"
-        interval = median_interval(series.launch_medians)
+        interval = median_interval(series.launch_medians, confidence)
         if interval is not None:
             bottom, top = interval
             says = "within" if low <= bottom and top <= high else "outside" if top < low or bottom > high else says
@@ -283,7 +284,11 @@ def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
         "held" if states == {"within"} else "did not hold" if "outside" in states else "cannot be decided"
     )
     values = ", ".join(number(row.ratio) for row in rows[:_NAMED_ROWS] if row.ratio is not None)
-    few = "" if all(row.interval is not None for row in rows) else " With fewer than six launches there is no interval."
+    few = (
+        ""
+        if all(row.interval is not None for row in rows)
+        else f" With fewer than {launches_for_interval(confidence)} launches there is no interval."
+    )
     why = f"{values}{' …' if len(rows) > _NAMED_ROWS else ''}; expected {number(low)} to {number(high)}.{few}"
     return Finding(claim, verdict, why, tuple(rows), (_name(found),))
 
@@ -361,7 +366,7 @@ def _strategy_rows(claim: Claim, summary: Summary, one: str, others: Sequence[st
                 cells[0].unit,
                 published[0] / published[1] if len(published) == 2 and published[0] and published[1] else None,
                 ratio.value,
-                ratio.ci95,
+                ratio.interval,
                 says,
             )
             rows.append(row)
@@ -395,7 +400,11 @@ def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
                     None,
                     ratio.value,
                     ratio.interval,
-                    "better" if low > 1 else "worse" if high < 1 else "cannot say: the interval over the seeds contains 1",
+                    "better"
+                    if low > 1
+                    else "worse"
+                    if high < 1
+                    else "cannot say: the interval over the seeds contains 1",
                 )
             )
     if not rows:

@@ -19,6 +19,7 @@ from barewire.sdn.simulate.reference import non_blocking, widened
 from barewire.sdn.simulate.ring import RingPlan
 from barewire.sdn.simulate.shuffle import Shape
 from barewire.sdn.simulate.workload import BIG_DATA, HPC
+from barewire.stats import CONFIDENCE
 from barewire.topology import Network
 
 Experiment = Literal["ring", "shuffle", "both", "latency"]
@@ -90,6 +91,8 @@ class BenchPlan:
     announce: bool = True
     # A launch without output for this long is considered hung.
     patience_s: float = 120.0
+    # Of the intervals and verdicts that are printed.
+    confidence: float = CONFIDENCE
 
     def __post_init__(self) -> None:
         """Validate the plan."""
