@@ -62,10 +62,10 @@ def lab_facts(lab: Lab) -> dict[str, Any]:
     }
 
 
-def as_asked(run: Run, directory: Path) -> Run:
-    """Return a run, which is also in `directory`, with intervals of the confidence that it was measured for."""
-    confidence = asked_confidence(run)
-    return run if confidence == run.confidence else at_confidence(run, samples(directory), confidence)
+def as_asked(run: Run, directory: Path, confidence: float | None = None) -> Run:
+    """Return a run as it is in `directory` with intervals of this confidence, or of that it was measured for."""
+    chosen = confidence or asked_confidence(run)
+    return run if chosen == run.confidence else at_confidence(run, samples(directory), chosen)
 
 
 def print_result(command: str, run: Run, directory: Path, as_json: bool, **extra: Any) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from barewire.cli import complete, options
+from barewire.cli.measuring import as_asked
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse, unknown
@@ -20,8 +21,7 @@ from barewire.report.decisions import decisions
 from barewire.report.model import hockney_table, loggp_table, piece_notes, piece_tables
 from barewire.report.mpi import TextTable, parameter_tables
 from barewire.report.terminal import rich_tables
-from barewire.results import Run, samples
-from barewire.results.confidence import asked_confidence, at_confidence
+from barewire.results import Run
 from barewire.results.fits import LatencyFit, LogpFit, fit_latency, latency_fits, logp_fits
 from barewire.results.model import Model, model_of, model_of_table
 from barewire.stats import CONFIDENCE
@@ -70,8 +70,7 @@ def model(
         raise WrongUse("--rate and --mtu describe the link of a table; a run knows its own")
     with progress_bar("fitting") as progress:
         progress(0, 2, "latency")
-        whole = recover_run(run)
-        measured = _only(at_confidence(whole, samples(run), share or asked_confidence(whole)), subject)
+        measured = _only(as_asked(recover_run(run), run, share), subject)
         fits = latency_fits(measured)
         progress(1, 2, "LogP")
         of_logp = logp_fits(measured)

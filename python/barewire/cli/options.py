@@ -29,6 +29,9 @@ ConfidenceOrItsOwn = Annotated[
     float | None,
     typer.Option(metavar="PERCENT", help=_CONFIDENCE, show_default="what it was measured for, usually 95"),
 ]
+ConfidenceOrThePlans = Annotated[
+    float | None, typer.Option(metavar="PERCENT", help=_CONFIDENCE, show_default="the plan's")
+]
 
 # Results.
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]

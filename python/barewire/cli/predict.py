@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from barewire.cli import complete, options
+from barewire.cli.measuring import as_asked
 from barewire.cli.output import print_document
 from barewire.cli.progress import Progress, progress_bar
 from barewire.errors import WrongUse, unknown
@@ -21,8 +22,6 @@ from barewire.models.times import CannotSay
 from barewire.report.mpi import TextTable
 from barewire.report.prediction import checked_tables, errors_text, prediction_tables
 from barewire.report.terminal import rich_tables
-from barewire.results import samples
-from barewire.results.confidence import at_confidence
 from barewire.results.held_out import check, errors
 from barewire.results.model import Model, model_of, read_model, shared_cores
 from barewire.results.prediction import KERNELS, Prediction, Request
@@ -143,8 +142,7 @@ def _check(
     confidence: float,
     as_json: bool,
 ) -> None:
-    measured = recover_run(against)
-    run = at_confidence(measured, samples(against), confidence)
+    run = as_asked(recover_run(against), against, confidence)
     if run.id in model.runs:
         raise WrongUse(f"{against} is one of {', '.join(map(str, runs))}: a prediction is checked against another run")
     with progress_bar("predicting"):

@@ -21,7 +21,6 @@ from barewire.report.host_page import host_answer, render_host
 from barewire.report.run_page import answer_of, compared, render
 from barewire.report.sdn_page import render_sdn, sdn_answer
 from barewire.results import Run, samples
-from barewire.results.confidence import asked_confidence, at_confidence
 from barewire.results.held_out import Checked, check
 from barewire.results.host import Reference, read_reference
 from barewire.results.model import shared_cores
@@ -89,7 +88,7 @@ def write_report(
     Intervals have this confidence, by default that for which the run was measured.
     """
     run, frame = recover_run(directory), samples(directory)
-    run = at_confidence(run, frame, confidence or asked_confidence(run))
+    run = as_asked(run, directory, confidence)
     if model and run.kind in ("host", "sdn"):
         raise WrongUse(f"{directory} has no times of messages to predict")
     if run.kind == "host":

@@ -25,10 +25,6 @@ from barewire.study.steps import Record, begin, read_record, run_steps
 app = typer_group("The published studies, run again: each claim beside what is measured today.")
 
 PAGE = "study.html"
-ConfidenceOrThePlans = Annotated[
-    float | None,
-    typer.Option(metavar="PERCENT", help="confidence of verdicts in percent: 95, 99", show_default="the plan's"),
-]
 _NAME = typer.Argument(metavar="STUDY", help="name of a study, or a plan FILE.toml", autocompletion=complete.studies)
 
 
@@ -64,7 +60,7 @@ def list_studies(as_json: options.AsJson = False) -> None:
 def run(
     study: Annotated[str, _NAME],
     quick: options.Quick = False,
-    confidence: ConfidenceOrThePlans = None,
+    confidence: options.ConfidenceOrThePlans = None,
     hosts: Annotated[
         str | None,
         typer.Option(metavar="HOSTS", help="a,b or a:4,b:4: real hosts instead of labs", rich_help_panel=options.HOSTS),
@@ -116,7 +112,7 @@ def report(
         Path | None,
         typer.Option("--plan", metavar="FILE", help="the study's plan, if it is not one of those that are listed"),
     ] = None,
-    confidence: ConfidenceOrThePlans = None,
+    confidence: options.ConfidenceOrThePlans = None,
     to_markdown: Annotated[Path | None, options.MARKDOWN] = None,
     as_json: options.AsJson = False,
 ) -> None:

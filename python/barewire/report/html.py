@@ -25,6 +25,8 @@ _ASSETS = Path(__file__).parent / "assets"
 # columns, and on a phone.
 _WIDTHS = {"WIDE": 560, "FULL": 1000, "ANSWER": 680, "GALLERY": 400}
 _NARROW = 340
+# Of a table's rows only so many are in the page as they are, about 500 bytes each; the others are packed.
+_ROWS_SHOWN = 60
 
 
 def page(template: str, *, answer: Answer, **content: Any) -> str:
@@ -60,7 +62,8 @@ def fill(template: str, **content: Any) -> str:
     # The confidence of the page's intervals; a page without any needs none.
     of_page = partial(figure_data, confidence=content.get("figures_confidence", CONFIDENCE))
     environment.filters |= {"inline_json": _inline_json, "figure_data": of_page, "drawings": drawings}
-    environment.globals |= {"asset": _asset, **_WIDTHS, "words": words}
+    environment.filters["packed"] = lambda markup: _packed(str(markup))
+    environment.globals |= {"asset": _asset, **_WIDTHS, "words": words, "ROWS_SHOWN": _ROWS_SHOWN}
     return environment.get_template(template).render(**content, style=_asset("report.css") + _dark_colours())
 
 
