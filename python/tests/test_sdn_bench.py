@@ -227,7 +227,7 @@ def test_the_published_order_is_decided_by_paired_intervals() -> None:
 
 
 def ranked(factors: dict[str, list[float]], *, busy: float = 0.5) -> list[Ranking]:
-    """The rankings by bandwidth of an experiment in which a policy's ring takes a factor longer in each block than 20 ms."""
+    """Rankings by bandwidth of a run in which a policy's ring takes a factor longer in each block than 20 ms."""
     blocks = len(next(iter(factors.values())))
     run, frame, _ = synthetic_sdn({STAR: 16, WIDE: 19} | dict.fromkeys(factors, 19), blocks=blocks, busy=busy)
     times = {
