@@ -191,7 +191,14 @@ def test_what_this_machine_lacks_is_left_out_and_what_fails_does_not_stop_the_re
     second = STEP[STEP.index("[[step]]") :].replace('"messages"', '"others"')
     plan, study = written(tmp_path, STEP + second + CLAIM), tmp_path / "study"
     lacking = (3, "a warning\nbarewire: no MPI library is installed")
-    replaced(monkeypatch, lambda command: lacking if "messages" in command[-5] + command[-4] else (1, "barewire: died"))
+    replaced(
+        monkeypatch,
+        lambda command: (
+            lacking
+            if "messages" in command[-5] + command[-4]
+            else (1, "barewire: ring: 1 of 3 done in 9 s, 2 left\nbarewire: died")
+        ),
+    )
     record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
     assert [(done.state, done.reason) for done in record.steps.values()] == [
         ("left out", "no MPI library is installed"),

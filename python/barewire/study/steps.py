@@ -29,6 +29,8 @@ State = Literal["done", "left out", "failed"]
 # Exit codes of barewire's commands.
 _WRONG_USE, _MACHINE_CANNOT, _INTERRUPTED = 2, 3, 130
 _LINES_KEPT = 12
+# A line that says what is done and left, outside of a terminal.
+_PROGRESS = re.compile(r"barewire: .*: \d+ of \d+ done in ")
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ def _run(step: Step, directory: Path, record: Record) -> Done:
         process.communicate()
         raise
     seconds = round(time.monotonic() - started, 1)
-    message = "\n".join(errors.strip().splitlines()[-_LINES_KEPT:])
+    lines = [line for line in errors.strip().splitlines() if not _PROGRESS.match(line)]
+    message = "\n".join(lines[-_LINES_KEPT:])
     match process.returncode:
         case 0:
             if "--json" in command:
