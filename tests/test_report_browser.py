@@ -488,6 +488,21 @@ def test_a_page_is_small(pages, name):
     assert pages(name).stat().st_size < SIZE_MAX
 
 
+def test_the_rows_of_a_long_table_are_all_there(browser, tmp_path):
+    sizes = tuple(range(8, 8 * 41, 8))
+    synthetic_run(
+        tmp_path, launches=2, samples_per_launch=3, tests=("pingpong",), subjects=("tcp", "udp"), sizes=sizes
+    )
+    show(browser, write_report(tmp_path), "desktop")
+    rows = "return document.querySelectorAll('table.series tbody tr').length"
+    deadline = time.monotonic() + 10
+    while browser.execute_script(rows) < 80 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert browser.execute_script(rows) == 80 and browser.get_log("browser") == []
+    last = browser.execute_script("return [...document.querySelectorAll('table.series tbody tr')].at(-1).innerText")
+    assert last.startswith(words.message_size(sizes[-1]))
+
+
 @pytest.mark.matrix
 def test_a_hundred_series_and_a_million_samples_are_a_page_in_ten_seconds_that_opens_in_two(browser, tmp_path):
     sizes = tuple(2**exponent for exponent in range(10))

@@ -109,7 +109,7 @@ def test_a_ratio_below_one_means_that_barewire_is_faster_for_times_and_rates() -
     rows = rows_of([TIMED], SITES["pair"], launches("pair", [1, 2, 3], [4, 4, 4]))
     assert [(row.figure, row.ratio) for row in rows] == [("time", 0.5), ("rate", 0.5)]
     assert rows[0].medians == (2, 4) and rows[1].medians == (5, 2.5)
-    assert rows[0].ratio_ci95 is None
+    assert rows[0].ratio_interval is None
     assert geometric_means(rows) == {"pair": pytest.approx(0.5)}
 
 
@@ -118,7 +118,7 @@ def test_six_launches_give_intervals_and_a_verdict() -> None:
     rows = rows_of([TIMED], SITES["pair"], launches("pair", many, [2 * value for value in many]))
     for row in rows:
         assert row.verdict == "Barewire faster"
-        assert row.ratio_ci95 is not None and 0.45 < row.ratio_ci95[0] < 0.5 < row.ratio_ci95[1] < 0.55
+        assert row.ratio_interval is not None and 0.45 < row.ratio_interval[0] < 0.5 < row.ratio_interval[1] < 0.55
 
 
 def test_the_table_is_sorted_by_ratio_and_lists_failures() -> None:

@@ -37,7 +37,7 @@ def test_a_run_has_all_samples_and_series(run, directory):
     frame = run.series()
     assert frame.height == len(run.record.series) == 2 * len(SUBJECTS) * len(MANY_SIZES)
     for row, series in zip(frame.iter_rows(named=True), run.record.series, strict=True):
-        assert (row["median"], row["ci95_low"], row["ci95_high"]) == (series.median, *series.ci95)
+        assert (row["median"], row["ci95_low"], row["ci95_high"]) == (series.median, *series.interval)
         assert row["launch_medians"] == list(series.launch_medians)
     assert repr(run) == f"<Run {run.record.id}: 48 launches, 64 series>"
 

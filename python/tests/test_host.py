@@ -23,7 +23,7 @@ def test_a_stretch_becomes_a_rate_or_the_time_of_one_operation(tmp_path):
     found = {(measure.name, measure.block_bytes): measure for measure in host_measures(run)}
     read = found["memory/read", 8192]
     assert read.unit == "MB/s" and read.median == pytest.approx(10_000, rel=0.01) and read.launches == 6
-    assert read.ci95 is not None and read.ci95[0] <= read.median <= read.ci95[1]
+    assert read.interval is not None and read.interval[0] <= read.median <= read.interval[1]
     hop = found["wakeup/pipe/same", None]
     assert hop.unit == "ns" and hop.median == pytest.approx(1000, rel=0.01) and hop.samples == 30
     # A hop of 1000 less 300 for the same byte in one process.
@@ -39,9 +39,9 @@ def test_the_crossover_is_found_with_its_interval(tmp_path):
         6,
     )
     assert crossover.bytes == pytest.approx(5000, rel=0.02)
-    assert crossover.ci95 is not None and crossover.ci95[0] <= crossover.bytes <= crossover.ci95[1]
+    assert crossover.interval is not None and crossover.interval[0] <= crossover.bytes <= crossover.interval[1]
     (few,) = host_crossovers(synthetic_host(tmp_path, launches=2)[1])
-    assert few.ci95 is None
+    assert few.interval is None
 
 
 def test_a_document_is_a_reference_for_another_run_and_shorter_times_are_better(tmp_path):

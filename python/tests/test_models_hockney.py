@@ -46,8 +46,8 @@ def coverage(experiments: int, count: int, drift: float) -> tuple[float, float]:
     for seed in range(experiments):
         fit = fit_hockney(launches(seed, count, drift=drift, sizes=SIZES))
         for at, (found, truth) in enumerate(((fit.alpha_us, ALPHA_US), (fit.us_per_byte, US_PER_BYTE))):
-            assert found is not None and found.ci95 is not None
-            held[at] += found.ci95[0] <= truth <= found.ci95[1]
+            assert found is not None and found.interval is not None
+            held[at] += found.interval[0] <= truth <= found.interval[1]
     return float(held[0] / experiments), float(held[1] / experiments)
 
 
@@ -100,7 +100,7 @@ def test_one_line_through_a_jump_is_called_bad_with_the_place_of_its_worst_resid
 
 def test_below_six_launches_there_is_no_interval() -> None:
     fit = fit_hockney(launches(1, 5))
-    assert fit.alpha_us is not None and fit.alpha_us.ci95 is None
+    assert fit.alpha_us is not None and fit.alpha_us.interval is None
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])

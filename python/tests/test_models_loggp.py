@@ -42,7 +42,7 @@ def test_the_step_of_the_rendezvous_is_s() -> None:
     s = fit.synchronisation
     assert s is not None and s.last_eager_bytes == 16384 and s.first_rendezvous_bytes == 32768
     assert s.step_us.value == pytest.approx(60, rel=0.1)
-    assert s.step_us.ci95 is not None and s.step_us.ci95[0] > 0
+    assert s.step_us.interval is not None and s.step_us.interval[0] > 0
 
 
 def test_the_step_of_a_second_frame_is_not_s() -> None:
@@ -55,8 +55,8 @@ def coverage(experiments: int) -> float:
     held = 0
     for seed in range(experiments):
         found = fit_loggp(*functions(seed, launches=8)).latency_us
-        assert found.ci95 is not None
-        held += found.ci95[0] <= L_US <= found.ci95[1]
+        assert found.interval is not None
+        held += found.interval[0] <= L_US <= found.interval[1]
     return held / experiments
 
 

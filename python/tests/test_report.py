@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Terminal tables and the HTML page, from synthetic runs; tests/test_report_browser.py tests it in a browser."""
 
+import base64
 import io
 import json
 import re
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,7 +76,7 @@ def test_the_page_is_self_contained(page):
 def test_the_page_contains_every_median_its_interval_the_seed_and_the_command(page, run):
     for series in run.series:
         assert words.number(series.median, 4) in page
-        assert words.interval(series.ci95, 4) in page
+        assert words.interval(series.interval, 4) in page
     assert f"Seed {run.seed}" in page
     assert "barewire bench pingpong" in page
 
@@ -196,6 +198,25 @@ def test_report_writes_the_page_into_the_run_and_prints_where(directory, run, tm
     document = json.loads(_invoke(str(directory), "-o", str(elsewhere), "--json").stdout)
     assert document["report"] == str(elsewhere)
     assert 100_000 < document["bytes"] == elsewhere.stat().st_size < 1_500_000
+
+
+def test_the_rows_of_a_long_table_are_packed_and_none_is_lost(tmp_path):
+    """Unpacked, the rest of the table has every other series; a row of the size of the one above begins no group."""
+    sizes = tuple(range(8, 8 * 41, 8))
+    measured = {"tests": ("pingpong",), "subjects": ("tcp", "udp"), "sizes": sizes}
+    run = synthetic_run(tmp_path, launches=2, samples_per_launch=3, **measured)
+    text = render(run, samples(tmp_path))
+    (packed,) = re.findall(r'<script type="text/plain" data-rows>(.*?)</script>', text, re.DOTALL)
+    rest = json.loads(zlib.decompress(base64.b64decode(packed)))
+    table = re.search(r'<table class="series">.*?</table>', text, re.DOTALL)[0]
+    assert (
+        table.count('<tr class="first">') == 30 and rest.count("<tr") == 20 and rest.count('<tr class="first">') == 10
+    )
+    assert f">{words.message_size(sizes[-1])}</th>" in rest and f">{words.message_size(sizes[-1])}</th>" not in table
+    for one in run.series:
+        assert f">{words.number(one.median, 4)}<" in table + rest
+    assert "20 more rows are packed" in text
+    assert len(text) < 1_500_000
 
 
 def test_report_of_no_run_is_wrong_use_and_of_an_unwritable_directory_a_failure(directory, run, tmp_path):

@@ -157,7 +157,7 @@ def test_points_have_their_interval_launches_and_samples(tmp_path):
     raw = [s for s in run.series if s.subject == "raw"]
     assert by_name["raw Ethernet"]["x"] == [s.message_bytes for s in raw]
     for s, (low, high, launches, count) in zip(raw, by_name["raw Ethernet"]["c"], strict=True):
-        assert (low, high) == pytest.approx(s.ci95, rel=1e-4) and (launches, count) == (6, s.samples)
+        assert (low, high) == pytest.approx(s.interval, rel=1e-4) and (launches, count) == (6, s.samples)
 
 
 def test_of_many_rows_a_few_have_a_distribution_among_them_the_first_64_bytes_and_the_last(tmp_path):

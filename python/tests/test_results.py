@@ -120,7 +120,7 @@ def test_the_median_is_that_of_launch_medians_without_warm_up():
     assert series.median == 4.0
     assert series.mean == pytest.approx((11 + 4 + 19 / 3) / 3)
     assert (series.min, series.max, series.samples, series.launches) == (1.0, 30.0, 9, 3)
-    assert (series.ci95, series.verdict, series.stop) == (None, "no limit known", "budget")
+    assert (series.interval, series.verdict, series.stop) == (None, "no limit known", "budget")
 
 
 def test_lossy_samples_are_counted_but_not_used_in_rates():

@@ -40,9 +40,9 @@ def test_totals_shares_and_the_ratio_to_one_process():
     found = _shared(_frame({1: [1000.0], 4: [200.0, 250.0, 250.0, 300.0]}))
     single, four = found[1], found[4]
     assert (single.median, single.ratio_to_one, single.smallest_share, single.largest_share) == (1000, 1, 1, 1)
-    assert (four.median, four.ratio_to_one, four.ratio_to_one_ci95) == (1000, 1, (1, 1))
+    assert (four.median, four.ratio_to_one, four.ratio_to_one_interval) == (1000, 1, (1, 1))
     assert (four.smallest_share, four.largest_share) == (pytest.approx(0.8), pytest.approx(1.2))
-    assert four.each == (200, 250, 250, 300) and four.each_ci95[3] == (300, 300)
+    assert four.each == (200, 250, 250, 300) and four.each_interval[3] == (300, 300)
     assert four.launches == 6
 
 

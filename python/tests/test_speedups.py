@@ -30,9 +30,9 @@ def test_a_problem_of_all_ranks_is_sped_up(tmp_path: Path) -> None:
     assert [each.efficiency for each in blocking.values()] == pytest.approx([1, 0.5, 1 / 3], rel=0.01)
     four = blocking[4]
     assert not four.weak and four.base_ranks == 1 and four.ideal == 4 and four.message_bytes is None
-    assert four.speedup_ci95 is not None and four.speedup_ci95[0] < four.speedup < four.speedup_ci95[1]
-    assert four.efficiency_ci95 == pytest.approx([end / 4 for end in four.speedup_ci95])
-    assert blocking[1].ratio_ci95 == (1.0, 1.0)
+    assert four.speedup_interval is not None and four.speedup_interval[0] < four.speedup < four.speedup_interval[1]
+    assert four.efficiency_interval == pytest.approx([end / 4 for end in four.speedup_interval])
+    assert blocking[1].ratio_interval == (1.0, 1.0)
     assert four.to_json()["efficiency"] == four.efficiency
 
 
@@ -55,6 +55,6 @@ def test_the_table_names_the_base_and_the_kind_of_scaling(tmp_path: Path) -> Non
 def test_few_launches_have_no_interval_and_one_number_of_ranks_no_speedup(tmp_path: Path) -> None:
     run = run_of(tmp_path / "a", "krylov", (1, 2))
     few = replace(run, series=tuple(replace(each, launch_medians=each.launch_medians[:5]) for each in run.series))
-    assert speedups(few)[1].speedup_ci95 is None
+    assert speedups(few)[1].speedup_interval is None
     assert speedups(run_of(tmp_path / "b", "krylov", (4,))) == ()
     assert list(speedup_tables(synthetic_mpi(tmp_path / "c", "pingpong", subjects=SUBJECTS))) == []

@@ -25,7 +25,7 @@ def test_a_step_is_the_difference_of_two_medians_and_the_first_is_its_total() ->
 def test_a_layer_that_is_faster_has_a_negative_step() -> None:
     found = steps({"a": spread(1.5), "b": spread(1.0)}, {"b": "a"})
     assert found["b"].added < 0 and found["b"].is_told_apart
-    assert found["b"].added_ci95 is not None and found["b"].added_ci95[1] < 0
+    assert found["b"].added_interval is not None and found["b"].added_interval[1] < 0
 
 
 def test_equal_layers_are_not_told_apart() -> None:
@@ -42,9 +42,9 @@ def test_a_slow_round_is_no_difference_between_its_layers() -> None:
     """Rounds drift by 20 %; each layer adds exactly 10 %, so the step's interval stays narrow."""
     drift = np.linspace(1.0, 1.2, ROUNDS)
     found = steps({"a": (1.0 + drift).tolist(), "b": (1.1 + drift).tolist()}, {"b": "a"})
-    low, high = found["b"].added_ci95 or (0.0, 0.0)
+    low, high = found["b"].added_interval or (0.0, 0.0)
     assert found["b"].added == pytest.approx(0.1) and high - low < 1e-9
-    total = found["b"].total_ci95 or (0.0, 0.0)
+    total = found["b"].total_interval or (0.0, 0.0)
     assert total[1] - total[0] > 0.05, "how long all of it takes is another matter"
 
 
@@ -57,14 +57,14 @@ def test_the_interval_of_a_step_has_nearly_its_nominal_coverage(rounds: int) -> 
         drift = generator.normal(0, 0.01, rounds)
         a = 1.0 + drift + generator.normal(0, 0.01, rounds)
         b = 1.05 + drift + generator.normal(0, 0.01, rounds)
-        low, high = steps({"a": a.tolist(), "b": b.tolist()}, {"b": "a"}, seed=number)["b"].added_ci95 or (1.0, 0.0)
+        low, high = steps({"a": a.tolist(), "b": b.tolist()}, {"b": "a"}, seed=number)["b"].added_interval or (1.0, 0.0)
         held += low <= 0.05 <= high
     assert 0.91 <= held / 400 <= 1.0
 
 
 def test_below_six_rounds_there_is_no_interval_and_unfinished_rounds_are_left_out() -> None:
     few = steps({"a": [1.0, 1.1, 1.2, 9.0], "b": [2.0, 2.1, 2.2]}, {"b": "a"})
-    assert few["b"].added_ci95 is None and not few["b"].is_told_apart
+    assert few["b"].added_interval is None and not few["b"].is_told_apart
     assert few["a"].rounds == 3 and few["a"].total == pytest.approx(1.1), "the fourth round has no b"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import polars as pl
 import pytest
 from synthetic import run_of, series_of
 from synthetic_mpi import LIBRARIES
@@ -190,7 +191,14 @@ def test_what_this_machine_lacks_is_left_out_and_what_fails_does_not_stop_the_re
     second = STEP[STEP.index("[[step]]") :].replace('"messages"', '"others"')
     plan, study = written(tmp_path, STEP + second + CLAIM), tmp_path / "study"
     lacking = (3, "a warning\nbarewire: no MPI library is installed")
-    replaced(monkeypatch, lambda command: lacking if "messages" in command[-5] + command[-4] else (1, "barewire: died"))
+    replaced(
+        monkeypatch,
+        lambda command: (
+            lacking
+            if "messages" in command[-5] + command[-4]
+            else (1, "barewire: ring: 1 of 3 done in 9 s, 2 left\nbarewire: died")
+        ),
+    )
     record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
     assert [(done.state, done.reason) for done in record.steps.values()] == [
         ("left out", "no MPI library is installed"),
@@ -210,7 +218,7 @@ def test_what_this_machine_lacks_is_left_out_and_what_fails_does_not_stop_the_re
 
 def record_of(plan: Plan) -> Record:
     done = Done("done", ("mpi", "pingpong"), 61.0)
-    return Record(plan.name, plan.digest, "quick", None, "2026-01-01", {"messages": done})
+    return Record(plan.name, plan.digest, "quick", None, "2026-01-01", {step.name: done for step in plan.steps})
 
 
 def judged(
@@ -332,6 +340,118 @@ def test_strategies_are_judged_by_the_tests_of_their_experiment(
     assert finding.verdict == verdict and says in finding.why, finding.why
     (row,) = finding.rows
     assert row.published == (67.99, 63.17) and row.published_ratio == pytest.approx(1.0763, abs=1e-4)
+
+
+LATENCY = """
+[[claim]]
+text = "x"
+kind = "alike"
+step = "messages"
+strategies = ["stp", "isolated"]
+quantity = "median latency"
+published = "oliveira2018_latency.csv"
+rows = "hosts"
+columns = ["stp", "isolated"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("factor", "blocks", "verdict", "says"),
+    [
+        (1.0, 8, "held", "No difference beyond 2 % in the only row"),
+        (1.3, 8, "did not hold", "The sides differ at 4 hosts, against isolated"),
+        (1.0, 3, "cannot be decided", "No difference is significant, as published"),
+    ],
+)
+def test_strategies_are_alike_if_their_intervals_say_so(
+    tmp_path: Path, factor: float, blocks: int, verdict: str, says: str
+) -> None:
+    """Latencies of 8 bytes that are part of each launch of rings; published ones are equal, so their ratio is 1."""
+    run, frame, _ = synthetic_sdn({"star": 10.0, "wide": 10.0, "stp": 40.0, "isolated": 20.0}, blocks)
+    is_short = (pl.col("message_bytes") == 8) & (pl.col("subject").cast(pl.String) == "isolated")
+    noise = pl.Series(np.random.default_rng(1).normal(1, 0.001, frame.height))
+    value = pl.when(is_short).then(pl.col("value") * factor).otherwise(pl.col("value")) * noise
+    frame = frame.with_columns(value.alias("value"))
+    plan = written(tmp_path, STEP + LATENCY)
+    with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
+        (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == verdict and says in finding.why, finding.why
+    (row,) = finding.rows
+    assert row.published == (0.37, 0.37) and row.published_ratio == 1
+    assert row.unit == "ms" and row.ratio == pytest.approx(factor, abs=0.02), "above 1: stp, the first, is shorter"
+
+
+SIMULATED = """
+[[step]]
+name = "simulation"
+what = "simulated"
+command = ["sdn", "simulate"]
+
+[[claim]]
+text = "x"
+kind = "strategy"
+step = "simulation"
+better = "planned"
+worse = ["stp"]
+quantity = "job"
+"""
+
+
+@pytest.mark.parametrize(
+    ("planned_s", "verdict"),
+    [([5.0, 5.1, 5.2, 5.0, 5.1, 5.2], "held"), ([11.0, 11.1, 11.2, 11.0, 11.1, 11.2], "did not hold"),
+     ([9.0, 11.1, 9.2, 11.0, 9.1, 11.2], "cannot be decided"), ([5.0, 5.1], "cannot be decided")],
+)  # fmt: skip
+def test_simulated_strategies_are_compared_seed_by_seed(tmp_path: Path, planned_s: list[float], verdict: str) -> None:
+    """A claim about a document and one about a run stand side by side: each is judged from its own."""
+    plan = written(tmp_path, STEP + SIMULATED)
+    same = {"quantity": "job", "unit": "s", "hosts": 16}
+    stp = [10.0, 10.2, 10.1, 10.3, 10.0, 10.1][: len(planned_s)]
+    series = [
+        {**same, "strategy": "stp", "mean": float(np.mean(stp)), "values": stp},
+        {**same, "strategy": "planned", "mean": float(np.mean(planned_s)), "values": planned_s},
+        {**same, "quantity": "random rings", "unit": "MB/s", "strategy": "planned", "mean": 1.0, "values": [1.0]},
+    ]
+    (tmp_path / "simulation.json").write_text(json.dumps({"series": series}))
+    (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == verdict and finding.why.startswith("Simulated. "), finding.why
+    (row,) = finding.rows
+    assert row.measured == (pytest.approx(np.mean(planned_s)), pytest.approx(np.mean(stp))) and row.unit == "s"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "verdict"),
+    [(700, 3, "held"), (600, 100, "did not hold"), (30, 1, "cannot be decided"), (0, 0, "cannot be decided")],
+)
+def test_recognition_is_judged_by_an_exact_interval_of_the_share(
+    tmp_path: Path, right: int, wrong: int, verdict: str
+) -> None:
+    claim = '[[claim]]\ntext = "x"\nkind = "recognised"\nstep = "messages"\nlow = 0.95\n'
+    plan = written(tmp_path, STEP.replace('"mpi", "pingpong", "--sizes", "64"', '"sdn", "learn"') + claim)
+    confusion = {"hadoop": {"default": wrong, "hadoop": right, "mpi": 0, "unsure": 0}}
+    (tmp_path / "messages.json").write_text(json.dumps({"confusion": confusion}))
+    (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == verdict, finding.why
+    if right:
+        (row,) = finding.rows
+        assert row.interval is not None and row.interval[0] < right / (right + wrong) <= row.interval[1]
+        assert f"hadoop, {right} of {right + wrong}" in markdown(plan, [finding], record_of(plan))
+
+
+def test_a_step_of_the_other_form_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = (
+        STEP[STEP.index("[[step]]") :]
+        .replace('"messages"', '"others"')
+        .replace('quick = ["', 'forms = ["full"]\nfull = ["')
+    )
+    plan, commands = written(tmp_path, STEP + second + CLAIM), replaced(monkeypatch, lambda command: (0, ""))
+    record = run_steps(plan, tmp_path / "study", begin(plan, tmp_path / "study", "quick", None), no_progress)
+    assert len(commands) == 1 and record.steps["others"].state == "left out"
+    assert left_out(record) == ["Step 'others' was left out: it belongs to the full form"]
+    with pytest.raises(WrongUse, match="unknown form 'fast'"):
+        written(tmp_path, STEP.replace("quick =", 'forms = ["fast"]\nquick =') + CLAIM)
+    with pytest.raises(WrongUse, match="strategies needs two at least"):
+        written(tmp_path, STEP + LATENCY.replace('["stp", "isolated"]\nquantity', '["stp"]\nquantity'))
 
 
 def test_the_impossible_round_trip_is_pointed_out() -> None:

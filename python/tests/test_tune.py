@@ -91,7 +91,7 @@ def test_the_eager_limit_is_where_a_copy_costs_as_much_as_a_round_trip() -> None
     crossing = crossing_of("stream", curves(1.0, 0.3e-3 + 0.05 / 1024), curves(3.0, 0.3e-3))
     assert crossing.bytes == pytest.approx(40 * 1024, rel=0.01)
     assert crossing.limit == 36 << 10 or crossing.limit == 40 << 10
-    assert crossing.ci95 is not None and crossing.ci95[0] <= crossing.bytes <= crossing.ci95[1]
+    assert crossing.interval is not None and crossing.interval[0] <= crossing.bytes <= crossing.interval[1]
 
 
 def test_if_one_protocol_is_always_faster_the_end_of_the_sizes_is_the_limit() -> None:

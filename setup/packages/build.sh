@@ -34,6 +34,13 @@ python3 "$here/sbom.py" barewire-probe barewire-host barewire-broker barewire-pr
 # Also of packages that PyPI has only as sources.
 "target/tools/packages/bin/pip" wheel -q --require-hashes -r setup/requirements.lock -w "$made/wheels"
 
+say "manual pages"
+rm -rf "$made/python" "$made/share"
+# shellcheck disable=SC2046 # one word for each package
+target/tools/packages/bin/pip install -q --no-index --no-deps --no-compile --find-links "$made/wheels" --target "$made/python" \
+    $(sed -n 's/^\([a-z][^ ]*==[^ ]*\).*/\1/p' setup/requirements.lock)
+PYTHONPATH=python:$made/python PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m barewire.cli.manual "$made/share"
+
 say "packing, twice"
 for folder in dist again; do
     rm -rf "${made:?}/$folder"

@@ -17,7 +17,8 @@ mkdir -p "$home/bin" "$tree/usr/bin" "$(dirname "$providers")" "$doc" "$tree/DEB
 # A wheel from a folder and not by its path, which pip would write down.
 target/tools/packages/bin/pip install -q --no-index --no-deps --no-compile --find-links "$dist" --find-links target/packages/wheels \
     --target "$tree/$packages" "barewire==$1" $(sed -n 's/^\([a-z][^ ]*==[^ ]*\).*/\1/p' setup/requirements.lock)
-rm -r "$tree/$packages/bin"
+# The wheel's manual pages are written anew below, zipped as Debian wants them.
+rm -r "$tree/$packages/bin" "$tree/$packages/share"
 # A sixth of everything. Of these numpy.testing imports one.
 find "$tree/$packages" -type d -name tests ! -path '*/numpy/_core/tests' -prune -exec rm -r {} +
 (

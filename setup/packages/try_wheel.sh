@@ -11,10 +11,11 @@ first_message
 awk -v a="$start_s" -v b="$EPOCHREALTIME" \
     'BEGIN { printf "packages: from pip install to the first MPI message %.0f s\n", b - a }'
 ! command -v cc
+for file in man/man1/barewire-bench.1 bash-completion/completions/barewire; do [ -s "/opt/barewire/share/$file" ]; done
 what_is_inside
 barewire lab up --topology pair
 barewire lab list
 barewire lab down --all
 barewire bench pingpong --transport tcp,raw,endpoint --sizes 64 --launches 2 --budget 20
 /opt/barewire/bin/pip uninstall -q -y barewire
-[ ! -e /opt/barewire/bin/barewire ]
+[ ! -e /opt/barewire/bin/barewire ] && [ ! -e /opt/barewire/share/man/man1/barewire-bench.1 ]

@@ -31,9 +31,9 @@ class Row:
     rival: str
     values: tuple[tuple[float, ...], tuple[float, ...]]
     medians: tuple[float, float]
-    medians_ci95: tuple[Interval | None, Interval | None]
+    medians_interval: tuple[Interval | None, Interval | None]
     ratio: float
-    ratio_ci95: Interval | None
+    ratio_interval: Interval | None
     verdict: str
 
 
@@ -120,9 +120,9 @@ def rows_of(applications: Sequence[Application], site: Site, launches: Sequence[
                 rival=site.rival,
                 values=pair,
                 medians=(median(ours), median(theirs)),
-                medians_ci95=(median_interval(ours), median_interval(theirs)),
+                medians_interval=(median_interval(ours), median_interval(theirs)),
                 ratio=compared.ratio,
-                ratio_ci95=compared.ratio_interval,
+                ratio_interval=compared.ratio_interval,
                 verdict=verdict.get(compared.verdict, compared.verdict),
             )
         )
@@ -176,7 +176,7 @@ def markdown(results: Results) -> str:
 
 def ratio_text(row: Row) -> str:
     """Return the ratio, with its interval if there are enough launches."""
-    interval = "" if row.ratio_ci95 is None else f" [{row.ratio_ci95[0]:.2f}, {row.ratio_ci95[1]:.2f}]"
+    interval = "" if row.ratio_interval is None else f" [{row.ratio_interval[0]:.2f}, {row.ratio_interval[1]:.2f}]"
     return f"{row.ratio:.2f}{interval}"
 
 

@@ -13,6 +13,7 @@ from barewire.cli import complete, links, options
 from barewire.cli.directories import results_directory
 from barewire.cli.labs import LabChoice, choose_lab
 from barewire.cli.measuring import (
+    as_asked,
     facts_of_all,
     lab_facts,
     parse_launches,
@@ -91,6 +92,7 @@ def bench(
     port: options.ControlPort = 5288,
     launches: Annotated[str, options.LAUNCHES] = "6..12",
     precision: options.Precision = 0.02,
+    confidence: options.Confidence = 95,
     budget: options.Budget = 120,
     refine: options.Refine = None,
     refine_smallest: options.RefineSmallest = None,
@@ -134,7 +136,11 @@ def bench(
         tuned=tuple((name, values[0]) for name, values in tunings.items() if len(values) == 1),
         effort=Effort(samples, seconds, warmup, blocks),
         stopping_rule=StoppingRule(
-            *parse_launches(launches), precision, budget, parse_refinement(refine, refine_smallest)
+            *parse_launches(launches),
+            precision,
+            budget,
+            parse_refinement(refine, refine_smallest),
+            options.read_confidence(confidence),
         ),
     )
     site_context: AbstractContextManager[tuple[Mapping[int, Site], dict[str, Any] | None]]
@@ -156,7 +162,7 @@ def bench(
         run = measure(
             sites[mtus[0]], plan, directory, command=sys.argv, lab=facts, sites_by_mtu=sites, progress=progress
         )
-    print_result("bench", run, directory, as_json)
+    print_result("bench", as_asked(run, directory), directory, as_json)
 
 
 def _parse_tuned(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:

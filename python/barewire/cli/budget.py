@@ -14,7 +14,7 @@ from barewire.cli import links, options
 from barewire.cli.bench import in_lab
 from barewire.cli.directories import results_directory
 from barewire.cli.labs import choose_lab
-from barewire.cli.measuring import parse_launches
+from barewire.cli.measuring import as_asked, parse_launches
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import MachineCannot, WrongUse
@@ -51,6 +51,7 @@ def budget(
     port: options.ControlPort = 5288,
     launches: Annotated[str, options.LAUNCHES] = "6..12",
     precision: options.Precision = 0.02,
+    confidence: options.Confidence = 95,
     budget: options.Budget = 300,
     samples: Annotated[int, options.SAMPLES] = 3000,
     seconds: options.Seconds = 0.2,
@@ -70,7 +71,9 @@ def budget(
         sizes=expand_sizes(sizes, 0),
         seed=secrets.randbits(32) if seed is None else seed,
         effort=Effort(samples, seconds, warmup, blocks=1),
-        stopping_rule=StoppingRule(*parse_launches(launches), precision, budget),
+        stopping_rule=StoppingRule(
+            *parse_launches(launches), precision, budget, confidence=options.read_confidence(confidence)
+        ),
     )
     libraries, reasons = _libraries(plan, library, interface, in_a_lab=hosts is None)
     site_context: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
@@ -94,9 +97,10 @@ def budget(
         mpi = None if libraries is None else MpiCampaign(_mpi_site(site), *libraries)
         campaign = BudgetCampaign(ProbeCampaign(site, replace(plan, subjects=subjects)), mpi)
         run = measure_budget(campaign, directory, command=sys.argv, lab=facts, warnings=warnings, progress=progress)
+    run = as_asked(run, directory)
     budgets = budgets_of(run)
     if as_json:
-        result = {"directory": str(directory), **run.to_json(), "budgets": document(budgets)}
+        result = {"directory": str(directory), **run.to_json(), "budgets": document(budgets, run.confidence)}
         print_document("bench budget", result)
         return
     print_budgets(Console(highlight=False), run, budgets)

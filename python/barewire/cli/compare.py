@@ -26,13 +26,9 @@ from barewire.report.words import percent
 from barewire.results import Run
 from barewire.results.floors import Drift, Moved, drifts, moved
 from barewire.results.store import write_atomically
-from barewire.stats.intervals import CONFIDENCE_MAX, CONFIDENCE_MIN
 
 _SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)")
 
-Confidence = Annotated[
-    float, typer.Option(metavar="PERCENT", help="confidence of intervals and verdicts in percent: 95, 99")
-]
 Margin = Annotated[float, typer.Option(metavar="SHARE", help="difference that does not matter: 0.02 is 2 %")]
 FloorName = Annotated[
     str,
@@ -74,7 +70,7 @@ def compare(
         typer.Option(metavar="NAME", help="variant to compare the others of its test with, in one run"),
     ] = None,
     margin: Margin = MARGIN,
-    confidence: Confidence = 95,
+    confidence: options.Confidence = 95,
     floor: FloorName = FLOOR,
     across_environments: AcrossEnvironments = False,
     p_values: Annotated[
@@ -137,10 +133,7 @@ def read_settings(margin: float, confidence: float, floor: str) -> Settings:
     """Check these options; WrongUse for values that make no sense."""
     if not 0 < margin < 1:
         raise WrongUse(f"--margin must be a share between 0 and 1 (0.02 is 2 %), not {margin}")
-    if not CONFIDENCE_MIN <= confidence / 100 <= CONFIDENCE_MAX:
-        allowed = f"{CONFIDENCE_MIN * 100:g} to {CONFIDENCE_MAX * 100:g}"
-        raise WrongUse(f"--confidence is in percent, from {allowed}, such as 99, not {confidence:g}")
-    return Settings(margin, confidence / 100, floor)
+    return Settings(margin, options.read_confidence(confidence), floor)
 
 
 def read_share(text: str) -> float:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from barewire.cli import complete, options
+from barewire.cli.measuring import as_asked
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse, unknown
@@ -23,6 +24,7 @@ from barewire.report.terminal import rich_tables
 from barewire.results import Run
 from barewire.results.fits import LatencyFit, LogpFit, fit_latency, latency_fits, logp_fits
 from barewire.results.model import Model, model_of, model_of_table
+from barewire.stats import CONFIDENCE
 
 MODELS = ("hockney", "pieces", "logp", "loggp", "loggps", "plogp")
 _LOGP_FAMILY = ("logp", "loggp", "loggps")
@@ -49,6 +51,7 @@ def model(
     baseline: Annotated[str | None, options.BASELINE_OR_TCP] = None,
     rate: Annotated[str | None, options.REAL_RATE] = None,
     mtu: Annotated[int, options.REAL_MTU] = 1500,
+    confidence: options.ConfidenceOrItsOwn = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Fit models to a run's times: Hockney, the LogP family, pieces with named break points; and what follows.
@@ -56,17 +59,18 @@ def model(
     --rate and --mtu describe the link of a table; a run knows its own. `barewire predict` reads what --json prints.
     """
     chosen = _chosen(only)
+    share = None if confidence is None else options.read_confidence(confidence)
     if run.is_file():
         if subject is not None or baseline is not None:
             raise WrongUse("--subject and --baseline apply to runs: omit them with a table")
         table = model_of_table(run, None if rate is None else parse_rate(rate), mtu)
-        _output(as_json, chosen, table.to_json(), _table_fits(table, mtu), [], [], [])
+        _output(as_json, chosen, table.to_json(), _table_fits(table, mtu, share or CONFIDENCE), [], [], [])
         return
     if rate is not None:
         raise WrongUse("--rate and --mtu describe the link of a table; a run knows its own")
     with progress_bar("fitting") as progress:
         progress(0, 2, "latency")
-        measured = _only(recover_run(run), subject)
+        measured = _only(as_asked(recover_run(run), run, share), subject)
         fits = latency_fits(measured)
         progress(1, 2, "LogP")
         of_logp = logp_fits(measured)
@@ -124,8 +128,8 @@ def _only(run: Run, subject: str | None) -> Run:
     return run if subject is None else replace(run, series=tuple(s for s in run.series if s.subject == subject))
 
 
-def _table_fits(table: Model, mtu: int) -> list[LatencyFit]:
+def _table_fits(table: Model, mtu: int, confidence: float) -> list[LatencyFit]:
     return [
-        fit_latency(name, "", functions["latency"].times, [], table.rate_bit_s, mtu)
+        fit_latency(name, "", replace(functions["latency"].times, confidence=confidence), [], table.rate_bit_s, mtu)
         for name, functions in table.functions.items()
     ]

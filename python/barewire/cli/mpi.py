@@ -18,6 +18,7 @@ from barewire.cli.directories import results_directory
 from barewire.cli.host_slots import host_slots_of
 from barewire.cli.labs import LabChoice, choose_lab
 from barewire.cli.measuring import (
+    as_asked,
     facts_of_all,
     lab_facts,
     parse_launches,
@@ -88,6 +89,7 @@ def mpi(
     interface: options.InterfaceOfHosts = None,
     launches: Annotated[str, options.LAUNCHES] = "6..12",
     precision: options.Precision = 0.02,
+    confidence: options.Confidence = 95,
     budget: options.Budget = 300,
     refine: options.Refine = None,
     refine_smallest: options.RefineSmallest = None,
@@ -118,7 +120,11 @@ def mpi(
         warmup=warmup,
         options=_own_options(own_options or []),
         stopping_rule=StoppingRule(
-            *parse_launches(launches), precision, budget, parse_refinement(refine, refine_smallest)
+            *parse_launches(launches),
+            precision,
+            budget,
+            parse_refinement(refine, refine_smallest),
+            options.read_confidence(confidence),
         ),
         patience_s=patience,
     )
@@ -145,6 +151,7 @@ def mpi(
             typer.echo(f"barewire: {note}", err=True)
         campaign = MpiCampaign(sites[0], plan, programs, dict(zip(mtus, sites, strict=True)))
         run = measure_mpi(campaign, directory, command=sys.argv, lab=facts, warnings=warnings, progress=show_progress)
+    run = as_asked(run, directory)
     scaling = [each.to_json() for each in speedups(run)]
     print_result("mpi", run, directory, as_json, laws=document(laws_of(run)), speedups=scaling)
 

@@ -12,13 +12,26 @@ from typing import Annotated
 import typer
 
 from barewire.cli import complete
+from barewire.errors import WrongUse
 from barewire.models.wire import MTU_BYTES_MAX, MTU_BYTES_MIN
 from barewire.mpi.fabrics import FABRICS, LINKS, PROGRESSES, THREAD, WAITS
+from barewire.stats.intervals import CONFIDENCE_MAX, CONFIDENCE_MIN
 
 LAB = "In a lab"
 HOSTS = "On real hosts"
 PATH = "The path"
 EFFORT = "How much to measure"
+
+# Intervals. The value is handed from the command to the run and from there to all that is computed and printed.
+_CONFIDENCE = "confidence of intervals and verdicts in percent: 95, 99"
+Confidence = Annotated[float, typer.Option(metavar="PERCENT", help=_CONFIDENCE)]
+ConfidenceOrItsOwn = Annotated[
+    float | None,
+    typer.Option(metavar="PERCENT", help=_CONFIDENCE, show_default="what it was measured for, usually 95"),
+]
+ConfidenceOrThePlans = Annotated[
+    float | None, typer.Option(metavar="PERCENT", help=_CONFIDENCE, show_default="the plan's")
+]
 
 # Results.
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
@@ -269,3 +282,11 @@ def flatten(values: list[str]) -> tuple[str, ...]:
     """Return the names of a repeated option, each of which may hold several with commas; none twice."""
     names = (name.strip() for value in values for name in value.split(","))
     return tuple(dict.fromkeys(name for name in names if name))
+
+
+def read_confidence(percent: float) -> float:
+    """Return `--confidence` as a share; WrongUse outside 50 to 99.9."""
+    if not CONFIDENCE_MIN <= percent / 100 <= CONFIDENCE_MAX:
+        allowed = f"{CONFIDENCE_MIN * 100:g} to {CONFIDENCE_MAX * 100:g}"
+        raise WrongUse(f"--confidence is in percent, from {allowed}, such as 99, not {percent:g}")
+    return percent / 100

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from barewire.cli import complete, options
+from barewire.cli.measuring import as_asked
 from barewire.cli.output import print_document
 from barewire.cli.progress import Progress, progress_bar
 from barewire.errors import WrongUse, unknown
@@ -76,6 +77,7 @@ def predict(
             autocompletion=complete.runs,
         ),
     ] = None,
+    confidence: options.Confidence = 95,
     as_json: options.AsJson = False,
 ) -> None:
     """Predict times on more ranks from what two ranks measured: patterns, collectives by algorithm, kernels.
@@ -83,6 +85,7 @@ def predict(
     Several runs are used together, such as one of ping-pongs and one of a kernel on one rank. --sizes are those of
     messages, blocks, halos, or a sort's buffers; by default those measured. Without --ranks there are two.
     """
+    share = options.read_confidence(confidence)
     with progress_bar("fitting"):
         model = model_from(runs)
     kernels = _parse(kernel, KERNELS, "--kernel")
@@ -92,13 +95,13 @@ def predict(
         raise unknown("subject", subject, model.functions)
     numbers = None if ranks is None else _whole(ranks, "-n")
     if against is not None:
-        _check(model, runs, against, kernels, subject, numbers, cores, as_json)
+        _check(model, runs, against, kernels, subject, numbers, cores, share, as_json)
         return
     orders = _whole(order, "--order")
     grids = [Grid(cast(Literal[2, 3], dimensions), points, scaling == "weak") for points in _whole(side, "--side")]
     requests = list(_requests(model, kernels, numbers or (2,), sizes, variants, orders, keys, grids, compute_us))
     with progress_bar("predicting") as progress:
-        predictions, unsaid = _predict(model, requests, subject, cores or model.cores, progress)
+        predictions, unsaid = _predict(model, requests, subject, cores or model.cores, share, progress)
     if as_json:
         document = {"runs": list(model.runs), "cannot_say": unsaid}
         print_document("predict", {**document, "predictions": [each.to_json() for each in predictions]})
@@ -107,7 +110,12 @@ def predict(
 
 
 def _predict(
-    model: Model, requests: Sequence[Request], subject: str | None, cores: int | None, progress: Progress
+    model: Model,
+    requests: Sequence[Request],
+    subject: str | None,
+    cores: int | None,
+    confidence: float,
+    progress: Progress,
 ) -> tuple[list[Prediction], list[str]]:
     predictions: list[Prediction] = []
     unsaid: dict[str, None] = {}
@@ -115,7 +123,7 @@ def _predict(
     for number, (name, request) in enumerate(asked):
         progress(number, len(asked), f"{request.kernel}, {request.ranks} ranks, {name}")
         try:
-            predictions += predictions_of(model, name, request, cores)
+            predictions += predictions_of(model, name, request, cores, confidence)
         except CannotSay as reason:
             unsaid[f"{request.kernel}, {request.ranks} ranks, {name}: cannot say: {reason}"] = None
         except ValueError as error:
@@ -131,9 +139,10 @@ def _check(
     subject: str | None,
     ranks: Sequence[int] | None,
     cores: int | None,
+    confidence: float,
     as_json: bool,
 ) -> None:
-    run = recover_run(against)
+    run = as_asked(recover_run(against), against, confidence)
     if run.id in model.runs:
         raise WrongUse(f"{against} is one of {', '.join(map(str, runs))}: a prediction is checked against another run")
     with progress_bar("predicting"):

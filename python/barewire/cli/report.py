@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from barewire.cli import complete, options
+from barewire.cli.measuring import as_asked
 from barewire.cli.output import print_document
 from barewire.cli.predict import model_from
 from barewire.cli.progress import progress_bar
@@ -51,6 +52,7 @@ def report(
             autocompletion=complete.runs,
         ),
     ] = None,
+    confidence: options.ConfidenceOrItsOwn = None,
     output: Annotated[Path | None, options.REPORT_FILE] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -59,6 +61,8 @@ def report(
     if gallery:
         if model:
             raise WrongUse("--predict-from is of one run's report: omit it with --gallery")
+        if confidence is not None:
+            raise WrongUse("--confidence is of one run's report: omit it with --gallery")
         with progress_bar("building the reports"):
             path, unread = write_gallery(runs, output)
         document["unread"] = unread
@@ -68,16 +72,23 @@ def report(
         raise WrongUse("one report is of one run: name one, or add --gallery for a page of all")
     else:
         with progress_bar("building the report"):
-            path = write_report(runs[0], output, model or ())
+            share = None if confidence is None else options.read_confidence(confidence)
+            path = write_report(runs[0], output, model or (), share)
     if as_json:
         print_document("report", {**document, "report": str(path), "bytes": path.stat().st_size})
     else:
         typer.echo(path)
 
 
-def write_report(directory: Path, output: Path | None = None, model: Sequence[Path] = ()) -> Path:
-    """Render the run in `directory` to `output` (default: its report.html) and return the path."""
+def write_report(
+    directory: Path, output: Path | None = None, model: Sequence[Path] = (), confidence: float | None = None
+) -> Path:
+    """Render the run in `directory` to `output` (default: its report.html) and return the path.
+
+    Intervals have this confidence, by default that for which the run was measured.
+    """
     run, frame = recover_run(directory), samples(directory)
+    run = as_asked(run, directory, confidence)
     if model and run.kind in ("host", "sdn"):
         raise WrongUse(f"{directory} has no times of messages to predict")
     if run.kind == "host":
@@ -118,7 +129,7 @@ def _below(path: Path) -> list[Path]:
 
 
 def _entry(directory: Path, base: Path) -> Entry:
-    run = recover_run(directory)
+    run = as_asked(recover_run(directory), directory)
     page = directory / REPORT_FILE
     if not page.exists() or page.stat().st_mtime < (directory / RUN_FILE).stat().st_mtime:
         write_report(directory)

@@ -129,6 +129,7 @@ def bench(
             rich_help_panel=options.EFFORT,
         ),
     ] = 6,
+    confidence: options.Confidence = 95,
     patience: options.Patience = 120,
     ui: Annotated[
         str | None,
@@ -152,6 +153,7 @@ def bench(
     # Imported here: loading everything that measures takes half a second, which other commands need not wait for.
     from barewire.report.sdn import print_sdn
     from barewire.results import samples
+    from barewire.results.confidence import at_confidence
     from barewire.results.sdn import summarised
     from barewire.sdn.api.token import default_token_file, make_token
     from barewire.sdn.bench.experiment import measure, prepared
@@ -159,6 +161,7 @@ def bench(
     from barewire.sdn.bench.relay import Relay
     from barewire.sdn.ui.server import PAGE
 
+    share = options.read_confidence(confidence)
     rate_bit_s = parse_rate(rate)
     check_rate(rate_bit_s)
     if rate_bit_s is None:
@@ -193,6 +196,7 @@ def bench(
         patience_s=patience,
         shuffler=shuffler.value,
         announce=announce,
+        confidence=share,
     )
     campaign = prepared(plan, library)
     with ExitStack() as stack:
@@ -211,7 +215,9 @@ def bench(
                 note(done, total, text)
 
         run = measure(campaign, directory, command=sys.argv, progress=progress)
-    outcome = summarised(run, samples(directory))
+    frame = samples(directory)
+    run = at_confidence(run, frame, share)
+    outcome = summarised(run, frame)
     if as_json:
         print_document("sdn bench", {"directory": str(directory), **run.to_json(), **outcome.to_json()})
         return

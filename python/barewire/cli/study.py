@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire study`: runs a published study again, and sets its claims beside what is measured today."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -59,6 +60,7 @@ def list_studies(as_json: options.AsJson = False) -> None:
 def run(
     study: Annotated[str, _NAME],
     quick: options.Quick = False,
+    confidence: options.ConfidenceOrThePlans = None,
     hosts: Annotated[
         str | None,
         typer.Option(metavar="HOSTS", help="a,b or a:4,b:4: real hosts instead of labs", rich_help_panel=options.HOSTS),
@@ -81,12 +83,14 @@ def run(
     the same command continues an interrupted study. A step that this machine cannot run is left out, and said.
     """
     plan = read_plan(study)
+    _at_confidence(plan, confidence)
     form: Form = "quick" if quick else "full"
     directory = output or RUNS / f"{plan.name}-{form}"
     record = begin(plan, directory, form, hosts)
     typer.echo(f"study {plan.name}, {form} form, in {directory}", err=True)
     with progress_bar(f"study {plan.name}") as progress:
         record = run_steps(plan, directory, record, progress)
+    plan = _at_confidence(plan, confidence)
     findings, page = _write(plan, directory, record)
     if as_json:
         print_document("study run", {**document(plan, findings, record), "page": str(page)})
@@ -108,6 +112,7 @@ def report(
         Path | None,
         typer.Option("--plan", metavar="FILE", help="the study's plan, if it is not one of those that are listed"),
     ] = None,
+    confidence: options.ConfidenceOrThePlans = None,
     to_markdown: Annotated[Path | None, options.MARKDOWN] = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -118,6 +123,7 @@ def report(
     plan = read_plan(record.plan if plan_file is None else str(plan_file))
     if plan.digest != record.digest:
         typer.echo(f"the plan {plan.name} has changed since the study was run; its claims are those of today", err=True)
+    plan = _at_confidence(plan, confidence)
     findings, page = _write(plan, directory, record)
     if to_markdown is not None:
         try:
@@ -128,6 +134,11 @@ def report(
         print_document("study report", {**document(plan, findings, record), "page": str(page)})
     else:
         _show(plan, findings, record, page)
+
+
+def _at_confidence(plan: Plan, percent: float | None) -> Plan:
+    """Return the plan with another confidence of its verdicts, if one was given; WrongUse for an impossible one."""
+    return plan if percent is None else replace(plan, confidence=options.read_confidence(percent))
 
 
 def _write(plan: Plan, directory: Path, record: Record) -> tuple[list[Finding], Path]:

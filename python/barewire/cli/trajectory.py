@@ -7,7 +7,7 @@ from typing import Annotated
 from rich.console import Console
 
 from barewire.cli import options
-from barewire.cli.compare import AcrossEnvironments, Confidence, FloorName, Margin, read_settings
+from barewire.cli.compare import AcrossEnvironments, FloorName, Margin, read_settings
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.measure import recover_run
@@ -20,7 +20,7 @@ from barewire.report.versus import MARGIN
 def trajectory(
     runs: Annotated[list[Path], options.RUNS],
     margin: Margin = MARGIN,
-    confidence: Confidence = 99,
+    confidence: options.Confidence = 99,
     floor: FloorName = FLOOR,
     across_environments: AcrossEnvironments = False,
     as_json: options.AsJson = False,

@@ -54,6 +54,7 @@ def trial(
     hosts: options.JobHosts = None,
     hostfile: options.Hostfile = None,
     launches: Annotated[str, options.LAUNCHES] = "3..20",
+    confidence: options.Confidence = 95,
     budget: options.Budget = 120,
     precision: options.Precision = 0.02,
     limit: options.Limit = None,
@@ -77,7 +78,8 @@ def trial(
     if fabric == baseline:
         raise WrongUse(f"{fabric} would be compared with itself: give another --fabric or --baseline")
     requested = {name: FabricOptions(name, interface) for name in (fabric, baseline)}
-    plan = _plan(launches, precision, budget, limit, secrets.randbits(32) if seed is None else seed)
+    sure = options.read_confidence(confidence)
+    plan = _plan(launches, precision, budget, limit, secrets.randbits(32) if seed is None else seed, sure)
     use_default_lab = lab is None and hosts is None and hostfile is None
     link = links.read(rate, mtu, offloads, loss, receive_on)
     hosts_choice = jobs.parse_job_hosts("pair" if use_default_lab else lab, link, hosts, hostfile)
@@ -111,13 +113,15 @@ class _ProgramFailed(BarewireError):
         self.exit_code = code
 
 
-def _plan(launches: str, precision: float, budget: float, limit: float | None, seed: int) -> TrialPlan:
+def _plan(
+    launches: str, precision: float, budget: float, limit: float | None, seed: int, confidence: float
+) -> TrialPlan:
     first, last = parse_launches(launches)
     if not 1 <= first <= last:
         raise WrongUse(f"--launches takes N or N..M, from 1, not '{launches}'")
     if not precision > 0 or not budget > 0:
         raise WrongUse("--precision and --budget must be above 0")
-    return TrialPlan(first, last, precision, budget, limit, seed)
+    return TrialPlan(first, last, precision, budget, limit, seed, confidence)
 
 
 def _facts(request: jobs.JobRequest, lab: Lab | None, fabrics: tuple[str, str], plan: TrialPlan) -> dict[str, Any]:
@@ -147,9 +151,10 @@ def _facts(request: jobs.JobRequest, lab: Lab | None, fabrics: tuple[str, str], 
 
 def _conclude(trials: Trial, facts: dict[str, Any], ranks: int, any_output: bool, as_json: bool) -> None:
     fabric, other = tuple(trials.jobs)
-    contests = [contest(WHOLE, trials.walls(fabric), trials.walls(other), seed=trials.plan.seed)]
+    how: dict[str, Any] = {"seed": trials.plan.seed, "confidence": trials.plan.confidence}
+    contests = [contest(WHOLE, trials.walls(fabric), trials.walls(other), **how)]
     if all(len(trials.mains(name)) == len(trials.walls(name)) for name in trials.jobs):
-        contests.append(contest(MAIN, trials.mains(fabric), trials.mains(other), seed=trials.plan.seed))
+        contests.append(contest(MAIN, trials.mains(fabric), trials.mains(other), **how))
     agreement = compare_outputs(trials.outputs(fabric), trials.outputs(other))
     profiles = {name: combine_profiles(trials.profiles.get(name, []), ranks) for name in trials.jobs if trials.profiler}
     outcome = Outcome(PurePath(facts["command"][0]).name, (fabric, other), tuple(contests), agreement, profiles)

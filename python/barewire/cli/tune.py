@@ -101,7 +101,7 @@ def _document(tuned: Tuned) -> dict[str, Any]:
 def _print(console: Console, tuned: Tuned, path: Path) -> None:
     for group in tuned.findings:
         for crossing in group.crossings:
-            interval = "" if crossing.ci95 is None else f" [{crossing.ci95[0]:.0f}, {crossing.ci95[1]:.0f}]"
+            interval = "" if crossing.interval is None else f" [{crossing.interval[0]:.0f}, {crossing.interval[1]:.0f}]"
             console.print(f"{crossing.test}: eager is faster up to {crossing.bytes:.0f} B{escape(interval)}")
         if group.trials:
             console.print(_table(group, tuned))

@@ -66,7 +66,10 @@ class BudgetCampaign:
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
         """Make series with the site's link as the limit: the two ranks have a host each, like the two probes."""
-        return series_from_samples(frame, self.probe.site.link, hosts=2, precision=self.stopping_rule.precision)
+        rule = self.stopping_rule
+        return series_from_samples(
+            frame, self.probe.site.link, hosts=2, precision=rule.precision, confidence=rule.confidence
+        )
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
         """Return the run unchanged: the budget is derived from its series."""

@@ -166,7 +166,10 @@ class MpiCampaign:
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
         """Make series; the link is their limit if each rank has its own host."""
-        return series_from_samples(frame, self.site.link, hosts=self.site.hosts, precision=self.stopping_rule.precision)
+        rule = self.stopping_rule
+        return series_from_samples(
+            frame, self.site.link, hosts=self.site.hosts, precision=rule.precision, confidence=rule.confidence
+        )
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
         """Add warnings: what the programs omitted, and what could not be derived from a launch's curves."""

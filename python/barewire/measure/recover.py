@@ -14,6 +14,7 @@ from barewire.measure.session import LAUNCHES_DIRECTORY, parse_launch_file_name
 from barewire.models.naming import read_mpi_subject
 from barewire.models.wire import Link
 from barewire.results import SAMPLE_SCHEMA, Launch, Run, read_run, series_from_samples, shared_from_samples, write_run
+from barewire.results.confidence import asked_confidence
 from barewire.stats import PRECISION
 
 
@@ -40,7 +41,9 @@ def recover_run(directory: Path) -> Run:
     frame = pl.concat(frames)
     link = None if run.kind == "host" else _link(run)
     precision = run.parameters.get("precision", PRECISION)
-    series = series_from_samples(frame, link, hosts=run.parameters.get("hosts"), precision=precision)
+    series = series_from_samples(
+        frame, link, hosts=run.parameters.get("hosts"), precision=precision, confidence=asked_confidence(run)
+    )
     recovered = replace(
         run,
         stopped_by="the run was killed",

@@ -22,9 +22,11 @@ _CurveKey = tuple[Place, str, Row]
 class SizePlanner:
     """Chooses sizes from the launches' medians. The subjects of a test get the same sizes, in another order each."""
 
-    def __init__(self, refinement: Refinement, launches_min: int, launches_max: int, precision: float) -> None:
+    def __init__(
+        self, refinement: Refinement, launches_min: int, launches_max: int, precision: float, confidence: float
+    ) -> None:
         """Start without measurements."""
-        self._refinement, self._precision = refinement, precision
+        self._refinement, self._precision, self._confidence = refinement, precision, confidence
         self._launches_min, self._launches_max = launches_min, launches_max
         # By test.
         self._grids: dict[str, Sequence[int]] = {}
@@ -85,7 +87,9 @@ class SizePlanner:
         precise = {
             size
             for size in self._rounds[test]
-            if all(is_precise(list(of[size].values()), self._precision) for of in results if size in of)
+            if all(
+                is_precise(list(of[size].values()), self._precision, self._confidence) for of in results if size in of
+            )
         }
         return Measured(self._grids[test], self._rounds[test], precise, list(self._times[test].values()))
 

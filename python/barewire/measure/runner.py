@@ -119,7 +119,8 @@ class ProbeCampaign:
 
     def series(self, frame: pl.DataFrame) -> list[Series]:
         """Make series with the site's link as the limit."""
-        return series_from_samples(frame, self.site.link, precision=self.stopping_rule.precision)
+        rule = self.stopping_rule
+        return series_from_samples(frame, self.site.link, precision=rule.precision, confidence=rule.confidence)
 
     def parameters(self) -> dict[str, Any]:
         """Return the run's parameters: the plan and the link."""

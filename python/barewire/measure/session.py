@@ -24,7 +24,7 @@ from barewire.measure.records import LaunchRecords
 from barewire.measure.refining import SizePlanner
 from barewire.results import SAMPLE_SCHEMA, Launch, Run, Series, Stop, series_key, write_run
 from barewire.results.series import Key
-from barewire.stats import PRECISION, Refinement, is_precise
+from barewire.stats import CONFIDENCE, PRECISION, Refinement, is_precise
 
 LAUNCHES_DIRECTORY = "launches"
 
@@ -35,8 +35,9 @@ Progress = Callable[[int, int, str], None]
 class StoppingRule:
     """When a run has measured enough.
 
-    There are at least `launches_min` rounds, then more until the interval of every series' median is within
-    ± `precision`, at most `launches_max` in all. No round begins after `budget_s` seconds, not counting the minimum.
+    There are at least `launches_min` rounds, then more until the interval of every series' median, of this
+    `confidence`, is within ± `precision`, at most `launches_max` in all. No round begins after `budget_s` seconds, not
+    counting the minimum.
     With a `refinement` this applies to each size separately, sizes are added, and the budget limits all rounds.
     """
 
@@ -45,6 +46,7 @@ class StoppingRule:
     precision: float = PRECISION
     budget_s: float = 120.0
     refinement: Refinement | None = None
+    confidence: float = CONFIDENCE
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
@@ -152,7 +154,7 @@ class Session(Generic[OrderT]):
         self._planner = (
             None
             if rule.refinement is None
-            else SizePlanner(rule.refinement, rule.launches_min, rule.launches_max, rule.precision)
+            else SizePlanner(rule.refinement, rule.launches_min, rule.launches_max, rule.precision, rule.confidence)
         )
 
     def prepare(self) -> None:
@@ -188,8 +190,8 @@ class Session(Generic[OrderT]):
         self.stop_reason = "budget"
 
     def _all_precise(self) -> bool:
-        precision = self.campaign.stopping_rule.precision
-        return all(is_precise(medians, precision) for medians in self._medians.values())
+        rule = self.campaign.stopping_rule
+        return all(is_precise(medians, rule.precision, rule.confidence) for medians in self._medians.values())
 
     def _check_first_round(self, done: int, launches: int, elapsed_s: float) -> None:
         """Raise WrongUse if the first round of a refined run exceeds the budget: its sizes would not be comparable."""
@@ -226,9 +228,8 @@ class Session(Generic[OrderT]):
         if self.stop_reason == "incomplete":
             return replace(series, stop="incomplete")
         # If every sample of every launch was lost, there is no median.
-        precise = bool(series.launch_medians) and is_precise(
-            series.launch_medians, self.campaign.stopping_rule.precision
-        )
+        rule = self.campaign.stopping_rule
+        precise = bool(series.launch_medians) and is_precise(series.launch_medians, rule.precision, rule.confidence)
         return replace(series, stop="converged" if precise else "budget")
 
     def _launch(self, order: OrderT) -> None:

@@ -13,7 +13,7 @@ from barewire.mpi.job import Job
 from barewire.mpi.profiler import with_profiler
 from barewire.mpi.start import run_limited
 from barewire.results.profile import SUFFIX, RankProfile, read_profiles
-from barewire.stats import is_precise
+from barewire.stats import CONFIDENCE, is_precise
 
 WARM_UP, TIMED, PROFILED = "warm-up", "timed", "profiled"
 OUTPUT_FOLDER = "output"
@@ -34,6 +34,7 @@ class TrialPlan:
     budget_s: float
     limit_s: float | None
     seed: int
+    confidence: float = CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Trial:
             return False
         if count >= plan.launches_max or elapsed_s > plan.budget_s:
             return True
-        return all(is_precise(values, plan.precision) for values in walls)
+        return all(is_precise(values, plan.precision, plan.confidence) for values in walls)
 
     def _round(self, phase: str, order: random.Random) -> None:
         fabrics = list(self.jobs)

@@ -28,14 +28,14 @@ _ROUND_TO = 4 * _KIB
 
 @dataclass(frozen=True)
 class Crossing:
-    """The crossover of one test: eager is faster up to `bytes`; `ci95` over the launches, None below 6.
+    """The crossover of one test: eager is faster up to `bytes`; `interval` over the launches, None below 6.
 
     At an end of the measured range the crossover may be anywhere beyond it.
     """
 
     test: str
     bytes: float
-    ci95: tuple[float, float] | None
+    interval: tuple[float, float] | None
 
     @property
     def limit(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barewire.models.naming import FLOOR, LIBFABRIC, OWN_PROVIDER, read_mpi_subject
+from barewire.stats.intervals import CONFIDENCE
 from barewire.stats.steps import Step, steps
 
 # From the wire upwards; each layer does all that the previous one does, and more.
@@ -52,7 +53,12 @@ class Budget:
         return min(alike or self.yardsticks, key=lambda layer: layer.step.total, default=None)
 
 
-def budget(message_bytes: int, medians: Mapping[str, Sequence[float]], limit_us: float | None = None) -> Budget:
+def budget(
+    message_bytes: int,
+    medians: Mapping[str, Sequence[float]],
+    limit_us: float | None = None,
+    confidence: float = CONFIDENCE,
+) -> Budget:
     """Arrange the measurements of one message size; `medians` has each subject's medians, one per round.
 
     A layer that was not measured is skipped, so that the next one's step includes it. ValueError if no layer of the
@@ -65,7 +71,7 @@ def budget(message_bytes: int, medians: Mapping[str, Sequence[float]], limit_us:
     libraries = [name for name in medians if _fabric(name) == OWN_PROVIDER]
     yardsticks = [name for name in medians if name in YARDSTICKS or _fabric(name) not in (None, OWN_PROVIDER)]
     layer_below: dict[str, str | None] = {**below, **dict.fromkeys(libraries, path[-1]), **dict.fromkeys(yardsticks)}
-    layer_steps = steps({name: medians[name] for name in layer_below}, layer_below)
+    layer_steps = steps({name: medians[name] for name in layer_below}, layer_below, confidence=confidence)
 
     def layers(names: Iterable[str]) -> tuple[Layer, ...]:
         return tuple(Layer(name, layer_below[name], layer_steps[name]) for name in names)

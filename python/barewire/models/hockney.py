@@ -61,7 +61,7 @@ def fit_hockney(times: Times, *, seed: int = 0) -> Hockney:
     draws = times.draws(np.random.default_rng(seed))
     alpha, per_byte = lines(times.sizes, draws)
     unsaid = []
-    latency, slope = estimate(alpha, times.launches), estimate(per_byte, times.launches)
+    latency, slope = (estimate(draw, times.launches, times.confidence) for draw in (alpha, per_byte))
     if not latency.surely_above_zero:
         unsaid.append("α cannot be told apart from 0; measure shorter messages")
     # A constant's slope differs from 0 by rounding.
@@ -73,8 +73,8 @@ def fit_hockney(times: Times, *, seed: int = 0) -> Hockney:
     return Hockney(
         alpha_us=latency if latency.surely_above_zero else None,
         us_per_byte=slope if has_rate else None,
-        rate_mbit_s=estimate(8 / per_byte, times.launches) if has_rate else None,
-        half_bytes=estimate(alpha / per_byte, times.launches) if both else None,
+        rate_mbit_s=estimate(8 / per_byte, times.launches, times.confidence) if has_rate else None,
+        half_bytes=estimate(alpha / per_byte, times.launches, times.confidence) if both else None,
         residuals=residuals(times.sizes, times.medians, alpha[0] + per_byte[0] * np.asarray(times.sizes)),
         unsaid=tuple(unsaid),
     )

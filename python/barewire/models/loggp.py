@@ -79,12 +79,12 @@ def fit_loggp(
         modelled = alpha[0] + per_byte[0] * np.asarray(eel.sizes)
         residual = worst_of(residuals(eel.sizes, eel.medians, modelled))
     return LogGP(
-        latency_us=estimate(latency, launches),
-        send_overhead_us=estimate(o_send, launches),
-        receive_overhead_us=estimate(o_receive, launches),
-        overhead_us=estimate((o_send + o_receive) / 2, launches),
-        gap_us=estimate(g, launches),
-        us_per_byte=None if per_byte is None else estimate(per_byte, launches),
+        latency_us=estimate(latency, launches, eel.confidence),
+        send_overhead_us=estimate(o_send, launches, eel.confidence),
+        receive_overhead_us=estimate(o_receive, launches, eel.confidence),
+        overhead_us=estimate((o_send + o_receive) / 2, launches, eel.confidence),
+        gap_us=estimate(g, launches, eel.confidence),
+        us_per_byte=None if per_byte is None else estimate(per_byte, launches, eel.confidence),
         synchronisation=None if laws[0] is None else _synchronisation(laws[0], eel, eel_draws, is_frame),
         residual=residual,
         unsaid=unsaid,
@@ -106,7 +106,7 @@ def _synchronisation(
     for number, point in enumerate(law.breaks):
         if is_frame(point):
             continue
-        step = estimate(_steps(law, number, times, draws), times.launches)
+        step = estimate(_steps(law, number, times, draws), times.launches, times.confidence)
         if step.surely_above_zero:
             found.append(Synchronisation(point.last_before, point.first_after, step))
     return max(found, key=lambda each: each.step_us.value, default=None)
@@ -136,6 +136,6 @@ def _per_byte(law: Piecewise | None, gap: Times, draws: Floats) -> tuple[Floats 
     if law is None:
         return None, (f"G needs g(m) of {POINTS_MIN} sizes or more, not {len(gap.sizes)}; measure with more --sizes",)
     slope = piece_lines(law, len(law.pieces) - 1, gap, draws)[1]
-    if not estimate(slope, gap.launches).surely_above_zero:
+    if not estimate(slope, gap.launches, gap.confidence).surely_above_zero:
         return None, ("g(m) does not grow with the size, so G is unknown; measure longer messages",)
     return slope, ()

@@ -2,26 +2,27 @@
 """Times of messages by size, one for each launch, and the bootstrap over launches that all models share.
 
 A launch is the experimental unit, so a resample draws whole launches. The interval is the estimate
-± 1.96·√(n / (n − 1)) standard errors of the bootstrap, because resamples of n launches vary less than launches do. With
-six to twelve launches it contains the truth as often as it says; percentiles, of which there are few then, do not.
+± z·√(n / (n − 1)) standard errors of the bootstrap (z = 1.96 at 95 %), because resamples of n launches vary less than
+launches do. With six to twelve launches it contains the truth as often as it says; percentiles, of which there are few
+then, do not.
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import NormalDist
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL
+from barewire.stats.intervals import CONFIDENCE, launches_for_interval
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
 RESAMPLES = 999
-_NORMAL_QUANTILE = 1.959964  # of 97.5 %
 
 
 class CannotSay(ValueError):
@@ -30,26 +31,33 @@ class CannotSay(ValueError):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its 95 % interval, None below 6 launches."""
+    """A value and its interval, None below 6 launches (8 at 99 %)."""
 
     value: float
-    ci95: Interval | None
+    interval: Interval | None
 
     @property
     def surely_above_zero(self) -> bool:
         """Whether the whole interval is; without an interval, the value."""
-        return self.value > 0 and (self.ci95 is None or self.ci95[0] > 0)
+        return self.value > 0 and (self.interval is None or self.interval[0] > 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """Times in µs: `values[launch, size]`; `sizes` in bytes, ascending."""
+    """Times in µs: `values[launch, size]`; `sizes` in bytes, ascending. `confidence` is that of what is estimated."""
 
     sizes: tuple[int, ...]
     values: Floats
+    confidence: float = CONFIDENCE
 
     @classmethod
-    def of(cls, launches: Mapping[int, Sequence[float]], *, may_be_negative: bool = False) -> Self:
+    def of(
+        cls,
+        launches: Mapping[int, Sequence[float]],
+        *,
+        may_be_negative: bool = False,
+        confidence: float = CONFIDENCE,
+    ) -> Self:
         """Make a table from each size's launch medians in µs.
 
         A run that was cut short has fewer launches of some sizes: only complete launches count, and a size that most
@@ -63,12 +71,12 @@ class Times:
         table = np.array([values[:complete] for values in kept.values()], dtype=np.float64).T
         if not np.isfinite(table).all() or not (may_be_negative or (table > 0).all()) or min(kept) < 0:
             raise ValueError("times must be finite and above 0, and sizes 0 or more; measure again")
-        return cls(tuple(kept), table)
+        return cls(tuple(kept), table, confidence)
 
     def at(self, sizes: Collection[int]) -> Self:
         """Return the table of some of its sizes."""
         chosen = [number for number, size in enumerate(self.sizes) if size in sizes]
-        return type(self)(tuple(self.sizes[number] for number in chosen), self.values[:, chosen])
+        return type(self)(tuple(self.sizes[number] for number in chosen), self.values[:, chosen], self.confidence)
 
     @property
     def launches(self) -> int:
@@ -90,21 +98,21 @@ class Times:
         return np.concatenate([self.medians[None, :], np.median(self.values[chosen], axis=1)])
 
 
-def estimate(draws: Floats, launches: int) -> Estimate:
+def estimate(draws: Floats, launches: int, confidence: float) -> Estimate:
     """Return the first draw with the interval of the others."""
-    return Estimate(float(draws[0]), interval(draws, launches))
+    return Estimate(float(draws[0]), interval(draws, launches, confidence))
 
 
-def interval(draws: Floats, launches: int) -> Interval | None:
-    """Return the 95 % interval from the spread of the resamples around the first draw; None below 6 launches.
+def interval(draws: Floats, launches: int, confidence: float) -> Interval | None:
+    """Return the interval from the spread of the resamples around the first draw; None below 6 launches (8 at 99 %).
 
     What is positive in all resamples is positive: its spread is that of the logarithm.
     """
-    if launches < LAUNCHES_FOR_INTERVAL:
+    if launches < launches_for_interval(confidence):
         return None
     is_positive = bool((draws > 0).all())
     values = np.log(draws) if is_positive else draws
-    half = _NORMAL_QUANTILE * (launches / (launches - 1)) ** 0.5 * float(np.std(values[1:]))
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * (launches / (launches - 1)) ** 0.5 * float(np.std(values[1:]))
     low, high = float(values[0]) - half, float(values[0]) + half
     return (math.exp(low), math.exp(high)) if is_positive else (low, high)
 

@@ -24,7 +24,7 @@ from barewire.report.words import (
 )
 from barewire.results import Place, Run, Series
 from barewire.results.quantities import has_own_sizes, is_detail
-from barewire.stats import LAUNCHES_FOR_INTERVAL
+from barewire.stats.intervals import launches_for_interval
 
 _FIRST_TESTS = ("pingpong", "stream")
 # Fits a frame of minimum length, and is the most frequent size in programs.
@@ -119,7 +119,7 @@ def _sentence(points: Sequence[Versus]) -> str:
     launches = min(result.launches_a, result.launches_b)
     each = f"{launches}\u00a0launch{'es' if launches != 1 else ''} each"
     if result.ratio_interval is None:
-        sure = f"{each}: too few for an interval, which needs {LAUNCHES_FOR_INTERVAL}"
+        sure = f"{each}: too few for an interval, which needs {launches_for_interval(result.confidence)}"
     else:
         low, high = map(number, result.ratio_interval)
         p = p_value(min(p for p in (result.log_welch_p_holm, result.ranks_p_holm) if p is not None))

@@ -7,7 +7,7 @@ from typing import Any
 from barewire.models.budget import Budget, Layer
 from barewire.models.naming import FLOOR, read_mpi_subject
 from barewire.report.budget_figure import Formatters, waterfall
-from barewire.report.words import message_size, number, quantity, subject_name
+from barewire.report.words import interval_heading, message_size, number, quantity, subject_name
 from barewire.results import Run
 from barewire.results.budget import budgets_of
 from barewire.stats.comparison import RESAMPLES
@@ -68,16 +68,16 @@ def added(layer: Layer, path_total_us: float) -> str:
     step = layer.step
     value = fixed(step.added, path_total_us)
     signed = value if value.startswith("−") else f"+{value}"
-    return f"{signed} {_interval(step.added_ci95, path_total_us)}".rstrip()
+    return f"{signed} {_interval(step.added_interval, path_total_us)}".rstrip()
 
 
 def cumulative(layer: Layer, path_total_us: float) -> str:
     """`1.013 [1.002, 1.020]`: the time of a layer and all layers below it, in µs."""
-    return f"{fixed(layer.step.total, path_total_us)} {_interval(layer.step.total_ci95, path_total_us)}".rstrip()
+    return f"{fixed(layer.step.total, path_total_us)} {_interval(layer.step.total_interval, path_total_us)}".rstrip()
 
 
-def _interval(ci95: tuple[float, float] | None, path_total_us: float) -> str:
-    return "" if ci95 is None else f"[{fixed(ci95[0], path_total_us)}, {fixed(ci95[1], path_total_us)}]"
+def _interval(interval: tuple[float, float] | None, path_total_us: float) -> str:
+    return "" if interval is None else f"[{fixed(interval[0], path_total_us)}, {fixed(interval[1], path_total_us)}]"
 
 
 def sections(run: Run) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ def sections(run: Run) -> list[dict[str, Any]]:
     names = Formatters(name, added, fixed)
     whole = waterfall(budgets, names, beside=True)
     for choice, each in zip(whole["choices"], budgets, strict=True):
-        choice["caption"] = _caption(each)
+        choice["caption"] = _caption(each, run.confidence)
     pictures = [{"title": "From the wire up", "caption": "", "figure": whole, "full": True}]
     if all(len(budget.path) > 1 for budget in budgets):
         close = "The same from the end of the first bar on, without TCP: the time that software adds to the frames."
@@ -111,14 +111,14 @@ def sections(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _caption(budget: Budget) -> str:
+def _caption(budget: Budget, confidence: float) -> str:
     """What the waterfall of one size shows."""
     layers = [*budget.path, *budget.libraries]
     steps = [layer.step for layer in layers if layer.below]
     parts = ["A bar begins where that of the layer below ends: its length is the difference of the two medians."]
-    if any(layer.step.total_ci95 for layer in layers):
-        parts.append("The line across its end is that difference’s 95 % interval.")
-    if any(step.added_ci95 and not step.is_told_apart for step in steps):
+    if any(layer.step.total_interval for layer in layers):
+        parts.append(f"The line across its end is that difference’s {interval_heading(confidence)}.")
+    if any(step.added_interval and not step.is_told_apart for step in steps):
         parts.append("Faint: not significantly different from 0.")
     if any(step.added < 0 for step in steps):
         parts.append("Hatched: negative.")

@@ -74,7 +74,7 @@ def waterfall(budgets: Sequence[Budget], names: Formatters, *, beside: bool) -> 
 def _path_bars(budget: Budget, names: Formatters) -> list[Bar]:
     first = budget.path[0]
     total, path_total_us = first.step.total, budget.best.step.total
-    low, high = first.step.total_ci95 or (total, total)
+    low, high = first.step.total_interval or (total, total)
     words = f"<b>{names.fixed(total, path_total_us)}</b>"
     base = Bar(
         names.layer(first.subject), colour_of(first.subject), 0.0, total, low, high, words, words, first.step.rounds
@@ -86,11 +86,11 @@ def _bar(layer: Layer, budget: Budget, names: Formatters) -> Bar:
     """The bar of a layer above another one."""
     step, path_total_us = layer.step, budget.best.step.total
     begin = step.total - step.added
-    low, high = step.added_ci95 or (step.added, step.added)
+    low, high = step.added_interval or (step.added, step.added)
     few = f"<b>{names.fixed(step.total, path_total_us)}</b>"
     words = f"{names.added(layer, path_total_us)}  =  {few}"
     # Without an interval the significance is unknown, so the bar is not faint.
-    is_significant = step.is_told_apart or step.added_ci95 is None
+    is_significant = step.is_told_apart or step.added_interval is None
     colour = _LIBRARY_COLOUR if layer.is_library else colour_of(layer.subject)
     label = f"+ {names.layer(layer.subject)}"
     return Bar(label, colour, begin, step.total, begin + low, begin + high, words, few, is_significant)
@@ -98,7 +98,7 @@ def _bar(layer: Layer, budget: Budget, names: Formatters) -> Bar:
 
 def _beside_bar(layer: Layer, budget: Budget, names: Formatters) -> Bar:
     total, path_total_us = layer.step.total, budget.best.step.total
-    low, high = layer.step.total_ci95 or (total, total)
+    low, high = layer.step.total_interval or (total, total)
     few = f"<b>{names.fixed(total, path_total_us)}</b>"
     words = f"{few}   {number(total / path_total_us)} ×"
     return Bar(names.layer(layer.subject), _BESIDE_COLOUR, 0.0, total, low, high, words, few, layer.step.rounds)

@@ -8,7 +8,7 @@ from barewire.report.figures import DISTRIBUTIONS_MAX
 from barewire.report.versus import MARGIN, Versus
 from barewire.report.words import message_size, number, percent, subject_name, verdict_word
 from barewire.results import Series, Shared
-from barewire.stats import LAUNCHES_FOR_INTERVAL
+from barewire.stats.intervals import launches_for_interval
 
 # Samples of the slowest percent that are so much longer than the median are worth a word.
 _TAIL = 2.0
@@ -17,14 +17,13 @@ _TAIL = 2.0
 def size_caption(series: Sequence[Series]) -> str:
     """Of medians against message size."""
     limit = " Dashed: the wire’s limit." if any(s.limit_kind == "wire" and s.limit for s in series) else ""
-    return (
-        f"Medians of {_launches([s.launches for s in series])}. {_bands([s.ci95 is not None for s in series])}{limit}"
-    )
+    return f"Medians of {_launches([s.launches for s in series])}. {_bands(series)}{limit}"
 
 
 def variants_caption(series: Sequence[Series]) -> str:
     """Of variants side by side."""
-    bars = "Bars: 95 % intervals." if any(s.ci95 for s in series) else _few()
+    sure = series[0].confidence
+    bars = f"Bars: {percent(sure)} intervals." if any(s.interval for s in series) else _few(sure)
     return f"Medians of {_launches([s.launches for s in series])}. {bars}"
 
 
@@ -33,9 +32,9 @@ def ratio_caption(comparisons: Sequence[Versus], base: str) -> str:
     side = "Below" if comparisons[0].a.lower_is_better else "Above"
     counts = Counter(verdict_word(versus.verdict, versus.a) for versus in comparisons)
     found = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    bars = (
-        "bars: 95 % intervals" if any(versus.result.ratio_interval for versus in comparisons) else _few().lower()[:-1]
-    )
+    sure = comparisons[0].result.confidence
+    has_intervals = any(versus.result.ratio_interval for versus in comparisons)
+    bars = f"bars: {percent(sure)} intervals" if has_intervals else _few(sure).lower()[:-1]
     word = verdict_word("A faster", comparisons[0].a)
     points = f"{len(comparisons)} point{'s' if len(comparisons) != 1 else ''}"
     return f"{side} 1 is {word} than {base}; {bars}; grey: ±{percent(MARGIN)}. Of {points}: {found}."
@@ -65,9 +64,7 @@ def distribution_caption(series: Sequence[Series]) -> str:
 
 def processes_caption(shared: Sequence[Shared]) -> str:
     """Of totals against the number of processes."""
-    return (
-        f"Medians of {_launches([row.launches for row in shared])}. {_bands([row.ci95 is not None for row in shared])}"
-    )
+    return f"Medians of {_launches([row.launches for row in shared])}. {_bands(shared)}"
 
 
 def _launches(counts: Sequence[int]) -> str:
@@ -75,11 +72,12 @@ def _launches(counts: Sequence[int]) -> str:
     return f"{few} launch{'es' if few != 1 else ''}" if few == many else f"{few} to {many} launches"
 
 
-def _bands(known: Sequence[bool]) -> str:
+def _bands(shown: Sequence[Series | Shared]) -> str:
+    known, sure = [each.interval is not None for each in shown], shown[0].confidence
     if all(known):
-        return "Bands: 95 % intervals."
-    return "Bands: 95 % intervals, where there are enough launches." if any(known) else _few()
+        return f"Bands: {percent(sure)} intervals."
+    return f"Bands: {percent(sure)} intervals, where there are enough launches." if any(known) else _few(sure)
 
 
-def _few() -> str:
-    return f"No intervals: fewer than {LAUNCHES_FOR_INTERVAL} launches."
+def _few(confidence: float) -> str:
+    return f"No intervals: fewer than {launches_for_interval(confidence)} launches."

@@ -81,16 +81,16 @@ def _eager(run: Run, fits: Iterable[LatencyFit]) -> list[str]:
             if not any(cause.endswith(_EAGER) for cause in found.causes):
                 continue
             of = f"{subject_name(fit.subject)}, {fit.variant or 'ping-pong'}"
-            meeting = None if crossing is None else crossing.ci95
+            meeting = None if crossing is None else crossing.interval
             if crossing is not None and meeting is not None and _is_elsewhere(meeting, limit):
                 sentences.append(
                     f"{of}: eager should end at {_size(crossing.value)} [{_size(meeting[0])}, "
                     f"{_size(meeting[1])}], not at {message_size(limit)}: there its line meets the rendezvous's"
                 )
-            elif crossing is None and found.step_us.ci95 is not None and found.step_us.ci95[0] > 0:
+            elif crossing is None and found.step_us.interval is not None and found.step_us.interval[0] > 0:
                 sentences.append(
-                    f"{of}: the rendezvous costs {number(found.step_us.value)} {interval(found.step_us.ci95)} µs above "
-                    f"{message_size(limit)}, and no longer message makes up for it: eager may end later"
+                    f"{of}: the rendezvous costs {number(found.step_us.value)} {interval(found.step_us.interval)} µs "
+                    f"above {message_size(limit)}, and no longer message makes up for it: eager may end later"
                 )
     return sentences
 
@@ -103,18 +103,18 @@ def _is_elsewhere(meeting: Interval, limit: int) -> bool:
 def _overlap(run: Run) -> list[str]:
     shares: dict[tuple[str, str, int], list[Series]] = {}
     for each in run.series:
-        if each.quantity == "hidden_share" and each.median is not None and each.ci95 is not None:
+        if each.quantity == "hidden_share" and each.median is not None and each.interval is not None:
             shares.setdefault((each.subject, f"{each.test} {each.variant}", each.ranks), []).append(each)
     sentences = []
     for (subject, what, ranks), series in shares.items():
-        hidden = [s for s in series if s.ci95 and s.ci95[0] >= _SHARE_MIN]
+        hidden = [s for s in series if s.interval and s.interval[0] >= _SHARE_MIN]
         of = f"{subject_name(subject)}, {what}, {ranks} ranks"
         if hidden:
             parts = (
-                f"{number(s.median, 2)} % {interval(s.ci95, 2)} of {message_size(s.message_bytes)}" for s in hidden
+                f"{number(s.median, 2)} % {interval(s.interval, 2)} of {message_size(s.message_bytes)}" for s in hidden
             )
             sentences.append(f"{of}: overlap can hide {', '.join(parts)}")
-        elif all(s.ci95 and s.ci95[1] < _SHARE_MIN for s in series):
+        elif all(s.interval and s.interval[1] < _SHARE_MIN for s in series):
             sentences.append(f"{of}: overlap hides nothing worth the work, at most {_SHARE_MIN:g} %")
     return sentences
 

@@ -5,13 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from barewire.report.figures import Figure, chosen, drawn_points
+from barewire.report.words import interval_heading
+from barewire.stats import CONFIDENCE
 
 # The axis whose values are message sizes has one of these titles.
 _SIZES = ("message size", "block size")
 
 
-def figure_data(figure: Figure) -> dict[str, Any]:
+def figure_data(figure: Figure, confidence: float = CONFIDENCE) -> dict[str, Any]:
     """Return plain JSON: for each choice its series, whose points are in the order in which `svg.py` draws them.
+
+    Intervals are said to have this confidence, unless the figure says otherwise.
 
     `x` and `y` are titles of axes; `c` of a series has `POINT_DATA` for each point, or once if all points share them.
     Values of y that all series have in common are given once.
@@ -23,7 +27,7 @@ def figure_data(figure: Figure) -> dict[str, Any]:
         "x": x,
         "y": y,
         "sizes": x in _SIZES,
-        "interval": figure.get("interval", "95 % interval"),
+        "interval": figure.get("interval", interval_heading(confidence)),
         "choices": [{"series": _series(figure, number)} for number in range(count)],
     }
     if "choices" in figure:

@@ -148,7 +148,7 @@ def against_processes(shared: Sequence[Shared], what: str) -> Figure:
     traces: list[dict[str, Any]] = []
     for subject in dict.fromkeys(row.subject for row in shared):
         points = [row for row in shared if row.subject == subject and row.median is not None]
-        known = [(row.processes, row.median or 0.0, row.ci95, row.launches, None) for row in points]
+        known = [(row.processes, row.median or 0.0, row.interval, row.launches, None) for row in points]
         traces += curve(subject, known, unit_name(shared[0].unit)) if known else []
     axis = log_axis(f"{what}, {unit_name(shared[0].unit)}", traces, "y")
     return {"data": distinct(traces), "layout": layout_of(_processes_axis(shared), axis)}
@@ -410,7 +410,7 @@ def bars(labels: Sequence[str], values: Sequence[float], colours: Sequence[str],
 
 
 def _line(subject: str, points: Sequence[Series]) -> list[dict[str, Any]]:
-    known = [(s.message_bytes, s.median or 0.0, s.ci95, s.launches, s.samples) for s in points]
+    known = [(s.message_bytes, s.median or 0.0, s.interval, s.launches, s.samples) for s in points]
     return curve(subject, known, unit_name(points[0].unit))
 
 
@@ -423,7 +423,7 @@ def curve(
     """A line through (x, value, interval, launches, samples) and the band of the intervals, if there are any."""
     style = style or style_of(subject)
     x = [at for at, *_ in points]
-    bounds = [ci95 or (value, value) for _, value, ci95, _, _ in points]
+    bounds = [interval or (value, value) for _, value, interval, _, _ in points]
     band = {
         "type": "scatter",
         "mode": "lines",
@@ -440,10 +440,10 @@ def curve(
         **style,
         "x": x,
         "y": [shortened(value) for _, value, *_ in points],
-        "customdata": [point_data(ci95, launches, samples) for _, _, ci95, launches, samples in points],
+        "customdata": [point_data(interval, launches, samples) for _, _, interval, launches, samples in points],
         "hovertemplate": f"%{{y:.4g}} {unit}",
     }
-    return [band, line] if any(ci95 for _, _, ci95, _, _ in points) else [line]
+    return [band, line] if any(interval for _, _, interval, _, _ in points) else [line]
 
 
 def _wire_limits(series: Sequence[Series]) -> list[dict[str, Any]]:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 from barewire.models.naming import is_floor, read_mpi_subject
 from barewire.report.versus import Versus
-from barewire.report.words import message_size, number, quantity, row_name, subject_name, title_of
+from barewire.report.words import message_size, number, percent, quantity, row_name, subject_name, title_of
 from barewire.results import Run, Series, Shared
 from barewire.results.quantities import is_detail, is_kernel
 from barewire.results.series import subject_order
-from barewire.stats import LAUNCHES_FOR_INTERVAL
+from barewire.stats.intervals import launches_for_interval
 
 _LATENCY_BYTES = 64  # fits a frame of minimum length, and the most frequent size in programs
 _LISTED_MAX = 6
@@ -116,11 +116,12 @@ def warnings(run: Run) -> list[str]:
             "but not used for rates."
         )
     found += _listed(run, "No sample without loss, so no rate", lambda s: s.verdict == "no loss-free sample")
-    few = [s.launches for s in run.series if 0 < s.launches < LAUNCHES_FOR_INTERVAL]
+    needed = launches_for_interval(run.confidence)
+    few = [s.launches for s in run.series if 0 < s.launches < needed]
     if few:
         found.append(
-            f"Some series have fewer than {LAUNCHES_FOR_INTERVAL} launches (the least has {min(few)}): too few for a "
-            "95 % interval of the median."
+            f"Some series have fewer than {needed} launches (the least has {min(few)}): too few for a "
+            f"{percent(run.confidence)} interval of the median."
         )
     return found + list(run.warnings)
 

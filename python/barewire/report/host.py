@@ -47,7 +47,7 @@ def print_host(
         console.print(f"[yellow]{escape(warning)}[/]")
     if not run.complete:
         console.print(f"[yellow]This run is incomplete (stopped by {escape(str(run.stopped_by))}).[/]")
-    if any(measure.ci95 is None for measure in measures):
+    if any(measure.interval is None for measure in measures):
         console.print("[dim]No interval where fewer than 6 launches were made.[/]")
 
 
@@ -59,7 +59,7 @@ def sentence(crossover: Crossover) -> str:
         text = f"{crossover.second} is cheaper at all sizes from {message_size(crossover.smallest_bytes)}"
     else:
         text = f"{crossover.first} is cheaper up to {number(crossover.bytes, 4)} B, {crossover.second} above"
-    return text if crossover.ci95 is None else f"{text}; 95 % interval {interval(crossover.ci95, 4)} B"
+    return text if crossover.interval is None else f"{text}; 95 % interval {interval(crossover.interval, 4)} B"
 
 
 def headlines(measures: Sequence[Measure], crossovers: Sequence[Crossover], reference: Reference | None) -> list[str]:
@@ -118,9 +118,9 @@ def _sizes_table(test: str, measures: Sequence[Measure]) -> Table:
 
 
 def _median(measure: Measure) -> str:
-    if measure.ci95 is None:
+    if measure.interval is None:
         return number(measure.median)
-    return f"{number(measure.median)} [dim]±{(measure.ci95[1] - measure.ci95[0]) / 2 / measure.median:.0%}[/]"
+    return f"{number(measure.median)} [dim]±{(measure.interval[1] - measure.interval[0]) / 2 / measure.median:.0%}[/]"
 
 
 def _times_table(measures: Sequence[Measure]) -> Table:
@@ -129,7 +129,7 @@ def _times_table(measures: Sequence[Measure]) -> Table:
     for name in ("median [95 %]", "min", "p99"):
         table.add_column(name, justify="right", no_wrap=True)
     for measure in measures:
-        median = number(measure.median) + ("" if measure.ci95 is None else f" {interval(measure.ci95)}")
+        median = number(measure.median) + ("" if measure.interval is None else f" {interval(measure.interval)}")
         table.add_row(measure.name, median, number(measure.min), number(measure.p99))
     return table
 

@@ -5,6 +5,7 @@ import base64
 import itertools
 import json
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from barewire.report.figure_data import figure_data
 from barewire.report.figures import DARK, Figure, chosen
 from barewire.report.svg import svg
 from barewire.report.versus import flatten
+from barewire.stats import CONFIDENCE
 
 _ASSETS = Path(__file__).parent / "assets"
 # Widths in px at which figures are drawn: in two columns, across the page, on the first screen, in a gallery of three
 # columns, and on a phone.
 _WIDTHS = {"WIDE": 560, "FULL": 1000, "ANSWER": 680, "GALLERY": 400}
 _NARROW = 340
+# Of a table's rows only so many are in the page as they are, about 500 bytes each; the others are packed.
+_ROWS_SHOWN = 60
 
 
 def page(template: str, *, answer: Answer, **content: Any) -> str:
@@ -55,8 +59,11 @@ def fill(template: str, **content: Any) -> str:
         others = [number for number in range(len(figure.get("choices", ()))) if number != first]
         return {"first": Markup(drawn(None)), "others": _packed({number: drawn(number) for number in others})}
 
-    environment.filters |= {"inline_json": _inline_json, "figure_data": figure_data, "drawings": drawings}
-    environment.globals |= {"asset": _asset, **_WIDTHS, "words": words}
+    # The confidence of the page's intervals; a page without any needs none.
+    of_page = partial(figure_data, confidence=content.get("figures_confidence", CONFIDENCE))
+    environment.filters |= {"inline_json": _inline_json, "figure_data": of_page, "drawings": drawings}
+    environment.filters["packed"] = lambda markup: _packed(str(markup))
+    environment.globals |= {"asset": _asset, **_WIDTHS, "words": words, "ROWS_SHOWN": _ROWS_SHOWN}
     return environment.get_template(template).render(**content, style=_asset("report.css") + _dark_colours())
 
 

@@ -40,13 +40,21 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _series_table(series: Sequence[Series]) -> str:
     unit = words.unit_name(series[0].unit)
     headings = [
-        *("message", "subject", f"median, {unit}", "95 % interval", f"p99, {unit}", "launches", "samples"),
+        *(
+            "message",
+            "subject",
+            f"median, {unit}",
+            words.interval_heading(series[0].confidence),
+            f"p99, {unit}",
+            "launches",
+            "samples",
+        ),
         *(["share of the limit"] if any(each.fraction_of_limit is not None for each in series) else []),
     ]
     rows = []
     for each in series:
         cells = [words.row_name(each.row, each.place), each.subject, words.number(each.median, 4)]
-        cells += [words.interval(each.ci95, 4), words.number(each.p99, 4), str(each.launches), str(each.samples)]
+        cells += [words.interval(each.interval, 4), words.number(each.p99, 4), str(each.launches), str(each.samples)]
         if len(headings) > len(cells):
             marks = "".join(f" {words.MARKS[key][0]}" for key in words.marks_of(each))
             share = "–" if each.fraction_of_limit is None else f"{each.fraction_of_limit:.2f}"

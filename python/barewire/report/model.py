@@ -8,8 +8,17 @@ from barewire.models.hockney import Hockney
 from barewire.models.loggp import LogGP
 from barewire.models.times import Estimate
 from barewire.report.mpi import TextTable, signed
-from barewire.report.words import bounds, logp_mode, message_size, number, subject_name
+from barewire.report.words import (
+    bounds,
+    interval_heading,
+    logp_mode,
+    message_size,
+    number,
+    percent,
+    subject_name,
+)
 from barewire.results.fits import LatencyFit, LogpFit, Pieces
+from barewire.stats.intervals import launches_for_interval
 
 _DASH = "–"
 _CANNOT = "cannot say: "
@@ -30,17 +39,19 @@ def hockney_table(fits: Sequence[LatencyFit]) -> TextTable:
             if not fit.hockney.is_good:
                 notes.append(f"{name}: one line does not describe these times; see the pieces")
         notes += [f"{name}: {sentence}" for sentence in fit.impossible]
-        if fit.launches < 6:
-            notes.append(f"{name}: no interval with fewer than 6 launches")
+        if fit.launches < launches_for_interval(fit.confidence):
+            notes.append(f"{name}: no interval with fewer than {launches_for_interval(fit.confidence)} launches")
     headings = ("", "α µs", "rate Mbit/s", "n½", "largest residual")
-    return TextTable("Hockney: t = α + s / rate [95 % interval]", headings, tuple(rows), tuple(notes))
+    return TextTable(
+        f"Hockney: t = α + s / rate [{interval_heading(fits[0].confidence)}]", headings, tuple(rows), tuple(notes)
+    )
 
 
 def piece_tables(fits: Iterable[LatencyFit]) -> Iterator[TextTable]:
     """A table of pieces for each subject and variant that has any; the break after a piece is in its row."""
     for fit in fits:
         if not isinstance(fit.pieces, str):
-            yield _pieces(f"Pieces: {_name(fit)}", fit.pieces)
+            yield _pieces(f"Pieces: {_name(fit)}", fit.pieces, fit.confidence)
 
 
 def piece_notes(fits: Iterable[LatencyFit]) -> list[str]:
@@ -61,15 +72,17 @@ def loggp_table(fits: Sequence[LogpFit]) -> TextTable:
             rows.append((name, *_loggp(fit.loggp)))
             notes += [f"{name}: {_CANNOT}{reason}" for reason in fit.loggp.unsaid]
     headings = ("", "L µs", "Os µs", "Or µs", "g µs", "G ns/B", "S", "largest residual of o + L + (m − 1)·G + o")
-    return TextTable("LogP, LogGP, LogGPS [95 % interval]", headings, tuple(rows), tuple(notes))
+    return TextTable(
+        f"LogP, LogGP, LogGPS [{interval_heading(fits[0].confidence)}]", headings, tuple(rows), tuple(notes)
+    )
 
 
 def value(estimated: Estimate | None, factor: float = 1.0) -> str:
     """`12.3 [12.1, 12.6]`, or a dash."""
     if estimated is None:
         return _DASH
-    ci95 = estimated.ci95
-    scaled = None if ci95 is None else (ci95[0] * factor, ci95[1] * factor)
+    interval = estimated.interval
+    scaled = None if interval is None else (interval[0] * factor, interval[1] * factor)
     return f"{signed(estimated.value * factor)} {bounds(scaled)}".rstrip()
 
 
@@ -87,7 +100,7 @@ def _hockney(fitted: Hockney) -> tuple[str, ...]:
     )
 
 
-def _pieces(title: str, pieces: Pieces) -> TextTable:
+def _pieces(title: str, pieces: Pieces, confidence: float) -> TextTable:
     rows = []
     for piece, after in zip_longest(pieces.law.pieces, pieces.breaks):
         rate = number(8 / piece.per_byte) if piece.per_byte > 0 else _DASH
@@ -98,7 +111,7 @@ def _pieces(title: str, pieces: Pieces) -> TextTable:
         point = after.point
         where = f"{message_size(point.last_before)} [{message_size(point.low)}, {message_size(point.high)}]"
         rows.append((*row, where, value(after.step_us), ", ".join(after.causes) or "unknown"))
-    headings = ("from", "to", "α µs", "rate Mbit/s", "break above [95 %]", "step µs [95 %]", "cause")
+    headings = ("from", "to", "α µs", "rate Mbit/s", "break above [95 %]", f"step µs [{percent(confidence)}]", "cause")
     return TextTable(f"{title}; within {pieces.law.error:.1%} of the medians", headings, tuple(rows))
 
 

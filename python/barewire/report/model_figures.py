@@ -26,7 +26,7 @@ from barewire.report.figures import (
 )
 from barewire.report.mpi import task_name
 from barewire.report.prediction import errors_text
-from barewire.report.words import message_size, subject_name, test_title, unit_name
+from barewire.report.words import interval_heading, message_size, percent, subject_name, test_title, unit_name
 from barewire.results import Run, Series
 from barewire.results.held_out import Checked, Errors
 from barewire.results.laws import SIZES_MIN, Law
@@ -69,8 +69,8 @@ def _law(series: Sequence[Series], fit: Piecewise, limits: list[Limit]) -> Figur
         "mode": "markers",
         "x": [s.message_bytes for s in series],
         "y": [shortened(median) for median in medians],
-        "error_y": error_bars(medians, [s.ci95 for s in series]),
-        "customdata": [point_data(s.ci95, s.launches, s.samples) for s in series],
+        "error_y": error_bars(medians, [s.interval for s in series]),
+        "customdata": [point_data(s.interval, s.launches, s.samples) for s in series],
         "hovertemplate": "%{y:.4g} µs",
     }
     pieces, breaks = _pieces(fit), _breaks(fit, limits, medians)
@@ -170,11 +170,21 @@ def _logp(series: Sequence[Series], limits: list[Limit]) -> Figure:
             line = {"color": colour, "dash": dash, "width": 2}
             style = {"type": "scatter", "mode": "lines+markers", "name": name, "line": line, "marker": marker}
             known = [
-                (s.message_bytes, s.median or 0.0, s.ci95 if s.ci95 and s.ci95[0] > 0 else None, s.launches, s.samples)
+                (
+                    s.message_bytes,
+                    s.median or 0.0,
+                    s.interval if s.interval and s.interval[0] > 0 else None,
+                    s.launches,
+                    s.samples,
+                )
                 for s in positive
             ]
             traces += curve(quantity, known, "µs", style)
-    caption = "Medians with bands for their 95 % intervals." if any("fill" in trace for trace in traces) else "Medians."
+    caption = (
+        f"Medians with bands for their {percent(series[0].confidence)} intervals."
+        if any("fill" in trace for trace in traces)
+        else "Medians."
+    )
     hidden = sum(s.median is not None and s.median <= 0 for s in series)
     if hidden:
         have = "values of 0 or less have" if hidden > 1 else "value of 0 or less has"
@@ -207,9 +217,9 @@ def _scaling(test: str, tasks: Mapping[str, Mapping[str, Sequence[Speedup]]], *,
         traces: list[dict[str, Any]] = []
         for subject, points in found.items():
             known = [
-                (each.ranks, each.efficiency, each.efficiency_ci95, each.launches, None)
+                (each.ranks, each.efficiency, each.efficiency_interval, each.launches, None)
                 if as_efficiency
-                else (each.ranks, each.speedup, each.speedup_ci95, each.launches, None)
+                else (each.ranks, each.speedup, each.speedup_interval, each.launches, None)
                 for each in points
             ]
             traces += curve(subject, known, "")
@@ -223,7 +233,7 @@ def _scaling(test: str, tasks: Mapping[str, Mapping[str, Sequence[Speedup]]], *,
         of = f"{base} rank{'s' if base > 1 else ''}"
         whole = f"Speed-up over {of} as a share of the ideal" if as_efficiency else f"Speed-up over {of}"
         kind = "the same task" if not first.weak else "a task of the same size for each rank"
-        bands = " Bands: 95 % intervals." if any("fill" in trace for trace in traces) else ""
+        bands = f" Bands: {percent(first.confidence)} intervals." if any("fill" in trace for trace in traces) else ""
         caption = f"{whole}, from medians: {kind} at every number of ranks.{bands}"
         figures[task] = {"data": distinct(traces), "layout": layout, "caption": caption}
     title = f"{test_title(test)}: {'efficiency' if as_efficiency else 'speed-up'}"
@@ -232,7 +242,7 @@ def _scaling(test: str, tasks: Mapping[str, Mapping[str, Sequence[Speedup]]], *,
 
 def prediction_figure(checked: Sequence[Checked], summary: Sequence[Errors]) -> Captioned:
     """Predicted against measured times: on the diagonal a prediction is right; one choice for each kernel."""
-    figures = {}
+    figures, sure = {}, checked[0].prediction.confidence
     for errors in summary:
         of_kernel = [each for each in checked if each.prediction.kernel == errors.kernel]
         traces: list[dict[str, Any]] = []
@@ -246,9 +256,9 @@ def prediction_figure(checked: Sequence[Checked], summary: Sequence[Errors]) -> 
                     "mode": "markers",
                     "x": [shortened(each.value) for each in measured],
                     "y": [shortened(each.value) for each in predicted],
-                    "error_x": error_bars([each.value for each in measured], [each.ci95 for each in measured]),
-                    "error_y": error_bars([each.value for each in predicted], [each.ci95 for each in predicted]),
-                    "customdata": [point_data(each.ci95) for each in predicted],
+                    "error_x": error_bars([each.value for each in measured], [each.interval for each in measured]),
+                    "error_y": error_bars([each.value for each in predicted], [each.interval for each in predicted]),
+                    "customdata": [point_data(each.interval) for each in predicted],
                     "hovertemplate": "measured %{x:.4g} µs, predicted %{y:.4g} µs",
                 }
             )
@@ -263,9 +273,9 @@ def prediction_figure(checked: Sequence[Checked], summary: Sequence[Errors]) -> 
         figures[errors.kernel] = {
             "data": [*lines, *distinct(traces)],
             "layout": layout_of(*axes) | {"hovermode": "closest"},
-            "caption": f"{errors_text(errors).capitalize()}. Bars: 95 % intervals of both.",
+            "caption": f"{errors_text(errors).capitalize()}. Bars: {percent(sure)} intervals of both.",
         }
-    figure = combined_with_choice(figures, "Kernel") | {"interval": "95 % interval of the prediction"}
+    figure = combined_with_choice(figures, "Kernel") | {"interval": f"{interval_heading(sure)} of the prediction"}
     return {"title": "Predicted and measured", "caption": "", "figure": figure}
 
 

@@ -13,7 +13,16 @@ from typing import Any
 from barewire.models.breakpoints import Break, Piece
 from barewire.models.causes import Limit, explanations
 from barewire.models.derived import DERIVED_TESTS
-from barewire.report.words import bounds, logp_mode, message_size, number, subject_name, test_title
+from barewire.report.words import (
+    bounds,
+    interval_heading,
+    logp_mode,
+    message_size,
+    number,
+    percent,
+    subject_name,
+    test_title,
+)
 from barewire.results import Place, Run, Series
 from barewire.results.laws import Law
 from barewire.results.limits import limits_of
@@ -145,14 +154,15 @@ def speedup_tables(run: Run) -> Iterator[TextTable]:
             rows.append(("efficiency", *(_factor(each, "efficiency") for each in of_ranks)))
         headings = ("ranks", *(f"{subject_name(subject)} {variant}" for subject, variant in columns))
         weak = "the problem grows with the ranks" if found[0].weak else "one problem for all ranks"
-        note = f"Relative to {base} rank{'' if base == 1 else 's, the fewest of this run'}; {weak}. [95 %]"
+        ranks_of_base = f"{base} rank{'' if base == 1 else 's, the fewest of this run'}"
+        note = f"Relative to {ranks_of_base}; {weak}. [{percent(found[0].confidence)}]"
         yield TextTable(f"Speed-up: {test_title(test)}, {name}", headings, tuple(rows), (note,))
 
 
 def _factor(speedup: Speedup | None, name: str) -> str:
     if speedup is None:
         return "–"
-    return f"{number(getattr(speedup, name))} {bounds(getattr(speedup, f'{name}_ci95'))}".rstrip()
+    return f"{number(getattr(speedup, name))} {bounds(getattr(speedup, f'{name}_interval'))}".rstrip()
 
 
 def task_name(series: Series | Speedup) -> str:
@@ -184,7 +194,7 @@ def _parameters(test: str, ranks: int, subject: str, mode: str, series: Sequence
             if s.quantity == "latency"
         ]
     of = ", ".join([subject_name(subject), *logp_mode(mode), f"{ranks} ranks"])
-    title = f"{test_title(test)}: {of}, median [95 % interval]"
+    title = f"{test_title(test)}: {of}, median [{interval_heading(series[0].confidence)}]"
     return TextTable(title, tuple(headings), tuple(rows), tuple(notes))
 
 
@@ -192,14 +202,14 @@ def _bound(opportunity: Series | None) -> str:
     """Whether the sum of both overheads is within a round trip, judged by the interval."""
     if opportunity is None or opportunity.median is None:
         return "–"
-    low, high = opportunity.ci95 or (min(opportunity.launch_medians), max(opportunity.launch_medians))
+    low, high = opportunity.interval or (min(opportunity.launch_medians), max(opportunity.launch_medians))
     return "kept" if low >= 0 else "broken" if high < 0 else "undecided"
 
 
 def _value(series: Series | None) -> str:
     if series is None or series.median is None:
         return "–"
-    return f"{signed(series.median)} {bounds(series.ci95)}".rstrip()
+    return f"{signed(series.median)} {bounds(series.interval)}".rstrip()
 
 
 def signed(value: float) -> str:
@@ -247,6 +257,10 @@ def _break(point: Break | None, limits: list[Limit]) -> tuple[str, ...]:
     return where, step, ", ".join(explanations(point, limits))
 
 
+def _confidence(times: Times) -> float:
+    return next(series.confidence for phases in times.values() for series in phases.values())
+
+
 def _phases(title: str, times: Times) -> TextTable:
     names = list(dict.fromkeys(name for phases in times.values() for name in phases if name != KERNEL_TOTAL))
     rows = [("slowest rank", *(_value(phases.get(KERNEL_TOTAL)) for phases in times.values()))]
@@ -258,5 +272,5 @@ def _phases(title: str, times: Times) -> TextTable:
         f"Where the time goes: {title}",
         headings,
         tuple(rows),
-        ("Slowest rank: median [95 % interval]. Phases: means over the ranks.",),
+        (f"Slowest rank: median [{interval_heading(_confidence(times))}]. Phases: means over the ranks.",),
     )

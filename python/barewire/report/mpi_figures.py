@@ -28,7 +28,7 @@ from barewire.report.words import bounds, message_size, number, subject_name, un
 from barewire.results import Series
 from barewire.results.derived import Curve
 from barewire.results.quantities import KERNEL_TOTAL
-from barewire.stats import median_interval
+from barewire.stats import CONFIDENCE, median_interval
 
 # Distinguishable with colour vision deficiencies, in the order of phases; Okabe and Ito 2008.
 _PHASE_COLOURS = (
@@ -56,7 +56,9 @@ def by_variant(series: Sequence[Series], what: str) -> Figure:
     return combined_with_choice({task: _variants(chosen, what) for task, chosen in tasks.items()}, "Of")
 
 
-def against_computation(curves: Sequence[Curve], what: str = "time of messages") -> Figure:
+def against_computation(
+    curves: Sequence[Curve], what: str = "time of messages", *, confidence: float = CONFIDENCE
+) -> Figure:
     """Time against the computation beside it: points of all launches, a line through their medians, its flat part.
 
     The caption of each choice says how far the flat part extends.
@@ -71,7 +73,7 @@ def against_computation(curves: Sequence[Curve], what: str = "time of messages")
         flat = []
         for subject, of_subject in by_subject.items():
             traces += _curve_traces(subject, of_subject)
-            found = _flat_part(subject, of_subject)
+            found = _flat_part(subject, of_subject, confidence)
             if found is not None:
                 traces.append(found[0])
                 flat.append(f"{subject_name(subject)} {found[1]}")
@@ -84,7 +86,7 @@ def against_computation(curves: Sequence[Curve], what: str = "time of messages")
     return combined_with_choice(figures, "Variant and message size")
 
 
-def _flat_part(subject: str, curves: Sequence[Curve]) -> tuple[dict[str, Any], str] | None:
+def _flat_part(subject: str, curves: Sequence[Curve], confidence: float) -> tuple[dict[str, Any], str] | None:
     """The flat part of a subject's curves as a thick line, and its end in words; None if no launch's curve has one."""
     fits = []
     for curve in curves:
@@ -95,7 +97,7 @@ def _flat_part(subject: str, curves: Sequence[Curve]) -> tuple[dict[str, Any], s
     if not fits:
         return None
     hidden = [fit.hidden_ns for fit in fits]  # of curves in µs, so in µs
-    end, interval = float(np.median(hidden)), median_interval(hidden)
+    end, interval = float(np.median(hidden)), median_interval(hidden, confidence)
     level = shortened(float(np.median([fit.flat_ns for fit in fits])))
     style = style_of(subject)
     trace = {
@@ -143,8 +145,8 @@ def _variants(series: Sequence[Series], what: str) -> Figure:
                 "mode": "markers",
                 "x": [shortened(median) for median in medians],
                 "y": [s.variant for s in points],
-                "error_x": error_bars(medians, [s.ci95 for s in points]),
-                "customdata": [point_data(s.ci95, s.launches, s.samples) for s in points],
+                "error_x": error_bars(medians, [s.interval for s in points]),
+                "customdata": [point_data(s.interval, s.launches, s.samples) for s in points],
                 "hovertemplate": f"%{{x:.4g}} {unit_name(series[0].unit)}",
             }
         )

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 from barewire.models.times import Estimate
 from barewire.report.mpi import TextTable
-from barewire.report.words import bounds, message_size, number, subject_name
+from barewire.report.words import bounds, message_size, number, percent, subject_name
 from barewire.results.held_out import Checked, Errors
 from barewire.results.prediction import Prediction
 
 _MS_US = 1e3
-_INTERVALS = "Intervals: 95 %, of the parameters; the model's own error is not part of them."
 
 
 def prediction_tables(predictions: Sequence[Prediction]) -> list[TextTable]:
@@ -22,7 +21,9 @@ def prediction_tables(predictions: Sequence[Prediction]) -> list[TextTable]:
             (_what(each), str(each.ranks), each.way, time(each.time_us), ", ".join(each.marks)) for each in of_table
         )
         title = f"{kernel}, {subject_name(subject)}: predicted"
-        tables.append(TextTable(title, ("", "ranks", "by", "time [95 %]", "beware"), rows, (_INTERVALS,)))
+        sure = of_table[0].confidence
+        headings = ("", "ranks", "by", f"time [{percent(sure)}]", "beware")
+        tables.append(TextTable(title, headings, rows, (_intervals(sure),)))
     return tables
 
 
@@ -44,10 +45,15 @@ def checked_tables(checked: Sequence[Checked], summary: Sequence[Errors]) -> lis
             if (each.prediction.kernel, each.prediction.subject) == (kernel, subject)
         )
         notes = [errors_text(each) for each in summary if each.kernel == kernel]
-        headings = ("", "ranks", "by", "predicted [95 %]", "measured [95 %]", "error", "beware")
+        sure = checked[0].prediction.confidence
+        headings = ("", "ranks", "by", *(f"{what} [{percent(sure)}]" for what in ("predicted", "measured")))
         title = f"{kernel}, {subject_name(subject)}: predicted and measured"
-        tables.append(TextTable(title, headings, rows, (*notes, _INTERVALS)))
+        tables.append(TextTable(title, (*headings, "error", "beware"), rows, (*notes, _intervals(sure))))
     return tables
+
+
+def _intervals(confidence: float) -> str:
+    return f"Intervals: {percent(confidence)}, of the parameters; the model's own error is not part of them."
 
 
 def errors_text(errors: Errors) -> str:
@@ -58,8 +64,8 @@ def errors_text(errors: Errors) -> str:
 def time(estimate: Estimate) -> str:
     """A time in µs, from 10 ms on in ms, with its interval."""
     factor, unit = (1 / _MS_US, "ms") if estimate.value >= 10 * _MS_US else (1.0, "µs")
-    ci95 = None if estimate.ci95 is None else (estimate.ci95[0] * factor, estimate.ci95[1] * factor)
-    return f"{number(estimate.value * factor)} {bounds(ci95)}".rstrip() + f" {unit}"
+    interval = None if estimate.interval is None else (estimate.interval[0] * factor, estimate.interval[1] * factor)
+    return f"{number(estimate.value * factor)} {bounds(interval)}".rstrip() + f" {unit}"
 
 
 def _what(prediction: Prediction) -> str:

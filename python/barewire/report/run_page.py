@@ -26,14 +26,14 @@ from barewire.report.html import page, rows
 from barewire.report.model_figures import laws_figure, logp_figures, prediction_figure, speedup_figures
 from barewire.report.mpi_figures import BEYOND_MEAN, against_computation, by_variant, phases
 from barewire.report.prediction import checked_tables
-from barewire.report.versus import MARGIN, Versus, compare_in_run, has_baseline
+from barewire.report.versus import MARGIN, Settings, Versus, compare_in_run, has_baseline
 from barewire.results import Place, Run, Series
 from barewire.results.derived import curves
 from barewire.results.held_out import Checked, errors
 from barewire.results.laws import laws_of
 from barewire.results.quantities import has_own_sizes
 from barewire.stats.comparison import RESAMPLES
-from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL
+from barewire.stats.intervals import launches_for_interval
 
 _LAWS = (
     "A message of s bytes takes α + β·s (Hockney), in pieces: a new piece begins where, for example, rendezvous "
@@ -65,7 +65,10 @@ def render(run: Run, frame: pl.DataFrame, *, baseline: str = "tcp", checked: Seq
         measured=int((frame["phase"] == "measure").sum()),
         warmup=int((frame["phase"] == "warmup").sum()),
         limit_kinds={s.limit_kind for s in run.series},
-        few=LAUNCHES_FOR_INTERVAL,
+        few=launches_for_interval(run.confidence),
+        interval_heading=words.interval_heading(run.confidence),
+        half_tail=(1 - run.confidence) / 2,
+        figures_confidence=run.confidence,
         margin_percent=round(MARGIN * 100),
         resamples=RESAMPLES,
     )
@@ -75,7 +78,11 @@ def compared(run: Run, baseline: str) -> list[Versus]:
     """Every subject against the baseline, without floors, which are references; empty if the run has no baseline."""
     if not has_baseline(run, baseline):
         return []
-    return [versus for versus in compare_in_run(run, baseline) if not is_floor(versus.a.subject)]
+    return [
+        versus
+        for versus in compare_in_run(run, baseline, Settings(confidence=run.confidence))
+        if not is_floor(versus.a.subject)
+    ]
 
 
 def answer_of(run: Run, comparisons: Sequence[Versus], baseline: str = "tcp") -> Answer:
@@ -128,7 +135,9 @@ def _parameters(run: Run, frame: pl.DataFrame) -> list[dict[str, Any]]:
     for (test, ranks), found in tables.items():
         figures = [of_logp[ranks]] if test == "logp" and ranks in of_logp else []
         if of_test := curves(frame, test, ranks):
-            figures.append(_card("Against the computation", "", against_computation(of_test)))
+            figures.append(
+                _card("Against the computation", "", against_computation(of_test, confidence=run.confidence))
+            )
         sections.append(_section(test, ranks, "parameters", found, figures))
     return sections
 

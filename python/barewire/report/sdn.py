@@ -10,18 +10,22 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from barewire.report.words import percent
 from barewire.results import Run
 from barewire.results.sdn import NATURAL, RANDOM, Cell, Ranking, Summary, unit_of
+from barewire.stats.intervals import launches_for_interval
 from barewire.stats.paired import Ratio
 
 # From better to worse, as published.
 _PUBLISHED_ORDER = ("isolated", "ecmp-published", "stp")
 _DOCUMENT_COLUMNS = 200
+# Stands for the intervals' confidence.
+_INTERVAL = "interval"
 _HEADINGS = (
     "strategy",
     "hosts",
     "mean",
-    "95 %",
+    _INTERVAL,
     "of wide",
     "of star",
     "of it alone",
@@ -56,7 +60,7 @@ def tables(summary: Summary) -> Iterator[SdnTable]:
         yield SdnTable(
             quantity,
             f"{quantity}, {unit}",
-            tuple(_HEADINGS[at] for at in kept),
+            tuple(percent(cells[0].confidence) if _HEADINGS[at] == _INTERVAL else _HEADINGS[at] for at in kept),
             tuple(tuple(row[at] for at in kept) for row in rows),
         )
 
@@ -150,14 +154,19 @@ def print_sdn(console: Console, run: Run, summary: Summary) -> None:
         console.print(escape(text))
     for text in (*run.warnings, *warnings(run)):
         console.print(f"[yellow]{escape(text)}[/]")
-    console.print(f"[dim]{escape(LEGEND)}[/]")
+    console.print(f"[dim]{escape(legend(run.confidence))}[/]")
 
 
-LEGEND = (
+def legend(confidence: float) -> str:
+    """How to read the tables."""
+    return _LEGEND.format(sure=percent(confidence), few=launches_for_interval(confidence))
+
+
+_LEGEND = (
     "Geometric means over blocks; fractions are those of pairs in a block, so with equal seeds. Intervals are "
-    "Student's, of logarithms, from 6 blocks on; otherwise the range is in brackets. A strategy is called best or "
-    "better only if Welch's or the rank test, of the launches by the mean of their block, finds it so at 95 %, "
-    "corrected over all pairs of strategies and numbers of hosts (Holm), from 6 blocks on, and if no launch was "
+    "Student's, of logarithms, from {few} blocks on; otherwise the range is in brackets. A strategy is called best or "
+    "better only if Welch's or the rank test, of the launches by the mean of their block, finds it so at {sure}, "
+    "corrected over all pairs of strategies and numbers of hosts (Holm), from {few} blocks on, and if no launch was "
     "saturated. Two "
     "references "
     "cannot block, under the same controller and with the same hosts on links of the same rate: wide is the network "
@@ -172,15 +181,15 @@ def shown_ratio(ratio: Ratio | None) -> str:
     """`0.93 (0.91–0.95)`, or with the range `[0.90–0.96]` if there are too few pairs for an interval."""
     if ratio is None:
         return ""
-    if ratio.ci95 is not None:
-        return f"{ratio.value:.2f} ({ratio.ci95[0]:.2f}–{ratio.ci95[1]:.2f})"
+    if ratio.interval is not None:
+        return f"{ratio.value:.2f} ({ratio.interval[0]:.2f}–{ratio.interval[1]:.2f})"
     return f"{ratio.value:.2f} [{ratio.low:.2f}–{ratio.high:.2f}]"
 
 
 def _row(cell: Cell) -> tuple[str, ...]:
     beside = " beside the other" if cell.place.beside else ""
-    low, high = cell.ci95 or (min(cell.values), max(cell.values))
-    interval = f"{low:.2f}–{high:.2f}" if cell.ci95 else f"[{low:.2f}–{high:.2f}]"
+    low, high = cell.interval or (min(cell.values), max(cell.values))
+    interval = f"{low:.2f}–{high:.2f}" if cell.interval else f"[{low:.2f}–{high:.2f}]"
     return (
         f"{cell.place.policy}{beside}",
         str(cell.place.hosts),

@@ -22,8 +22,9 @@ from barewire.report.figures import (
 )
 from barewire.report.findings import warnings
 from barewire.report.html import page, rows
-from barewire.report.sdn import LEGEND, calibration, headlines, tables
+from barewire.report.sdn import calibration, headlines, legend, tables
 from barewire.report.sdn import warnings as sdn_warnings
+from barewire.report.words import interval_heading
 from barewire.results import Run
 from barewire.results.sdn import (
     JOB,
@@ -67,7 +68,8 @@ def render_sdn(run: Run, frame: pl.DataFrame) -> str:
         answer=_answer(headlines(run, summary), made),
         warnings=[*warnings(run), *sdn_warnings(run)],
         parts=made,
-        legend=LEGEND,
+        legend=legend(run.confidence),
+        figures_confidence=run.confidence,
         calibration=calibration(run),
         command=shlex.join(run.command),
         environment=rows({**run.environment, **({"lab": run.lab} if run.lab else {})}),
@@ -103,8 +105,9 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
         cells = [cell for cell in summary.cells if cell.place.quantity == table.quantity]
         looks = {name: number for number, name in enumerate(dict.fromkeys(map(_label, cells)))}
         means = _bars(cells, looks, _mean, f"mean, {cells[0].unit}")
-        is_sure = any(cell.ci95 for cell in cells)
-        bars = f"Error bars: {'95 % interval' if is_sure else 'the range over the blocks, too few for an interval'}."
+        is_sure = any(cell.interval for cell in cells)
+        heading = interval_heading(cells[0].confidence)
+        bars = f"Error bars: {heading if is_sure else 'the range over the blocks, too few for an interval'}."
         figures = [_captioned("Measured", f"Geometric means of {_blocks(cells)}. {bars}", means)]
         if table.quantity == MEDIAN_LATENCY:
             figures = [*_latency_figures(summary, bars), *figures]
@@ -116,7 +119,7 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
             compared = [cell for cell in cells if ratio(cell) is not None]
             if compared:
                 known = [each for cell in compared if (each := ratio(cell)) is not None]
-                spread = "95 % interval" if all(each.ci95 for each in known) else "the range over the blocks"
+                spread = heading if all(each.interval for each in known) else "the range over the blocks"
                 drawn = _bars(compared, looks, _of_ratio(ratio), "fraction") | {"interval": spread}
                 caption = f"Geometric means of {_blocks(compared)}, in pairs. Error bars: {spread}."
                 figures.append(_captioned(title, caption, drawn))
@@ -149,7 +152,9 @@ def _latency_figures(summary: Summary, bars: str) -> Iterator[dict[str, Any]]:
                 traces.append(_points(name, number, shown))
         policies = {**plain_axis("strategy"), "type": "category"}
         layout = layout_of(dict(policies), log_axis("latency, ms", traces, "y")) | {"scattermode": "group"}
-        caption = f"Ranks on {hosts // 2} of {hosts} hosts; under load a shuffle runs on the others. {bars}"
+        half = f"Ranks on {hosts // 2} of {hosts} hosts; under load a shuffle runs on the others."
+        is_loaded = any(cell.place.beside for cell in cells)
+        caption = f"{half if is_loaded else f'Ranks on {hosts} hosts, without other traffic.'} {bars}"
         yield _captioned(f"Latency of 8-byte rings, {hosts} hosts", caption, {"data": traces, "layout": layout})
 
 
@@ -225,7 +230,7 @@ def _label(cell: Cell) -> str:
 
 
 def _mean(cell: Cell) -> _Bar:
-    low, high = cell.ci95 or (min(cell.values), max(cell.values))
+    low, high = cell.interval or (min(cell.values), max(cell.values))
     return cell.mean, cell.mean - low, high - cell.mean
 
 
@@ -233,7 +238,7 @@ def _of_ratio(ratio: Callable[[Cell], Ratio | None]) -> Callable[[Cell], _Bar]:
     def bar(cell: Cell) -> _Bar:
         found = ratio(cell)
         assert found is not None
-        low, high = found.ci95 or (found.low, found.high)
+        low, high = found.interval or (found.low, found.high)
         return found.value, found.value - low, high - found.value
 
     return bar

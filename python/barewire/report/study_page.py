@@ -41,6 +41,7 @@ def render_study(plan: Plan, findings: Sequence[Finding], record: Record) -> str
         plan=plan,
         record=record,
         confidence=percent(plan.confidence),
+        figures_confidence=plan.confidence,
         warnings=left_out(record),
         claims=[
             (part["id"], finding.verdict, finding.claim.text) for part, finding in zip(parts, findings, strict=True)

@@ -12,13 +12,14 @@ from rich.text import Text
 from barewire.models.derived import DERIVED_TESTS
 from barewire.models.naming import is_floor
 from barewire.report import mpi
-from barewire.report.versus import Versus, compare_in_run, has_baseline
+from barewire.report.versus import Settings, Versus, compare_in_run, has_baseline
 from barewire.report.words import (
     MARKS,
     baseline_name,
     bounds,
     convergence,
     interval,
+    interval_heading,
     marks_of,
     message_size,
     number,
@@ -35,6 +36,7 @@ from barewire.results import Place, Row, Run, Series, Shared
 from barewire.results.laws import laws_of
 from barewire.results.quantities import is_detail
 from barewire.stats import Comparison
+from barewire.stats.intervals import launches_for_interval
 
 _SIZE_COLUMNS = 10
 _PADDING = 3
@@ -61,11 +63,17 @@ def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
         console.print(f"[{_MARK_STYLES[key]}]{MARKS[key][0]}[/] {MARKS[key][1]}")
     if not run.complete:
         console.print(f"[yellow]This run is incomplete (stopped by {escape(str(run.stopped_by))}).[/]")
-    if any(s.ci95 is None and s.median is not None for s in run.series):
-        console.print("[dim]No interval where fewer than 6 launches were made.[/]")
+    if any(s.interval is None and s.median is not None for s in run.series):
+        console.print(
+            f"[dim]No interval where fewer than {launches_for_interval(run.confidence)} launches were made.[/]"
+        )
     if not run.shared and has_baseline(run, baseline):
         # The floor is a reference, not a subject to compare.
-        comparisons = [versus for versus in compare_in_run(run, baseline) if not is_floor(versus.a.subject)]
+        comparisons = [
+            versus
+            for versus in compare_in_run(run, baseline, Settings(confidence=run.confidence))
+            if not is_floor(versus.a.subject)
+        ]
         for table in ratio_tables(comparisons, baseline=baseline, width=console.width):
             console.print(table)
 
@@ -129,14 +137,14 @@ def _table_of(title: str, columns: Sequence[Sequence[str]], notes: str) -> Table
 
 def sharing_tables(run: Run) -> list[Table]:
     """Per test, size and subject: totals and shares by number of processes."""
-    tables = []
+    tables, sure = [], percent(run.confidence)
     for test, size, subject in dict.fromkeys((row.test, row.message_bytes, row.subject) for row in run.shared):
         rows = [row for row in run.shared if (row.test, row.message_bytes, row.subject) == (test, size, subject)]
         is_rate = test != "pingpong"
         what = f"{test_title(test)}, {message_size(size)}, {subject_name(subject)}, in {unit_name(rows[0].unit)}"
         table = Table(title=escape(what), title_justify="left", box=SIMPLE_HEAD)
-        total_heading = "in total [95 %]" if is_rate else "all [95 %]"
-        for name in ("processes", total_heading, "to one", "shares", "each [95 %]"):
+        total_heading = f"{'in total' if is_rate else 'all'} [{sure}]"
+        for name in ("processes", total_heading, "to one", "shares", f"each [{sure}]"):
             table.add_column(name, justify="right", no_wrap=True)
         for row in rows:
             table.add_row(*_sharing_cells(row))
@@ -147,10 +155,10 @@ def sharing_tables(run: Run) -> list[Table]:
 def _sharing_cells(row: Shared) -> list[str | Text]:
     if row.median is None:
         return [str(row.processes), Text("no loss-free sample", style="yellow"), "–", "–", "–"]
-    each = (f"{number(value)} {bounds(ci95)}".rstrip() for value, ci95 in zip(row.each, row.each_ci95, strict=True))
+    each = (f"{number(value)} {bounds(ends)}".rstrip() for value, ends in zip(row.each, row.each_interval, strict=True))
     return [
         str(row.processes),
-        Text(f"{number(row.median)} {bounds(row.ci95)}".rstrip(), style="bold"),
+        Text(f"{number(row.median)} {bounds(row.interval)}".rstrip(), style="bold"),
         number(row.ratio_to_one),
         f"{number(row.smallest_share)}, {number(row.largest_share)}",
         "\n".join(each),
@@ -281,7 +289,7 @@ def _title(series: Sequence[Series]) -> str:
     tail = ["p99"] if _has_tail(first) else []
     shares = [f"share of the {kind}" for kind in sorted({s.limit_kind for s in series if s.limit_kind})]
     below = f"; below it {', '.join(tail + shares)}" if tail or shares else ""
-    return f"{title_of(first.place)}: median [95 % interval] in {unit_name(first.unit)}{below}"
+    return f"{title_of(first.place)}: median [{interval_heading(first.confidence)}] in {unit_name(first.unit)}{below}"
 
 
 def _cell(series: Series) -> Text:
@@ -290,7 +298,7 @@ def _cell(series: Series) -> Text:
         cell.append("no loss-free sample", style="yellow")
     else:
         cell.append(number(series.median), style="bold")
-        cell.append(f" {interval(series.ci95)}" if series.ci95 else "")
+        cell.append(f" {interval(series.interval)}" if series.interval else "")
     details = [f"p99 {number(series.p99)}"] if _has_tail(series) and series.p99 is not None else []
     if series.fraction_of_limit is not None and not is_floor(series.subject):
         details.append(f"{series.fraction_of_limit:.0%}")

@@ -15,8 +15,8 @@ from barewire.report.profile_page import Head, profile_parts, with_figure
 from barewire.results.agreement import Agreement
 from barewire.results.job_profile import JobProfile
 from barewire.results.trial import MAIN, Contest, Outcome
-from barewire.stats import LAUNCHES_FOR_INTERVAL
 from barewire.stats.comparison import RESAMPLES
+from barewire.stats.intervals import launches_for_interval
 
 _DIFFERENCES_SHOWN = 8
 # Share of wall time outside MPI_Init … MPI_Finalize above which start-up is mentioned.
@@ -65,8 +65,9 @@ def warnings(outcome: Outcome, notes: Sequence[str]) -> list[str]:
     if not outcome.agreement.agree:
         found.append(disagreement(outcome.agreement, outcome.fabrics))
     few = min(len(outcome.contests[0].first), len(outcome.contests[0].second))
-    if few < LAUNCHES_FOR_INTERVAL:
-        found.append(f"{few} launches of each are too few for an interval, which needs {LAUNCHES_FOR_INTERVAL}")
+    needed = launches_for_interval(outcome.confidence)
+    if few < needed:
+        found.append(f"{few} launches of each are too few for an interval, which needs {needed}")
     return found
 
 
@@ -96,14 +97,15 @@ def agreement_sentence(agreement: Agreement) -> str:
 
 def times_table(outcome: Outcome) -> TextTable:
     """Medians with their intervals."""
-    headings = ("time of", *(fabric_name(name) for name in outcome.fabrics), "ratio", "95 % interval", "is")
+    interval = words.interval_heading(outcome.confidence)
+    headings = ("time of", *(fabric_name(name) for name in outcome.fabrics), "ratio", interval, "is")
     table = []
     for contest in outcome.contests:
         medians = [seconds(value, bounds) for value, bounds in zip(contest.medians(), contest.intervals(), strict=True)]
         is_what = words.VERDICT_WORDS[contest.result.verdict]
         ratio = words.number(contest.result.ratio)
         table.append((contest.what, *medians, ratio, words.bounds(contest.result.ratio_interval) or _DASH, is_what))
-    caption = "Medians of launches with 95 % intervals; ratio of the first to the second."
+    caption = f"Medians of launches, each with its {interval}; ratio of the first to the second."
     return TextTable("Times", caption, headings, tuple(table))
 
 
@@ -167,7 +169,9 @@ def trial_page(outcome: Outcome, facts: Mapping[str, Any], command: str, notes: 
         parts=parts,
         agreement=agreement_sentence(outcome.agreement),
         costs=[f"Over {name}: {cost_sentence(profile)}" for name, profile in profiles.items() if profile.ranks],
-        few=LAUNCHES_FOR_INTERVAL,
+        few=launches_for_interval(outcome.confidence),
+        half_tail=(1 - outcome.confidence) / 2,
+        figures_confidence=outcome.confidence,
         resamples=RESAMPLES,
         margin_percent=round(outcome.contests[0].result.margin * 100),
         seed=facts["seed"],

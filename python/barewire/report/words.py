@@ -184,9 +184,9 @@ def interval(bounds: tuple[float, float] | None, digits: int = 3) -> str:
     return "–" if bounds is None else f"[{number(bounds[0], digits)}, {number(bounds[1], digits)}]"
 
 
-def bounds(ci95: tuple[float, float] | None) -> str:
+def bounds(ends: tuple[float, float] | None) -> str:
     """`[low, high]`, or an empty string if there is none."""
-    return "" if ci95 is None else interval(ci95)
+    return "" if ends is None else interval(ends)
 
 
 def convergence(series: Series) -> str:
@@ -285,6 +285,11 @@ def p_value(p: float | None) -> str:
     if p is None:
         return "–"
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def interval_heading(confidence: float) -> str:
+    """95 % interval."""
+    return f"{percent(confidence)} interval"
 
 
 def percent(share: float) -> str:

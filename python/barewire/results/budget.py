@@ -6,6 +6,7 @@ from typing import Any, Final
 from barewire.models.budget import Budget, Layer, budget
 from barewire.models.wire import Link, wire_limit
 from barewire.results.run import Run
+from barewire.stats.intervals import CONFIDENCE, with_interval_names
 
 KIND = "budget"
 _TEST: Final = "pingpong"
@@ -25,22 +26,22 @@ def budgets_of(run: Run) -> list[Budget]:
         ]
         medians = {measured.subject: measured.launch_medians for measured in series}
         try:
-            budgets.append(budget(size, medians, wire_limit(_TEST, size, "raw", link)))
+            budgets.append(budget(size, medians, wire_limit(_TEST, size, "raw", link), run.confidence))
         except ValueError:
             # The run ended before the first launch of any layer.
             continue
     return budgets
 
 
-def document(budgets: list[Budget]) -> list[dict[str, Any]]:
-    """Return the budgets as plain JSON; times in µs, one way."""
+def document(budgets: list[Budget], confidence: float = CONFIDENCE) -> list[dict[str, Any]]:
+    """Return the budgets as plain JSON; times in µs, one way. `confidence` is that of their intervals."""
     return [
         {
             "message_bytes": each.message_bytes,
             "unit": "us",
             "limit": each.limit_us,
             **{
-                name: [_layer(layer) for layer in layers]
+                name: [with_interval_names(_layer(layer), confidence) for layer in layers]
                 for name, layers in (
                     ("path", each.path),
                     ("libraries", each.libraries),
@@ -58,9 +59,9 @@ def _layer(layer: Layer) -> dict[str, Any]:
         "subject": layer.subject,
         "below": layer.below,
         "total": step.total,
-        "total_ci95": step.total_ci95,
+        "total_interval": step.total_interval,
         "added": step.added,
-        "added_ci95": step.added_ci95,
+        "added_interval": step.added_interval,
         "is_told_apart": step.is_told_apart,
         "rounds": step.rounds,
     }

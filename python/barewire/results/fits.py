@@ -20,6 +20,7 @@ from barewire.results.functions import latency_variants, logp_functions
 from barewire.results.laws import SIZES_MIN
 from barewire.results.limits import limits_of, link_mtu
 from barewire.results.run import Run
+from barewire.stats.intervals import CONFIDENCE, with_interval_names
 
 # More than a shaper's rounding.
 _RATE_TOLERANCE = 0.005
@@ -56,6 +57,7 @@ class LatencyFit:
     hockney: Hockney | str
     pieces: Pieces | str
     impossible: tuple[str, ...]
+    confidence: float = CONFIDENCE
 
     def to_json(self) -> dict[str, Any]:
         """Return one JSON object."""
@@ -64,8 +66,8 @@ class LatencyFit:
             "variant": self.variant,
             "sizes": list(self.sizes),
             "launches": self.launches,
-            "hockney": as_document(self.hockney),
-            "pieces": as_document(self.pieces),
+            "hockney": as_document(self.hockney, self.confidence),
+            "pieces": as_document(self.pieces, self.confidence),
             "impossible": list(self.impossible),
         }
 
@@ -77,15 +79,17 @@ class LogpFit:
     subject: str
     variant: str
     loggp: LogGP | str
+    confidence: float = CONFIDENCE
 
     def to_json(self) -> dict[str, Any]:
         """Return one JSON object."""
-        return {"subject": self.subject, "variant": self.variant, "loggp": as_document(self.loggp)}
+        loggp = as_document(self.loggp, self.confidence)
+        return {"subject": self.subject, "variant": self.variant, "loggp": loggp}
 
 
-def as_document(fitted: Any) -> Any:
+def as_document(fitted: Any, confidence: float) -> Any:
     """Return a fitted model as plain JSON, or the reason why there is none."""
-    return {"cannot_say": fitted} if isinstance(fitted, str) else asdict(fitted)
+    return {"cannot_say": fitted} if isinstance(fitted, str) else with_interval_names(asdict(fitted), confidence)
 
 
 def latency_fits(run: Run) -> list[LatencyFit]:
@@ -112,6 +116,7 @@ def fit_latency(
         hockney=hockney,
         pieces=_or_reason(lambda: _pieces(times, limits)),
         impossible=tuple(_impossible(subject, times, hockney, rate_bit_s, mtu)),
+        confidence=times.confidence,
     )
 
 
@@ -123,7 +128,7 @@ def logp_fits(run: Run) -> list[LogpFit]:
             functions = logp_functions(run, subject, variant)
             if functions:
                 fitted = _or_reason(partial(_loggp, functions, limits_of(run, subject)))
-                fits.append(LogpFit(subject, variant, fitted))
+                fits.append(LogpFit(subject, variant, fitted, run.confidence))
     return fits
 
 
@@ -151,18 +156,18 @@ def _pieces(times: Times, limits: list[Limit]) -> Pieces:
     breaks, crossings = [], []
     for number, point in enumerate(law.breaks):
         (a0, b0), (a1, b1) = (piece_lines(law, each, times, draws) for each in (number, number + 1))
-        step = estimate(a1 - a0 + (b1 - b0) * point.first_after, times.launches)
+        step = estimate(a1 - a0 + (b1 - b0) * point.first_after, times.launches, times.confidence)
         breaks.append(NamedBreak(point, step, explanations(point, limits)))
-        crossings.append(_crossing(a0, b0, a1, b1, times.launches))
+        crossings.append(_crossing(a0, b0, a1, b1, times.launches, times.confidence))
     return Pieces(law, tuple(breaks), tuple(crossings))
 
 
-def _crossing(a0: Floats, b0: Floats, a1: Floats, b1: Floats, launches: int) -> Estimate | None:
+def _crossing(a0: Floats, b0: Floats, a1: Floats, b1: Floats, launches: int, confidence: float) -> Estimate | None:
     """Return where two lines meet; None if they do not at a positive size, or only in some resamples."""
     steeper, higher = b0 - b1, a1 - a0
     if not ((steeper > 0).all() and (higher > 0).all()):
         return None
-    return estimate(higher / steeper, launches)
+    return estimate(higher / steeper, launches, confidence)
 
 
 def _impossible(
@@ -190,7 +195,7 @@ def _impossible(
         )
     if not isinstance(hockney, str) and hockney.is_good and hockney.rate_mbit_s is not None:
         rate = hockney.rate_mbit_s
-        low = rate.value if rate.ci95 is None else rate.ci95[0]
+        low = rate.value if rate.interval is None else rate.interval[0]
         if low > rate_bit_s / 1e6 * (1 + _RATE_TOLERANCE):
             sentences.append(
                 f"a rate of {rate.value:.4g} Mbit/s is impossible on a link of {rate_bit_s / 1e6:g} Mbit/s"

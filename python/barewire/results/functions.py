@@ -10,6 +10,7 @@ import numpy as np
 from barewire.errors import WrongUse
 from barewire.models.times import CannotSay, Times
 from barewire.results.run import Run, Series
+from barewire.stats import CONFIDENCE
 
 _US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 _RATE = "Mbit/s"
@@ -108,7 +109,8 @@ def times_of(series: Iterable[Series], *, messages: int = 1, may_be_negative: bo
         raise WrongUse(f"{name}: the series mix times and rates; measure again")
     try:
         launches = {each.message_bytes: _in_us(each, messages) for each in of_test}
-        return Times.of(launches, may_be_negative=may_be_negative)
+        confidence = of_test[0].confidence if of_test else CONFIDENCE
+        return Times.of(launches, may_be_negative=may_be_negative, confidence=confidence)
     except (ValueError, ZeroDivisionError) as error:
         raise WrongUse(f"{name}: {error}") from error
 

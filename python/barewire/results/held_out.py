@@ -15,6 +15,7 @@ from barewire.results.model import Model
 from barewire.results.prediction import Prediction, Request, predict
 from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel
 from barewire.results.run import Run, Series
+from barewire.stats.intervals import interval_name
 
 # Variants of mpi/alltoall that are one algorithm; a library chooses that of its own collectives.
 _ALLTOALL_WAYS: Mapping[str, str] = {"pairwise-sendrecv": "pairwise exchange", "irecv-isend": "all at once"}
@@ -34,7 +35,10 @@ class Checked:
         """Return one JSON object."""
         return {
             **self.prediction.to_json(),
-            "measured_us": {"value": self.measured_us.value, "ci95": self.measured_us.ci95},
+            "measured_us": {
+                "value": self.measured_us.value,
+                interval_name(self.prediction.confidence): self.measured_us.interval,
+            },
             "measured_as": self.measured_as,
             "error": self.error,
         }
@@ -62,7 +66,7 @@ def check(
             continue
         request, way, factor = wanted
         try:
-            prediction = _chosen(predict(model, series.subject, request, cores), way)
+            prediction = _chosen(predict(model, series.subject, request, cores, run.confidence), way)
         except CannotSay as reason:
             unsaid.append(f"{request.kernel}, {request.ranks} ranks: cannot say: {reason}")
             continue
@@ -114,5 +118,5 @@ def _measured(series: Series, factor: float) -> Estimate:
     def us(value: float) -> float:
         return in_us(value, series.unit) * factor
 
-    interval = None if series.ci95 is None else (us(series.ci95[0]), us(series.ci95[1]))
+    interval = None if series.interval is None else (us(series.interval[0]), us(series.interval[1]))
     return Estimate(us(series.median or 0.0), interval)

@@ -14,6 +14,7 @@ from barewire.errors import WrongUse
 from barewire.results.quantities import TIME_UNITS
 from barewire.results.run import Run, Series
 from barewire.stats import crossover, median_interval
+from barewire.stats.intervals import with_interval_names
 
 HOST_SCHEMA = "barewire-host/1"
 STORED_REFERENCE = Path(__file__).with_name("host_reference.json")
@@ -32,7 +33,7 @@ class Measure:
     block_bytes: int | None
     unit: str
     median: float
-    ci95: tuple[float, float] | None
+    interval: tuple[float, float] | None
     min: float
     p99: float
     launches: int
@@ -51,7 +52,7 @@ class Crossover:
     first: str
     second: str
     bytes: float
-    ci95: tuple[float, float] | None
+    interval: tuple[float, float] | None
     smallest_bytes: int
     largest_bytes: int
     launches: int
@@ -116,8 +117,8 @@ def host_document(run: Run, frame: pl.DataFrame, reference: Reference | None = N
         "environment": run.environment,
         "warnings": list(run.warnings),
         "reference": None if reference is None else {"source": reference.source, "run": reference.run},
-        "measures": [_plain(asdict(each)) for each in host_measures(run, reference)],
-        "crossovers": [_plain(asdict(each)) for each in host_crossovers(frame)],
+        "measures": [with_interval_names(_plain(asdict(each))) for each in host_measures(run, reference)],
+        "crossovers": [with_interval_names(_plain(asdict(each))) for each in host_crossovers(frame)],
     }
 
 
@@ -150,7 +151,7 @@ def _measure(series: Series, reference: Reference | None) -> Measure:
         block,
         series.unit,
         series.median,
-        series.ci95,
+        series.interval,
         series.min,
         series.p99,
         series.launches,

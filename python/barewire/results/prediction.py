@@ -28,6 +28,7 @@ from barewire.results.computations import Computation, ranks_per_core
 from barewire.results.functions import Function
 from barewire.results.model import Model
 from barewire.results.quantities import is_weak
+from barewire.stats.intervals import CONFIDENCE, with_interval_names
 
 MESSAGES = ("pingpong", "exchange", "ring")
 WITH_COMPUTATION = ("fft", "radix", "krylov")
@@ -68,13 +69,17 @@ class Prediction:
     time_us: Estimate
     marks: tuple[str, ...]
     grid: str = ""
+    confidence: float = CONFIDENCE
 
     def to_json(self) -> dict[str, Any]:
         """Return one JSON object."""
-        return asdict(self)
+        plain = {key: value for key, value in asdict(self).items() if key != "confidence"}
+        return dict(with_interval_names(plain, self.confidence))
 
 
-def predict(model: Model, subject: str, request: Request, cores: int | None) -> Iterator[Prediction]:
+def predict(
+    model: Model, subject: str, request: Request, cores: int | None, confidence: float = CONFIDENCE
+) -> Iterator[Prediction]:
     """Predict every way of one request; `cores` is the number that all ranks share, None if each has its own.
 
     CannotSay if the model lacks a function that is needed.
@@ -92,9 +97,10 @@ def predict(model: Model, subject: str, request: Request, cores: int | None) -> 
             ranks=request.ranks,
             message_bytes=request.message_bytes,
             parameter=request.parameter,
-            time_us=estimate(times, costs.launches),
+            time_us=estimate(times, costs.launches, confidence),
             marks=tuple(marks),
             grid=request.grid,
+            confidence=confidence,
         )
 
 

@@ -8,10 +8,14 @@ from typing import Any, Literal, NamedTuple, Self
 from barewire.errors import WrongUse
 from barewire.models.verdict import LimitKind, Verdict
 from barewire.results.quantities import is_lower_better
+from barewire.stats.intervals import CONFIDENCE, with_interval_names, without_interval_names
 
 SCHEMA_NAME = "barewire-run"
 SCHEMA_VERSION = 1
 SCHEMA = f"{SCHEMA_NAME}/{SCHEMA_VERSION}"
+
+# The field of records that names what is not stored with each of them.
+_CONFIDENCE = "confidence"
 
 Stop = Literal["converged", "budget", "incomplete"]
 
@@ -79,13 +83,13 @@ class Series:
 
     For an MPI job also of one number of ranks, one variant of the test, one quantity, and one value of its parameter.
 
-    `median` is the median of `launch_medians`, `ci95` its exact interval (None below 6 launches); `mean` is the
-    mean of the launches' means, `mean_ci95` its Student interval. The quantiles, `min` and `max` are over the
-    pooled samples. `samples` counts the used samples, `samples_measured` all those after warm-up; the difference is
-    lossy or invalid samples. `lost` counts messages. All values are None if no sample can be used.
-    `launches_to_converge` is the number of launches after which the median was precise for the first time,
-    `samples_to_converge` that of samples in a launch after which its median changes no more (median of the launches);
-    None if they were too few.
+    `median` is the median of `launch_medians`, `interval` its exact interval of this `confidence` (None below 6
+    launches, 8 at 99 %); `mean` is the mean of the launches' means, `mean_interval` its Student interval. The
+    quantiles, `min` and `max` are over the pooled samples. `samples` counts the used samples, `samples_measured`
+    all those after warm-up; the difference is lossy or invalid samples. `lost` counts messages. All values are None
+    if no sample can be used. `launches_to_converge` is the number of launches after which the median was precise
+    for the first time, `samples_to_converge` that of samples in a launch after which its median changes no more
+    (median of the launches); None if they were too few.
     """
 
     test: str
@@ -94,9 +98,9 @@ class Series:
     message_bytes: int
     unit: str
     median: float | None
-    ci95: tuple[float, float] | None
+    interval: tuple[float, float] | None
     mean: float | None
-    mean_ci95: tuple[float, float] | None
+    mean_interval: tuple[float, float] | None
     min: float | None
     max: float | None
     p01: float | None
@@ -122,6 +126,7 @@ class Series:
     parameter_value: float | None = None
     launches_to_converge: int | None = None
     samples_to_converge: int | None = None
+    confidence: float = CONFIDENCE
 
     @property
     def lower_is_better(self) -> bool:
@@ -139,13 +144,13 @@ class Series:
         return Row(self.variant, self.message_bytes, self.parameter_value)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the series as one JSON object; intervals and medians are lists."""
-        data = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in data.items()}
+        """Return the series as one JSON object; intervals, named by their confidence, and medians are lists."""
+        return _document(self, self.confidence)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError if a field is missing, unknown fields are ignored."""
+        """Inverse of `to_json` at 95 %; KeyError if a field is missing, unknown fields are ignored."""
+        data = without_interval_names(data)
         defaults = {item.name: item.default for item in fields(cls) if item.default is not MISSING}
         values: dict[str, Any] = {item.name: {**defaults, **data}[item.name] for item in fields(cls)}
         tuples: dict[str, Any] = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
@@ -157,7 +162,8 @@ class Shared:
     """How several processes shared an interface, in one test of one subject with one message size.
 
     `median` is their combined value: the sum of their rates, or the latency of all pooled. `each` has every process's
-    own value, and `each_ci95` its interval. `ratio_to_one` is `median` divided by that of one process in the same run.
+    own value, and `each_interval` its interval; all have this `confidence`. `ratio_to_one` is `median` divided by that
+    of one process in the same run.
     A process's share is its value divided by the mean of all, within a launch; smallest and largest shares are medians
     over the launches. Intervals are None below 6 launches, all values if no sample can be used.
     """
@@ -168,25 +174,27 @@ class Shared:
     processes: int
     unit: str
     median: float | None
-    ci95: tuple[float, float] | None
+    interval: tuple[float, float] | None
     ratio_to_one: float | None
-    ratio_to_one_ci95: tuple[float, float] | None
+    ratio_to_one_interval: tuple[float, float] | None
     smallest_share: float | None
-    smallest_share_ci95: tuple[float, float] | None
+    smallest_share_interval: tuple[float, float] | None
     largest_share: float | None
-    largest_share_ci95: tuple[float, float] | None
+    largest_share_interval: tuple[float, float] | None
     each: tuple[float | None, ...]
-    each_ci95: tuple[tuple[float, float] | None, ...]
+    each_interval: tuple[tuple[float, float] | None, ...]
     launches: int
+    confidence: float = CONFIDENCE
 
     def to_json(self) -> dict[str, Any]:
-        """Return one JSON object; tuples become lists."""
-        return {item.name: _as_lists(getattr(self, item.name)) for item in fields(self)}
+        """Return one JSON object; tuples become lists, intervals are named by their confidence."""
+        return _document(self, self.confidence)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError if a field is missing."""
-        return cls(**{item.name: _as_tuples(data[item.name]) for item in fields(cls)})
+        """Inverse of `to_json` at 95 %; KeyError if a field is missing."""
+        plain = without_interval_names(data)
+        return cls(**{item.name: _as_tuples(plain[item.name]) for item in fields(cls) if item.name != _CONFIDENCE})
 
 
 @dataclass(frozen=True)
@@ -194,7 +202,8 @@ class Run:
     """Everything known about one run except its raw samples.
 
     `environment["fingerprint"]` is a hash of the facts that must be equal in comparable runs. `lab` is None for real
-    machines. `warnings` are sentences for the reader (cores oversubscribed …).
+    machines. `warnings` are sentences for the reader (cores oversubscribed …). `confidence` is that of all intervals
+    and comparisons; on disk it is 95 %, and `at_confidence` makes another.
     """
 
     id: str
@@ -210,6 +219,7 @@ class Run:
     series: tuple[Series, ...]
     warnings: tuple[str, ...] = ()
     shared: tuple[Shared, ...] = ()
+    confidence: float = CONFIDENCE
 
     @property
     def kind(self) -> str:
@@ -227,6 +237,7 @@ class Run:
             "complete": self.complete,
             "stopped_by": self.stopped_by,
             "warnings": list(self.warnings),
+            "confidence": self.confidence,
             "parameters": self.parameters,
             "environment": self.environment,
             "lab": self.lab,
@@ -263,8 +274,9 @@ class Run:
             raise WrongUse(f"run.json is damaged: {error}") from error
 
 
-def _as_lists(value: Any) -> Any:
-    return [_as_lists(item) for item in value] if isinstance(value, tuple) else value
+def _document(record: Series | Shared, confidence: float) -> dict[str, Any]:
+    plain = {item.name: getattr(record, item.name) for item in fields(record) if item.name != _CONFIDENCE}
+    return dict(with_interval_names(plain, confidence))
 
 
 def _as_tuples(value: Any) -> Any:

@@ -10,6 +10,7 @@ from dataclasses import MISSING, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from barewire.results.run import SCHEMA, Launch, Run, Series, Shared
+from barewire.stats.intervals import with_interval_names
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
 # What the types do not say. Values and intervals are in the series' `unit`.
@@ -21,6 +22,7 @@ _MEANINGS = {
         "seed": "of the order of launches and the contents of messages",
         "complete": "false if the run ended early, or an imported output is not whole",
         "stopped_by": "why it ended early",
+        "confidence": "of all intervals: 0.95",
         "parameters": "what was asked for; `kind` is bench if missing",
         "environment": "machine and software; runs of one `fingerprint` are comparable",
         "lab": "the emulated cluster, null on real machines",
@@ -67,9 +69,14 @@ def _object(kind: type) -> dict[str, Any]:
     """Return the schema of a dataclass. Fields that older versions lack are not required, unknown ones are allowed."""
     hints, meanings = get_type_hints(kind), _MEANINGS.get(kind.__name__, {})
     # A launch's details are further keys of its object.
-    names = [item.name for item in fields(kind) if item.name != "details"]
-    properties = {name: _described(_value(hints[name]), meanings.get(name)) for name in names}
-    required = [item.name for item in fields(kind) if item.name in properties and item.default is MISSING]
+    left_out = {"details"} if kind is Run else {"details", "confidence"}
+    kept = [item for item in fields(kind) if item.name not in left_out]
+    # On disk all intervals are of 95 %.
+    named = {name: next(iter(with_interval_names({name: None}))) for name in (item.name for item in kept)}
+    properties = {
+        named[item.name]: _described(_value(hints[item.name]), meanings.get(named[item.name])) for item in kept
+    }
+    required = [named[item.name] for item in kept if item.default is MISSING]
     return {"type": "object", "properties": properties, "required": required}
 
 

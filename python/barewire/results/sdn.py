@@ -12,8 +12,9 @@ import polars as pl
 
 from barewire.results.derived import derived_samples
 from barewire.results.run import Launch, Run
-from barewire.stats import LAUNCHES_FOR_INTERVAL, Comparison, compare_over_sizes, geometric_interval
+from barewire.stats import CONFIDENCE, Comparison, compare_over_sizes, geometric_interval
 from barewire.stats.best import geometric_mean
+from barewire.stats.intervals import launches_for_interval, with_interval_names
 from barewire.stats.paired import Ratio, paired_ratio
 
 # Non-blocking networks: one switch; and all switches of the network under test, with wide links between them.
@@ -29,6 +30,8 @@ RANKED = (RANDOM, JOB, MEAN_COMPLETION, MEDIAN_LATENCY, P99_LATENCY)
 _QUANTILES = {MEDIAN_LATENCY: 0.5, P99_LATENCY: 0.99}
 # The workload of short messages: its launches are judged by their exchanges' times, not by b_eff's value.
 LATENCY_TEST = "latency"
+# Length of the messages whose exchanges are latencies, as in b_eff.
+SHORT_BYTES = 8
 _RINGS = {"random": RANDOM, "natural": NATURAL}
 _MBIT_PER_MBYTE = 8
 
@@ -46,12 +49,12 @@ class Place(NamedTuple):
 class Cell:
     """One quantity of one policy: a value for each block, in `unit`, and its comparisons.
 
-    `mean` is the geometric mean, `ci95` its interval (None below 6 blocks). `of_star` and `of_wide` relate it to the
-    references in the same block; `of_alone`, for a job beside another, to the same job alone under the same policy;
-    `of_bound` to an upper limit for any routing; `of_stp` to the policy stp. All are above 1 where this value is
-    better, even for times. `predicted` is the simulator's mean, `error` the mean of its relative errors, and `errors`
-    all of them, launch by launch. `busy_share` is the maximum over the launches, `saturated` the number of saturated
-    launches.
+    `mean` is the geometric mean, `interval` its interval of this `confidence` (None below 6 blocks). `of_star` and
+    `of_wide` relate it to the references in the same block; `of_alone`, for a job beside another, to the same job
+    alone under the same policy; `of_bound` to an upper limit for any routing; `of_stp` to the policy stp. All are
+    above 1 where this value is better, even for times. `predicted` is the simulator's mean, `error` the mean of its
+    relative errors, and `errors` all of them, launch by launch. `busy_share` is the maximum over the launches,
+    `saturated` the number of saturated launches.
     """
 
     place: Place
@@ -59,7 +62,7 @@ class Cell:
     values: tuple[float, ...]
     mean: float
     median: float
-    ci95: tuple[float, float] | None
+    interval: tuple[float, float] | None
     of_star: Ratio | None
     of_wide: Ratio | None
     of_alone: Ratio | None
@@ -73,6 +76,7 @@ class Cell:
     saturated: int
     switches_cores: float
     controller_cores: float
+    confidence: float = CONFIDENCE
 
     @property
     def unit(self) -> str:
@@ -86,8 +90,8 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         """Return one flat JSON object."""
-        plain = asdict(self)
-        return {**self.place._asdict(), "unit": self.unit, **{k: v for k, v in plain.items() if k != "place"}}
+        plain = {key: value for key, value in asdict(self).items() if key not in ("place", "confidence")}
+        return {**self.place._asdict(), "unit": self.unit, **with_interval_names(plain, self.confidence)}
 
 
 @dataclass(frozen=True)
@@ -145,13 +149,13 @@ class Summary:
         wanted = Place(quantity, hosts, policy, beside)
         return next((cell for cell in self.cells if cell.place == wanted), None)
 
-    def ratio(self, quantity: str, hosts: int, better: str, worse: str) -> Ratio | None:
+    def ratio(self, quantity: str, hosts: int, better: str, worse: str, *, beside: bool = False) -> Ratio | None:
         """Return the ratio of one policy to another over their common blocks; above 1 where the first is better."""
-        first, second = self.cell(quantity, hosts, better), self.cell(quantity, hosts, worse)
+        first, second = (self.cell(quantity, hosts, policy, beside=beside) for policy in (better, worse))
         return (
             None
             if first is None or second is None
-            else _ratio(_by_block(first), _by_block(second), first.lower_is_better)
+            else _ratio(_by_block(first), _by_block(second), first.lower_is_better, first.confidence)
         )
 
     def verdict(self, quantity: str, hosts: int, better: str, worse: str, *, beside: bool = False) -> str | None:
@@ -226,8 +230,8 @@ def summarised(run: Run, frame: pl.DataFrame) -> Summary:
         values, key=lambda key: (_number(key.quantity), key.quantity, key.hosts, order[key.policy], key.beside)
     )
     published = run.parameters.get("published") or {}
-    cells = tuple(_cell(place, values, published) for place in places)
-    return Summary(cells, _predictions(cells), _comparisons(cells))
+    cells = tuple(_cell(place, values, published, run.confidence) for place in places)
+    return Summary(cells, _predictions(cells), _comparisons(cells, run.confidence))
 
 
 def _is_latency(launch: Launch) -> bool:
@@ -249,12 +253,14 @@ def exchanges_ms(frame: pl.DataFrame) -> pl.DataFrame:
 def _values(frame: pl.DataFrame, latency_launches: Collection[int]) -> dict[int, dict[str, float]]:
     """Return each launch's values by quantity; of several message sizes the longest counts."""
     values: defaultdict[int, dict[str, float]] = defaultdict(dict)
-    short = pl.col("launch").is_in(list(latency_launches))
-    for (launch,), exchanges in exchanges_ms(frame.filter(short)).partition_by("launch", as_dict=True).items():
+    of_latency = exchanges_ms(frame.filter(pl.col("message_bytes") == SHORT_BYTES))
+    for (launch,), exchanges in of_latency.partition_by("launch", as_dict=True).items():
+        # Launches of long messages have too few short ones for a 99th percentile.
+        names = _QUANTILES if launch in latency_launches else (MEDIAN_LATENCY,)
         values[int(str(launch))] = {
-            name: float(np.quantile(exchanges["value"].to_numpy(), share)) for name, share in _QUANTILES.items()
+            name: float(np.quantile(exchanges["value"].to_numpy(), _QUANTILES[name])) for name in names
         }
-    rings, _ = derived_samples(frame.filter(~short))
+    rings, _ = derived_samples(frame.filter(~pl.col("launch").is_in(list(latency_launches))))
     for row in rings.sort("message_bytes").iter_rows(named=True):
         if row["quantity"] == "bandwidth":
             values[row["launch"]][_RINGS[row["variant"]]] = row["value"] / _MBIT_PER_MBYTE
@@ -273,13 +279,15 @@ def _launch_values(launch: Launch, values: Mapping[str, float]) -> Iterator[tupl
         yield place, _Value(facts["block"], value, bound, predicted, facts["load"] or {})
 
 
-def _cell(place: Place, values: Mapping[Place, Sequence[_Value]], published: Mapping[str, Any]) -> Cell:
+def _cell(
+    place: Place, values: Mapping[Place, Sequence[_Value]], published: Mapping[str, Any], confidence: float
+) -> Cell:
     measured_values = values[place]
     lower_is_better = _lower_is_better(place.quantity)
     by_block = {each.block: each.value for each in measured_values}
 
     def against(other: Mapping[int, float]) -> Ratio | None:
-        return _ratio(by_block, other, lower_is_better)
+        return _ratio(by_block, other, lower_is_better, confidence)
 
     def values_at(coordinates: Place) -> dict[int, float]:
         return {each.block: each.value for each in values.get(coordinates, ())}
@@ -294,7 +302,7 @@ def _cell(place: Place, values: Mapping[Place, Sequence[_Value]], published: Map
         values=tuple(numbers),
         mean=float(np.exp(np.mean(np.log(numbers)))),
         median=float(np.median(numbers)),
-        ci95=geometric_interval(numbers),
+        interval=geometric_interval(numbers, confidence),
         of_star=None if place.policy == STAR else against(values_at(place._replace(policy=STAR))),
         of_wide=None if place.policy in REFERENCES else against(values_at(place._replace(policy=WIDE))),
         of_alone=against(values_at(place._replace(beside=False))) if place.beside else None,
@@ -308,18 +316,20 @@ def _cell(place: Place, values: Mapping[Place, Sequence[_Value]], published: Map
         saturated=sum(bool(each.load.get("saturated")) for each in measured_values),
         switches_cores=_mean_load(measured_values, "switches_cores"),
         controller_cores=_mean_load(measured_values, "controller_cores"),
+        confidence=confidence,
     )
 
 
 def _ratio(
-    values_by_block: Mapping[int, float], base_by_block: Mapping[int, float], lower_is_better: bool
+    values_by_block: Mapping[int, float], base_by_block: Mapping[int, float], lower_is_better: bool, confidence: float
 ) -> Ratio | None:
     """Return the ratio over the common blocks; None if there are none."""
     common = [(values_by_block[block], base_by_block[block]) for block in values_by_block if block in base_by_block]
     if not common:
         return None
     values, bases = zip(*common, strict=True)
-    return paired_ratio(bases, values) if lower_is_better else paired_ratio(values, bases)
+    pair = (bases, values) if lower_is_better else (values, bases)
+    return paired_ratio(*pair, confidence=confidence)
 
 
 def _by_block(cell: Cell) -> dict[int, float]:
@@ -347,7 +357,7 @@ def _predictions(cells: Sequence[Cell]) -> dict[str, Prediction]:
     return predictions
 
 
-def _comparisons(cells: Sequence[Cell]) -> dict[Compared, Comparison]:
+def _comparisons(cells: Sequence[Cell], confidence: float) -> dict[Compared, Comparison]:
     """Compare all pairs of policies; the corrections are over all pairs of a quantity, alone or beside another job."""
     found: dict[Compared, Comparison] = {}
     groups: defaultdict[tuple[str, bool], defaultdict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
@@ -364,7 +374,7 @@ def _comparisons(cells: Sequence[Cell]) -> dict[Compared, Comparison]:
                     places.append(Compared(quantity, hosts, beside, first.place.policy, second.place.policy))
                     pairs.append((values[first.place.policy], values[second.place.policy]))
         if pairs:
-            compared = compare_over_sizes(pairs, lower_is_better=_lower_is_better(quantity))
+            compared = compare_over_sizes(pairs, lower_is_better=_lower_is_better(quantity), confidence=confidence)
             found |= dict(zip(places, compared, strict=True))
     return found
 
@@ -380,9 +390,10 @@ def _within_blocks(cells: Sequence[Cell]) -> dict[str, list[float]]:
 def _obstacle(cells: Sequence[Cell]) -> str | None:
     """Why nothing can be said of these cells' differences."""
     common = set.intersection(*(set(cell.blocks) for cell in cells))
-    if len(common) < LAUNCHES_FOR_INTERVAL:
+    needed = launches_for_interval(cells[0].confidence)
+    if len(common) < needed:
         many = f"only {len(common)} block{'' if len(common) == 1 else 's'}"
-        return f"{many}, and at least {LAUNCHES_FOR_INTERVAL} are needed"
+        return f"{many}, and at least {needed} are needed"
     saturated = sum(cell.saturated for cell in cells)
     if saturated:
         launches = sum(len(cell.values) for cell in cells)

@@ -17,6 +17,7 @@ from barewire.results.derived import derived_samples
 from barewire.results.quantities import COMPARED_UNITS, TIME_UNITS, may_be_zero, over_all
 from barewire.results.run import Place, Row, Series, Stop
 from barewire.stats import (
+    CONFIDENCE,
     PRECISION,
     is_precise,
     launches_to_converge,
@@ -53,6 +54,7 @@ def series_from_samples(
     hosts: int | None = None,
     stops: Mapping[Key, Stop] | None = None,
     precision: float = PRECISION,
+    confidence: float = CONFIDENCE,
 ) -> list[Series]:
     """Return one series per table, row and subject of `frame` (columns of `SAMPLE_SCHEMA`), sorted.
 
@@ -62,13 +64,15 @@ def series_from_samples(
     the same test, pairs and size. `hosts` is the number
     of hosts of an MPI job: with more ranks than hosts no link bounds the messages of all. `stops` has the reasons why
     measuring ended, by `series_key`; the default is "converged" if the launches are precise and "budget" otherwise.
-    `precision` is the half width of a median's interval at which it is precise, relative to the median.
+    `precision` is the half width of a median's interval of this `confidence` at which it is precise, relative to the
+    median; the intervals of the series are those of 95 %.
     ValueError if one series mixes units.
     """
     measured = _comparable(frame.filter(pl.col("phase") == "measure"))
     parts = measured.partition_by(_KEY, as_dict=True, maintain_order=True)
     unjudged = sorted(
-        (_summary(dict(zip(_KEY, key, strict=True)), part, precision) for key, part in parts.items()), key=_order
+        (_summary(dict(zip(_KEY, key, strict=True)), part, precision, confidence) for key, part in parts.items()),
+        key=_order,
     )
     floors = {_floor_key(each): each for each in unjudged if is_floor(each.subject)}
     stops = stops or {}
@@ -99,7 +103,7 @@ def _bounding(series: Series, link: Link | None, hosts: int | None) -> Link | No
     return None if hosts is not None and series.ranks > hosts else link
 
 
-def _summary(key: dict[str, Any], part: pl.DataFrame, precision: float) -> Series:
+def _summary(key: dict[str, Any], part: pl.DataFrame, precision: float, confidence: float) -> Series:
     units = part["unit"].unique().to_list()
     if len(units) != 1:
         raise ValueError(f"the series {key} mixes the units {', '.join(sorted(units))}")
@@ -123,9 +127,9 @@ def _summary(key: dict[str, Any], part: pl.DataFrame, precision: float) -> Serie
         **key,
         unit=units[0],
         median=float(np.median(medians)) if medians else None,
-        ci95=median_interval(medians) if medians else None,
+        interval=median_interval(medians) if medians else None,
         mean=float(np.mean(means)) if means else None,
-        mean_ci95=mean_interval(means) if means else None,
+        mean_interval=mean_interval(means) if means else None,
         min=low,
         max=high,
         p01=p01,
@@ -141,9 +145,9 @@ def _summary(key: dict[str, Any], part: pl.DataFrame, precision: float) -> Serie
         limit_kind=None,
         fraction_of_limit=None,
         verdict="no limit known" if medians else "no loss-free sample",
-        stop="converged" if medians and is_precise(medians, precision) else "budget",
+        stop="converged" if medians and is_precise(medians, precision, confidence) else "budget",
         launch_medians=tuple(medians),
-        launches_to_converge=launches_to_converge(medians, precision),
+        launches_to_converge=launches_to_converge(medians, precision, confidence),
         samples_to_converge=_samples_to_converge(per_launch["value"], precision),
     )
 
@@ -199,7 +203,7 @@ def _judge(series: Series, link: Link | None, floor: Series | None) -> Series:
 
 def _interval(series: Series) -> tuple[float, float]:
     """Return the interval; below 6 launches the range of the launches, the widest possible one."""
-    return series.ci95 or (min(series.launch_medians), max(series.launch_medians))
+    return series.interval or (min(series.launch_medians), max(series.launch_medians))
 
 
 def _order(series: Series) -> tuple[Any, ...]:

@@ -13,8 +13,9 @@ from barewire.stats import compare_over_sizes, median_interval
 
 
 def shared_from_samples(frame: pl.DataFrame, series: Sequence[Series]) -> tuple[Shared, ...]:
-    """Return a record for each of `series`, in order; `frame` (columns of `SAMPLE_SCHEMA`) has their samples.
+    """Return a record for each of `series`, in order and with its confidence.
 
+    `frame` (columns of `SAMPLE_SCHEMA`) has their samples.
     A block of rates counts if all processes have a value and none lost a message. Within a launch a process's value is
     the mean of its blocks for rates, and the median of its samples for times.
     """
@@ -30,11 +31,11 @@ def _shared(series: Series, single: Series | None, measured: pl.DataFrame) -> Sh
     each = [[launch[process] for launch in launches] for process in range(series.processes)]
     shares = [[value * len(launch) / sum(launch) for value in launch] for launch in launches]
     smallest, largest = [min(launch) for launch in shares], [max(launch) for launch in shares]
-    ratio, ratio_ci95 = (1.0 if series == single and series.median else None), None
+    ratio, ratio_interval = (1.0 if series == single and series.median else None), None
     if series != single and single is not None and single.launch_medians and series.launch_medians:
         medians = (series.launch_medians, single.launch_medians)
-        (result,) = compare_over_sizes([medians], lower_is_better=series.lower_is_better)
-        ratio, ratio_ci95 = result.ratio, result.ratio_interval
+        (result,) = compare_over_sizes([medians], lower_is_better=series.lower_is_better, confidence=series.confidence)
+        ratio, ratio_interval = result.ratio, result.ratio_interval
     return Shared(
         test=series.test,
         subject=series.subject,
@@ -42,16 +43,17 @@ def _shared(series: Series, single: Series | None, measured: pl.DataFrame) -> Sh
         processes=series.processes,
         unit=series.unit,
         median=series.median,
-        ci95=series.ci95,
+        interval=series.interval,
         ratio_to_one=ratio,
-        ratio_to_one_ci95=ratio_ci95,
+        ratio_to_one_interval=ratio_interval,
         smallest_share=_median(smallest),
-        smallest_share_ci95=_interval(smallest),
+        smallest_share_interval=_interval(smallest, series.confidence),
         largest_share=_median(largest),
-        largest_share_ci95=_interval(largest),
+        largest_share_interval=_interval(largest, series.confidence),
         each=tuple(_median(values) for values in each),
-        each_ci95=tuple(_interval(values) for values in each),
+        each_interval=tuple(_interval(values, series.confidence) for values in each),
         launches=len(launches),
+        confidence=series.confidence,
     )
 
 
@@ -77,5 +79,5 @@ def _median(values: Sequence[float]) -> float | None:
     return cast(float, pl.Series(values).median()) if values else None
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float] | None:
-    return median_interval(values) if values else None
+def _interval(values: Sequence[float], confidence: float) -> tuple[float, float] | None:
+    return median_interval(values, confidence) if values else None

@@ -7,7 +7,8 @@ from typing import Any
 
 from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel, is_weak
 from barewire.results.run import Run, Series
-from barewire.stats import compare_over_sizes
+from barewire.stats import CONFIDENCE, compare_over_sizes
+from barewire.stats.intervals import with_interval_names
 
 Interval = tuple[float, float]
 
@@ -19,7 +20,7 @@ class Speedup:
     T is the time of the slowest rank. `ratio` is T(base) / T(ranks). If all ranks share one problem (strong scaling)
     that is the speed-up, which is ranks / base_ranks at best; if the problem grows with the ranks (`weak`) it is the
     efficiency, and the speed-up is that of an equal amount of work (Gustafson 1988). Intervals are those of the ratio
-    of medians, None below 6 launches. `message_bytes` is None if the size follows from the ranks.
+    of medians, None below 6 launches (8 at 99 %). `message_bytes` is None if the size follows from the ranks.
     """
 
     test: str
@@ -33,7 +34,8 @@ class Speedup:
     base_ranks: int
     launches: int
     ratio: float
-    ratio_ci95: Interval | None
+    ratio_interval: Interval | None
+    confidence: float = CONFIDENCE
 
     @property
     def ideal(self) -> float:
@@ -46,9 +48,9 @@ class Speedup:
         return self.ratio * self._factor
 
     @property
-    def speedup_ci95(self) -> Interval | None:
-        """95 % interval of the speed-up."""
-        return _scaled(self.ratio_ci95, self._factor)
+    def speedup_interval(self) -> Interval | None:
+        """Interval of the speed-up."""
+        return _scaled(self.ratio_interval, self._factor)
 
     @property
     def efficiency(self) -> float:
@@ -56,9 +58,9 @@ class Speedup:
         return self.speedup / self.ideal
 
     @property
-    def efficiency_ci95(self) -> Interval | None:
-        """95 % interval of the efficiency."""
-        return _scaled(self.speedup_ci95, 1 / self.ideal)
+    def efficiency_interval(self) -> Interval | None:
+        """Interval of the efficiency."""
+        return _scaled(self.speedup_interval, 1 / self.ideal)
 
     @property
     def _factor(self) -> float:
@@ -66,8 +68,10 @@ class Speedup:
 
     def to_json(self) -> dict[str, Any]:
         """Return one JSON object."""
-        names = ("speedup", "speedup_ci95", "efficiency", "efficiency_ci95")
-        return {**asdict(self), **{name: getattr(self, name) for name in names}}
+        names = ("speedup", "speedup_interval", "efficiency", "efficiency_interval")
+        plain = {**asdict(self), **{name: getattr(self, name) for name in names}}
+        del plain["confidence"]
+        return dict(with_interval_names(plain, self.confidence))
 
 
 def speedups(run: Run) -> tuple[Speedup, ...]:
@@ -90,7 +94,8 @@ def _of_task(task: tuple[Any, ...], of_ranks: Mapping[int, Series]) -> Sequence[
     base = of_ranks[base_ranks].launch_medians
     found = []
     for ranks, series in sorted(of_ranks.items()):
-        (result,) = compare_over_sizes([(base, series.launch_medians)], lower_is_better=True)
+        pair = (base, series.launch_medians)
+        (result,) = compare_over_sizes([pair], lower_is_better=True, confidence=series.confidence)
         found.append(
             Speedup(
                 *(test, subject, variant, size, parameter, value, is_weak(test, parameter)),
@@ -99,7 +104,8 @@ def _of_task(task: tuple[Any, ...], of_ranks: Mapping[int, Series]) -> Sequence[
                 launches=min(len(base), len(series.launch_medians)),
                 # The base relative to itself has no error.
                 ratio=result.ratio,
-                ratio_ci95=(1.0, 1.0) if ranks == base_ranks else result.ratio_interval,
+                ratio_interval=(1.0, 1.0) if ranks == base_ranks else result.ratio_interval,
+                confidence=series.confidence,
             )
         )
     return found

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A run's results as polars frames: one row for each series, launch or piece of a law."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,14 +9,16 @@ import polars as pl
 
 from barewire.results.laws import laws_of
 from barewire.results.run import Run, Series
+from barewire.stats.intervals import with_interval_names
 
-_INTERVALS = ("ci95", "interval")
+_INTERVAL = re.compile(r"(.*_)?(interval|ci[0-9.]+)")
 
 
 def series_frame(series: Iterable[Series]) -> pl.DataFrame:
     """Return one row for each series: the fields of `Series`, intervals as two columns, all values in `unit`."""
-    columns = _flat(dict.fromkeys(Series.__dataclass_fields__))
-    return _frame([_flat(each.to_json()) for each in series], list(columns))
+    rows = [_flat(each.to_json()) for each in series]
+    fields = dict.fromkeys(name for name in Series.__dataclass_fields__ if name != "confidence")
+    return _frame(rows, list(rows[0] if rows else _flat(with_interval_names(fields))))
 
 
 def laws_frame(run: Run) -> pl.DataFrame:
@@ -67,7 +70,7 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested values as columns; an interval is two."""
     flat: dict[str, Any] = {}
     for name, value in data.items():
-        if name.endswith(_INTERVALS):
+        if _INTERVAL.fullmatch(name):
             flat[f"{prefix}{name}_low"], flat[f"{prefix}{name}_high"] = value or (None, None)
         elif isinstance(value, Mapping):
             flat |= _flat(value, f"{prefix}{name}_")

@@ -9,7 +9,8 @@ import numpy as np
 
 from barewire.results.agreement import Agreement
 from barewire.results.job_profile import JobProfile
-from barewire.stats import Comparison, compare_over_sizes, median_interval
+from barewire.stats import CONFIDENCE, Comparison, compare_over_sizes, median_interval
+from barewire.stats.intervals import interval_name
 
 WHOLE, MAIN = "whole launch", "MPI_Init to MPI_Finalize"
 
@@ -28,8 +29,9 @@ class Contest:
         return float(np.median(self.first)), float(np.median(self.second))
 
     def intervals(self) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-        """Return the 95 % intervals of the medians; None below 6 launches."""
-        return median_interval(self.first), median_interval(self.second)
+        """Return the intervals of the medians, as sure as the comparison; None below 6 launches (8 at 99 %)."""
+        sure = self.result.confidence
+        return median_interval(self.first, sure), median_interval(self.second, sure)
 
     def to_json(self) -> dict[str, Any]:
         """Return one JSON object."""
@@ -40,7 +42,7 @@ class Contest:
             "first": list(self.first),
             "second": list(self.second),
             "medians": list(medians),
-            "ci95": list(intervals),
+            interval_name(self.result.confidence): list(intervals),
             **asdict(self.result),
         }
 
@@ -55,8 +57,15 @@ class Outcome:
     agreement: Agreement
     profiles: Mapping[str, JobProfile]
 
+    @property
+    def confidence(self) -> float:
+        """Confidence of its intervals and verdicts."""
+        return self.contests[0].result.confidence
 
-def contest(what: str, first: Sequence[float], second: Sequence[float], *, seed: int) -> Contest:
+
+def contest(
+    what: str, first: Sequence[float], second: Sequence[float], *, seed: int, confidence: float = CONFIDENCE
+) -> Contest:
     """Compare times; ValueError if there are none, or if any is not above 0."""
-    (result,) = compare_over_sizes([(first, second)], lower_is_better=True, seed=seed)
+    (result,) = compare_over_sizes([(first, second)], lower_is_better=True, confidence=confidence, seed=seed)
     return Contest(what, tuple(first), tuple(second), result)

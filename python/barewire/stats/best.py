@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import CONFIDENCE, LAUNCHES_FOR_INTERVAL, finite
+from barewire.stats.intervals import CONFIDENCE, finite, launches_for_interval
 
 # An end of the interval then varies by less than 1 % of its width between seeds; scoreboards have thousands of rows.
 _RESAMPLES = 1999
@@ -17,8 +17,8 @@ _RESAMPLES = 1999
 class BestRatio:
     """Ratio of the median time to the smallest of the others' medians, and the name of that one; above 1 is slower.
 
-    `interval` is a 95 % bootstrap interval. With fewer than 6 launches of any subject it is the wider range of all
-    launches, and `is_range` is true.
+    `interval` is a bootstrap interval. With too few launches of any subject for one (6 at 95 %) it is the wider range
+    of all launches, and `is_range` is true.
     """
 
     ratio: float
@@ -27,7 +27,13 @@ class BestRatio:
     is_range: bool
 
 
-def ratio_to_best(times: Sequence[float], competitors: Mapping[str, Sequence[float]], *, seed: int = 0) -> BestRatio:
+def ratio_to_best(
+    times: Sequence[float],
+    competitors: Mapping[str, Sequence[float]],
+    *,
+    seed: int = 0,
+    confidence: float = CONFIDENCE,
+) -> BestRatio:
     """Compare a subject's launches with those of others, by name; all are times above 0 in one unit.
 
     The bootstrap selects the best anew in each resample: which of several equally fast ones is best is part of the
@@ -38,8 +44,8 @@ def ratio_to_best(times: Sequence[float], competitors: Mapping[str, Sequence[flo
     ours, theirs = _positive(times), {name: _positive(values) for name, values in competitors.items()}
     medians = {name: float(np.median(values)) for name, values in theirs.items()}
     best = min(medians, key=lambda name: medians[name])
-    is_range = min(len(values) for values in (ours, *theirs.values())) < LAUNCHES_FOR_INTERVAL
-    interval = _range(ours, theirs) if is_range else _bootstrap(ours, theirs, seed)
+    is_range = min(len(values) for values in (ours, *theirs.values())) < launches_for_interval(confidence)
+    interval = _range(ours, theirs) if is_range else _bootstrap(ours, theirs, seed, confidence)
     return BestRatio(float(np.median(ours)) / medians[best], interval, best, is_range)
 
 
@@ -54,12 +60,14 @@ def _range(ours: NDArray[np.float64], theirs: Mapping[str, NDArray[np.float64]])
     return float(ours.min()) / slowest_best, float(ours.max()) / fastest_best
 
 
-def _bootstrap(ours: NDArray[np.float64], theirs: Mapping[str, NDArray[np.float64]], seed: int) -> tuple[float, float]:
+def _bootstrap(
+    ours: NDArray[np.float64], theirs: Mapping[str, NDArray[np.float64]], seed: int, confidence: float
+) -> tuple[float, float]:
     generator = np.random.default_rng(seed)
     above, *below = (
         np.median(generator.choice(values, (_RESAMPLES, len(values))), axis=1) for values in (ours, *theirs.values())
     )
-    tail = (1 - CONFIDENCE) / 2
+    tail = (1 - confidence) / 2
     low, high = np.quantile(above / np.min(below, axis=0), [tail, 1 - tail])
     return float(low), float(high)
 

@@ -6,16 +6,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL, PRECISION, finite, is_precise
+from barewire.stats.intervals import CONFIDENCE, PRECISION, finite, is_precise, launches_for_interval
 
 
-def launches_to_converge(launch_medians: Sequence[float], relative_half_width: float = PRECISION) -> int | None:
+def launches_to_converge(
+    launch_medians: Sequence[float], relative_half_width: float = PRECISION, confidence: float = CONFIDENCE
+) -> int | None:
     """Return after how many launches, in their order, the median was precise for the first time; None if never.
 
     Errors as `is_precise`.
     """
-    counts = range(LAUNCHES_FOR_INTERVAL, len(launch_medians) + 1)
-    return next((count for count in counts if is_precise(launch_medians[:count], relative_half_width)), None)
+    counts = range(launches_for_interval(confidence), len(launch_medians) + 1)
+    return next(
+        (count for count in counts if is_precise(launch_medians[:count], relative_half_width, confidence)), None
+    )
 
 
 def samples_to_converge(

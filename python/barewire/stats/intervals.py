@@ -3,7 +3,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,60 +29,93 @@ def launches_for_interval(confidence: float = CONFIDENCE) -> int:
 LAUNCHES_FOR_INTERVAL = launches_for_interval()
 
 
-def median_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % interval of the median from order statistics, exact for any distribution; unit of the values.
+def interval_name(confidence: float = CONFIDENCE) -> str:
+    """Return the name that intervals have in documents and tables: ci95, ci99."""
+    return f"ci{round(confidence * 100, 6):g}"
 
-    `launch_values`: one number per launch. None below 6 launches, where no such interval exists.
-    ValueError for no values or values that are not finite. Source: Conover, Practical Nonparametric Statistics.
+
+def with_interval_names(data: Any, confidence: float = CONFIDENCE) -> Any:
+    """Return plain data in which what is named `interval`, or ends in it, says its confidence: `mean_ci95`."""
+    if isinstance(data, Mapping):
+        name = interval_name(confidence)
+        return {
+            f"{key.removesuffix('interval')}{name}" if key == "interval" or key.endswith("_interval") else key: (
+                with_interval_names(value, confidence)
+            )
+            for key, value in data.items()
+        }
+    return [with_interval_names(value, confidence) for value in data] if isinstance(data, list | tuple) else data
+
+
+def without_interval_names(data: Mapping[str, Any], confidence: float = CONFIDENCE) -> dict[str, Any]:
+    """Inverse of `with_interval_names` for one object: `mean_ci95` is `mean_interval`."""
+    name = interval_name(confidence)
+    return {
+        f"{key.removesuffix(name)}interval" if key == name or key.endswith(f"_{name}") else key: value
+        for key, value in data.items()
+    }
+
+
+def median_interval(launch_values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+    """Return the interval of the median from order statistics, exact for any distribution; unit of the values.
+
+    `launch_values`: one number per launch. None below 6 launches (8 at 99 %), where no such interval exists.
+    ValueError for no values, values that are not finite, or a confidence outside 0.5 … 0.999. Source: Conover,
+    Practical Nonparametric Statistics.
     """
     values = finite(launch_values)
-    if len(values) < LAUNCHES_FOR_INTERVAL:
+    if len(values) < launches_for_interval(confidence):
         return None
     from scipy import stats  # imported late: it takes half a second that most commands need not wait for
 
     result: Any = stats.quantile_test(values, q=0, p=0.5)  # its stub declares the interval a float
-    interval = result.confidence_interval(CONFIDENCE)
+    interval = result.confidence_interval(confidence)
     return float(interval.low), float(interval.high)
 
 
-def mean_interval(launch_values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % interval of the mean by Student's t; None below 2 launches. Errors as `median_interval`."""
+def mean_interval(launch_values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+    """Return the interval of the mean by Student's t; None below 2 launches. Errors as `median_interval`."""
     values = finite(launch_values)
     if len(values) < 2:
         return None
     from scipy import stats
 
     with without_precision_warnings():
-        interval = stats.ttest_1samp(values, 0.0).confidence_interval(CONFIDENCE) if np.ptp(values) > 0 else None
+        interval = stats.ttest_1samp(values, 0.0).confidence_interval(confidence) if np.ptp(values) > 0 else None
     if interval is None:
         return float(values[0]), float(values[0])
     return float(interval.low), float(interval.high)
 
 
-def geometric_interval(launch_values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float] | None:
-    """Return the 95 % interval of the geometric mean of values above 0: Student's, of their logarithms.
+def geometric_interval(
+    launch_values: Sequence[float] | NDArray[np.float64], confidence: float = CONFIDENCE
+) -> tuple[float, float] | None:
+    """Return the interval of the geometric mean of values above 0: Student's, of their logarithms.
 
-    Both ends are above 0, as times, rates and ratios are. None below 6 launches. Errors as `median_interval`, and for
-    values that are not above 0.
+    Both ends are above 0, as times, rates and ratios are. None below 6 launches (8 at 99 %). Errors as
+    `median_interval`, and for values that are not above 0.
     """
     values = finite(launch_values)
     if not (values > 0).all():
         raise ValueError("a geometric mean needs values above 0")
-    if len(values) < LAUNCHES_FOR_INTERVAL:
+    if len(values) < launches_for_interval(confidence):
         return None
-    interval = mean_interval([float(value) for value in np.log(values)])
+    interval = mean_interval([float(value) for value in np.log(values)], confidence)
     assert interval is not None
     return math.exp(interval[0]), math.exp(interval[1])
 
 
-def is_precise(launch_medians: Sequence[float], relative_half_width: float = PRECISION) -> bool:
+def is_precise(
+    launch_medians: Sequence[float], relative_half_width: float = PRECISION, confidence: float = CONFIDENCE
+) -> bool:
     """Return whether there are enough launches: half the median's interval is at most this share of the median.
 
-    False below 6 launches. ValueError for no values, values that are not finite, or a width that is not above 0.
+    False where there is no interval. ValueError for no values, values that are not finite, or a width that is not above
+    0.
     """
     if not relative_half_width > 0:
         raise ValueError(f"the relative half width must be above 0, not {relative_half_width}")
-    interval = median_interval(launch_medians)
+    interval = median_interval(launch_medians, confidence)
     if interval is None:
         return False
     return (interval[1] - interval[0]) / 2 <= relative_half_width * abs(float(np.median(launch_medians)))

@@ -7,17 +7,22 @@ doubt today, at the plan's confidence, corrected over all rows of the claim.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from scipy.stats import binomtest
+
 from barewire.errors import WrongUse
 from barewire.models.wire import latency_limit_us
-from barewire.report.words import message_size, number, percent
+from barewire.report.words import bounds, message_size, number, percent
 from barewire.results import Run, Series, read_run, samples
 from barewire.results.laws import laws_of
-from barewire.results.sdn import summarised
+from barewire.results.sdn import Summary, summarised
+from barewire.sdn.classify.learn import correct
 from barewire.stats import Comparison, compare_over_sizes, median_interval
+from barewire.stats.intervals import launches_for_interval
+from barewire.stats.paired import paired_ratio
 from barewire.study.plan import Claim, Plan
 from barewire.study.steps import Record, document_of
 from barewire.study.tables import as_number, time_factor
@@ -76,16 +81,22 @@ def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict
             state, reason = ("not run yet", "") if done is None else (done.state, done.reason)
             return Finding(claim, "cannot be decided", f"step '{step}' was {state}{reason and f': {reason}'}")
         if plan.step(step).leaves_run and step not in runs:
-            runs[step] = read_run(directory / step)
+            runs[step] = replace(read_run(directory / step), confidence=plan.confidence)
     match claim.kind:
         case "faster" | "no-difference" | "grows":
             return _of_pairs(claim, plan.confidence, runs)
         case "within":
-            return _within(claim, runs)
+            return _within(claim, runs, plan.confidence)
         case "break":
             return _break(claim, runs)
         case "strategy":
+            if claim.step is not None and not plan.step(claim.step).leaves_run:
+                return _simulated(claim, directory, plan.confidence)
             return _strategy(claim, directory, runs)
+        case "alike":
+            return _alike(claim, directory, runs)
+        case "recognised":
+            return _recognised(claim, directory, plan.confidence)
         case "impossible":
             return _impossible(claim)
         case "bytes":
@@ -207,7 +218,11 @@ def _faster(rows: Sequence[Row]) -> tuple[Verdict, str]:
 
 
 def _no_difference(rows: Sequence[Row], results: Sequence[Comparison]) -> tuple[Verdict, str]:
-    differing = [row.label for row, result in zip(rows, results, strict=True) if result.differs]
+    return _told_apart(rows, [row.label for row, result in zip(rows, results, strict=True) if result.differs])
+
+
+def _told_apart(rows: Sequence[Row], differing: Sequence[str]) -> tuple[Verdict, str]:
+    """Whether no row tells the sides apart; `differing` are the labels of those that do."""
     spread = _spread(rows)
     if differing:
         return "did not hold", f"The sides differ at {_named(differing)}: {spread}."
@@ -235,7 +250,7 @@ def _grows(rows: Sequence[Row], *, lower_is_better: bool) -> tuple[Verdict, str]
     return "cannot be decided", f"The intervals overlap: {said}"
 
 
-def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
+def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding:
     low, high = claim.low, claim.high
     assert claim.a is not None and low is not None and high is not None
     found = [series for series in _select(claim.a, runs) if series.median is not None]
@@ -244,7 +259,7 @@ def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
     rows, states = [], set()
     for series in sorted(found, key=lambda each: _key(claim, each)):
         says = "undecided"
-        interval = median_interval(series.launch_medians)
+        interval = median_interval(series.launch_medians, confidence)
         if interval is not None:
             bottom, top = interval
             says = "within" if low <= bottom and top <= high else "outside" if top < low or bottom > high else says
@@ -269,7 +284,11 @@ def _within(claim: Claim, runs: Mapping[str, Run]) -> Finding:
         "held" if states == {"within"} else "did not hold" if "outside" in states else "cannot be decided"
     )
     values = ", ".join(number(row.ratio) for row in rows[:_NAMED_ROWS] if row.ratio is not None)
-    few = "" if all(row.interval is not None for row in rows) else " With fewer than six launches there is no interval."
+    few = (
+        ""
+        if all(row.interval is not None for row in rows)
+        else f" With fewer than {launches_for_interval(confidence)} launches there is no interval."
+    )
     why = f"{values}{' …' if len(rows) > _NAMED_ROWS else ''}; expected {number(low)} to {number(high)}.{few}"
     return Finding(claim, verdict, why, tuple(rows), (_name(found),))
 
@@ -305,36 +324,116 @@ def _break(claim: Claim, runs: Mapping[str, Run]) -> Finding:
 
 
 def _strategy(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding:
-    assert claim.step is not None and claim.better is not None and claim.quantity is not None
-    run = runs[claim.step]
-    summary = summarised(run, samples(directory / claim.step))
-    cells = [cell for cell in summary.cells if cell.place.policy == claim.better and not cell.place.beside]
-    rows = []
-    for cell in (cell for cell in cells if cell.place.quantity == claim.quantity):
-        for worse in claim.worse:
-            ratio = summary.ratio(claim.quantity, cell.place.hosts, claim.better, worse)
-            other = summary.cell(claim.quantity, cell.place.hosts, worse)
-            if ratio is None or other is None:
-                continue
-            published = _published_of(claim, cell.place.hosts, (claim.better, worse))
-            says = summary.verdict(claim.quantity, cell.place.hosts, claim.better, worse) or "undecided"
-            rows.append(
-                Row(
-                    f"{cell.place.hosts} hosts, against {worse}",
-                    float(cell.place.hosts),
-                    published,
-                    (cell.median, other.median),
-                    cell.unit,
-                    published[0] / published[1] if len(published) == 2 and published[0] and published[1] else None,
-                    ratio.value,
-                    ratio.ci95,
-                    says,
-                )
-            )
+    assert claim.step is not None and claim.better is not None
+    summary = summarised(runs[claim.step], samples(directory / claim.step))
+    rows = _strategy_rows(claim, summary, claim.better, claim.worse)
     if not rows:
         return Finding(claim, "cannot be decided", "the run has no values of both strategies")
     verdict, why = _faster(rows)
-    return Finding(claim, verdict, why, tuple(rows), (claim.better, ", ".join(claim.worse)))
+    return Finding(claim, verdict, why, rows, (claim.better, ", ".join(claim.worse)))
+
+
+def _alike(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding:
+    """Whether each strategy gives what the first one gives."""
+    assert claim.step is not None
+    summary = summarised(runs[claim.step], samples(directory / claim.step))
+    first, *others = claim.strategies
+    rows = _strategy_rows(claim, summary, first, others)
+    if not rows:
+        return Finding(claim, "cannot be decided", "the run has no values of two of the strategies")
+    differing = [row.label for row in rows if row.says in ("better", "worse")]
+    verdict, why = _told_apart(rows, differing)
+    return Finding(claim, verdict, why, rows, (first, ", ".join(others)))
+
+
+def _strategy_rows(claim: Claim, summary: Summary, one: str, others: Sequence[str]) -> tuple[Row, ...]:
+    """One strategy against each other one with every number of hosts; ratios above 1 are in its favour."""
+    assert claim.quantity is not None
+    rows = []
+    for hosts in dict.fromkeys(cell.place.hosts for cell in summary.cells):
+        for other in others:
+            cells = [summary.cell(claim.quantity, hosts, name, beside=claim.beside) for name in (one, other)]
+            ratio = summary.ratio(claim.quantity, hosts, one, other, beside=claim.beside)
+            if ratio is None or cells[0] is None or cells[1] is None:
+                continue
+            published = _published_of(claim, hosts, (one, other))
+            says = summary.verdict(claim.quantity, hosts, one, other, beside=claim.beside) or "undecided"
+            row = Row(
+                f"{hosts} hosts, against {other}",
+                float(hosts),
+                published,
+                (cells[0].median, cells[1].median),
+                cells[0].unit,
+                published[0] / published[1] if len(published) == 2 and published[0] and published[1] else None,
+                ratio.value,
+                ratio.interval,
+                says,
+            )
+            rows.append(row)
+    return tuple(rows)
+
+
+def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
+    """The same of a simulation: ratios of equal seeds, whose geometric mean has an interval over the seeds."""
+    assert claim.step is not None and claim.better is not None
+    series = {
+        (each["hosts"], each["strategy"]): each
+        for each in document_of(directory, claim.step)["series"]
+        if each["quantity"] == claim.quantity
+    }
+    rows = []
+    for (hosts, name), one in series.items():
+        for other_name in claim.worse if name == claim.better else ():
+            other = series.get((hosts, other_name))
+            if other is None:
+                continue
+            pair = (other["values"], one["values"]) if one["unit"] == "s" else (one["values"], other["values"])
+            ratio = paired_ratio(*pair, confidence=confidence)
+            low, high = ratio.interval or (0.0, float("inf"))
+            rows.append(
+                Row(
+                    f"{hosts} hosts, against {other_name}",
+                    float(hosts),
+                    _published_of(claim, hosts, (name, other_name)),
+                    (one["mean"], other["mean"]),
+                    one["unit"],
+                    None,
+                    ratio.value,
+                    ratio.interval,
+                    "better"
+                    if low > 1
+                    else "worse"
+                    if high < 1
+                    else "cannot say: the interval over the seeds contains 1",
+                )
+            )
+    if not rows:
+        return Finding(claim, "cannot be decided", "the simulation has no values of both strategies")
+    verdict, why = _faster(rows)
+    return Finding(claim, verdict, f"Simulated. {why}", tuple(rows), (claim.better, ", ".join(claim.worse)))
+
+
+def _recognised(claim: Claim, directory: Path, confidence: float) -> Finding:
+    """Whether of each profile's conversations a share of at least `low` was classified right (Clopper and Pearson)."""
+    assert claim.step is not None and claim.low is not None
+    rows = []
+    for profile, said in document_of(directory, claim.step)["confusion"].items():
+        right, total = correct(profile, said), sum(said.values())
+        if not total:
+            continue
+        found = binomtest(right, total).proportion_ci(confidence, "exact")
+        says = "enough" if found.low >= claim.low else "too few" if found.high < claim.low else "undecided"
+        share = right / total
+        label = f"{profile}, {right} of {total}"
+        rows.append(Row(label, None, (), (share,), "", None, share, (float(found.low), float(found.high)), says))
+    if not rows:
+        return Finding(claim, "cannot be decided", "the recordings have no conversations of a known profile")
+    states = {row.says for row in rows}
+    verdict: Verdict = (
+        "held" if states == {"enough"} else "did not hold" if "too few" in states else "cannot be decided"
+    )
+    why = f"Right: {', '.join(f'{row.label} {bounds(row.interval)}' for row in rows)}; at least {claim.low:g} expected."
+    return Finding(claim, verdict, why, tuple(rows), ("share recognised",))
 
 
 def _published_of(claim: Claim, hosts: int, names: Sequence[str]) -> tuple[float | None, ...]:

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from barewire.errors import WrongUse, unknown
 from barewire.study.tables import Table, read_table
@@ -17,7 +17,9 @@ from barewire.study.tables import Table, read_table
 PLANS = Path(__file__).parent / "plans"
 
 Form = Literal["quick", "full"]
-Kind = Literal["faster", "no-difference", "grows", "within", "break", "strategy", "impossible", "bytes"]
+Kind = Literal[
+    "faster", "no-difference", "grows", "within", "break", "strategy", "alike", "recognised", "impossible", "bytes"
+]
 # Of each kind what it needs besides a text.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "faster": ("a", "b"),
@@ -26,12 +28,14 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "within": ("a", "low", "high"),
     "break": ("a", "low", "high"),
     "strategy": ("step", "better", "worse", "quantity"),
+    "alike": ("step", "strategies", "quantity"),
+    "recognised": ("step", "low"),
     "impossible": ("message_bytes", "protocol", "rate_bit_s", "published"),
     "bytes": ("step", "expected"),
 }
 # Commands that leave a run; the others print a document with --json.
 _RUNS = (("mpi",), ("bench",), ("sdn", "bench"))
-_COMMANDS = (*_RUNS, ("sdn", "simulate"), ("account",), ("run",))
+_COMMANDS = (*_RUNS, ("sdn", "simulate"), ("sdn", "learn"), ("account",), ("run",))
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class Step:
     """A command of barewire's, without `barewire`; `quick` and `full` are further options of the two forms.
 
     `lab` has the options that choose a lab, which `--hosts` replaces; a step with neither runs on this machine. In
-    `command`, `{study}` is the study's directory and `{suite:LIBRARY}` that of the programs built for a library.
+    `command`, `{study}` is the study's directory, `{suite:LIBRARY}` that of the programs built for a library, and
+    `{barewire}` that of Barewire's own files. The step is left out of forms that are not in `forms`.
     """
 
     name: str
@@ -48,6 +53,7 @@ class Step:
     lab: tuple[str, ...] = ()
     quick: tuple[str, ...] = ()
     full: tuple[str, ...] = ()
+    forms: tuple[str, ...] = get_args(Form)
 
     @property
     def leaves_run(self) -> bool:
@@ -61,7 +67,7 @@ class Claim:
 
     `a` and `b` select series of a step by their fields: {"step": "netpipe", "subject": "openmpi/tcp"}; a list is any of
     its values. Series of both with equal `key` fields are compared. `published` is the table to show beside, with the
-    columns of both sides (`columns`) and of the key (`rows`).
+    columns of both sides (`columns`) and of the key (`rows`). Strategies are compared alone, or `beside` another job.
     """
 
     text: str
@@ -74,7 +80,9 @@ class Claim:
     step: str | None = None
     better: str | None = None
     worse: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ()
     quantity: str | None = None
+    beside: bool = False
     message_bytes: int | None = None
     protocol: str | None = None
     rate_bit_s: float | None = None
@@ -167,7 +175,10 @@ def _step(where: str, content: dict[str, Any]) -> Step:
     texts = {key: _text(where, content, key) for key in ("name", "what")}
     if not texts["name"].replace("-", "").isalnum():
         raise WrongUse(f"{where}: a name has letters, digits and hyphens, not '{texts['name']}'")
-    words = {key: _words(where, content, key) for key in ("command", "lab", "quick", "full") if key in content}
+    words = {key: _words(where, content, key) for key in ("command", "lab", "quick", "full", "forms") if key in content}
+    for form in words.get("forms", ()):
+        if form not in get_args(Form):
+            raise unknown("form", form, get_args(Form), f" ({where})")
     command = words.get("command", ())
     if not any(command[: len(known)] == known for known in _COMMANDS):
         raise WrongUse(f"{where}: command begins with one of {', '.join(' '.join(known) for known in _COMMANDS)}")
@@ -178,6 +189,7 @@ def _step(where: str, content: dict[str, Any]) -> Step:
         lab=words.get("lab", ()),
         quick=words.get("quick", ()),
         full=words.get("full", ()),
+        forms=words.get("forms", get_args(Form)),
     )
 
 
@@ -193,7 +205,10 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[str]) -> Claim:
     for key in ("a", "b", "expected", "only"):
         if key in content and not isinstance(content[key], dict):
             raise WrongUse(f'{where}: {key} is a table such as {{step = "netpipe", subject = "openmpi/tcp"}}')
-    lists: dict[str, Any] = {key: _words(where, content, key) for key in ("key", "worse", "columns") if key in content}
+    several = ("key", "worse", "strategies", "columns")
+    lists: dict[str, Any] = {key: _words(where, content, key) for key in several if key in content}
+    if kind == "alike" and len(lists["strategies"]) < 2:
+        raise WrongUse(f"{where}: strategies needs two at least")
     claim = Claim(**{**content, **lists})
     for side in (claim.a, claim.b):
         if side is not None and "step" not in side:

@@ -29,6 +29,8 @@ State = Literal["done", "left out", "failed"]
 # Exit codes of barewire's commands.
 _WRONG_USE, _MACHINE_CANNOT, _INTERRUPTED = 2, 3, 130
 _LINES_KEPT = 12
+# A line that says what is done and left, outside of a terminal.
+_PROGRESS = re.compile(r"barewire: .*: \d+ of \d+ done in ")
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,9 @@ def run_steps(plan: Plan, directory: Path, record: Record, progress: Callable[[i
 
 
 def _run(step: Step, directory: Path, record: Record) -> Done:
-    if record.hosts is not None and step.command[0] == "sdn":
+    if record.form not in step.forms:
+        return Done("left out", step.command, 0.0, f"it belongs to the {' and '.join(step.forms)} form")
+    if record.hosts is not None and step.command[:2] == ("sdn", "bench"):
         return Done("left out", step.command, 0.0, "needs a network of switches in a lab, not real hosts")
     try:
         command, without = _command(step, directory, record)
@@ -145,7 +149,8 @@ def _run(step: Step, directory: Path, record: Record) -> Done:
         process.communicate()
         raise
     seconds = round(time.monotonic() - started, 1)
-    message = "\n".join(errors.strip().splitlines()[-_LINES_KEPT:])
+    lines = [line for line in errors.strip().splitlines() if not _PROGRESS.match(line)]
+    message = "\n".join(lines[-_LINES_KEPT:])
     match process.returncode:
         case 0:
             if "--json" in command:
@@ -217,7 +222,8 @@ def _filled(word: str, directory: Path) -> str:
         library = find_library(found[1])
         return str(Path(build(library, ["pingpong"])["pingpong"]).parent)
 
-    return re.sub(r"\{suite:([\w.-]+)\}", suite, word).replace("{study}", str(directory))
+    own = str(Path(__file__).parents[1])
+    return re.sub(r"\{suite:([\w.-]+)\}", suite, word).replace("{study}", str(directory)).replace("{barewire}", own)
 
 
 def document_of(directory: Path, step: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 "use strict";
-// Figures are drawn already, all but the first choice of each packed. This adds a choice of what they show, tooltips for pointer and keyboard, and the data.
+// Figures are drawn already, all but the first choice of each packed; so are the rows of long tables. This adds a choice of what they show, tooltips for pointer and keyboard, and the data.
 (() => {
   const KIB = 1024;
   const NEAR_PX = 40;
@@ -63,9 +63,9 @@
       .map((row) => row.map(quoted).join(",")).join("\n") + "\n";
   }
 
-  // What is packed in a script of the card: an object of drawings by choice.
-  async function unpacked(card) {
-    const packed = Uint8Array.from(atob(card.querySelector("script[type='text/plain']").textContent), (c) => c.charCodeAt(0));
+  // What is packed in a script: an object of drawings by choice, or the rows of a table.
+  async function unpacked(script) {
+    const packed = Uint8Array.from(atob(script.textContent), (c) => c.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     return JSON.parse(await new Response(stream).text());
   }
@@ -183,7 +183,7 @@
     select?.addEventListener("change", async () => {
       hide();
       at = [0, 0];
-      others ||= unpacked(card).then((drawings) => Object.entries(drawings).forEach(([number, drawn]) => {
+      others ||= unpacked(card.querySelector("script[type='text/plain']")).then((drawings) => Object.entries(drawings).forEach(([number, drawn]) => {
         const made = element("div", { "data-choice": number });
         made.innerHTML = drawn;
         plot.append(made);
@@ -197,4 +197,9 @@
   }
 
   document.querySelectorAll("[data-figure]").forEach(setUp);
+  document.querySelectorAll("script[data-rows]").forEach(async (script) => {
+    const rows = await unpacked(script);
+    script.closest(".card").querySelector("tbody").insertAdjacentHTML("beforeend", rows);
+    script.remove();
+  });
 })();

@@ -76,6 +76,7 @@ def _parameters(campaign: BenchCampaign) -> dict[str, Any]:
         "announced": plan.announce,
         "wire_efficiency": plan.wire_efficiency,
         "patience_s": plan.patience_s,
+        "confidence": plan.confidence,
     }
 
 

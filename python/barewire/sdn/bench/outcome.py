@@ -12,7 +12,7 @@ from barewire.models.beff import bandwidth_byte_s, mean_latency_ns
 from barewire.mpi.fabrics import PROVIDER
 from barewire.results import Run
 from barewire.results.derived import derived_samples
-from barewire.results.sdn import JOB, MEAN_COMPLETION, NATURAL, RANDOM, REFERENCES, WIDE
+from barewire.results.sdn import JOB, MEAN_COMPLETION, NATURAL, RANDOM, REFERENCES, SHORT_BYTES, WIDE
 from barewire.sdn.bench.plan import LATENCY, REPLAY, RING, BenchPlan
 from barewire.sdn.calibration import Calibration, fit
 from barewire.sdn.published import is_published, ring_mbyte_s
@@ -61,9 +61,10 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
 
 
 def calibrated(frame: pl.DataFrame, rate_bit_s: int) -> Calibration | None:
-    """Fit the simulator's parameters to rings on the wide network; None without two sizes of messages there."""
+    """Fit the simulator's parameters to rings on the wide network; None without two sizes of long messages there."""
     derived, _ = derived_samples(frame.filter(pl.col("subject").cast(pl.String) == WIDE))
-    latencies = derived.filter(pl.col("quantity").cast(pl.String) == "latency")
+    is_long = pl.col("message_bytes") != SHORT_BYTES
+    latencies = derived.filter((pl.col("quantity").cast(pl.String) == "latency") & is_long)
     points = [(int(row["message_bytes"]), row["value"] * 1e-6) for row in latencies.iter_rows(named=True)]
     return fit(points, rate_bit_s) if len({size for size, _ in points}) > 1 else None
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from barewire.errors import WrongUse, unknown
 from barewire.models.wire import Protocol, wire_time_ns
 from barewire.mpi.fabrics import PROVIDER
-from barewire.results.sdn import JOB, LATENCY_TEST, REFERENCES, STAR, WIDE
+from barewire.results.sdn import JOB, LATENCY_TEST, REFERENCES, SHORT_BYTES, STAR, WIDE
 from barewire.sdn.flow import DEFAULT_PROFILE
 from barewire.sdn.frameworks import FRAMEWORKS
 from barewire.sdn.simulate.experiment import COLLECTIVE_OF, SEVERAL, Setup, training_job
@@ -21,6 +21,7 @@ from barewire.sdn.simulate.ring import RingPlan
 from barewire.sdn.simulate.shuffle import Shape, Shuffle
 from barewire.sdn.simulate.training import TrainingPlan
 from barewire.sdn.simulate.workload import BIG_DATA, HPC, Job
+from barewire.stats import CONFIDENCE
 from barewire.topology import Network
 
 Experiment = Literal["ring", "shuffle", "both", "latency", "allreduce", "tree", "moe", "pipeline", "mixed", "shuffles"]
@@ -30,8 +31,6 @@ REPLAY = "replay"
 SHUFFLERS = (REPLAY, *FRAMEWORKS)
 # Workloads of training jobs and of several jobs, which have no MPI.
 REPLAYED = (*COLLECTIVE_OF, *SEVERAL)
-# The size of b_eff's short messages.
-_SHORT_BYTES = 8
 # Appended to a policy's name if the other job ran beside the measured one.
 BESIDE = "/beside"
 # Fabrics of the rings, and the protocol whose overhead limits a link's payload.
@@ -103,6 +102,8 @@ class BenchPlan:
     announce: bool = True
     # A launch without output for this long is considered hung.
     patience_s: float = 120.0
+    # Of the intervals and verdicts that are printed.
+    confidence: float = CONFIDENCE
 
     def __post_init__(self) -> None:
         """Validate the plan."""
@@ -170,11 +171,12 @@ class BenchPlan:
         return widened(self.network) if policy == WIDE else self.network
 
     def sizes(self, order: Order) -> tuple[int, ...]:
-        """Message sizes of the rings; the last one is reported."""
+        """Message sizes of the rings: short ones for latencies, and of the others the longest is that of bandwidths."""
         if order.test == LATENCY:
-            return (_SHORT_BYTES,)
+            return (SHORT_BYTES,)
         size = self.ring.message_bytes
-        return (max(1, size // _SHORTER), size) if order.policy in REFERENCES else (size,)
+        longer = {max(1, size // _SHORTER), size} if order.policy in REFERENCES else {size}
+        return tuple(sorted({SHORT_BYTES, *longer}))
 
     @property
     def wire_efficiency(self) -> float:

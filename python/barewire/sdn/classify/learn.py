@@ -75,11 +75,7 @@ class Evaluation:
     @property
     def recognised(self) -> Mapping[str, float]:
         """For each profile the share of conversations that were classified right; for `default` those left alone."""
-        shares = {}
-        for actual, said in self.confusion.items():
-            right = said.get(actual, 0) + (said.get(UNSURE, 0) if actual == DEFAULT_PROFILE else 0)
-            shares[actual] = right / max(sum(said.values()), 1)
-        return shares
+        return {actual: correct(actual, said) / max(sum(said.values()), 1) for actual, said in self.confusion.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
@@ -90,6 +86,11 @@ class Evaluation:
             "calibration_error": self.calibration_error,
             "by_application": {name: dict(facts) for name, facts in self.by_application.items()},
         }
+
+
+def correct(actual: str, said: Mapping[str, int]) -> int:
+    """Return how many conversations of a profile were classified right; those left alone are right for `default`."""
+    return said.get(actual, 0) + (said.get(UNSURE, 0) if actual == DEFAULT_PROFILE else 0)
 
 
 def read_recordings(files: Sequence[Path]) -> Recorded:
