@@ -17,7 +17,17 @@ from barewire.study.tables import Table, read_table
 PLANS = Path(__file__).parent / "plans"
 
 Form = Literal["quick", "full"]
-Kind = Literal["faster", "no-difference", "grows", "within", "break", "strategy", "impossible", "bytes"]
+Kind = Literal[
+    "faster",
+    "no-difference",
+    "grows",
+    "within",
+    "break",
+    "crossover",
+    "strategy",
+    "impossible",
+    "bytes",
+]
 # Of each kind what it needs besides a text.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "faster": ("a", "b"),
@@ -25,6 +35,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "grows": ("a", "b", "key"),
     "within": ("a", "low", "high"),
     "break": ("a", "low", "high"),
+    "crossover": ("step", "crossover"),
     "strategy": ("step", "better", "worse", "quantity"),
     "impossible": ("message_bytes", "protocol", "rate_bit_s", "published"),
     "bytes": ("step", "expected"),
@@ -61,7 +72,7 @@ class Claim:
 
     `a` and `b` select series of a step by their fields: {"step": "netpipe", "subject": "openmpi/tcp"}; a list is any of
     its values. Series of both with equal `key` fields are compared. `published` is the table to show beside, with the
-    columns of both sides (`columns`) and of the key (`rows`).
+    columns of both sides (`columns`) and of the key (`rows`). `low` and `high` are bounds of what was published.
     """
 
     text: str
@@ -72,6 +83,7 @@ class Claim:
     low: float | None = None
     high: float | None = None
     step: str | None = None
+    crossover: str | None = None
     better: str | None = None
     worse: tuple[str, ...] = ()
     quantity: str | None = None
