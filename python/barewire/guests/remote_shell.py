@@ -42,7 +42,10 @@ def main(folder: str, address: str, command: str) -> int:
             send(eof=True)
         if channel.fileno() not in ready:
             continue
-        chunk = channel.recv(65536)
+        try:
+            chunk = channel.recv(65536)
+        except ConnectionResetError:
+            chunk = b""
         if not chunk:
             print(f"the emulated machine {address} has ended", file=sys.stderr)
             return _LOST

@@ -22,9 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const HEADER_BYTES: usize = 4;
 /// N2: with the kernel's 2, a peer that pauses for five seconds causes a reset that loses data silently.
 const RETRIES: libc::c_int = 20;
-/// Half of what may be sent and not acknowledged, since the kernel doubles it: some 50 I PDUs of full size. After a REJ
-/// nothing else bounds their number, and the window of the receiver is 127.
-const SEND_BUFFER_BYTES: libc::c_int = 60_000;
+/// Half of what may be sent and not acknowledged, since the kernel doubles it: more than a window of 127 I PDUs of full
+/// size, which take 2304 bytes each. The last of a window asks for its acknowledgement; a socket that is full before, as
+/// with the system's default, waits for T1, a second, since the receiver acknowledges every 127th by then.
+const SEND_BUFFER_BYTES: libc::c_int = 200_000;
 /// Half of what may be received and not read: a full buffer drops I PDUs, and never says RNR.
 const RECEIVE_BUFFER_BYTES: libc::c_int = 4 << 20;
 /// `LLC_OPT_RETRY` of linux/llc.h.
