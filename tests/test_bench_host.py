@@ -39,7 +39,7 @@ def test_every_number_is_positive_finite_and_in_order(document):
     assert len(document["measures"]) > 50
     for one in document["measures"]:
         assert set(one) >= {"name", "block_bytes", "unit", "median", "ci95", "min", "p99", "launches", "samples"}
-        assert one["unit"] == ("MB/s" if one["name"].startswith(("memory/", "file/")) else "ns"), one
+        assert one["unit"] == ("MB/s" if one["name"].startswith(("memory/", "file/", "transfer/")) else "ns"), one
         for key in ("median", "min", "p99"):
             assert math.isfinite(one[key]) and one[key] > 0, one
         assert one["min"] <= one["median"] and one["min"] <= one["p99"] and one["launches"] == 2, one
@@ -57,6 +57,17 @@ def test_the_numbers_are_plausible(document):
     assert 0 < found["switch/process", None] < found["wakeup/pipe/same", None]
     if len(os.sched_getaffinity(0)) > 1:
         assert found["wakeup/futex/across", None] > 0
+        assert found["wakeup/tcp/across", None] > 0 and found["transfer/tcp/across", 1 << 20] > 0
+    # A dependent load costs what the cache's distance does; random order at least what strides do.
+    assert found["load/random", 8192] < found["load/random", 64 << 20]
+    assert found["load/stride-128", 64 << 20] < 1.5 * found["load/random", 64 << 20]
+    # Each does what the one before does, and more.
+    assert found["process/fork", None] < found["process/exec", None] < found["process/shell", None]
+    assert found["context/alone", 65536] < found["context/processes-16", 65536]
+    assert found["switch/processes-2", None] > 0
+    assert found["transfer/pipe/same", 65536] > 10, "MB/s"
+    for size in (None, 1024, 4096, 10240):
+        assert found["filesystem/create", size] > 0 and found["filesystem/delete", size] > 0
     # What is mapped already has no system call to make.
     assert found["file/mapped", 4096] > found["file/read", 4096]
     assert found["file/mapped", 4096] > found["file/map", 4096]
@@ -64,7 +75,7 @@ def test_the_numbers_are_plausible(document):
 
 def test_blocks_are_complete_and_every_stretch_respects_the_clock(document):
     run, frame = read_run(Path(document["directory"])), samples(Path(document["directory"]))
-    assert run.complete and len(run.launches) == 2 * (4 + any(one.test == "send" for one in run.launches))
+    assert run.complete and len(run.launches) == 2 * (9 + any(one.test == "send" for one in run.launches))
     sizes = {(one["name"], one["block_bytes"]) for one in document["measures"] if one["name"].startswith("memory/")}
     assert {size for name, size in sizes if name == "memory/read"} == {8192 * 4**n for n in range(7)} | {64 << 20}
     assert {size for name, size in sizes if name == "memory/copy"} == {8192 * 4**n for n in range(7)} | {64 << 20}
@@ -111,7 +122,7 @@ def test_an_own_document_is_a_reference(document, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nosuch",), "memory, syscall, wakeup, file, send"),
+        (("nosuch",), "memory, load, syscall, process, context, wakeup, transfer, filesystem, file, send"),
         (("--launches", "0"), "1 to"),
         (("--launches", "many"), "integer"),
         (("--seconds", "0"), "above 0"),

@@ -6,6 +6,7 @@ programs             target/release               native
 provider             target/release/libfabric     native/libfabric
 sources of mpi/      mpi                          native/mpi
 built MPI programs   target/mpi                   ~/.cache/barewire/mpi, below $XDG_CACHE_HOME if that is set
+kernels to emulate   target/guests                ~/.cache/barewire/guests
 MPI libraries        .mpi/NAME                    of the Python environment
 
 `native` is a folder of this package; a checkout has none.
@@ -46,6 +47,11 @@ def cache_folder() -> Path:
 def built_mpi() -> Path:
     """Return the folder of MPI programs that are built on demand."""
     return cache_folder() / "mpi" if IS_PACKAGE else _ROOT / "target" / "mpi"
+
+
+def guests() -> Path:
+    """Return the folder of kernels for emulated machines, which are fetched on demand."""
+    return cache_folder() / "guests" if IS_PACKAGE else _ROOT / "target" / "guests"
 
 
 def commit() -> str | None:

@@ -21,7 +21,7 @@ def write_launch(path: Path, test: str, samples: list[tuple[str, int, str, str, 
 
 
 def synthetic_host(directory: Path, launches: int = 6, slowdown: float = 1.0) -> tuple[Run, pl.DataFrame]:
-    """Make a run of `launches` launches of memory, wakeup and send, with all times multiplied by `slowdown`."""
+    """Make a run of `launches` launches of memory, wakeup, send and context; `slowdown` multiplies all times."""
     frames = []
     for number in range(launches):
         noise = slowdown * (1 + 0.001 * number)
@@ -33,9 +33,12 @@ def synthetic_host(directory: Path, launches: int = 6, slowdown: float = 1.0) ->
         send = [(way, size, "measure", "time", 20, [int(20 * (fixed + size * each) * noise)] * 5)
                 for way, fixed, each in (("copied", 450, 0.05), ("gathered", 500, 0.04))
                 for size in (64, 1024, 4096, 8192)]  # fmt: skip
-        for test, samples in (("memory", memory), ("wakeup", wakeup), ("send", send)):
+        context = [(name, size, "measure", "time", 10, [int((each + size / 100) * 10 * noise)] * 5)
+                   for name, each in (("alone", 600), ("processes-2", 1500), ("processes-8", 1800))
+                   for size in (0, 16384)]  # fmt: skip
+        for test, samples in (("memory", memory), ("wakeup", wakeup), ("send", send), ("context", context)):
             file = write_launch(directory / f"{number}-{test}.jsonl", test, samples)
-            frames.append(read_host_records(file, 3 * number + len(frames) % 3).samples)
+            frames.append(read_host_records(file, len(frames)).samples)
     frame = pl.concat(frames)
     run = Run("synthetic", "2026-01-02T03:04:05Z", ("barewire", "bench", "host"), 1, True, None, {"kind": "host"},
               {"cpu": "Test", "kernel": "1"}, None, (), tuple(series_from_samples(frame)))  # fmt: skip

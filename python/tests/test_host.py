@@ -13,7 +13,7 @@ from barewire.cli import host as cli_host
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.measure.host import HostCampaign, HostPlan
 from barewire.measure.host_records import read_host_records
-from barewire.report.host import bar_figure, chosen_for_bars, print_host
+from barewire.report.host import bar_figure, chosen_for_bars, print_host, tables_of
 from barewire.report.host_page import render_host
 from barewire.results.host import STORED_REFERENCE, host_crossovers, host_document, host_measures, read_reference
 
@@ -28,6 +28,21 @@ def test_a_stretch_becomes_a_rate_or_the_time_of_one_operation(tmp_path):
     assert hop.unit == "ns" and hop.median == pytest.approx(1000, rel=0.01) and hop.samples == 30
     # A hop of 1000 less 300 for the same byte in one process.
     assert found["switch/process", None].median == pytest.approx(700, rel=0.01)
+    # A hop in a ring less the same work in one process; a launch that ended early lacks the ring of 16.
+    switches = {(name, size): one.median for (name, size), one in found.items() if name.startswith("switch/processes")}
+    expected = {(f"switch/processes-{n}", size): ns for n, ns in ((2, 900), (8, 1200)) for size in (None, 16384)}
+    assert switches == pytest.approx(expected, rel=0.01)
+
+
+def test_every_measure_is_in_a_table_of_text(tmp_path):
+    measures = host_measures(synthetic_host(tmp_path)[0])
+    tables = {table.title: table for table in tables_of(measures)}
+    switch = tables["Context switch, ns"]
+    assert switch.headings == ("block", "processes-2", "processes-8") and [row[0] for row in switch.rows] == ["16 KiB"]
+    assert all(len(row) == len(table.headings) for table in tables.values() for row in table.rows)
+    cells = [cell for table in tables.values() for row in table.rows for cell in row[1:] if cell != "–"]
+    sized = [one for one in measures if one.block_bytes is not None]
+    assert len(cells) == len(sized) + 3 * (len(measures) - len(sized)), "median, minimum and p99 without a size"
 
 
 def test_the_crossover_is_found_with_its_interval(tmp_path):

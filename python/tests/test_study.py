@@ -11,14 +11,16 @@ import numpy as np
 import polars as pl
 import pytest
 from synthetic import run_of, series_of
+from synthetic_host import synthetic_host
 from synthetic_mpi import LIBRARIES
 from synthetic_sdn import synthetic_sdn
 from typer.testing import CliRunner
 
 from barewire.cli.commands import app
 from barewire.errors import MachineCannot, WrongUse
-from barewire.report.study import document, headline, left_out, markdown, table_of
+from barewire.report.study import document, headline, left_out, markdown, measured_hosts, table_of
 from barewire.report.study_page import render_study
+from barewire.results import write_run
 from barewire.study import claims
 from barewire.study import steps as steps_module
 from barewire.study.claims import Finding, judge
@@ -83,7 +85,7 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
         (('b = {step = "messages", ', "b = {"), "need the step that measures them"),
         (("[[claim]]", "[claim]"), "needs tables [[claim]]"),
         (('source = "Somebody 1999"', 'source = "Somebody 1999"\nconfidence = 0.99'), "in percent, from 50"),
-        (('text = "The first is faster."', 'text = "x"\npublished = "nothing.csv"'), "there are: geromel1998_unet.csv"),
+        (('text = "The first is faster."', 'text = "x"\npublished = "nothing.csv"'), "there are: geromel1998"),
         (
             ('text = "The first is faster."', 'text = "x"\npublished = "watter2006_fft.csv"\nrows = "ranks"'),
             "has no column ranks; it has processes",
@@ -454,6 +456,62 @@ def test_a_step_of_the_other_form_is_left_out(tmp_path: Path, monkeypatch: pytes
         written(tmp_path, STEP + LATENCY.replace('["stp", "isolated"]\nquantity', '["stp"]\nquantity'))
 
 
+HOST_STEP = """
+title = "A machine"
+question = "How fast is it?"
+source = "this test"
+
+[[step]]
+name = "messages"
+what = "this machine"
+command = ["bench", "host"]
+"""
+CROSSOVER = """
+[[claim]]
+text = "Small messages are copied."
+kind = "crossover"
+step = "messages"
+crossover = "copy crossover"
+low = 410
+high = 800
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "verdict", "says"),
+    [
+        ((64, 1024, 4096, 8192), "held", "copied is cheaper up to"),
+        ((64, 1024), "did not hold", "at all sizes up to 1 KiB"),
+        ((), "cannot be decided", "has no copy crossover"),
+    ],
+)
+def test_a_crossover_lies_between_the_sizes_or_not(
+    tmp_path: Path, sizes: tuple[int, ...], verdict: str, says: str
+) -> None:
+    plan = written(tmp_path, HOST_STEP + CROSSOVER)
+    run, frame = synthetic_host(tmp_path)
+    frame = frame.filter((pl.col("test") == "send") & pl.col("message_bytes").is_in(sizes))
+    with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
+        (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == verdict and says in finding.why, finding
+    if finding.rows:
+        assert finding.rows[0].label == "copied or gathered, published 410 to 800 B"
+
+
+def test_what_was_measured_of_a_machine_is_shown_in_full(tmp_path: Path) -> None:
+    plan = written(tmp_path, HOST_STEP + CROSSOVER)
+    run, frame = synthetic_host(tmp_path)
+    write_run(tmp_path / "study" / "messages", run, frame)
+    record = record_of(plan)
+    hosts = measured_hosts(plan, tmp_path / "study", record)
+    assert list(hosts) == ["messages"] and len(hosts["messages"]) == len(run.series)
+    text, page = markdown(plan, [], record, hosts), render_study(plan, [], record, hosts)
+    for what in ("This machine", "Context switch, ns", "16 KiB", "processes-8"):
+        assert what in text and what in page, what
+    found = document(plan, [], record, hosts)["hosts"]["messages"]
+    assert json.loads(json.dumps(found, allow_nan=False))[0]["name"].startswith("memory/")
+
+
 def test_the_impossible_round_trip_is_pointed_out() -> None:
     plan = read_plan("paz2010")
     record = Record("paz2010", plan.digest, "quick", None, "2026-01-01", {})
@@ -492,10 +550,10 @@ def test_published_values_stand_beside_todays_everywhere(tmp_path: Path) -> None
     table = table_of(finding)
     assert table.headings[1:4] == ("published: llc_mean, µs", "published: tcp_mean, µs", "published ratio")
     assert all(len(row) == len(table.headings) for row in table.rows)
-    text, page = markdown(plan, [finding], record), render_study(plan, [finding], record)
+    text, page = markdown(plan, [finding], record, {}), render_study(plan, [finding], record, {})
     for what in ("Of 1 claim 1 held.", "The first is faster.", "0.864"):
         assert what in text and what in page, what
-    found = document(plan, [finding], record)
+    found = document(plan, [finding], record, {})
     assert found["claims"][0]["verdict"] == "held" and len(found["claims"][0]["rows"]) == 4
     json.dumps(found, allow_nan=False)
     assert headline([finding]) == "Of 1 claim 1 held."

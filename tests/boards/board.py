@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from guests.initramfs import Archive
 from guests.wire import attached
 
+from barewire.guests.initramfs import Archive
 from barewire.lab import Lab
 from boards.image import Image
 

@@ -10,10 +10,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from guests import debian, initramfs
-from guests.cache import make_once
-from guests.debian import CannotBuild, Debian, modules_in_order
-from guests.initramfs import Archive
+from barewire.guests import debian, initramfs
+from barewire.guests.cache import make_once
+from barewire.guests.debian import CannotBuild, Debian, modules_in_order
+from barewire.guests.initramfs import Archive
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / "target" / "boards"

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from conftest import BAREWIRE, ROOT, eventually, stand_up
-from guests.debian import CannotBuild
 from mpi_libraries import SOURCES, library, needs, program
 from test_cluster import path_of
 
 from barewire import installed
+from barewire.guests.debian import CannotBuild
 from barewire.lab import Lab
 from barewire.mpi import start
 from boards.board import BOARD_ADDRESS, HOST_ADDRESS, INTERFACE, Board, BoardFailed

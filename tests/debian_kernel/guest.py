@@ -5,10 +5,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from guests.debian import CannotBuild
 from kernel_llc.guest import KERNEL_ARGUMENTS
 
-from debian_kernel.image import Image
+from barewire.guests.debian import CannotBuild
+from barewire.guests.image import Image
 
 QEMU = "qemu-system-x86_64"
 MEMORY_MIB = 512

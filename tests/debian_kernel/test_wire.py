@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from guests.debian import CannotBuild
 
+from barewire.guests.debian import CannotBuild
+from barewire.guests.image import Image
 from debian_kernel.guest import check, run
-from debian_kernel.image import Image, build
+from debian_kernel.image import build
 
 # Half a minute in an emulated processor: `make wire` runs them, `make test` does not.
 pytestmark = pytest.mark.matrix

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What emulated machines share: Debian's packages unpacked, a file system in memory, an interface into a lab's host."""
+"""What emulated machines of tests share beside `barewire.guests`: an interface into a lab's host."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from conftest import stand_up
-from guests.debian import CannotBuild
 
+from barewire.guests.debian import CannotBuild
 from barewire.lab import Lab
 from kernel_llc.guest import Guest, GuestFailed, Order
 from kernel_llc.image import Image, build

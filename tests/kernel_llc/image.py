@@ -6,25 +6,21 @@ here that goes into the guest; so it is made once, in some seconds, and again wh
 """
 
 import hashlib
-import lzma
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from guests import debian, initramfs
-from guests.cache import make_once
-from guests.debian import CannotBuild, Debian, modules_in_order
-from guests.initramfs import Archive
+from barewire.guests import debian, initramfs
+from barewire.guests.cache import make_once
+from barewire.guests.debian import CannotBuild, Debian, modules_in_order
+from barewire.guests.image import META_PACKAGE, uncompressed
+from barewire.guests.initramfs import Archive
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / "target" / "kernel-llc"
-META_PACKAGE = "linux-image-amd64"
 MODULES = ("virtio_pci", "virtio_net", "llc2", "sch_netem")
 SOURCES = ("init.c", "roles.c", "netem.c", "guest.h")
 COMPILER = ("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static")
-
-_XZ_MAGIC = b"\xfd7zXZ\x00"
-_ELF_MAGIC = b"\x7fELF"
 
 
 @dataclass(frozen=True)
@@ -77,15 +73,6 @@ def _make(packages: Debian, package: str, image: Path, scratch: Path) -> None:
     archive.add_file("init", program.read_bytes(), 0o755)
     archive.add_modules(modules_in_order(tree, MODULES))
     (image / "initramfs.cpio").write_bytes(archive.packed())
-
-
-def uncompressed(kernel: bytes) -> bytes:
-    """Return the ELF kernel inside a bzImage: qemu starts it directly, which saves unpacking it in an emulated CPU."""
-    start = kernel.find(_XZ_MAGIC)
-    if start < 0:
-        return kernel  # packed otherwise: slower to boot, but boots
-    inner = lzma.LZMADecompressor().decompress(kernel[start:])
-    return inner if inner.startswith(_ELF_MAGIC) else kernel
 
 
 if __name__ == "__main__":

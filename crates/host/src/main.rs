@@ -2,13 +2,19 @@
 //! `barewire-host` characterises this machine: one launch of one test, with raw samples as output.
 
 mod capacity;
+mod context;
 mod file;
+mod filesystem;
+mod load;
 mod memory;
+mod peer;
+mod process;
 mod record;
 mod region;
 mod send;
 mod stretch;
 mod syscall;
+mod transfer;
 mod wakeup;
 
 use std::path::PathBuf;
@@ -37,9 +43,15 @@ struct Arguments {
 enum Command {
     /// Bandwidth of reading, writing and copying memory, by block size
     Memory {
-        /// Largest block in bytes [default: four times the last-level cache, at most an eighth of the available memory]
-        #[arg(long)]
-        largest_block: Option<usize>,
+        #[command(flatten)]
+        block: Block,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Latency of reading memory, by block size: loads that depend on each other
+    Load {
+        #[command(flatten)]
+        block: Block,
         #[command(flatten)]
         common: Common,
     },
@@ -48,8 +60,31 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
-    /// Time to wake another process: pipe, Unix socket, futex; on the same core and across cores
+    /// Time to make a process: fork, with a small program, with a shell that starts it
+    Process {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Time of a context switch in a ring of processes, by their number and working set
+    Context {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Time to wake another process: pipe, Unix socket, TCP, UDP, futex; on the same core and across cores
     Wakeup {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Bandwidth between two processes: pipe, Unix socket, TCP; on the same core and across cores
+    Transfer {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Time to create and to delete files of 0 to 10 KiB
+    Filesystem {
+        /// Directory of the temporary files
+        #[arg(long, default_value = ".")]
+        directory: PathBuf,
         #[command(flatten)]
         common: Common,
     },
@@ -76,6 +111,35 @@ enum Command {
         #[arg(long)]
         cpu: usize,
     },
+    /// Write the blocks that another process of this program asks for
+    #[command(hide = true)]
+    Source {
+        channel: transfer::Channel,
+        #[arg(long)]
+        cpu: usize,
+    },
+    /// Take part in a ring of processes
+    #[command(hide = true)]
+    Member {
+        bytes: usize,
+        #[arg(long)]
+        cpu: usize,
+    },
+}
+
+#[derive(Args)]
+struct Block {
+    /// Largest block in bytes [default: four times the last-level cache, at most an eighth of the available memory]
+    #[arg(long)]
+    largest_block: Option<usize>,
+}
+
+impl Block {
+    fn largest(&self, launch: &Launch) -> usize {
+        self.largest_block.unwrap_or_else(|| {
+            memory::default_largest_block(&capacity::caches(launch.cpu), capacity::available_memory())
+        })
+    }
 }
 
 #[derive(Args)]
@@ -95,6 +159,9 @@ struct Common {
 }
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == process::HELLO) {
+        return process::hello();
+    }
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -107,14 +174,35 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), LaunchError> {
     match command {
         Command::Answer { channel, cpu } => wakeup::answer(channel, cpu),
-        Command::Memory { largest_block, common } => {
+        Command::Source { channel, cpu } => transfer::source(channel, cpu),
+        Command::Member { bytes, cpu } => context::member(bytes, cpu),
+        Command::Memory { block, common } => {
             let launch = Launch::prepare(common)?;
-            let largest = largest_block.unwrap_or_else(|| {
-                memory::default_largest_block(&capacity::caches(launch.cpu), capacity::available_memory())
-            });
+            let largest = block.largest(&launch);
             let mut blocks = memory::Blocks::new(largest)?;
             launch.record("memory", capacity::huge_page_bytes(), |launch, random, output| {
                 memory::run(&mut blocks, largest, random, launch.effort, output).map(|()| 0)
+            })
+        }
+        Command::Load { block, common } => {
+            let launch = Launch::prepare(common)?;
+            let largest = block.largest(&launch);
+            let mut memory = load::block(largest)?;
+            launch.record("load", capacity::huge_page_bytes(), |launch, random, output| {
+                load::run(&mut memory, largest, random, launch.effort, output).map(|()| 0)
+            })
+        }
+        Command::Process { common } => Launch::prepare(common)?
+            .record("process", None, |launch, _, output| process::run(launch.effort, output).map(|()| 0)),
+        Command::Context { common } => Launch::prepare(common)?.record("context", None, |launch, random, output| {
+            context::run(launch.cpu, random, launch.effort, output).map(|()| 0)
+        }),
+        Command::Transfer { common } => Launch::prepare(common)?.record("transfer", None, |launch, random, output| {
+            transfer::run(launch.cpu, launch.other_cpu, random, launch.effort, output).map(|()| 0)
+        }),
+        Command::Filesystem { directory, common } => {
+            Launch::prepare(common)?.record("filesystem", None, |launch, random, output| {
+                filesystem::run(&directory, random, launch.effort, output).map(|()| 0)
             })
         }
         Command::Syscall { common } => Launch::prepare(common)?

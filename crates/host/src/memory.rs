@@ -2,7 +2,7 @@
 //! Memory bandwidth by block size: read, write, copy.
 //!
 //! Ordinary (temporal) stores read a line into the cache before changing it; streaming (non-temporal) ones do not. The
-//! C library's memcpy chooses by size. So each is a separate subject.
+//! C library's memcpy and memset choose by size. So each is a separate subject.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -70,9 +70,9 @@ pub fn run(
 }
 
 #[cfg(target_arch = "x86_64")]
-const SUBJECTS: &[&str] = &["read", "write", "stream", "copy", "memcpy"];
+const SUBJECTS: &[&str] = &["read", "write", "stream", "copy", "memcpy", "memset"];
 #[cfg(not(target_arch = "x86_64"))]
-const SUBJECTS: &[&str] = &["read", "write", "copy", "memcpy"];
+const SUBJECTS: &[&str] = &["read", "write", "copy", "memcpy", "memset"];
 
 fn kernel<'a>(subject: &str, from: &'a [u64], to: &'a mut [u64]) -> Repeat<'a> {
     // A new value for each pass, so that none is optimised away; `black_box` marks the memory as used.
@@ -97,6 +97,10 @@ fn kernel<'a>(subject: &str, from: &'a [u64], to: &'a mut [u64]) -> Repeat<'a> {
         })),
         "copy" => passes(Box::new(move |pass| {
             copy(black_box(from), to, black_box(pass));
+            black_box(to.as_mut_ptr());
+        })),
+        "memset" => passes(Box::new(move |pass| {
+            set(to, black_box(pass as u8));
             black_box(to.as_mut_ptr());
         })),
         _ => passes(Box::new(move |_| {
@@ -170,6 +174,12 @@ fn plain_copy(from: &[u64], to: &mut [u64], key: u64) {
     }
 }
 
+/// Every byte, by the C library.
+fn set(words: &mut [u64], value: u8) {
+    // SAFETY: exactly the memory of `words`; any bytes are valid words.
+    unsafe { std::ptr::write_bytes(words.as_mut_ptr().cast::<u8>(), value, size_of_val(words)) };
+}
+
 /// Non-temporal stores, which bypass the caches.
 #[cfg(target_arch = "x86_64")]
 fn stream(words: &mut [u64], value: u64) {
@@ -222,6 +232,8 @@ mod tests {
             stream(to.words_mut(), 9);
             assert!(to.words().iter().all(|word| *word == 9));
         }
+        set(to.words_mut(), 0x11);
+        assert!(to.words().iter().all(|word| *word == 0x1111_1111_1111_1111));
         kernel("memcpy", from.words(), to.words_mut())(1).unwrap();
         assert_eq!(from.words(), to.words());
     }

@@ -58,17 +58,65 @@ pub fn measure(
     effort: Effort,
     output: &mut dyn Write,
 ) -> Result<(), LaunchError> {
-    let mut put = |subject: &Subject<'_>, phase, repetitions: u64, values: &[u64]| {
-        let operations = repetitions * subject.operations;
-        let subject = subject.name;
-        let values = Values { subject, block_bytes, phase, quantity, unit: "ns", operations, values };
-        write(output, &Record::Samples(values))
-    };
+    let mut put = recorder(block_bytes, quantity, output);
     let mut repetitions = Vec::with_capacity(subjects.len());
     for subject in &mut *subjects {
         repetitions
             .push(calibrate(subject, effort, |subject, times, value| put(subject, Phase::Warmup, times, &[value]))?);
     }
+    let values = rounds(subjects, &repetitions, effort, true)?;
+    for ((subject, times), values) in subjects.iter().zip(repetitions).zip(&values) {
+        put(subject, Phase::Measure, times, values)?;
+    }
+    Ok(())
+}
+
+/// As [`measure`], for subjects of which each needs what the one before has done: always in this order, and with this
+/// number of repetitions. The first round is the warm-up.
+///
+/// # Errors
+/// As those of [`measure`].
+pub fn measure_in_order(
+    subjects: &mut [Subject<'_>],
+    repetitions: u64,
+    block_bytes: usize,
+    quantity: Quantity,
+    effort: Effort,
+    output: &mut dyn Write,
+) -> Result<(), LaunchError> {
+    let mut put = recorder(block_bytes, quantity, output);
+    for subject in &mut *subjects {
+        let value = timed(&mut subject.repeat, repetitions)?;
+        put(subject, Phase::Warmup, repetitions, &[value])?;
+    }
+    let values = rounds(subjects, &vec![repetitions; subjects.len()], effort, false)?;
+    for (subject, values) in subjects.iter().zip(&values) {
+        put(subject, Phase::Measure, repetitions, values)?;
+    }
+    Ok(())
+}
+
+/// Writes the stretches of one subject.
+fn recorder(
+    block_bytes: usize,
+    quantity: Quantity,
+    output: &mut dyn Write,
+) -> impl FnMut(&Subject<'_>, Phase, u64, &[u64]) -> Result<(), LaunchError> {
+    move |subject, phase, repetitions, values| {
+        let operations = repetitions * subject.operations;
+        let subject = subject.name;
+        let values = Values { subject, block_bytes, phase, quantity, unit: "ns", operations, values };
+        write(output, &Record::Samples(values))
+    }
+}
+
+/// The times of each subject's stretches, one of each per round; every second round in reverse order if `alternates`.
+fn rounds(
+    subjects: &mut [Subject<'_>],
+    repetitions: &[u64],
+    effort: Effort,
+    alternates: bool,
+) -> Result<Vec<Vec<u64>>, LaunchError> {
     let mut values = vec![Vec::with_capacity(SAMPLES_MAX); subjects.len()];
     let began = now_ns();
     let limit_ns = (effort.seconds * 1e9) as u64 * subjects.len() as u64;
@@ -77,14 +125,12 @@ pub fn measure(
             break;
         }
         for position in 0..subjects.len() {
-            let index = if round % 2 == 0 { position } else { subjects.len() - 1 - position };
+            let is_reverse = alternates && round % 2 == 1;
+            let index = if is_reverse { subjects.len() - 1 - position } else { position };
             values[index].push(timed(&mut subjects[index].repeat, repetitions[index])?);
         }
     }
-    for ((subject, times), values) in subjects.iter().zip(repetitions).zip(&values) {
-        put(subject, Phase::Measure, times, values)?;
-    }
-    Ok(())
+    Ok(values)
 }
 
 /// The number of repetitions that fill a stretch; each attempt is recorded as warm-up.

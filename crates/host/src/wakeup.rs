@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Time for one process to wake another: through a pipe, a Unix socket or a futex; on the same core and across cores.
+//! Time for one process to wake another: through a pipe, a Unix socket, TCP, UDP or a futex; on the same core and across
+//! cores.
 //!
 //! A round trip is two hops. The answering side is another process of this program, with its end as standard input.
 
@@ -7,25 +8,36 @@ use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use clap::ValueEnum;
 
+use crate::peer::{self, Peer};
 use crate::record::Quantity;
 use crate::region::Shared;
 use crate::stretch::{Effort, Repeat, Subject, measure};
 use barewire_recorder::LaunchError;
-use barewire_recorder::cpu;
 
 /// How the two processes communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Channel {
     Pipe,
     Unix,
+    Tcp,
+    Udp,
     Futex,
 }
+
+const CHANNELS: [(Channel, &str); 5] = [
+    (Channel::Pipe, "pipe"),
+    (Channel::Unix, "unix"),
+    (Channel::Tcp, "tcp"),
+    (Channel::Udp, "udp"),
+    (Channel::Futex, "futex"),
+];
 
 /// Values of the futex word: whose turn it is.
 const INITIATOR: u32 = 0;
@@ -37,8 +49,8 @@ pub fn run(own: usize, other: Option<usize>, effort: Effort, output: &mut dyn Wr
     let mut subjects = vec![self_pipe()?];
     for (location, core) in [("same", Some(own)), ("across", other)] {
         let Some(core) = core else { continue };
-        for (channel, name) in [(Channel::Pipe, "pipe"), (Channel::Unix, "unix"), (Channel::Futex, "futex")] {
-            let (peer, repeat) = start_peer(channel, core)?;
+        for (channel, name) in CHANNELS {
+            let (peer, repeat) = start_peer(channel, name, core)?;
             peers.push(peer);
             subjects.push((format!("{name}/{location}"), repeat));
         }
@@ -62,25 +74,28 @@ fn self_pipe() -> Result<(String, Repeat<'static>), LaunchError> {
 }
 
 /// Starts an answering process on that core.
-fn start_peer(channel: Channel, core: usize) -> Result<(Peer, Repeat<'static>), LaunchError> {
+fn start_peer(channel: Channel, name: &str, core: usize) -> Result<(Peer, Repeat<'static>), LaunchError> {
     let failed = |error| LaunchError::system("making a channel", error);
     match channel {
         Channel::Pipe => {
             let (there, mut writer) = std::io::pipe().map_err(failed)?;
             let (mut reader, back) = std::io::pipe().map_err(failed)?;
-            let peer = Peer::start("pipe", core, there.into(), back.into())?;
+            let peer = Peer::start(&["answer", name], core, there.into(), back.into())?;
             Ok((peer, Box::new(move |times| (0..times).try_for_each(|_| exchange(&mut writer, &mut reader)))))
         }
         Channel::Unix => {
-            let (mut own, theirs) = UnixStream::pair().map_err(failed)?;
-            let peer = Peer::start("unix", core, OwnedFd::from(theirs).into(), Stdio::null())?;
-            let repeat = move |times| {
-                (0..times).try_for_each(|_| {
-                    let mut byte = [1];
-                    own.write_all(&byte).and_then(|()| own.read_exact(&mut byte)).map_err(lost)
-                })
-            };
-            Ok((peer, Box::new(repeat)))
+            let (own, theirs) = UnixStream::pair().map_err(failed)?;
+            socket(own.into(), theirs.into(), name, core)
+        }
+        Channel::Tcp => {
+            let (own, theirs) = peer::tcp_pair()?;
+            socket(own.into(), theirs.into(), name, core)
+        }
+        Channel::Udp => {
+            let (own, theirs) = peer::udp_pair()?;
+            // On one machine nothing is lost, but a datagram that is would never come.
+            own.set_read_timeout(Some(Duration::from_secs(1))).map_err(failed)?;
+            socket(own.into(), theirs.into(), name, core)
         }
         Channel::Futex => {
             // SAFETY: the name is a C string, and the returned descriptor is new.
@@ -92,7 +107,7 @@ fn start_peer(channel: Channel, core: usize) -> Result<(Peer, Repeat<'static>), 
             let file = unsafe { File::from_raw_fd(descriptor) };
             file.set_len(Shared::BYTES as u64).map_err(failed)?;
             let shared = Shared::new(&file)?;
-            let peer = Peer::start("futex", core, file.into(), Stdio::null())?;
+            let peer = Peer::start(&["answer", name], core, file.into(), Stdio::null())?;
             let repeat = move |times| {
                 for _ in 0..times {
                     hand_over(shared.word(), RESPONDER);
@@ -107,6 +122,19 @@ fn start_peer(channel: Channel, core: usize) -> Result<(Peer, Repeat<'static>), 
     }
 }
 
+/// A socket of either kind: one byte each way.
+fn socket(own: OwnedFd, theirs: OwnedFd, name: &str, core: usize) -> Result<(Peer, Repeat<'static>), LaunchError> {
+    let peer = Peer::start(&["answer", name], core, theirs.into(), Stdio::null())?;
+    let mut own = File::from(own);
+    let repeat = move |times| {
+        (0..times).try_for_each(|_| {
+            let mut byte = [1];
+            own.write_all(&byte).and_then(|()| own.read_exact(&mut byte)).map_err(lost)
+        })
+    };
+    Ok((peer, Box::new(repeat)))
+}
+
 fn exchange(writer: &mut PipeWriter, reader: &mut PipeReader) -> Result<(), LaunchError> {
     let mut byte = [1];
     writer.write_all(&byte).and_then(|()| reader.read_exact(&mut byte)).map_err(lost)
@@ -116,37 +144,15 @@ fn lost(error: std::io::Error) -> LaunchError {
     LaunchError::Failed(format!("the answering process is gone: {error}"))
 }
 
-/// The answering process; killed on drop.
-struct Peer(Child);
-
-impl Peer {
-    fn start(channel: &str, core: usize, input: Stdio, output: Stdio) -> Result<Self, LaunchError> {
-        let program = std::env::current_exe().map_err(|error| LaunchError::system("finding this program", error))?;
-        let mut command = Command::new(program);
-        command.args(["answer", channel, "--cpu", &core.to_string()]).stdin(input).stdout(output);
-        command.spawn().map(Self).map_err(|error| LaunchError::system("starting the answering process", error))
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // Fails if it has already exited.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// The answering side: runs until its standard input is closed or its parent ends.
 pub fn answer(channel: Channel, core: usize) -> Result<(), LaunchError> {
-    cpu::pin(core)?;
-    // SAFETY: no pointers.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    peer::settle(core)?;
     let descriptor = libc::STDIN_FILENO;
     // SAFETY: standard input is open, and nothing else in this process uses it.
     let input = unsafe { File::from_raw_fd(descriptor) };
     match channel {
-        // A Unix socket is bidirectional.
-        Channel::Unix => echo(&input, &input),
+        // A socket is bidirectional.
+        Channel::Unix | Channel::Tcp | Channel::Udp => echo(&input, &input),
         // SAFETY: as for standard input.
         Channel::Pipe => echo(&input, &unsafe { File::from_raw_fd(libc::STDOUT_FILENO) }),
         Channel::Futex => {

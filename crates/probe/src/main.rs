@@ -355,6 +355,11 @@ fn choose_link(arguments: &TestArguments) -> Result<LinkKind, LaunchError> {
         (Kind::Tcp | Kind::Udp, Some(_)) => {
             return refuse("tcp and udp have no --link: they are the kernel's. Transport raw over --link udp is ours");
         }
+        (Kind::KernelLlc2, Some(_)) => {
+            return refuse(
+                "kernel-llc2 has no --link: its frames are the kernel's. Transport llc2 over --link packet is ours",
+            );
+        }
         (Kind::Libfabric, Some(_)) => {
             return refuse("libfabric has no --link: its own provider takes FI_BAREWIRE_LINK");
         }

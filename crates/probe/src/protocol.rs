@@ -80,6 +80,10 @@ pub enum Kind {
     Llc1,
     Llc2,
     Llc3,
+    /// The kernel's LLC type 2: AF_LLC.
+    #[serde(rename = "kernel-llc2")]
+    #[value(name = "kernel-llc2")]
+    KernelLlc2,
     /// U-Net endpoints: over LLC type 2, or shared memory if both sides use the same interface.
     Endpoint,
     /// The message layer over such an endpoint: tags, matching, eager and rendezvous.
@@ -241,12 +245,21 @@ pub struct Station {
     pub socket: Option<SocketAddr>,
 }
 
+/// An end of the kernel's LLC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sap {
+    pub address: [u8; 6],
+    pub sap: u8,
+    pub mtu: usize,
+}
+
 /// Address of one end of a transport.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Endpoint {
     Socket(SocketAddr),
     Station(Station),
+    Sap(Sap),
     /// A libfabric endpoint's address in the provider's format.
     Fabric {
         name: Vec<u8>,

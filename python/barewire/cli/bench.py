@@ -5,6 +5,7 @@ import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,14 +23,20 @@ from barewire.cli.measuring import (
 )
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
+from barewire.guests import EmulatedPair
+from barewire.guests.machines import ADDRESSES, INTERFACE
 from barewire.lab import parse_rate
 from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_processes, parse_subjects, parse_tests
 from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
-from barewire.measure.programs import expand_sizes
+from barewire.measure.programs import PROBE, expand_sizes, find_program
 from barewire.measure.session import StoppingRule
+from barewire.measure.sites import Station
 from barewire.measure.subjects import BROKERED, TESTS, TRANSPORTS, TUNED, WAITS, swept
 from barewire.models.naming import LINKS, PACKET
+
+# Default values of a lab's link options.
+_ANY_LINK = ("unshaped", "1500", "0", links.OnOff.off, links.CoreOf.sender)
 
 
 def bench(
@@ -83,6 +90,15 @@ def bench(
         typer.Option(
             "--broker",
             help=f"{', '.join(BROKERED)} get their sockets from a broker on each host",
+            rich_help_panel=options.LAB,
+        ),
+    ] = False,
+    emulated: Annotated[
+        bool,
+        typer.Option(
+            "--emulated",
+            help="between two emulated machines with Debian's kernel (qemu), for transports of the kernel that no lab "
+            "has, such as kernel-llc2",
             rich_help_panel=options.LAB,
         ),
     ] = False,
@@ -144,7 +160,14 @@ def bench(
         ),
     )
     site_context: AbstractContextManager[tuple[Mapping[int, Site], dict[str, Any] | None]]
-    if hosts is None:
+    if emulated:
+        link_options = (rate, mtu, loss, offloads, receive_on)
+        if hosts is not None or lab is not None or broker or link_options != _ANY_LINK:
+            raise WrongUse(
+                "--emulated replaces a lab and hosts: omit --lab, --hosts, --broker and a lab's link options"
+            )
+        site_context = _in_emulated_machines(port)
+    elif hosts is None:
         specs = [links.read(rate, each, offloads, loss, receive_on) for each in mtus]
         site_context = _in_labs({link.mtu: choose_lab(lab or "pair", link) for link in specs}, broker=broker)
     else:
@@ -186,6 +209,15 @@ def _in_labs(labs: Mapping[int, LabChoice], *, broker: bool) -> Iterator[tuple[M
         entered = {mtu: stack.enter_context(in_lab(choice, broker)) for mtu, choice in labs.items()}
         sites = {mtu: site for mtu, (site, _) in entered.items()}
         yield sites, facts_of_all([facts for _, facts in entered.values()])
+
+
+@contextmanager
+def _in_emulated_machines(port: int) -> Iterator[tuple[Mapping[int, Site], None]]:
+    """Yield a site of two emulated machines, by its MTU."""
+    with EmulatedPair(Path(find_program(PROBE)).parent) as pair:
+        active, passive = (Station(address, INTERFACE) for address in ADDRESSES)
+        site = RemoteSite(active, passive, pair.remote_shell, port, warnings=(pair.warning,))
+        yield {site.mtu: site}, None
 
 
 def in_lab(choice: LabChoice, broker: bool) -> AbstractContextManager[tuple[Site, dict[str, Any]]]:

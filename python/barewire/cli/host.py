@@ -69,7 +69,7 @@ def host(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Characterise this machine: memory, system calls, wake-ups, files, and when copying a message pays.
+    """Characterise this machine: memory, system calls, processes, local channels, files, when copying a message pays.
 
     Nothing else should run meanwhile. The test `send` needs a lab of two hosts; it is left out, with a warning, where
     none can be created. `barewire report` makes a page.

@@ -15,8 +15,9 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cli.report import write_page
 from barewire.errors import MeasurementFailed, WrongUse
-from barewire.report.study import document, markdown, print_findings
+from barewire.report.study import document, markdown, measured_hosts, print_findings
 from barewire.report.study_page import render_study
+from barewire.results.host import Measure
 from barewire.results.store import write_atomically
 from barewire.study.claims import Finding, judge
 from barewire.study.plan import Form, Plan, read_plan, shipped
@@ -91,9 +92,9 @@ def run(
     with progress_bar(f"study {plan.name}") as progress:
         record = run_steps(plan, directory, record, progress)
     plan = _at_confidence(plan, confidence)
-    findings, page = _write(plan, directory, record)
+    findings, hosts, page = _write(plan, directory, record)
     if as_json:
-        print_document("study run", {**document(plan, findings, record), "page": str(page)})
+        print_document("study run", {**document(plan, findings, record, hosts), "page": str(page)})
     else:
         _show(plan, findings, record, page)
     failed = [name for name, done in record.steps.items() if done.state == "failed"]
@@ -124,14 +125,14 @@ def report(
     if plan.digest != record.digest:
         typer.echo(f"the plan {plan.name} has changed since the study was run; its claims are those of today", err=True)
     plan = _at_confidence(plan, confidence)
-    findings, page = _write(plan, directory, record)
+    findings, hosts, page = _write(plan, directory, record)
     if to_markdown is not None:
         try:
-            write_atomically(to_markdown, markdown(plan, findings, record).encode())
+            write_atomically(to_markdown, markdown(plan, findings, record, hosts).encode())
         except OSError as error:
             raise MeasurementFailed(f"cannot write {to_markdown}: {error.strerror}") from error
     if as_json:
-        print_document("study report", {**document(plan, findings, record), "page": str(page)})
+        print_document("study report", {**document(plan, findings, record, hosts), "page": str(page)})
     else:
         _show(plan, findings, record, page)
 
@@ -141,10 +142,10 @@ def _at_confidence(plan: Plan, percent: float | None) -> Plan:
     return plan if percent is None else replace(plan, confidence=options.read_confidence(percent))
 
 
-def _write(plan: Plan, directory: Path, record: Record) -> tuple[list[Finding], Path]:
-    """Judge the claims and write the page; return both."""
-    findings = judge(plan, directory, record)
-    return findings, write_page(directory / PAGE, render_study(plan, findings, record))
+def _write(plan: Plan, directory: Path, record: Record) -> tuple[list[Finding], dict[str, list[Measure]], Path]:
+    """Judge the claims and write the page; return both, and what was measured of hosts."""
+    findings, hosts = judge(plan, directory, record), measured_hosts(plan, directory, record)
+    return findings, hosts, write_page(directory / PAGE, render_study(plan, findings, record, hosts))
 
 
 def _show(plan: Plan, findings: list[Finding], record: Record, page: Path) -> None:

@@ -66,7 +66,7 @@ def measure_host(
     """
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
-        warnings = (*warnings, "only one core: wake-ups across cores were not measured")
+        warnings = (*warnings, "only one core: wake-ups and transfers across cores were not measured")
     parameters = {
         "kind": "host",
         "tests": list(plan.tests),
@@ -139,9 +139,9 @@ def _launch(
     plan: HostPlan, test: str, seed: int, cpus: Sequence[int], directory: Path, lab: Lab | None, file: Path
 ) -> None:
     command = [find_program(HOST), test, "--seconds", str(plan.seconds), "--seed", str(seed)]
-    if test == "memory" and plan.largest_block_bytes is not None:
+    if test in ("memory", "load") and plan.largest_block_bytes is not None:
         command += ["--largest-block", str(plan.largest_block_bytes)]
-    if test == "file":
+    if test in ("file", "filesystem"):
         command += ["--directory", str(directory)]
     try:
         _run(command, test, cpus, lab, file)

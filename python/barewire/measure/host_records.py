@@ -9,6 +9,11 @@ from barewire.results import SampleRows
 
 HOST_RECORDS_SCHEMA = "barewire-host-records/1"
 SUBJECT = "host"
+# Of a test: the subject that does the same in one process, and those with switches by the name of the difference.
+_SWITCHES = {
+    "wakeup": ("pipe/self", {"process": "pipe/same"}),
+    "context": ("alone", {name: name for name in ("processes-2", "processes-8", "processes-16")}),
+}
 
 
 def read_host_records(path: Path, launch: int) -> LaunchRecords:
@@ -19,7 +24,7 @@ def read_host_records(path: Path, launch: int) -> LaunchRecords:
     start: dict[str, Any] = {}
     end: dict[str, Any] = {}
     rows = SampleRows()
-    measured: dict[str, list[float]] = {}
+    measured: dict[tuple[str, int], list[float]] = {}
     for kind, record in checked_records(path, HOST_RECORDS_SCHEMA):
         match kind:
             case "start":
@@ -27,11 +32,11 @@ def read_host_records(path: Path, launch: int) -> LaunchRecords:
             case "samples":
                 values = _add(rows, start["test"], record)
                 if record["phase"] == "measure":
-                    measured[record["subject"]] = values
+                    measured[record["subject"], record["block_bytes"]] = values
             case "end":
                 end = record
-    if start.get("test") == "wakeup" and {"pipe/same", "pipe/self"} <= set(measured):
-        _add_switches(rows, measured)
+    if start.get("test") in _SWITCHES:
+        _add_switches(rows, start["test"], measured)
     return LaunchRecords(rows.frame(launch=launch), start, end)
 
 
@@ -46,12 +51,16 @@ def _add(rows: SampleRows, test: str, record: dict[str, Any]) -> list[float]:
     return values
 
 
-def _add_switches(rows: SampleRows, measured: dict[str, list[float]]) -> None:
-    """Add context switches: a hop between two processes on one core, less the same operations in one process.
+def _add_switches(rows: SampleRows, test: str, measured: dict[tuple[str, int], list[float]]) -> None:
+    """Add context switches: a hop between processes on one core, less the same operations in one process.
 
-    Both were measured alternately, so values with the same index belong together.
+    Both were measured alternately, so values with the same index belong together. A launch that ended early may lack
+    some of them.
     """
-    pairs = zip(measured["pipe/same"], measured["pipe/self"], strict=False)
-    values = [hop - single for hop, single in pairs]
-    point = {"test": "switch", "subject": "process", "message_bytes": 0, "phase": "measure"}
-    rows.add(values, unit="ns", block=range(len(values)), **point)
+    alone, hops = _SWITCHES[test]
+    for subject, hop in hops.items():
+        for size in sorted({size for name, size in measured if name == hop and (alone, size) in measured}):
+            pairs = zip(measured[hop, size], measured[alone, size], strict=False)
+            values = [between - single for between, single in pairs]
+            point = {"test": "switch", "subject": subject, "message_bytes": size, "phase": "measure"}
+            rows.add(values, unit="ns", block=range(len(values)), **point)

@@ -78,7 +78,7 @@ def measure(
     Subjects with an MTU of their own are measured on that of `sites_by_mtu`; the sites differ in nothing else.
     """
     campaign = ProbeCampaign(site, plan, sites_by_mtu or {})
-    warnings = ("both sides share a core: all times include scheduling delays",) if site.shares_core else ()
+    shared = ("both sides share a core: all times include scheduling delays",) if site.shares_core else ()
     stations = {"active": site.active, "passive": site.passive}
     run = new_run(
         command=command,
@@ -86,7 +86,7 @@ def measure(
         parameters=campaign.parameters(),
         environment=describe_environment(stations, site.link, lab, plan.mtus),
         lab=lab,
-        warnings=warnings,
+        warnings=(*site.warnings, *shared),
     )
     return run_campaign(campaign, directory, run, progress)
 

@@ -55,6 +55,10 @@ class Site(Protocol):
     def can_run_floor(self) -> bool:
         """Whether the floor is measured as the limit that a virtual link lacks."""
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of a run must know about the site."""
+
     def listen(self, number: int) -> tuple[str, str]:
         """Return the addresses at which the passive probe listens and the active one connects, for launch `number`."""
 
@@ -74,6 +78,7 @@ class LabSite:
     brokers: Mapping[str, str] = field(default_factory=dict)
     # Both sides on the first host, the passive one on the cores of the second.
     is_one_host: bool = False
+    warnings: tuple[str, ...] = ()
 
     @property
     def active(self) -> Station:
@@ -140,6 +145,7 @@ class RemoteSite:
     can_run_floor: bool = False
     # A real interface exerts back-pressure.
     shaped_rate_bit_s: float | None = None
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, hosts: str, interface: str | None, remote_shell: str | None, **rest: Any) -> "RemoteSite":

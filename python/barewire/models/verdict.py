@@ -17,7 +17,9 @@ WIRE_TOLERANCE = 0.005
 _PROTOCOLS: dict[str, Protocol] = {
     "tcp": "tcp",
     "udp": "udp",
-    **dict.fromkeys(("raw", "llc1", "llc2", "llc3", "endpoint", "messages", "libfabric", "floor"), "raw"),
+    **dict.fromkeys(
+        ("raw", "llc1", "llc2", "llc3", "kernel-llc2", "endpoint", "messages", "libfabric", "floor"), "raw"
+    ),
     "libfabric-tcp": "tcp",
     "libfabric-udp": "udp",
 }

@@ -32,6 +32,7 @@ _COLOURS = {
     "llc1": "#56B4E9",
     "llc2": "#CC79A7",
     "llc3": "#B8860B",
+    "kernel-llc2": "#7A5C00",
     "endpoint": "#332288",
     "messages": "#A0522D",
     "libfabric": "#2F6F4E",
@@ -80,6 +81,7 @@ DARK = {
     "#2F6F4E": "#5FBF93",
     "#B5446E": "#EC7FA8",
     "#5B8C2A": "#9BD05F",
+    "#7A5C00": "#C9A227",
 }
 # For MPI subjects with settings beyond the fabric, which have no colour by name.
 _PALETTE = tuple(colour for colour in DARK if colour not in (INK, GRID, SURFACE, "#6B7682"))
@@ -93,6 +95,7 @@ _MARKERS = {
     "llc1": "triangle-up",
     "llc2": "star",
     "llc3": "hexagon",
+    "kernel-llc2": "star-diamond",
     "endpoint": "bowtie",
     "messages": "hourglass",
     "libfabric": "diamond-wide",

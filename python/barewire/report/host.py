@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from barewire.report.figures import Figure, bars
-from barewire.report.words import interval, message_size, number, quantity, subject_name, test_title, unit_name
+from barewire.report.profile import TextTable
+from barewire.report.words import bounds, interval, message_size, number, quantity, subject_name, test_title, unit_name
 from barewire.results import Run
 from barewire.results.host import HOST_TEST_ORDER, Crossover, Measure, Reference
 
@@ -81,6 +82,31 @@ def headlines(measures: Sequence[Measure], crossovers: Sequence[Crossover], refe
         system = reference.environment
         found.append(f"Reference: run {reference.run}, {system.get('cpu')}, Linux {system.get('kernel')}.")
     return found
+
+
+def tables_of(measures: Sequence[Measure]) -> list[TextTable]:
+    """All measures as text: a table of sizes and subjects for each test that has sizes, and one of the others."""
+    tables = []
+    caption = "Median, with its 95 % interval if there are launches enough."
+    for test in HOST_TEST_ORDER:
+        sized = [each for each in measures if each.name.startswith(f"{test}/") and each.block_bytes is not None]
+        if not sized:
+            continue
+        cells = {(each.block_bytes, each.name): _with_interval(each) for each in sized}
+        names = tuple(dict.fromkeys(each.name for each in sized))
+        sizes = sorted({each.block_bytes for each in sized if each.block_bytes is not None})
+        rows = tuple((message_size(size), *(cells.get((size, name), "–") for name in names)) for size in sizes)
+        subjects = tuple(subject_name(name.partition("/")[2]) for name in names)
+        tables.append(TextTable(f"{test_title(test)}, {unit_name(sized[0].unit)}", caption, ("block", *subjects), rows))
+    others = [each for each in measures if each.block_bytes is None]
+    if others:
+        rows = tuple((each.name, _with_interval(each), number(each.min), number(each.p99)) for each in others)
+        tables.append(TextTable("Times without a size, ns", caption, ("", "median", "min", "p99"), rows))
+    return tables
+
+
+def _with_interval(measure: Measure) -> str:
+    return f"{number(measure.median)} {bounds(measure.ci95)}".rstrip()
 
 
 def chosen_for_bars(measures: Sequence[Measure]) -> list[Measure]:

@@ -4,13 +4,17 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, get_args
 
 from rich.console import Console
 from rich.text import Text
 
+from barewire.report.host import tables_of
 from barewire.report.profile import TextTable
 from barewire.report.words import bounds, number, p_value, unit_name
+from barewire.results import read_run
+from barewire.results.host import Measure, host_measures
 from barewire.study.claims import Finding, Row, Verdict
 from barewire.study.plan import Plan
 from barewire.study.steps import Record
@@ -34,6 +38,13 @@ def left_out(record: Record) -> list[str]:
         for name, done in record.steps.items()
         if done.reason
     ]
+
+
+def measured_hosts(plan: Plan, directory: Path, record: Record) -> dict[str, list[Measure]]:
+    """What the study's steps of `bench host` found, by step."""
+    steps = [step.name for step in plan.steps if step.command[:2] == ("bench", "host")]
+    done = [name for name in steps if name in record.steps and record.steps[name].state == "done"]
+    return {name: host_measures(read_run(directory / name)) for name in done}
 
 
 def print_findings(console: Console, plan: Plan, findings: Sequence[Finding], record: Record) -> None:
@@ -112,23 +123,31 @@ def _caption(finding: Finding) -> str:
     return " ".join(part for part in (finding.why, "" if table is None else f"Published: {table.source}") if part)
 
 
-def markdown(plan: Plan, findings: Sequence[Finding], record: Record) -> str:
-    """The study as Markdown."""
+def markdown(plan: Plan, findings: Sequence[Finding], record: Record, hosts: Mapping[str, Sequence[Measure]]) -> str:
+    """The study as Markdown; `hosts` are those of `measured_hosts`."""
     lines = [f"# {plan.title}", "", plan.question, "", f"Source: {plan.source}.", "", headline(findings), ""]
     lines += [f"- {sentence}" for sentence in left_out(record)]
     for finding in findings:
         lines += ["", f"## {finding.claim.text}", "", f"**{finding.verdict.capitalize()}.** {finding.why}", ""]
         lines += [finding.claim.note, ""] if finding.claim.note else []
         if finding.rows:
-            table = table_of(finding)
-            lines.append(f"| {' | '.join(table.headings)} |")
-            lines.append(f"|{' --- |' * len(table.headings)}")
-            lines += [f"| {' | '.join(row)} |" for row in table.rows]
+            lines += _markdown_table(table_of(finding))
+    for name, measures in hosts.items():
+        lines += ["", f"## {plan.step(name).what.capitalize()}"]
+        for table in tables_of(measures):
+            lines += ["", f"### {table.title}", "", *_markdown_table(table)]
     return "\n".join(lines) + "\n"
 
 
-def document(plan: Plan, findings: Sequence[Finding], record: Record) -> Mapping[str, Any]:
-    """The study as one JSON object."""
+def _markdown_table(table: TextTable) -> list[str]:
+    separator = f"|{' --- |' * len(table.headings)}"
+    return [f"| {' | '.join(table.headings)} |", separator, *(f"| {' | '.join(row)} |" for row in table.rows)]
+
+
+def document(
+    plan: Plan, findings: Sequence[Finding], record: Record, hosts: Mapping[str, Sequence[Measure]]
+) -> Mapping[str, Any]:
+    """The study as one JSON object; `hosts` are those of `measured_hosts`."""
     return {
         "study": plan.name,
         "title": plan.title,
@@ -137,6 +156,7 @@ def document(plan: Plan, findings: Sequence[Finding], record: Record) -> Mapping
         "confidence": plan.confidence,
         "seconds": round(record.seconds, 1),
         "steps": {name: asdict(done) for name, done in record.steps.items()},
+        "hosts": {name: [asdict(measure) for measure in measures] for name, measures in hosts.items()},
         "claims": [
             {
                 "text": finding.claim.text,

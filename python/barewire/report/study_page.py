@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A study as a page: each claim with its verdict, the published table beside today's, and both as a figure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barewire.report.answer import Answer
@@ -17,9 +17,11 @@ from barewire.report.figures import (
     rows_px,
     shortened,
 )
+from barewire.report.host import tables_of
 from barewire.report.html import page
 from barewire.report.study import headline, left_out, table_of
 from barewire.report.words import percent
+from barewire.results.host import Measure
 from barewire.study.claims import Finding, Row
 from barewire.study.plan import Plan
 from barewire.study.steps import Record
@@ -28,8 +30,10 @@ from barewire.study.steps import Record
 _NAMED_MAX = 10
 
 
-def render_study(plan: Plan, findings: Sequence[Finding], record: Record) -> str:
-    """The page of a study."""
+def render_study(
+    plan: Plan, findings: Sequence[Finding], record: Record, hosts: Mapping[str, Sequence[Measure]]
+) -> str:
+    """The page of a study; `hosts` are the measures of its steps of `bench host`."""
     parts = [_part(number, finding) for number, finding in enumerate(findings, 1)]
     steps = [
         {"name": name, "command": "barewire " + " ".join(done.command), "state": done.state, "seconds": done.seconds}
@@ -46,7 +50,7 @@ def render_study(plan: Plan, findings: Sequence[Finding], record: Record) -> str
         claims=[
             (part["id"], finding.verdict, finding.claim.text) for part, finding in zip(parts, findings, strict=True)
         ],
-        parts=parts,
+        parts=[*parts, *(_host(plan.step(name).what, name, measures) for name, measures in hosts.items())],
         steps=steps,
     )
 
@@ -65,6 +69,16 @@ def _part(number: int, finding: Finding) -> dict[str, Any]:
         ),
         "figures": cards,
         "tables": [("Published and today", table)] if finding.rows else [],
+    }
+
+
+def _host(what: str, name: str, measures: Sequence[Measure]) -> dict[str, Any]:
+    return {
+        "id": f"step-{name}",
+        "title": what.capitalize(),
+        "explanation": f"All values of the step '{name}'. How each is defined: docs/method.md, as in lmbench.",
+        "figures": [],
+        "tables": [(table.title, table) for table in tables_of(measures)],
     }
 
 

@@ -13,8 +13,13 @@ TEST_TITLES = {
     "bidirectional": "Bandwidth, both directions together",
     "memory": "Memory bandwidth by block size",
     "syscall": "System calls",
+    "load": "Memory latency by block size",
+    "process": "Making a process",
     "switch": "Context switch",
+    "context": "A hop in a ring of processes",
     "wakeup": "Waking another process",
+    "transfer": "Bandwidth between two processes",
+    "filesystem": "Creating and deleting files",
     "file": "Copy against map: a file in the page cache",
     "send": "Sending a message: copied into one piece, or gathered from two",
     "bandwidth": "Bandwidth by number of messages in flight",
@@ -49,10 +54,21 @@ TEST_EXPLANATIONS = {
     "stream": "Goodput of back-to-back messages, timed at the receiver, in Mbit/s (10⁶); more is better.",
     "bidirectional": "Goodput of both directions at once, added, in Mbit/s (10⁶); more is better.",
     "memory": "Bytes of the block read, written or copied per second, in MB/s (10⁶); more is better. "
-    "write and copy use ordinary stores, stream stores past the caches, memcpy is the C library's.",
+    "write and copy use ordinary stores, stream stores past the caches, memcpy and memset are the C library's.",
     "syscall": "One call, in ns; less is better. clock reads the clock without entering the kernel.",
-    "switch": "A hop through a pipe between two processes on one core, less the same byte without a switch, in ns.",
+    "load": "One load whose address is the value of the one before, in ns; less is better. In strides of 128 B the "
+    "prefetchers help, in random order they cannot.",
+    "process": "Until the new process has ended and was waited for, in ns; less is better. exec also starts a small "
+    "program, shell has /bin/sh start it.",
+    "switch": "A hop through a pipe between processes on one core, less the same work in one process, in ns. Sizes are "
+    "those of each process's working set, which it reads between two switches.",
+    "context": "A hop through a pipe between processes on one core that each read a working set of this size, in ns; "
+    "less is better. alone is one process.",
     "wakeup": "One hop, half a round trip, in ns; less is better. self is one process alone.",
+    "transfer": "Bytes read per second from another process that writes blocks of this size, in MB/s (10⁶); more is "
+    "better.",
+    "filesystem": "One of 100 files in a directory of the run's file system, in ns, without waiting for the disk; less "
+    "is better. Rows without a size are empty files.",
     "file": "Every word read, in MB/s (10⁶); more is better. map includes mapping and unmapping, mapped does not.",
     "send": "One frame passed to the kernel, in ns; less is better. cold: the message is not in the near caches.",
     "bandwidth": "One-way goodput with a queue of non-blocking sends, timed to the reply that all data has arrived.",
@@ -142,6 +158,7 @@ _NAMES = {
     "llc1": "LLC 1",
     "llc2": "LLC 2",
     "llc3": "LLC 3",
+    "kernel-llc2": "the kernel's LLC 2",
     "endpoint": "endpoint",
     "messages": "messages",
     "libfabric": "libfabric",

@@ -18,7 +18,9 @@ from barewire.stats.intervals import with_interval_names
 
 HOST_SCHEMA = "barewire-host/1"
 STORED_REFERENCE = Path(__file__).with_name("host_reference.json")
-HOST_TEST_ORDER = ("memory", "syscall", "switch", "wakeup", "file", "send")
+HOST_TEST_ORDER = (
+    *("memory", "load", "syscall", "process", "switch", "context", "wakeup", "transfer", "filesystem", "file", "send"),
+)
 
 
 @dataclass(frozen=True)

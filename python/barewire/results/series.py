@@ -30,7 +30,7 @@ from barewire.stats import (
 CALIBRATION = "calibration"
 TEST_ORDER = ("pingpong", "stream", "bidirectional")
 # Subjects that are not listed come after these, the floor last.
-SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "endpoint", "messages", "libfabric")
+SUBJECT_ORDER = ("tcp", "udp", "raw", "xdp", "llc1", "llc2", "llc3", "kernel-llc2", "endpoint", "messages", "libfabric")
 
 _KEY = (
     "test",

@@ -15,8 +15,10 @@ from scipy.stats import binomtest
 
 from barewire.errors import WrongUse
 from barewire.models.wire import latency_limit_us
+from barewire.report.host import sentence
 from barewire.report.words import bounds, message_size, number, percent
 from barewire.results import Run, Series, read_run, samples
+from barewire.results.host import host_crossovers
 from barewire.results.laws import laws_of
 from barewire.results.sdn import Summary, summarised
 from barewire.sdn.classify.learn import correct
@@ -89,6 +91,8 @@ def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict
             return _within(claim, runs, plan.confidence)
         case "break":
             return _break(claim, runs)
+        case "crossover":
+            return _crossover(claim, directory)
         case "strategy":
             if claim.step is not None and not plan.step(claim.step).leaves_run:
                 return _simulated(claim, directory, plan.confidence)
@@ -321,6 +325,28 @@ def _break(claim: Claim, runs: Mapping[str, Run]) -> Finding:
     if meeting:
         return Finding(claim, "held", f"Breaks: {where}; one was expected between {expected}.", rows, names)
     return Finding(claim, "did not hold", f"Breaks: {where}; none between {expected}.", rows, names)
+
+
+def _crossover(claim: Claim, directory: Path) -> Finding:
+    """Whether one method is cheaper for small blocks, and another for large ones."""
+    assert claim.step is not None
+    found = [each for each in host_crossovers(samples(directory / claim.step)) if each.name == claim.crossover]
+    if not found:
+        return Finding(claim, "cannot be decided", f"the run has no {claim.crossover}: it needs a lab of this machine")
+    crossover = found[0]
+    low, high = crossover.ci95 or (0.0, float("inf"))
+    verdict: Verdict = "cannot be decided"
+    if crossover.smallest_bytes < low and high < crossover.largest_bytes:
+        verdict = "held"
+    elif crossover.ci95 is not None and (high <= crossover.smallest_bytes or low >= crossover.largest_bytes):
+        verdict = "did not hold"
+    published = ""
+    if claim.low is not None and claim.high is not None:
+        published = number(claim.low) if claim.low == claim.high else f"{number(claim.low)} to {number(claim.high)}"
+    label = f"{crossover.first} or {crossover.second}" + (f", published {published} B" if published else "")
+    says = {"held": "here", "did not hold": "one is always cheaper"}.get(verdict, "undecided")
+    row = Row(label, None, (), (crossover.bytes,), "B", None, crossover.bytes, crossover.ci95, says)
+    return Finding(claim, verdict, f"{sentence(crossover)}.", (row,), (crossover.first, crossover.second))
 
 
 def _strategy(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding:

@@ -18,7 +18,17 @@ PLANS = Path(__file__).parent / "plans"
 
 Form = Literal["quick", "full"]
 Kind = Literal[
-    "faster", "no-difference", "grows", "within", "break", "strategy", "alike", "recognised", "impossible", "bytes"
+    "faster",
+    "no-difference",
+    "grows",
+    "within",
+    "break",
+    "crossover",
+    "strategy",
+    "alike",
+    "recognised",
+    "impossible",
+    "bytes",
 ]
 # Of each kind what it needs besides a text.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
@@ -27,6 +37,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "grows": ("a", "b", "key"),
     "within": ("a", "low", "high"),
     "break": ("a", "low", "high"),
+    "crossover": ("step", "crossover"),
     "strategy": ("step", "better", "worse", "quantity"),
     "alike": ("step", "strategies", "quantity"),
     "recognised": ("step", "low"),
@@ -68,6 +79,7 @@ class Claim:
     `a` and `b` select series of a step by their fields: {"step": "netpipe", "subject": "openmpi/tcp"}; a list is any of
     its values. Series of both with equal `key` fields are compared. `published` is the table to show beside, with the
     columns of both sides (`columns`) and of the key (`rows`). Strategies are compared alone, or `beside` another job.
+    `low` and `high` are bounds, those of `crossover` the published ones.
     """
 
     text: str
@@ -78,6 +90,7 @@ class Claim:
     low: float | None = None
     high: float | None = None
     step: str | None = None
+    crossover: str | None = None
     better: str | None = None
     worse: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()

@@ -5,6 +5,7 @@
 mod datagram;
 mod endpoint;
 mod fragmenter;
+mod kernel_llc;
 pub mod libfabric;
 pub mod links;
 pub mod llc;
@@ -163,6 +164,7 @@ pub enum Listening {
     Udp(udp::Listening),
     Raw(raw::Listening),
     Llc(llc::Listening),
+    KernelLlc(kernel_llc::Listening),
     Endpoint(endpoint::Listening),
     Libfabric(libfabric::Listening),
 }
@@ -186,6 +188,10 @@ impl Listening {
                 let (listening, endpoint) = llc::Listening::new(session, local)?;
                 (Self::Llc(listening), endpoint)
             }
+            Kind::KernelLlc2 => {
+                let (listening, endpoint) = kernel_llc::Listening::new(local)?;
+                (Self::KernelLlc(listening), endpoint)
+            }
             Kind::Endpoint | Kind::Messages => {
                 let (listening, endpoint) = endpoint::Listening::new(session, local, Role::Passive)?;
                 (Self::Endpoint(listening), endpoint)
@@ -203,6 +209,7 @@ impl Listening {
             (Self::Udp(listening), Endpoint::Socket(peer)) => Box::new(listening.accept(session, peer)?),
             (Self::Raw(listening), Endpoint::Station(peer)) => listening.accept(session, peer)?,
             (Self::Llc(listening), Endpoint::Station(peer)) => listening.accept(session, peer)?,
+            (Self::KernelLlc(listening), Endpoint::Sap(peer)) => Box::new(listening.accept(peer)?),
             (Self::Endpoint(listening), Endpoint::Station(peer)) => listening.accept(session, peer)?,
             (Self::Libfabric(listening), Endpoint::Fabric { name }) => Box::new(listening.accept(&name, false)?),
             _ => return Err(endpoint_mismatch()),
@@ -232,6 +239,10 @@ pub fn connect(
         (Kind::Llc1 | Kind::Llc2 | Kind::Llc3, Endpoint::Station(peer)) => {
             let (listening, endpoint) = llc::Listening::new(session, local)?;
             (listening.connect(session, peer)?, endpoint)
+        }
+        (Kind::KernelLlc2, Endpoint::Sap(peer)) => {
+            let (transport, endpoint) = kernel_llc::connect(local, peer)?;
+            (Box::new(transport), endpoint)
         }
         (Kind::Endpoint | Kind::Messages, Endpoint::Station(peer)) => {
             let (listening, endpoint) = endpoint::Listening::new(session, local, Role::Active)?;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Folders that take some seconds to make and are kept below target/."""
+"""Folders that take some seconds to make and are kept."""
 
 import tempfile
 from collections.abc import Callable

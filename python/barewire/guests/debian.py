@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from barewire.errors import MachineCannot
+
 # apt with folders of its own, in which no package counts as installed: a foreign architecture leaves no trace here.
 _CONFIGURATION = """
 APT::Architecture "{architecture}";
@@ -24,7 +26,7 @@ Dir::Cache "{folder}/cache";
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
-class CannotBuild(Exception):
+class CannotBuild(MachineCannot):
     """This machine cannot make the image; the message says what to install."""
 
 
