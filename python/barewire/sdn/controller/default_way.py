@@ -53,6 +53,8 @@ class DefaultWay:
         """Begin without links."""
         self._settings, self._discovery, self._hosts, self._outbox = settings, discovery, hosts, outbox
         self._installed: dict[str, dict[_Place, Rule]] = {}
+        # Ports that were edges for an earlier controller. A port whose link is not found yet looks like one, too.
+        self._found_edges: set[Port] = set()
         self._peers: Mapping[Port, Port] = {}
         # By destination switch: each switch's next hops, and the number of choices that remain after them.
         self._hops: dict[str, _Hops] = {}
@@ -68,8 +70,15 @@ class DefaultWay:
         if self._began_s is None:
             self._began_s = now
         self._installed[switch] = {_place(rule): rule for rule in rules}
+        in_ports = {rule.match.in_port for rule in self._installed[switch].values()} - {None}
+        self._found_edges = {port for port in self._found_edges if port.node != switch}
+        self._found_edges |= {Port(switch, number) for number in in_ports if number is not None}
         self._all_pending()
         self._work_at(now + QUIET_S)
+
+    def was_edge(self, port: Port) -> bool:
+        """Return whether an earlier controller, or this one, knew that a port led to no switch."""
+        return port in self._found_edges
 
     def forget(self, switch: str) -> None:
         """Forget the rules of a disconnected switch, which reports them when it connects again."""
@@ -185,6 +194,7 @@ class DefaultWay:
         for mac, port in self._hosts.expected.items():
             if port in edges and ((host := self._hosts.by_mac.get(mac)) is None or host.port is None):
                 self._hosts.learn(mac, port, now)
+        edges &= self._found_edges
         for switch, rules in self._installed.items():
             for rule in rules.values():
                 owner = _mac_of(rule)
