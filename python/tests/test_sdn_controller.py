@@ -322,6 +322,34 @@ def test_flows_over_a_link_that_fails_without_a_controller_are_placed_again_by_t
     assert world.is_placed("h1", frame) and world.where("h1", frame) == "h16"
 
 
+def test_a_link_that_is_found_late_after_a_restart_is_not_taken_for_the_end_of_a_path() -> None:
+    """As on a busy machine: probes of the flow's last link between switches arrive after ports have settled."""
+    world = acquainted()
+    frame = tcp("h1", "h16", 7, 8)
+    world.send("h1", frame)
+    world.settle()
+    route = world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 7, 8))
+    assert route is not None
+    late = route.path[-2]
+    ends = {late, world.network.peers[late]}
+    world.disconnect(tell=False)
+    world.start_controller()
+    arrived = world.controller.discovery.probe_arrived
+    world.controller.discovery.probe_arrived = (  # type: ignore[method-assign]
+        lambda sender, receiver, now: not ends & {sender, receiver} and arrived(sender, receiver, now)
+    )
+    world.connect()
+    world.pass_time(1.5)
+    assert world.where("h1", frame) == "h16"
+    assert world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 7, 8)) is None
+    assert world.controller.hosts.by_name["h16"].port == world.network.attachment("h16")
+    world.controller.discovery.probe_arrived = arrived  # type: ignore[method-assign]
+    world.pass_time(2)
+    after = world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 7, 8))
+    assert after is not None and after.path == route.path and after.number == route.number
+    assert world.where("h1", frame) == "h16"
+
+
 def test_rules_that_lead_nowhere_after_a_restart_are_deleted() -> None:
     world = acquainted()
     frame = tcp("h1", "h16", 7, 8)

@@ -36,7 +36,9 @@ AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
 
 
 class Observed:
-    """What a feed needs of a shell."""
+    """What a feed and an API need of a shell."""
+
+    is_leader = True
 
     def __init__(self, world: World) -> None:
         self.core, self.world = world.controller, world

@@ -54,6 +54,8 @@ class DefaultWay:
         """Begin without links."""
         self._settings, self._discovery, self._hosts, self._outbox = settings, discovery, hosts, outbox
         self._installed: dict[str, dict[_Place, Rule]] = {}
+        # Ports that were edges for an earlier controller. A port whose link is not found yet looks like one, too.
+        self._found_edges: set[Port] = set()
         self._peers: Mapping[Port, Port] = {}
         # By destination switch: each switch's next hops, and the number of choices that remain after them.
         self._hops: dict[str, _Hops] = {}
@@ -71,8 +73,15 @@ class DefaultWay:
         self._installed[switch] = {_place(rule): rule for rule in rules}
         for rule in [rule for rule in self._installed[switch].values() if is_outdated(rule)]:
             self._delete(switch, rule)
+        in_ports = {rule.match.in_port for rule in self._installed[switch].values()} - {None}
+        self._found_edges = {port for port in self._found_edges if port.node != switch}
+        self._found_edges |= {Port(switch, number) for number in in_ports if number is not None}
         self._all_pending()
         self._work_at(now + QUIET_S)
+
+    def was_edge(self, port: Port) -> bool:
+        """Return whether an earlier controller, or this one, knew that a port led to no switch."""
+        return port in self._found_edges
 
     def forget(self, switch: str) -> None:
         """Forget the rules of a disconnected switch, which reports them when it connects again."""
@@ -200,6 +209,7 @@ class DefaultWay:
         for mac, port in self._hosts.expected.items():
             if port in edges and ((host := self._hosts.by_mac.get(mac)) is None or host.port is None):
                 self._hosts.learn(mac, port, now)
+        edges &= self._found_edges
         for switch, rules in self._installed.items():
             for rule in rules.values():
                 owner = _mac_of(rule)

@@ -24,7 +24,7 @@ from barewire.sdn.flow import Flow, FlowKey, Placed
 from barewire.sdn.openflow.messages import AddRule, DeleteRule, Rule, RuleCounter, RuleList
 from barewire.topology import Path, Port
 
-# Adoption is tried when the ports of a new table have settled and this time, in which further tables and links come.
+# Adoption is tried this long after a new table or link, in which further ones come.
 TRY_AFTER_S = 0.1
 # Another attempt after this time, doubled by each one without new links or tables in between.
 TRY_AGAIN_S, TRY_AGAIN_MAX_S = 0.1, 0.8
@@ -98,7 +98,7 @@ class Reconciliation:
         """Schedule an adoption attempt after new links or tables."""
         if self._orphans:
             self._again_s = TRY_AGAIN_S
-            self._try_at(now + self._settings.settle_s + TRY_AFTER_S)
+            self._try_at(now + TRY_AFTER_S)
 
     def _must_have(self, switch: str, now: float) -> Iterable[Rule]:
         yield from base_rules()
@@ -151,7 +151,7 @@ class Reconciliation:
         self._due_s = math.inf
         adopted = stale = 0
         for number, orphan in list(self._orphans.items()):
-            path = self._path_of(orphan, now)
+            path = self._path_of(orphan)
             if path is None and now < orphan.found_s + self._settings.orphans_s and not self._is_broken(orphan):
                 continue
             del self._orphans[number]
@@ -173,7 +173,11 @@ class Reconciliation:
             self._due_s = when_s
             self._outbox.at(when_s, self._adopt)
 
-    def _path_of(self, orphan: _Orphan, now: float) -> Path | None:
+    def _is_up(self, port: Port) -> bool:
+        state = self._discovery.ports(port.node).get(port.number)
+        return state is not None and state.is_up
+
+    def _path_of(self, orphan: _Orphan) -> Path | None:
         """The complete path of an orphan's rules, from the first switch to an edge port."""
         path: list[Port] = []
         switch = orphan.first
@@ -182,8 +186,7 @@ class Reconciliation:
             path.append(port)
             peer = self._discovery.peers.get(port)
             if peer is None:
-                is_end = self._discovery.is_settled(port, now) and not self._discovery.is_between_switches(port)
-                return tuple(path) if is_end else None
+                return tuple(path) if self._default_way.was_edge(port) and self._is_up(port) else None
             switch = peer.node
         return None
 
