@@ -148,7 +148,9 @@ def _read_ipv6(source: str, destination: str, vlan: int, frame: bytes, at: int) 
         if kind in _LINK_LAYER_ADDRESS and code == 0 and hops == _HOPS_MAX:
             neighbour = _read_neighbour(frame, at)
     addresses = str(IPv6Address(sender)), str(IPv6Address(target))
-    return Headers(source, destination, IPV6, protocol, *ports, 0, *addresses, None, vlan, kind, neighbour)
+    return Headers(
+        source, destination, IPV6, protocol, *ports, 0, *addresses, vlan=vlan, icmp6_type=kind, neighbour=neighbour
+    )
 
 
 def _after_extensions(frame: bytes, protocol: int, at: int) -> tuple[int, int]:
