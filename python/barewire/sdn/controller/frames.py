@@ -139,7 +139,9 @@ def _read_ipv6(source: str, destination: str, vlan: int, frame: bytes, at: int) 
     if version >> 28 != 6:
         return None
     protocol, at = _after_extensions(frame, protocol, at + _IPV6.size)
-    ports = struct.unpack_from("!HH", frame, at) if protocol in (TCP, UDP) else (0, 0)
+    ports = (0, 0)
+    if protocol in (TCP, UDP):
+        ports = struct.unpack_from("!HH", frame, at)
     kind: int | None = None
     neighbour = None
     if protocol == ICMPV6:
