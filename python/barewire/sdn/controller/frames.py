@@ -4,7 +4,7 @@
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from barewire.sdn.openflow.messages import ADVERTISEMENT, ARP, ICMPV6, IPV4, IPV6, SOLICITATION, TCP, UDP
@@ -108,20 +108,20 @@ def read_headers(frame: bytes) -> Headers | None:
             if snap >= _ETHER_TYPE_MIN:
                 kind = snap
                 at += _SNAP_BYTES
-    ends = Headers(_mac(origin), _mac(to), kind, vlan=vlan)
+    source, destination = _mac(origin), _mac(to)
     try:
         if kind == ARP:
-            return replace(ends, arp=_read_arp(frame, at))
+            return Headers(source, destination, kind, arp=_read_arp(frame, at), vlan=vlan)
         if kind == IPV4:
-            return _read_ipv4(ends, frame, at)
+            return _read_ipv4(source, destination, vlan, frame, at)
         if kind == IPV6:
-            return _read_ipv6(ends, frame, at)
+            return _read_ipv6(source, destination, vlan, frame, at)
     except struct.error:
         return None
-    return ends
+    return Headers(source, destination, kind, vlan=vlan)
 
 
-def _read_ipv4(ends: Headers, frame: bytes, at: int) -> Headers | None:
+def _read_ipv4(source: str, destination: str, vlan: int, frame: bytes, at: int) -> Headers | None:
     version, _, _, identification, fragment, _, protocol, _, sender, target = _IPV4.unpack_from(frame, at)
     header_bytes = (version & 15) * 4
     if version >> 4 != 4 or header_bytes < _IPV4.size:
@@ -130,37 +130,29 @@ def _read_ipv4(ends: Headers, frame: bytes, at: int) -> Headers | None:
     # Later fragments have no ports; a switch matches them as port 0.
     if protocol in (TCP, UDP) and not fragment & _FRAGMENT_OFFSET:
         ports = struct.unpack_from("!HH", frame, at + header_bytes)
-    return replace(
-        ends,
-        ip_proto=protocol,
-        source_port=ports[0],
-        destination_port=ports[1],
-        identification=identification,
-        ip_source=str(IPv4Address(sender)),
-        ip_destination=str(IPv4Address(target)),
-    )
+    addresses = str(IPv4Address(sender)), str(IPv4Address(target))
+    return Headers(source, destination, IPV4, protocol, *ports, identification, *addresses, vlan=vlan)
 
 
-def _read_ipv6(ends: Headers, frame: bytes, at: int) -> Headers | None:
+def _read_ipv6(source: str, destination: str, vlan: int, frame: bytes, at: int) -> Headers | None:
     version, _, protocol, hops, sender, target = _IPV6.unpack_from(frame, at)
     if version >> 28 != 6:
         return None
     protocol, at = _after_extensions(frame, protocol, at + _IPV6.size)
-    ports = struct.unpack_from("!HH", frame, at) if protocol in (TCP, UDP) else (0, 0)
-    found = replace(
-        ends,
-        ip_proto=protocol,
-        source_port=ports[0],
-        destination_port=ports[1],
-        ip_source=str(IPv6Address(sender)),
-        ip_destination=str(IPv6Address(target)),
-    )
+    ports = (0, 0)
+    if protocol in (TCP, UDP):
+        ports = struct.unpack_from("!HH", frame, at)
+    kind: int | None = None
+    neighbour = None
     if protocol == ICMPV6:
         kind, code = struct.unpack_from("!BB", frame, at)
         # What a router has forwarded says nothing about this link (RFC 4861, 7.1).
-        is_of_link = kind in _LINK_LAYER_ADDRESS and code == 0 and hops == _HOPS_MAX
-        return replace(found, icmp6_type=kind, neighbour=_read_neighbour(frame, at) if is_of_link else None)
-    return found
+        if kind in _LINK_LAYER_ADDRESS and code == 0 and hops == _HOPS_MAX:
+            neighbour = _read_neighbour(frame, at)
+    addresses = str(IPv6Address(sender)), str(IPv6Address(target))
+    return Headers(
+        source, destination, IPV6, protocol, *ports, 0, *addresses, vlan=vlan, icmp6_type=kind, neighbour=neighbour
+    )
 
 
 def _after_extensions(frame: bytes, protocol: int, at: int) -> tuple[int, int]:
