@@ -213,16 +213,17 @@ def times_of(policy: str, network: Network, collectives: Sequence[str]) -> list[
 
 def test_two_jobs_that_share_a_link_are_staggered_after_one_wait() -> None:
     """Each sends for 0.2 s and computes for 0.2 s. At once each would take 0.6 s for an iteration; in turns 0.4 s."""
-    assert times_of("planned", NARROW, ["ring"]) == pytest.approx([4.0])
-    assert times_of("planned:turns=no", NARROW, ["ring", "ring"]) == pytest.approx([6.0, 6.0])
-    assert times_of("planned", NARROW, ["ring", "ring"]) == pytest.approx([4.0, 4.2])
+    assert times_of("planned:turns=yes", NARROW, ["ring"]) == pytest.approx([4.0])
+    assert times_of("planned", NARROW, ["ring", "ring"]) == pytest.approx([6.0, 6.0])
+    assert times_of("planned:turns=yes", NARROW, ["ring", "ring"]) == pytest.approx([4.0, 4.2])
 
 
 def test_three_jobs_for_one_link_are_no_slower_in_turns() -> None:
     """They want 1.5 times the link: turns cannot help all, and must not harm any."""
-    shared = times_of("planned:turns=no", NARROW, ["ring"] * 3)
+    shared = times_of("planned", NARROW, ["ring"] * 3)
     assert all(
-        mine <= theirs + 1e-9 for mine, theirs in zip(times_of("planned", NARROW, ["ring"] * 3), shared, strict=True)
+        mine <= theirs + 1e-9
+        for mine, theirs in zip(times_of("planned:turns=yes", NARROW, ["ring"] * 3), shared, strict=True)
     )
 
 
@@ -245,8 +246,8 @@ def test_two_all_reduces_a_mixture_of_experts_and_a_shuffle_at_once_on_a_fat_tre
 def test_on_an_oversubscribed_network_turns_keep_training_jobs_near_alone_and_the_mean_earlier() -> None:
     """Links between switches have half of what their hosts want: the shuffle, the longest job, waits for the others."""
     setup = Setup(with_rate(parse("leaf-spine:4x2x4"), 10**9), training=TrainingPlan(compute_share=0.5))
-    found = experiment(setup, "mixed", ["ecmp", "planned:turns=no", "planned"], [16], 1, lambda _: None)
-    in_turns, at_once, ecmp = (by_name(found, name) for name in ("planned", "planned:turns=no", "ecmp"))
+    found = experiment(setup, "mixed", ["ecmp", "planned", "planned:turns=yes"], [16], 1, lambda _: None)
+    in_turns, at_once, ecmp = (by_name(found, name) for name in ("planned:turns=yes", "planned", "ecmp"))
     for name in ("ring all-reduce", "tree all-reduce", "mixture of experts"):
         assert in_turns[name].fraction_of(in_turns[name].reference) > 0.8, name  # type: ignore[operator]
         assert in_turns[name].value < at_once[name].value, name
@@ -257,8 +258,8 @@ def test_on_an_oversubscribed_network_turns_keep_training_jobs_near_alone_and_th
 
 def test_shuffles_in_turns_finish_earlier_on_average_and_the_longest_hardly_later() -> None:
     setup = Setup(TREE, shape=Shape(64, 16, 2_000_000_000))
-    found = experiment(setup, "shuffles", ["planned:turns=no", "planned"], [16], 2, lambda _: None)
-    at_once, in_turns = by_name(found, "planned:turns=no"), by_name(found, "planned")
+    found = experiment(setup, "shuffles", ["planned", "planned:turns=yes"], [16], 2, lambda _: None)
+    at_once, in_turns = by_name(found, "planned"), by_name(found, "planned:turns=yes")
     assert in_turns[MEAN_COMPLETION].value < 0.88 * at_once[MEAN_COMPLETION].value
     assert in_turns["shortest shuffle"].value < 0.4 * at_once["shortest shuffle"].value
     assert in_turns["longest shuffle"].value < 1.15 * at_once["longest shuffle"].value
@@ -297,7 +298,7 @@ def test_unannounced_rings_are_planned_once_they_were_measured() -> None:
 
 
 def test_turns_are_a_property_of_a_strategy() -> None:
-    assert takes_turns(named("planned")) and not takes_turns(named("planned:turns=no"))
+    assert takes_turns(named("planned:turns=yes")) and not takes_turns(named("planned"))
     assert not takes_turns(named("ecmp"))
     with pytest.raises(WrongUse, match="yes or no, not 'maybe'"):
         named("planned:turns=maybe")
