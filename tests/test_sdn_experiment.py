@@ -90,7 +90,7 @@ def test_training_jobs_and_a_shuffle_run_at_once_and_take_turns_on_a_narrow_netw
     shape = Shape(4, 2, 60_000, copies=2)
     ring = RingPlan(message_bytes=5_000)
     plan = BenchPlan(
-        *("mixed", "leaf-spine:2x1x4", network, rate, ("planned",), (8,), 1, 3, "tcp", ring, shape, training)
+        *("mixed", "leaf-spine:2x1x4", network, rate, ("planned:turns=yes",), (8,), 1, 3, "tcp", ring, shape, training)
     )
     measured = BenchCampaign(plan, library("openmpi-5"), "no rings are measured")
     order = next(one for one in next(measured.rounds()) if one.other_hosts)

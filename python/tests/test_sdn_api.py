@@ -146,7 +146,7 @@ def test_jobs_for_the_same_link_take_turns_and_others_do_not_wait() -> None:
     """Both directions of h1's link: two jobs to h2, one back. A withdrawn job lets the next one send."""
     world = acquainted()
     now, core = world.now, world.controller
-    core.policy = core.policy.with_strategy("mpi", "planned").with_strategy("hadoop", "ecmp")
+    core.policy = core.policy.with_strategy("mpi", "planned:turns=yes").with_strategy("hadoop", "ecmp")
     names = sorted(host.name for host in core.hosts.attached())[:2]
 
     def announced(profile: str, *pair: str, size: int = 10**6) -> AnnouncedJob:

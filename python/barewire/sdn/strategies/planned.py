@@ -40,7 +40,7 @@ class Planned:
     """
 
     period_s: float = 1.0
-    turns: str = "yes"
+    turns: str = "no"
     recognise: str = "no"
     name: ClassVar[str] = "planned"
 
