@@ -490,9 +490,7 @@ def test_a_page_is_small(pages, name):
 
 def test_the_rows_of_a_long_table_are_all_there(browser, tmp_path):
     sizes = tuple(range(8, 8 * 41, 8))
-    synthetic_run(
-        tmp_path, launches=2, samples_per_launch=3, tests=("pingpong",), subjects=("tcp", "udp"), sizes=sizes
-    )
+    synthetic_run(tmp_path, launches=2, samples_per_launch=3, tests=("pingpong",), subjects=("tcp", "udp"), sizes=sizes)
     show(browser, write_report(tmp_path), "desktop")
     rows = "return document.querySelectorAll('table.series tbody tr').length"
     deadline = time.monotonic() + 10
