@@ -92,9 +92,9 @@ def run(
     with progress_bar(f"study {plan.name}") as progress:
         record = run_steps(plan, directory, record, progress)
     plan = _at_confidence(plan, confidence)
-    findings, hosts, page = _write(plan, directory, record)
+    findings, measured, page = _write(plan, directory, record)
     if as_json:
-        print_document("study run", {**document(plan, findings, record, hosts), "page": str(page)})
+        print_document("study run", {**document(plan, findings, record, measured), "page": str(page)})
     else:
         _show(plan, findings, record, page)
     failed = [name for name, done in record.steps.items() if done.state == "failed"]
@@ -125,14 +125,14 @@ def report(
     if plan.digest != record.digest:
         typer.echo(f"the plan {plan.name} has changed since the study was run; its claims are those of today", err=True)
     plan = _at_confidence(plan, confidence)
-    findings, hosts, page = _write(plan, directory, record)
+    findings, measured, page = _write(plan, directory, record)
     if to_markdown is not None:
         try:
-            write_atomically(to_markdown, markdown(plan, findings, record, hosts).encode())
+            write_atomically(to_markdown, markdown(plan, findings, record, measured).encode())
         except OSError as error:
             raise MeasurementFailed(f"cannot write {to_markdown}: {error.strerror}") from error
     if as_json:
-        print_document("study report", {**document(plan, findings, record, hosts), "page": str(page)})
+        print_document("study report", {**document(plan, findings, record, measured), "page": str(page)})
     else:
         _show(plan, findings, record, page)
 

@@ -66,8 +66,8 @@ def run(port: Port, command: list[str], environment: dict[str, str]) -> "dict[st
             port.send(err=f"{command[0]}: {error.strerror}\n")
             port.send(exit=_NOT_FOUND)
             return None
-        outputs = {"out": (out, 0), "err": (err, 0)}
-        following = attend(port, process, outputs)
+        outputs: dict[str, tuple[IO[bytes], int]] = {"out": (out, 0), "err": (err, 0)}
+        following: dict[str, Any] | None = attend(port, process, outputs)
         process.wait()
         if following is None:
             forward(port, outputs)

@@ -334,18 +334,18 @@ def _crossover(claim: Claim, directory: Path) -> Finding:
     if not found:
         return Finding(claim, "cannot be decided", f"the run has no {claim.crossover}: it needs a lab of this machine")
     crossover = found[0]
-    low, high = crossover.ci95 or (0.0, float("inf"))
+    low, high = crossover.interval or (0.0, float("inf"))
     verdict: Verdict = "cannot be decided"
     if crossover.smallest_bytes < low and high < crossover.largest_bytes:
         verdict = "held"
-    elif crossover.ci95 is not None and (high <= crossover.smallest_bytes or low >= crossover.largest_bytes):
+    elif crossover.interval is not None and (high <= crossover.smallest_bytes or low >= crossover.largest_bytes):
         verdict = "did not hold"
     published = ""
     if claim.low is not None and claim.high is not None:
         published = number(claim.low) if claim.low == claim.high else f"{number(claim.low)} to {number(claim.high)}"
     label = f"{crossover.first} or {crossover.second}" + (f", published {published} B" if published else "")
     says = {"held": "here", "did not hold": "one is always cheaper"}.get(verdict, "undecided")
-    row = Row(label, None, (), (crossover.bytes,), "B", None, crossover.bytes, crossover.ci95, says)
+    row = Row(label, None, (), (crossover.bytes,), "B", None, crossover.bytes, crossover.interval, says)
     return Finding(claim, verdict, f"{sentence(crossover)}.", (row,), (crossover.first, crossover.second))
 
 
