@@ -106,7 +106,7 @@ def tables_of(measures: Sequence[Measure]) -> list[TextTable]:
 
 
 def _with_interval(measure: Measure) -> str:
-    return f"{number(measure.median)} {bounds(measure.ci95)}".rstrip()
+    return f"{number(measure.median)} {bounds(measure.interval)}".rstrip()
 
 
 def chosen_for_bars(measures: Sequence[Measure]) -> list[Measure]:
