@@ -22,7 +22,7 @@ lint: ## formatting, lints and types only
 bench: build ## the performance promises, as ratios from interleaved runs
 	@.venv/bin/python tools/bench.py
 wire: build ## a lab's link as a wire: under Debian's kernel in qemu, then from 10 Mb/s to 10 Gb/s for all transports; ten minutes
-	@.venv/bin/pytest -m matrix tests/debian_kernel
+	@.venv/bin/pytest -m matrix tests/debian_kernel tests/test_emulated.py
 	@.venv/bin/python tools/bench_wire.py
 benchmpi: build ## those of MPI over Barewire; needs the MPI libraries of `make test`
 	@.venv/bin/python tools/bench_mpi.py
