@@ -37,7 +37,9 @@ pytestmark = needs_chromium
 
 
 class Observed:
-    """What the page's feed needs of a shell: a controller and its clock."""
+    """What the page's feed needs of a shell: a controller that leads, and its clock."""
+
+    is_leader = True
 
     def __init__(self, world: World) -> None:
         self.core, self.world = world.controller, world

@@ -9,44 +9,44 @@ tools/build.sh
 export PATH=$PATH:$HOME/.cargo/bin
 
 scratch=$(mktemp -d)
-pure= built=
-trap '[ -z "$pure$built" ] || kill $pure $built 2>/dev/null || true; rm -rf "$scratch"' EXIT
+pure= mutants=
+trap '[ -z "$pure$mutants" ] || kill $pure $mutants 2>/dev/null || true; rm -rf "$scratch"' EXIT
 export BAREWIRE_SKIP_LOG=$scratch/skips
 touch "$BAREWIRE_SKIP_LOG"
 passed=0 failed=0 skipped=0
 
-# Most tests in the lab mostly wait. What only computes takes the rest of the cores meanwhile: tests without a lab,
-# compilation, lints, and mutants of the engine and of the stack above it that the simulator must catch, which are a
-# separate build, so that no program contains them.
-nice -n 19 .venv/bin/pytest python/tests --junit-xml="$scratch/pure.xml" >"$scratch/pure" 2>&1 &
+# Tests without a lab run during compilation.
+.venv/bin/pytest python/tests --junit-xml="$scratch/pure.xml" >"$scratch/pure" 2>&1 &
 pure=$!
-checks=(--profile checks --locked --quiet)
-{
-    nice -n 19 cargo test "${checks[@]}" --workspace --exclude barewire-benches --no-run || echo "cargo test: broken"
-    nice -n 19 cargo test "${checks[@]}" --offline -p barewire-sim --features mutants --test mutants --test stack_mutants ||
-        echo "cargo test: broken"
-    nice -n 19 tools/lint.sh >"$scratch/lint" 2>&1 || true
-} >"$scratch/mutants" 2>&1 &
-built=$!
 
-# Four files at a time; each manages only its own labs.
-.venv/bin/pytest tests --numprocesses 4 --dist loadfile --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
-
-wait "$built" || true
-built=
 # Raw frames on a separate loopback interface: as root directly, otherwise in a user namespace.
+cargo test --profile checks --locked --workspace --exclude barewire-benches --no-run --quiet
 namespace=(unshare --net)
 [ "$(id -u)" = 0 ] || namespace=(unshare --user --map-root-user --net)
 "${namespace[@]}" true 2>/dev/null || namespace=()
 [ ${#namespace[@]} -gt 0 ] && namespace+=(.venv/bin/python tools/with_loopback.py)
 {
-    cat "$scratch/mutants"
-    "${namespace[@]}" cargo test "${checks[@]}" --offline --workspace --exclude barewire-benches --no-fail-fast || echo "cargo test: broken"
+    "${namespace[@]}" cargo test --profile checks --locked --offline --workspace --exclude barewire-benches --quiet --no-fail-fast || echo "cargo test: broken"
 } 2>&1 | tee "$scratch/cargo"
+# Beside the tests in the lab, most of which wait most of the time: lints, and mutants of the engine and of the stack
+# above it that the simulator must catch, which are a separate build, so that no program contains them.
+{
+    nice -n 19 tools/lint.sh >"$scratch/lint" 2>&1 || true
+    nice -n 19 cargo test --profile checks --locked --offline --quiet -p barewire-sim --features mutants --test mutants --test stack_mutants ||
+        echo "cargo test: broken"
+} >"$scratch/mutants" 2>&1 &
+mutants=$!
 silent=$(wc -l <"$BAREWIRE_SKIP_LOG")
+
 wait "$pure" || true
 pure=
 cat "$scratch/pure"
+# Four files at a time: most tests mostly wait, and each manages only its own labs.
+.venv/bin/pytest tests --numprocesses 4 --dist loadfile --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
+
+wait "$mutants" || true
+mutants=
+tee -a "$scratch/cargo" <"$scratch/mutants"
 # Lints count as one test each.
 cat "$scratch/lint"
 passed=$((passed + $(grep -c ': passed$' "$scratch/lint" || true)))
