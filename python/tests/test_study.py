@@ -437,7 +437,7 @@ def test_recognition_is_judged_by_an_exact_interval_of_the_share(
     if right:
         (row,) = finding.rows
         assert row.interval is not None and row.interval[0] < right / (right + wrong) <= row.interval[1]
-        assert f"hadoop, {right} of {right + wrong}" in markdown(plan, [finding], record_of(plan))
+        assert f"hadoop, {right} of {right + wrong}" in markdown(plan, [finding], record_of(plan), {})
 
 
 def test_a_step_of_the_other_form_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,7 +167,8 @@ fn labels_become_vlan_tags() {
     let Some(mut link) = open_for(all, 10, 16 << 20) else { return };
     let (to, own) = (MacAddress([2, 0, 0, 0, 0, 10]), link.address());
     let header = header(10);
-    for bytes in [0, 1000, 9000] {
+    // The kernel drops a tagged frame with less than two bytes behind its EtherType; the header has one of them.
+    for bytes in [1, 1000, 9000] {
         for count in [1, 2, 40] {
             let payload = vec![7; bytes];
             let frames: Vec<_> = (0..count)
