@@ -41,8 +41,8 @@ silent=$(wc -l <"$BAREWIRE_SKIP_LOG")
 wait "$pure" || true
 pure=
 cat "$scratch/pure"
-# Four files at a time: most tests mostly wait, and each manages only its own labs.
-.venv/bin/pytest tests --numprocesses 4 --dist loadfile --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
+# Three files at a time: most tests mostly wait, and each manages only its own labs.
+.venv/bin/pytest tests --numprocesses 3 --dist loadfile --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
 
 wait "$mutants" || true
 mutants=
