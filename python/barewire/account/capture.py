@@ -23,6 +23,7 @@ from barewire.account.comment import Comment
 from barewire.account.tshark import find
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import Lab
+from barewire.processes import terminate
 
 PROGRAMS = ("dumpcap", "mergecap")
 _BUFFER_MIB = 64
@@ -86,22 +87,13 @@ class _Tap:
 
     def stop(self) -> None:
         ended_early = self._process.poll() is not None
-        self._process.terminate()
-        try:
-            self._process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        terminate(self._process, _END_TIMEOUT_S)
         statistics = STATISTICS.search(self._text())
         if ended_early or statistics is None:
             raise MeasurementFailed(
                 f"--capture: dumpcap for {self.host} ended early, {self.part} has what it caught: {self._last_words()}"
             )
         self.received, self.dropped = (int(number) for number in statistics.groups())
-
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
 
     def _text(self) -> str:
         return os.pread(self._log.fileno(), 1 << 20, 0).decode(errors="replace")
@@ -130,11 +122,7 @@ def _tap(lab: Lab, host: str, file: Path, described: str) -> Iterator[_Tap]:
         try:
             yield tap
         finally:
-            process.terminate()
-            try:
-                process.wait(_END_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                tap.kill()
+            terminate(process, _END_TIMEOUT_S)
 
 
 def _end_with_parent() -> None:

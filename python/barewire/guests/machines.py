@@ -21,6 +21,7 @@ from typing import Any
 
 from barewire.errors import MachineCannot, MeasurementFailed
 from barewire.guests.image import Image, build
+from barewire.processes import terminate
 
 QEMU = "qemu-system-x86_64"
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
@@ -109,12 +110,7 @@ class EmulatedPair:
         try:
             yield process
         finally:
-            process.terminate()
-            try:
-                process.wait(_END_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            terminate(process, _END_TIMEOUT_S)
 
     def _command(self, image: Image, number: int, address: str, cable: int) -> list[str]:
         cores = sorted(os.sched_getaffinity(0))

@@ -10,8 +10,8 @@ from typing import IO
 
 from barewire.errors import MachineCannot
 from barewire.lab import Host, Lab
-from barewire.measure.launch import end_process
 from barewire.measure.programs import find_program
+from barewire.processes import end_process
 
 BROKER = "barewire-broker"
 # Programs in a lab run as root; allow all service access points.

@@ -16,11 +16,12 @@ from barewire.errors import MeasurementFailed, WrongUse, unknown
 from barewire.lab import Lab
 from barewire.measure.environment import describe_machine
 from barewire.measure.host_records import SUBJECT, read_host_records
-from barewire.measure.launch import end_process, raise_failure
+from barewire.measure.launch import raise_failure
 from barewire.measure.programs import HOST, find_program
 from barewire.measure.records import LaunchRecords
 from barewire.measure.session import StoppingRule, new_run, run_campaign
 from barewire.models.catalogue import Program, names_of_tests
+from barewire.processes import end_process
 from barewire.results import Run, Series, series_from_samples
 
 HOST_TESTS = names_of_tests(Program.host)

@@ -15,6 +15,7 @@ from barewire.measure.programs import FLOOR, HOST, PROBE, XDP_FLOOR, find_progra
 from barewire.measure.sites import Site, Station
 from barewire.measure.subjects import BROKERED, Subject
 from barewire.models.naming import LIBFABRIC, PACKET
+from barewire.processes import end_process
 
 READY_TIMEOUT_S = 20.0
 # A side that has finished ends by itself; a longer wait would only hide that it does not.
@@ -181,19 +182,6 @@ def _running(
         with contextlib.suppress(OSError):
             process.stdin.close()
         end_process(process)
-
-
-def end_process(process: "subprocess.Popen[Any]") -> None:
-    """Wait for a program's end, terminate it, kill it: a second each."""
-    for stop in (None, process.terminate, process.kill):
-        if stop is not None:
-            stop()
-        try:
-            process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            continue
-        return
-    raise MeasurementFailed(f"process {process.pid} cannot be killed; it may be stuck in a driver")
 
 
 def _wait_for_end(passive: "subprocess.Popen[Any]") -> None:

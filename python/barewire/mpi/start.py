@@ -17,6 +17,7 @@ from barewire.errors import MachineCannot
 from barewire.mpi.fabrics import report_settings
 from barewire.mpi.job import Job
 from barewire.mpi.leftovers import JOB_MARK, end_marked, remove_orphaned_memory
+from barewire.processes import terminate
 
 if TYPE_CHECKING:
     from barewire.lab import Lab
@@ -97,7 +98,7 @@ def run_limited(job: Job, lab: "Lab | None", limit_s: float | None, **streams: A
                 code = process.wait(limit_s)
         finally:
             if code is None:
-                _terminate(process)
+                terminate(process, _END_TIMEOUT_S)
                 end_marked(mark)
     return code if code is None or code >= 0 else _SIGNALLED - code
 
@@ -125,7 +126,7 @@ def _running_launcher(job: Job, lab: "Lab | None", **arguments: Any) -> "Iterato
     try:
         yield process
     finally:
-        _terminate(process)
+        terminate(process, _END_TIMEOUT_S)
         remove_orphaned_memory(started_ns)
 
 
@@ -140,14 +141,3 @@ def _launch(job: Job, lab: "Lab | None", **arguments: Any) -> "subprocess.Popen[
         return subprocess.Popen(command, env=environment, **arguments)
     except OSError as error:
         raise MachineCannot(f"{command[0]} does not start: {error.strerror}") from error
-
-
-def _terminate(process: "subprocess.Popen[bytes]") -> None:
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(_END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -4,14 +4,15 @@
 //! Where Linux deviates from IEEE 802.2, and why the sockets have the options below: `tests/kernel_llc/README.md`.
 
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use barewire_link::{ETHERNET_HEADER_BYTES, Interface};
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, getsockopt, recv, send, sockopt};
+use nix::sys::socket::{getsockopt, sockopt};
 
-use super::tcp::{MINIMUM_WIRE_BYTES, sleep_to_send};
+use super::byte_stream::{ByteStream, sleep_to_send};
+use super::tcp::MINIMUM_WIRE_BYTES;
 use super::{Counters, Endpoint, LocalConfig, SLEEP_MAX, Transport, WIRE_OVERHEAD_BYTES};
 use crate::protocol::Sap;
 use barewire_recorder::LaunchError;
@@ -175,12 +176,8 @@ fn address_of(socket: &OwnedFd, name: GetName) -> Result<Address, LaunchError> {
 
 /// An open connection.
 pub struct KernelLlc {
-    socket: OwnedFd,
+    stream: ByteStream<OwnedFd>,
     mtu: usize,
-    /// Bytes received of the current message.
-    received_bytes: usize,
-    received_messages: u32,
-    send_busy: u64,
 }
 
 impl KernelLlc {
@@ -189,13 +186,7 @@ impl KernelLlc {
         // The first one also bounds close(), which waits for the answer to its DISC.
         set_timeout(&socket, libc::SO_RCVTIMEO, SLEEP_MAX)?;
         set_timeout(&socket, libc::SO_SNDTIMEO, SLEEP_MAX)?;
-        Ok(Self { socket, mtu, received_bytes: 0, received_messages: 0, send_busy: 0 })
-    }
-}
-
-impl AsFd for KernelLlc {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        Ok(Self { stream: ByteStream::new(socket, "AF_LLC"), mtu })
     }
 }
 
@@ -203,39 +194,16 @@ impl Transport for KernelLlc {
     /// A call sends at most one I PDU. While the kernel waits for the answer to its poll, it takes none.
     #[inline]
     unsafe fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
-        while *done < message.len() {
-            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-            match send(self.socket.as_raw_fd(), &message[*done..], flags) {
-                Ok(sent) => *done += sent,
-                Err(Errno::EAGAIN | Errno::EINTR) => {
-                    self.send_busy += 1;
-                    return Ok(false);
-                }
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        Ok(true)
+        self.stream.try_send(message, done)
     }
 
     #[inline]
     unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
-        let flags = if patience.is_zero() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
-        match recv(self.socket.as_raw_fd(), &mut message[self.received_bytes..], flags) {
-            Ok(0) => return Err(LaunchError::Failed("the peer closed its AF_LLC connection".to_owned())),
-            Ok(received) => self.received_bytes += received,
-            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        }
-        if self.received_bytes < message.len() {
-            return Ok(None);
-        }
-        self.received_bytes = 0;
-        self.received_messages = self.received_messages.wrapping_add(1);
-        Ok(Some(self.received_messages.wrapping_sub(1)))
+        self.stream.receive(message, patience)
     }
 
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
-        sleep_to_send(self, patience)
+        sleep_to_send(&self.stream.socket, patience)
     }
 
     fn set_pace(&mut self, _bit_s: Option<f64>) {}
@@ -251,24 +219,20 @@ impl Transport for KernelLlc {
     }
 
     fn check(&mut self) -> Result<(), LaunchError> {
-        match getsockopt(&self.socket, sockopt::SocketError) {
+        match getsockopt(&self.stream.socket, sockopt::SocketError) {
             Ok(0) => Ok(()),
-            Ok(error) => Err(failed(Errno::from_raw(error))),
-            Err(error) => Err(failed(error)),
+            Ok(error) => Err(self.stream.failed(Errno::from_raw(error))),
+            Err(error) => Err(self.stream.failed(error)),
         }
     }
 
     fn counters(&mut self) -> Result<Counters, LaunchError> {
-        Ok(Counters { send_busy: self.send_busy, ..Counters::default() })
+        Ok(Counters { send_busy: self.stream.send_busy, ..Counters::default() })
     }
 
     fn mtu(&self) -> Option<usize> {
         Some(self.mtu)
     }
-}
-
-fn failed(error: Errno) -> LaunchError {
-    LaunchError::system("AF_LLC", error)
 }
 
 #[cfg(test)]
@@ -290,7 +254,7 @@ mod tests {
         let descriptor = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0) };
         // SAFETY: the descriptor is new.
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        let transport = KernelLlc { socket, mtu: 1500, received_bytes: 0, received_messages: 0, send_busy: 0 };
+        let transport = KernelLlc { stream: ByteStream::new(socket, "AF_LLC"), mtu: 1500 };
         assert_eq!(transport.wire_bytes(1), 84, "the smallest frame");
         assert_eq!(transport.wire_bytes(1496), 1538, "one frame of full size");
         assert_eq!(transport.wire_bytes(1497), 1497 + 2 * 42);

@@ -2,6 +2,7 @@
 //! Transports: each moves whole messages between two endpoints, independent of what is measured. The tests in
 //! [`crate::measure`] drive them through [`Transport`].
 
+mod byte_stream;
 mod datagram;
 mod endpoint;
 mod fragmenter;

@@ -6,9 +6,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, recv, send};
 
+use super::byte_stream::{ByteStream, sleep_to_send};
 use super::{Counters, Endpoint, LocalConfig, Transport, socket_timeout};
 use crate::protocol::{Session, Wait};
 use barewire_recorder::LaunchError;
@@ -70,11 +69,7 @@ pub fn connect(session: &Session, peer: SocketAddr) -> Result<(Tcp, Endpoint), L
 }
 
 pub struct Tcp {
-    stream: TcpStream,
-    /// Bytes received of the current message.
-    received_bytes: usize,
-    received_messages: u32,
-    send_busy: u64,
+    stream: ByteStream<TcpStream>,
 }
 
 impl Tcp {
@@ -85,46 +80,23 @@ impl Tcp {
         if session.wait == Wait::Busypoll {
             enable_busy_poll(&stream)?;
         }
-        Ok(Self { stream, received_bytes: 0, received_messages: 0, send_busy: 0 })
+        Ok(Self { stream: ByteStream::new(stream, "TCP") })
     }
 }
 
 impl Transport for Tcp {
     #[inline]
     unsafe fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
-        while *done < message.len() {
-            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-            match send(self.stream.as_raw_fd(), &message[*done..], flags) {
-                Ok(sent) => *done += sent,
-                Err(Errno::EAGAIN | Errno::EINTR) => {
-                    self.send_busy += 1;
-                    return Ok(false);
-                }
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        Ok(true)
+        self.stream.try_send(message, done)
     }
 
     #[inline]
     unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
-        let flags = if patience.is_zero() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
-        match recv(self.stream.as_raw_fd(), &mut message[self.received_bytes..], flags) {
-            Ok(0) => return Err(LaunchError::Failed("the peer closed its TCP connection".to_owned())),
-            Ok(received) => self.received_bytes += received,
-            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        }
-        if self.received_bytes < message.len() {
-            return Ok(None);
-        }
-        self.received_bytes = 0;
-        self.received_messages = self.received_messages.wrapping_add(1);
-        Ok(Some(self.received_messages.wrapping_sub(1)))
+        self.stream.receive(message, patience)
     }
 
     fn wait_to_send(&mut self, patience: Duration) -> Result<(), LaunchError> {
-        sleep_to_send(&self.stream, patience)
+        sleep_to_send(&self.stream.socket, patience)
     }
 
     fn set_pace(&mut self, _bit_s: Option<f64>) {}
@@ -140,34 +112,20 @@ impl Transport for Tcp {
     }
 
     fn check(&mut self) -> Result<(), LaunchError> {
-        match self.stream.take_error() {
+        match self.stream.socket.take_error() {
             Ok(None) => Ok(()),
             Ok(Some(error)) | Err(error) => Err(LaunchError::system("TCP", error)),
         }
     }
 
     fn counters(&mut self) -> Result<Counters, LaunchError> {
-        Ok(Counters { send_busy: self.send_busy, ..Counters::default() })
+        Ok(Counters { send_busy: self.stream.send_busy, ..Counters::default() })
     }
 
     fn mtu(&self) -> Option<usize> {
-        nix::sys::socket::getsockopt(&self.stream, nix::sys::socket::sockopt::IpMtu)
+        nix::sys::socket::getsockopt(&self.stream.socket, nix::sys::socket::sockopt::IpMtu)
             .ok()
             .and_then(|mtu| usize::try_from(mtu).ok())
-    }
-}
-
-fn failed(error: Errno) -> LaunchError {
-    LaunchError::system("TCP", error)
-}
-
-/// Sleeps until the socket is writable, for at most `patience`.
-pub fn sleep_to_send(socket: &impl AsFd, patience: Duration) -> Result<(), LaunchError> {
-    let mut descriptors = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
-    let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
-    match poll(&mut descriptors, patience) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(error) => Err(LaunchError::system("poll", error)),
     }
 }
 

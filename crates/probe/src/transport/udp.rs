@@ -9,9 +9,10 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recvmsg, send, sendmsg};
 
+use super::byte_stream::sleep_to_send;
 use super::datagram::{Accepted, HEADER_BYTES, Header, Reassembly};
 use super::pace::Pacer;
-use super::tcp::{ETHERNET_WIRE_BYTES, IP_HEADER_BYTES, MINIMUM_WIRE_BYTES, enable_busy_poll, sleep_to_send};
+use super::tcp::{ETHERNET_WIRE_BYTES, IP_HEADER_BYTES, MINIMUM_WIRE_BYTES, enable_busy_poll};
 use super::{Counters, Endpoint, LocalConfig, Transport, socket_timeout};
 use crate::protocol::{Session, Wait};
 use barewire_recorder::LaunchError;

@@ -15,6 +15,7 @@ from barewire.errors import MeasurementFailed
 from barewire.lab import Lab, format_rate
 from barewire.lab.kernel import Process
 from barewire.lab.startup import environment
+from barewire.processes import terminate
 from barewire.sdn.api.client import Client
 
 _READY_S = 30.0
@@ -61,12 +62,7 @@ def controlled(
         client = _ready(lab, process, token, api, log)
         yield Controller(client, _listener(api), api, token)
     finally:
-        process.terminate()
-        try:
-            process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        terminate(process, _END_S)
 
 
 def _command(lab: Lab, folder: Path, strategies: Sequence[str], rate_bit_s: int, token: Path, api: Path) -> list[str]:

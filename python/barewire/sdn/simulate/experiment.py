@@ -7,6 +7,7 @@ All strategies use the same seeds, so ratios are paired.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import geometric_mean, mean
 
 from barewire.errors import WrongUse, unknown
@@ -137,23 +138,28 @@ def least_time_s(setup: Setup, demand: Mapping[tuple[str, str], float]) -> float
     return 1 / (solve(setup.network, demand) * setup.efficiency)
 
 
-def _shuffle(
-    setup: Setup, policies: Mapping[str, Policy], count: int, seeds: Sequence[int], advance: Advance
-) -> list[Series]:
-    hosts = placed_hosts(setup.network, count)
-    star = non_blocking(setup.network, hosts)
-    times: dict[str, tuple[float, ...]] = {}
-    for name, policy in {STAR: read_policy("stp"), **policies}.items():
-        jobs = [Shuffle(hosts, seed, setup.shape) for seed in seeds]
-        for job in jobs:
-            advance(f"shuffle on {count} hosts, {name}")
-            setup.run(star if name == STAR else setup.network, policy, job)
-        times[name] = tuple(job.finished_s for job in jobs)
-    bound = tuple(least_time_s(setup, Shuffle(hosts, seed, setup.shape).patterns[0]) for seed in seeds)
-    return [
-        Series("shuffle", "job", "s", name, count, times[name], times[STAR], bound, lower_is_better=True)
-        for name in policies
-    ]
+def _one_job(workload: str, job_of: Callable[[Setup, Sequence[str], int], Shuffle | Training]) -> _Experiment:
+    """The experiment with one job on all hosts, which `job_of` returns for a seed."""
+
+    def run(
+        setup: Setup, policies: Mapping[str, Policy], count: int, seeds: Sequence[int], advance: Advance
+    ) -> list[Series]:
+        hosts = placed_hosts(setup.network, count)
+        star = non_blocking(setup.network, hosts)
+        times: dict[str, tuple[float, ...]] = {}
+        for name, policy in {STAR: read_policy("stp"), **policies}.items():
+            jobs = [job_of(setup, hosts, seed) for seed in seeds]
+            for job in jobs:
+                advance(f"{workload} on {count} hosts, {name}")
+                setup.run(star if name == STAR else setup.network, policy, job)
+            times[name] = tuple(job.finished_s for job in jobs)
+        bound = tuple(least_job_s(setup, job_of(setup, hosts, seed)) for seed in seeds)
+        return [
+            Series(workload, "job", "s", name, count, times[name], times[STAR], bound, lower_is_better=True)
+            for name in policies
+        ]
+
+    return run
 
 
 def _both(
@@ -217,31 +223,6 @@ def _permutation(
             shares.append(mean(rate / line[key] for key, rate in rates.items()) / setup.efficiency)
         series.append(Series("permutation", "flow rate", "of line", name, count, tuple(shares), line_rate, line_rate))
     return series
-
-
-def _training(collective: str) -> _Experiment:
-    """The experiment with one training job on all hosts."""
-
-    def run(
-        setup: Setup, policies: Mapping[str, Policy], count: int, seeds: Sequence[int], advance: Advance
-    ) -> list[Series]:
-        hosts = placed_hosts(setup.network, count)
-        star = non_blocking(setup.network, hosts)
-        times: dict[str, tuple[float, ...]] = {}
-        for name, policy in {STAR: read_policy("stp"), **policies}.items():
-            jobs = [training_job(setup, hosts, seed, collective) for seed in seeds]
-            for job in jobs:
-                advance(f"{collective} on {count} hosts, {name}")
-                setup.run(star if name == STAR else setup.network, policy, job)
-            times[name] = tuple(job.finished_s for job in jobs)
-        bound = tuple(least_job_s(setup, training_job(setup, hosts, seed, collective)) for seed in seeds)
-        workload = next(name for name, of in COLLECTIVE_OF.items() if of == collective)
-        return [
-            Series(workload, "job", "s", name, count, times[name], times[STAR], bound, lower_is_better=True)
-            for name in policies
-        ]
-
-    return run
 
 
 def training_job(setup: Setup, hosts: Sequence[str], seed: int, collective: str, number: int = 0) -> Training:
@@ -328,9 +309,9 @@ AT_ONCE = ("both", *SEVERAL)
 
 WORKLOADS: Mapping[str, _Experiment] = {
     "ring": _ring,
-    "shuffle": _shuffle,
+    "shuffle": _one_job("shuffle", lambda setup, hosts, seed: Shuffle(hosts, seed, setup.shape)),
     "both": _both,
     "permutation": _permutation,
-    **{workload: _training(collective) for workload, collective in COLLECTIVE_OF.items()},
+    **{workload: _one_job(workload, partial(training_job, collective=of)) for workload, of in COLLECTIVE_OF.items()},
     **{workload: _several(workload, jobs_of) for workload, jobs_of in SEVERAL.items()},
 }
