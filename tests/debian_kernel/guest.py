@@ -5,13 +5,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from kernel_llc.guest import KERNEL_ARGUMENTS
-
 from barewire.guests.debian import CannotBuild
 from barewire.guests.image import Image
+from barewire.guests.machines import QEMU, qemu_command
 
-QEMU = "qemu-system-x86_64"
-MEMORY_MIB = 512
 # Some 10 s on an idle machine.
 TIMEOUT_S = 150.0
 
@@ -25,12 +22,8 @@ def check() -> None:
 def run(image: Image, program: str, scratch: Path) -> str:
     """Run a shell's command in the guest; return what it has printed. Quotes must be single ones."""
     said, log = scratch / "said", scratch / "log"
-    command = [QEMU, "-machine", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "2"]
-    command += ["-m", str(MEMORY_MIB), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
-    command += ["-kernel", str(image.kernel), "-initrd", str(image.initramfs)]
-    command += ["-append", f'{KERNEL_ARGUMENTS} rdinit=/init "PROGRAM={program}"']
-    command += ["-fsdev", "local,id=machine,path=/,security_model=none,readonly=on,multidevs=remap"]
-    command += ["-device", "virtio-9p-pci,fsdev=machine,mount_tag=machine"]
+    ends = "echo 'guest: done' >/dev/ttyS0; echo o >/proc/sysrq-trigger; sleep 60"
+    command = qemu_command(image, f"({program}) >/dev/ttyS1 2>&1; {ends}", processors=2)
     for name, path in (("log", log), ("said", said)):
         command += ["-chardev", f"file,id={name},path={path}", "-serial", f"chardev:{name}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)

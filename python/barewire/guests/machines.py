@@ -9,6 +9,7 @@ is installed, and both end with the block or with this process.
 
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -27,7 +28,7 @@ QEMU = "qemu-system-x86_64"
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 INTERFACE = "eth0"
 _HERE = Path(__file__).resolve().parent
-_INIT, _AGENT, _REMOTE_SHELL = _HERE / "init.sh", _HERE / "agent.py", _HERE / "remote_shell.py"
+INIT, _AGENT, _REMOTE_SHELL = _HERE / "init.sh", _HERE / "agent.py", _HERE / "remote_shell.py"
 _MODULES = ("virtio_pci", "virtio_net", "virtio_console", "9pnet_virtio", "9p", "af_packet", "llc2")
 _MEMORY_MIB = 512
 # No IPv6, so that nothing but what is measured is on the cable; a panic ends qemu (-no-reboot).
@@ -38,6 +39,17 @@ _KERNEL = (
 _READY_TIMEOUT_S = 120.0
 _END_TIMEOUT_S = 10.0
 _LINES_SHOWN = 5
+
+
+def qemu_command(image: Image, program: str, processors: int, address: str = "") -> list[str]:
+    """Return the command of a machine that becomes a shell's command, with single quotes only; devices may follow."""
+    # Words with = and no dot before it are the environment of process 1.
+    append = f'{_KERNEL} "ADDRESS={address}" "PROGRAM={program}"'
+    command = [QEMU, "-machine", "q35", "-accel", "tcg", "-cpu", "max", "-smp", str(processors)]
+    command += ["-m", str(_MEMORY_MIB), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
+    command += ["-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", append]
+    command += ["-fsdev", "local,id=machine,path=/,security_model=none,readonly=on,multidevs=remap"]
+    return [*command, "-device", "virtio-9p-pci,fsdev=machine,mount_tag=machine"]
 
 
 class EmulatedPair:
@@ -91,7 +103,7 @@ class EmulatedPair:
         for program, package in ((QEMU, "qemu-system-x86"), ("setpriv", "util-linux"), ("taskset", "util-linux")):
             if shutil.which(program) is None:
                 raise MachineCannot(f"emulated machines need {program}. Fix: apt-get install {package}")
-        image = build(_INIT, _MODULES)
+        image = build(INIT, _MODULES)
         self.kernel = image.version
         return image
 
@@ -114,15 +126,9 @@ class EmulatedPair:
 
     def _command(self, image: Image, number: int, address: str, cable: int) -> list[str]:
         cores = sorted(os.sched_getaffinity(0))
-        words = {"ADDRESS": address, "PYTHON": sys.executable, "AGENT": _AGENT, "PROGRAMS": self._programs.resolve()}
-        # Words with = and no dot are the environment of process 1.
-        append = " ".join([_KERNEL, *(f'"{key}={value}"' for key, value in words.items())])
+        agent = shlex.join([sys.executable, "-I", "-S", str(_AGENT), str(self._programs.resolve())])
         command = ["setpriv", "--pdeathsig", "KILL", "taskset", "--cpu-list", str(cores[number % len(cores)])]
-        command += [QEMU, "-machine", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "1"]
-        command += ["-m", str(_MEMORY_MIB), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
-        command += ["-kernel", str(image.kernel), "-initrd", str(image.initramfs), "-append", append]
-        command += ["-fsdev", "local,id=machine,path=/,security_model=none,readonly=on,multidevs=remap"]
-        command += ["-device", "virtio-9p-pci,fsdev=machine,mount_tag=machine"]
+        command += qemu_command(image, f"exec {agent}", processors=1, address=address)
         command += ["-netdev", f"stream,id=wire,server=off,addr.type=fd,addr.str={cable}"]
         command += ["-device", f"virtio-net-pci,netdev=wire,mac=02:00:00:77:00:0{number + 1},romfile="]
         command += ["-chardev", f"file,id=log,path={self._folder / f'{address}.log'}", "-serial", "chardev:log"]
