@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Goodput by window and loss: the engine over one link, compared with the wire limit and with a model.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use barewire_llc::{
-    AfterLoss, ConnectionConfig, ConnectionEvent, ConnectionHandle, Delivery, Instant, Lsap, Peer, Station,
-    StationConfig, StationEvent, StationTransmit,
-};
+use barewire_llc::{AfterLoss, ConnectionConfig, Instant, StationTransmit};
 use fastrand::Rng;
 
+use crate::ends::{Ends, Network};
 use crate::host::mac;
 use crate::link::Link;
 use crate::model;
@@ -80,7 +77,7 @@ pub fn config(window: u8, after_loss: AfterLoss) -> ConnectionConfig {
 /// As [`delivered`], with any configuration.
 #[must_use]
 pub fn delivered_with(link: &Link, connection: &ConnectionConfig, seed: u64) -> u64 {
-    Run::new(link, connection, seed, [u64::MAX, 0]).run().delivered[1]
+    Run::new(link, seed, [u64::MAX, 0]).run(connection).delivered[1]
 }
 
 /// Result of a run.
@@ -96,13 +93,12 @@ pub struct Outcome {
 /// acknowledgements queue behind data of their own direction.
 #[must_use]
 pub fn exchange_bursts(link: &Link, connection: &ConnectionConfig, burst: u64, seed: u64) -> Outcome {
-    Run::new(link, connection, seed, [burst; 2]).run()
+    Run::new(link, seed, [burst; 2]).run(connection)
 }
 
+/// One link, which loses and delays frames, and what both ends send over it.
 struct Run<'l> {
     link: &'l Link,
-    stations: [Station<()>; 2],
-    handles: [Option<ConnectionHandle>; 2],
     /// Messages in a burst, by end.
     bursts: [u64; 2],
     /// Messages that each end may have sent so far.
@@ -112,26 +108,14 @@ struct Run<'l> {
     wires: [Wire; 2],
     faults: Faults,
     rng: Rng,
-    /// By time and order: receiving end, and frame.
-    arrivals: BTreeMap<(u64, u64), (usize, Frame)>,
-    order: u64,
 }
 
 impl<'l> Run<'l> {
-    fn new(link: &'l Link, connection: &ConnectionConfig, seed: u64, bursts: [u64; 2]) -> Self {
-        let config = StationConfig { connection: connection.clone(), ..StationConfig::default() };
-        let stations = [0, 1].map(|host| {
-            let mut station = Station::new(mac(host), &config, Instant::default()).expect("a legal configuration");
-            station.activate(Lsap::SNAP);
-            station.listen(Lsap::SNAP, true);
-            station
-        });
+    fn new(link: &'l Link, seed: u64, bursts: [u64; 2]) -> Self {
         let (rate_bit_s, delay_ns) = (link.rate_bit_s, link.delay_ns);
         let scenario = Scenario { rate_bit_s, delay_ns, queue_frames: 1000, ..Scenario::from_seed(0) };
         Self {
             link,
-            stations,
-            handles: [None; 2],
             bursts,
             granted: bursts,
             sent: [0; 2],
@@ -139,86 +123,43 @@ impl<'l> Run<'l> {
             wires: [Wire::new(&scenario), Wire::new(&scenario)],
             faults: Faults { loss: link.loss, ..Faults::default() },
             rng: Rng::with_seed(seed),
-            arrivals: BTreeMap::new(),
-            order: 0,
         }
     }
 
-    fn run(mut self) -> Outcome {
-        let mut now_ns = 0;
-        let peer = Peer { local: Lsap::SNAP, mac: mac(1), remote: Lsap::SNAP };
-        self.handles[0] = Some(self.stations[0].connect(peer, 0, Instant::default()).expect("room"));
-        loop {
-            let now = Instant::from_nanos(now_ns);
-            for end in 0..2 {
-                while let Some(event) = self.stations[end].poll_event() {
-                    if let StationEvent::Connection(handle, ConnectionEvent::Incoming) = event {
-                        self.stations[end].accept(handle, now);
-                        self.handles[end] = Some(handle);
-                    }
-                }
-                self.send(end, now);
-                self.transmit(end, now);
-            }
-            let next = self.arrivals.keys().next().map(|(time, _)| *time);
-            let deadlines = self.stations.iter().filter_map(Station::next_deadline).map(Instant::as_nanos);
-            let time = deadlines.chain(next).min().filter(|time| *time <= self.link.duration_ns);
-            let Some(time) = time else { return self.outcome() };
-            now_ns = time.max(now_ns);
-            let now = Instant::from_nanos(now_ns);
-            while let Some(entry) = self.arrivals.first_entry()
-                && entry.key().0 <= now_ns
-            {
-                let (end, frame) = entry.remove();
-                let station = &mut self.stations[end];
-                let handled = station.handle_frame(frame.source, frame.destination, &frame.bytes, &frame.trailer, now);
-                match handled.delivery {
-                    Some(Delivery::Data { connection, .. }) => {
-                        let kept = std::iter::from_fn(|| station.next_kept(connection, now)).count();
-                        (0..=kept).for_each(|_| self.deliver(end));
-                    }
-                    Some(Delivery::Early { connection, number, .. }) => station.keep(connection, number),
-                    _ => {}
-                }
-            }
-            self.stations.iter_mut().for_each(|station| station.handle_timeout(now));
-        }
+    fn run(mut self, connection: &ConnectionConfig) -> Outcome {
+        let mut ends = Ends::new(connection, [0; 2]);
+        let duration_ns = self.link.duration_ns;
+        ends.run(&mut self, duration_ns);
+        Outcome { delivered: self.delivered, repeated: ends.repeated() }
     }
+}
 
+impl Network for Run<'_> {
     /// An end that has received the peer's whole burst may send its next.
-    fn deliver(&mut self, end: usize) {
-        self.delivered[end] += 1;
-        if self.delivered[end].is_multiple_of(self.bursts[1 - end]) {
-            self.granted[end] += self.bursts[end];
+    fn deliver(&mut self, end: usize, messages: u64, _now_ns: u64) {
+        for _ in 0..messages {
+            self.delivered[end] += 1;
+            if self.delivered[end].is_multiple_of(self.bursts[1 - end]) {
+                self.granted[end] += self.bursts[end];
+            }
         }
     }
 
-    fn send(&mut self, end: usize, now: Instant) {
-        let Some(handle) = self.handles[end] else { return };
-        while self.sent[end] < self.granted[end] && self.stations[end].send(handle, (), now).is_ok() {
+    fn send(&mut self, ends: &mut Ends, end: usize, now: Instant) {
+        let Some(handle) = ends.handles[end] else { return };
+        while self.sent[end] < self.granted[end] && ends.stations[end].send(handle, (), now).is_ok() {
             self.sent[end] += 1;
         }
     }
 
-    fn outcome(&self) -> Outcome {
-        let ends = self.stations.iter().zip(self.handles);
-        let connections = ends.filter_map(|(station, handle)| station.connection(handle?));
-        let repeated = connections.map(|connection| connection.counters().information_repeated).sum();
-        Outcome { delivered: self.delivered, repeated }
-    }
-
-    fn transmit(&mut self, end: usize, now: Instant) {
-        while let Some(transmit) = self.stations[end].poll_transmit(now) {
+    fn transmit(&mut self, ends: &mut Ends, end: usize, now: Instant) {
+        while let Some(transmit) = ends.stations[end].poll_transmit(now) {
             let wire_bytes = if transmit.token.is_some() { self.link.frame_bytes } else { self.link.short_bytes };
             let StationTransmit { destination, header, token, extra, .. } = transmit;
             let information = token.map(|()| &[][..]);
             let frame = Frame::new(mac(end), destination, header.as_bytes(), extra, information, wire_bytes);
-            let (arrivals, order) = (&mut self.arrivals, &mut self.order);
             let path_ns = self.rng.choice(&self.link.paths_ns).copied().unwrap_or_default();
-            let mut arrive = |time, frame| {
-                *order += 1;
-                arrivals.insert((time + path_ns, *order), (1 - end, frame));
-            };
+            let mut arrive = |time, frame| ends.arrive(time + path_ns, 1 - end, frame);
             self.wires[end].send(frame, now.as_nanos(), &self.faults, &mut self.rng, &mut arrive);
         }
     }

@@ -17,6 +17,7 @@ pub mod stack;
 mod agenda;
 mod application;
 mod checks;
+mod ends;
 mod host;
 mod network;
 mod scenario;

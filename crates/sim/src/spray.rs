@@ -2,13 +2,9 @@
 //! One connection over several paths, chosen by labels: paths of unequal delay, slow ones, dead ones. The engine at both
 //! ends; what arrives when, and over which path.
 
-use std::collections::BTreeMap;
+use barewire_llc::{ConnectionConfig, Instant, StationTransmit};
 
-use barewire_llc::{
-    ConnectionConfig, ConnectionEvent, ConnectionHandle, Delivery, Instant, Lsap, Peer, Station, StationConfig,
-    StationEvent, StationTransmit,
-};
-
+use crate::ends::{Ends, Network};
 use crate::host::mac;
 use crate::network::{Frame, SHORT_FRAME};
 use crate::scenario::{MS, US};
@@ -105,7 +101,7 @@ impl Outcome {
 /// If the configuration is invalid.
 #[must_use]
 pub fn run(paths: &Paths, connection: &ConnectionConfig, traffic: Traffic) -> Outcome {
-    Run::new(paths, connection, traffic).run()
+    Run::new(paths, traffic).run(connection)
 }
 
 /// The engine's configuration for these paths.
@@ -114,17 +110,13 @@ pub fn config(paths: &Paths) -> ConnectionConfig {
     ConnectionConfig { is_extended: true, labels: paths.paths.len() as u8, ..ConnectionConfig::default() }
 }
 
+/// The paths, and what both ends send over them.
 struct Run<'p> {
     paths: &'p Paths,
     traffic: Traffic,
-    stations: [Station<()>; 2],
-    handles: [Option<ConnectionHandle>; 2],
     /// When each host's link, and each path in each direction, has transmitted all frames so far.
     hosts_free_ns: [u64; 2],
     paths_free_ns: Vec<[u64; 2]>,
-    /// By time and order: receiving end, and frame.
-    arrivals: BTreeMap<(u64, u64), (usize, Frame)>,
-    order: u64,
     /// Messages that each end may send.
     granted: [u64; 2],
     last_ns: u64,
@@ -132,74 +124,32 @@ struct Run<'p> {
 }
 
 impl<'p> Run<'p> {
-    fn new(paths: &'p Paths, connection: &ConnectionConfig, traffic: Traffic) -> Self {
-        let stations = [0, 1].map(|host| {
-            let seed = 7 + host as u64;
-            let config = StationConfig { connection: connection.clone(), hash_seed: seed, ..StationConfig::default() };
-            let mut station = Station::new(mac(host), &config, Instant::default()).expect("a legal configuration");
-            station.activate(Lsap::SNAP);
-            station.listen(Lsap::SNAP, true);
-            station
-        });
+    fn new(paths: &'p Paths, traffic: Traffic) -> Self {
         let labels = paths.paths.len();
         let outcome =
             Outcome { delivered: 0, repeated: 0, silence_ns: 0, sent: vec![0; labels], sent_late: vec![0; labels] };
         Self {
             paths,
             traffic,
-            stations,
-            handles: [None; 2],
             hosts_free_ns: [0; 2],
             paths_free_ns: vec![[0; 2]; labels],
-            arrivals: BTreeMap::new(),
-            order: 0,
             granted: [1, 0],
             last_ns: 0,
             outcome,
         }
     }
 
-    fn run(mut self) -> Outcome {
-        let mut now_ns = 0;
-        let peer = Peer { local: Lsap::SNAP, mac: mac(1), remote: Lsap::SNAP };
-        self.handles[0] = Some(self.stations[0].connect(peer, 0, Instant::default()).expect("room"));
-        loop {
-            let now = Instant::from_nanos(now_ns);
-            for end in 0..2 {
-                while let Some(event) = self.stations[end].poll_event() {
-                    if let StationEvent::Connection(handle, ConnectionEvent::Incoming) = event {
-                        self.stations[end].accept(handle, now);
-                        self.handles[end] = Some(handle);
-                    }
-                }
-                self.send(end, now);
-                self.transmit(end, now);
-            }
-            let next = self.arrivals.keys().next().map(|(time, _)| *time);
-            let deadlines = self.stations.iter().filter_map(Station::next_deadline).map(Instant::as_nanos);
-            let time = deadlines.chain(next).min().filter(|time| *time <= self.paths.duration_ns);
-            let Some(time) = time else { return self.end() };
-            now_ns = time.max(now_ns);
-            let now = Instant::from_nanos(now_ns);
-            while let Some(entry) = self.arrivals.first_entry()
-                && entry.key().0 <= now_ns
-            {
-                let (end, frame) = entry.remove();
-                let station = &mut self.stations[end];
-                let handled = station.handle_frame(frame.source, frame.destination, &frame.bytes, &frame.trailer, now);
-                match handled.delivery {
-                    Some(Delivery::Data { connection, .. }) => {
-                        let kept = std::iter::from_fn(|| station.next_kept(connection, now)).count();
-                        self.deliver(end, 1 + kept as u64, now_ns);
-                    }
-                    Some(Delivery::Early { connection, number, .. }) => station.keep(connection, number),
-                    _ => {}
-                }
-            }
-            self.stations.iter_mut().for_each(|station| station.handle_timeout(now));
-        }
+    fn run(mut self, connection: &ConnectionConfig) -> Outcome {
+        let mut ends = Ends::new(connection, [7, 8]);
+        let duration_ns = self.paths.duration_ns;
+        ends.run(&mut self, duration_ns);
+        self.outcome.repeated = ends.repeated();
+        self.outcome.silence_ns = self.outcome.silence_ns.max(duration_ns - self.last_ns);
+        self.outcome
     }
+}
 
+impl Network for Run<'_> {
     fn deliver(&mut self, end: usize, messages: u64, now_ns: u64) {
         if self.outcome.delivered > 0 {
             self.outcome.silence_ns = self.outcome.silence_ns.max(now_ns - self.last_ns);
@@ -209,29 +159,21 @@ impl<'p> Run<'p> {
         self.granted[end] += messages;
     }
 
-    fn send(&mut self, end: usize, now: Instant) {
-        let Some(handle) = self.handles[end] else { return };
+    fn send(&mut self, ends: &mut Ends, end: usize, now: Instant) {
+        let Some(handle) = ends.handles[end] else { return };
         if self.traffic == Traffic::Stream {
-            while end == 0 && self.stations[0].send(handle, (), now).is_ok() {}
+            while end == 0 && ends.stations[0].send(handle, (), now).is_ok() {}
         }
         while self.traffic == Traffic::PingPong
             && self.granted[end] > 0
-            && self.stations[end].send(handle, (), now).is_ok()
+            && ends.stations[end].send(handle, (), now).is_ok()
         {
             self.granted[end] -= 1;
         }
     }
 
-    fn end(mut self) -> Outcome {
-        let ends = self.stations.iter().zip(self.handles);
-        let connections = ends.filter_map(|(station, handle)| station.connection(handle?));
-        self.outcome.repeated = connections.map(|connection| connection.counters().information_repeated).sum();
-        self.outcome.silence_ns = self.outcome.silence_ns.max(self.paths.duration_ns - self.last_ns);
-        self.outcome
-    }
-
-    fn transmit(&mut self, end: usize, now: Instant) {
-        while let Some(transmit) = self.stations[end].poll_transmit(now) {
+    fn transmit(&mut self, ends: &mut Ends, end: usize, now: Instant) {
+        while let Some(transmit) = ends.stations[end].poll_transmit(now) {
             let StationTransmit { destination, header, token, extra, label, .. } = transmit;
             let wire_bytes = if token.is_some() { FRAME_BYTES } else { SHORT_FRAME };
             let information = token.map(|()| &[][..]);
@@ -253,8 +195,7 @@ impl<'p> Run<'p> {
                 continue;
             }
             *free_ns = (*free_ns).max(*host_ns) + path_ns;
-            self.order += 1;
-            self.arrivals.insert((*free_ns + path.delay_ns, self.order), (1 - end, frame));
+            ends.arrive(*free_ns + path.delay_ns, 1 - end, frame);
         }
     }
 }
