@@ -23,7 +23,6 @@ from barewire.topology.failures import failed
 
 TREE = fat_tree(4, servers=0)
 EDGES = [f"s{number}" for number in range(13, 21)]
-JOB = {"name": "j", "profile": "mpi", "hosts": ["h1", "h16"]}
 
 
 def sprayed(seed: int = 1) -> World:
@@ -206,13 +205,9 @@ def test_a_switch_that_restarts_gets_its_labels_again() -> None:
     assert sorted(map(str, label_entries(world)["s5"])) == sorted(map(str, rules))
 
 
-def test_a_job_is_told_its_labels_and_only_if_its_strategy_uses_them() -> None:
+def test_the_policy_names_the_labels_of_profiles_whose_strategy_uses_them() -> None:
     world = sprayed()
-    core = world.controller
-    job = core.jobs.announce(JOB, core.hosts.by_name.keys(), world.now)
-    assert documents.job(core, job, world.now).labels == "3840-3843"
-    other = core.jobs.announce({**JOB, "profile": "hadoop"}, core.hosts.by_name.keys(), world.now)
-    assert documents.job(core, other, world.now).labels is None
+    assert documents.policy(world.controller, world.now).labels == {"mpi": "3840-3843"}
 
 
 def test_shares_of_links_are_filled_max_min_fairly() -> None:

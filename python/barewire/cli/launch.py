@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barewire.cli.labs import LabChoice
     from barewire.lab import Lab
     from barewire.mpi.explain import Row
-    from barewire.sdn.api.client import Announced, Client
+    from barewire.sdn.api.client import Client
 
 _LINES_SHOWN = 12
 _MAX_LOG_COLUMNS = 1000
@@ -54,9 +54,10 @@ def launch(request: Request) -> int:
         check_rights(job)
         if request.explained:
             _explain(job, requested, reason, running, request.as_json)
-        announced = _announcement_context(job, request.fabric, controller)
-        with announced as announcement, _capture_context(job, request, running):
-            return start.run(_labelled(job, request.fabric, announcement), running)
+        if controller is not None:
+            job = _labelled(job, request.fabric, controller)
+        with _announcement_context(job, request.fabric, controller), _capture_context(job, request, running):
+            return start.run(job, running)
 
 
 def _lab_choice(request: Request) -> "LabChoice | None":
@@ -81,9 +82,7 @@ def _controller(request: Request) -> "Client | None":
     return optional_client(request.sdn, request.sdn_token)
 
 
-def _announcement_context(
-    job: Job, fabric: str, controller: "Client | None"
-) -> "AbstractContextManager[Announced | None]":
+def _announcement_context(job: Job, fabric: str, controller: "Client | None") -> AbstractContextManager[object]:
     if controller is None:
         return nullcontext()
     import socket
@@ -96,13 +95,13 @@ def _announcement_context(
     )
 
 
-def _labelled(job: Job, fabric: str, announced: "Announced | None") -> Job:
+def _labelled(job: Job, fabric: str, controller: "Client") -> Job:
     """The job with the network's labels, unless the user has set others."""
-    if announced is None or LABELS in os.environ:
+    if LABELS in os.environ:
         return job
-    from barewire.mpi.announcement import labelled
+    from barewire.mpi.announcement import PROFILE, labelled
 
-    return labelled(job, fabric, announced.labels)
+    return labelled(job, fabric, controller.labels(PROFILE))
 
 
 def _check_capture(request: Request, lab: "LabChoice | None") -> None:

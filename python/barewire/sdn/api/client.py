@@ -19,6 +19,7 @@ import msgspec
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.sdn.api import schema
 from barewire.sdn.api.token import read_token
+from barewire.sdn.flow import DEFAULT_PROFILE
 from barewire.sdn.tls import client_context, reason_of
 
 TIMEOUT_S = 5.0
@@ -75,6 +76,12 @@ class Client:
     def get(self, name: str) -> Any:
         """Return the response of GET /v1/`name`."""
         return self._ask("GET", f"/v1/{name}")
+
+    def labels(self, profile: str) -> str | None:
+        """Return the VLAN identifiers by which a profile's frames may choose their paths, as in 3840-3843."""
+        policy = self.get("policy")
+        found: str | None = policy["labels"].get(profile if profile in policy["strategies"] else DEFAULT_PROFILE)
+        return found
 
     def announce(self, job: Mapping[str, Any]) -> Any:
         """Announce a job; return the controller's description of it, with its `id`."""
@@ -202,8 +209,6 @@ class Announced:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="sdn-lease", daemon=True)
         self.id = ""
-        # VLAN identifiers by which the job's frames may choose their paths, as in 3840-3843.
-        self.labels: str | None = None
         self._lease_s = 0.0
 
     def __enter__(self) -> "Announced":
@@ -225,7 +230,7 @@ class Announced:
 
     def _announce(self) -> None:
         made = self._client.announce(self._job)
-        self.id, self._lease_s, self.labels = made["id"], made["lease_s"], made.get("labels")
+        self.id, self._lease_s = made["id"], made["lease_s"]
 
     def _renew(self) -> None:
         answered = True

@@ -128,7 +128,7 @@ def policy(controller: Controller, now: float) -> schema.Policy:
 
 def jobs(controller: Controller, now: float) -> schema.Jobs:
     """All announced jobs."""
-    return schema.Jobs([job(controller, one, now) for one in controller.jobs.all])
+    return schema.Jobs([job(one, now) for one in controller.jobs.all])
 
 
 def tenants(controller: Controller, now: float) -> schema.Tenants:
@@ -159,8 +159,8 @@ def tenants_with(controller: Controller, sent_bit_s: Mapping[str, int]) -> schem
     )
 
 
-def job(controller: Controller, announced: Job, now: float) -> schema.Job:
-    """An announced job, with the labels that its frames may have."""
+def job(announced: Job, now: float) -> schema.Job:
+    """An announced job."""
     return schema.Job(
         id=announced.id,
         name=announced.name,
@@ -172,7 +172,6 @@ def job(controller: Controller, announced: Job, now: float) -> schema.Job:
         current=announced.current,
         lease_s=announced.lease_s,
         ends_in_s=round(max(announced.ends_s - now, 0.0), 3),
-        labels=controller.labels_of(announced.profile),
     )
 
 

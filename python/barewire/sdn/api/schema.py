@@ -60,7 +60,6 @@ class Job(Struct, forbid_unknown_fields=True):
     current: Annotated[int, Meta(description="the number of the current pattern")]
     lease_s: float
     ends_in_s: float
-    labels: Annotated[str | None, Meta(description="VLAN identifiers that name paths, as in 3840-3843")]
 
 
 class Jobs(Struct, forbid_unknown_fields=True):
@@ -234,7 +233,12 @@ class Policy(Struct, forbid_unknown_fields=True):
     strategies: dict[str, str]
     signatures: list[Signature]
     behaviours: list[dict[str, float | str]]
-    labels: Annotated[dict[str, str], Meta(description="of each profile whose frames may choose their paths")]
+    labels: Annotated[
+        dict[str, str],
+        Meta(
+            description="VLAN identifiers, as in 3840-3843, of each profile whose frames may choose their paths by them"
+        ),
+    ]
 
 
 ALL = (

@@ -211,8 +211,8 @@ class Api:
     async def _show(self, request: web.Request) -> web.Response:
         tenant = request[CALLER].tenant
         if tenant is not None and request.path == "/v1/jobs":
-            core, own = self._shell.core, self._access.jobs(request[CALLER])
-            return _answer(schema.Jobs([documents.job(core, job, self._shell.now) for job in own]))
+            own = self._access.jobs(request[CALLER])
+            return _answer(schema.Jobs([documents.job(job, self._shell.now) for job in own]))
         if tenant is not None and request.path == "/v1/tenants":
             shown = documents.tenants(self._shell.core, self._shell.now).tenants
             return _answer(schema.Tenants([one for one in shown if one.name == tenant.name]))
@@ -282,7 +282,7 @@ class Api:
         return self._job_answer(job, status)
 
     def _job_answer(self, job: Job, status: int = 200) -> web.Response:
-        return _answer(documents.job(self._shell.core, job, self._shell.now), status)
+        return _answer(documents.job(job, self._shell.now), status)
 
 
 async def _checked(request: web.Request, parse: Callable[[bytes], _Read]) -> _Read:

@@ -27,8 +27,6 @@ class Steps:
         self.path, self._heartbeat, self._prepare = path, heartbeat, prepare
         self.failure: BarewireError | None = None
         self.received = 0
-        # The labels that the controller offers the job.
-        self.labels: str | None = None
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection: socket.socket | None = None
         self._lock = threading.Lock()
