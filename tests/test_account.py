@@ -211,11 +211,13 @@ def test_dumpcap_ends_with_a_run_that_is_killed(tmp_path: Path) -> None:
             assert eventually(lambda: all(part.exists() and part.stat().st_size > 500 for part in parts), 20)
             run.send_signal(signal.SIGKILL)
 
-        def dumpcaps() -> list[str]:
-            marked_ones = processes_with(f"BAREWIRE_TEST_MARK={tmp_path}")
-            return [one for one in marked_ones if Path(f"/proc/{one}/comm").read_text().strip() == "dumpcap"]
+        def is_dumpcap(process: str) -> bool:
+            try:
+                return Path(f"/proc/{process}/comm").read_text().strip() == "dumpcap"
+            except (FileNotFoundError, ProcessLookupError):
+                return False
 
-        assert eventually(lambda: dumpcaps() == [])
+        assert eventually(lambda: not any(map(is_dumpcap, processes_with(f"BAREWIRE_TEST_MARK={tmp_path}"))))
     finally:
         assert barewire("lab", "down", lab).returncode == 0
 

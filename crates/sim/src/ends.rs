@@ -42,7 +42,7 @@ impl Ends {
     /// If the configuration is invalid.
     pub fn new(connection: &ConnectionConfig, hash_seeds: [u64; 2]) -> Self {
         let stations = [0, 1].map(|host| {
-            let hash_seed = hash_seeds[usize::from(host)];
+            let hash_seed = hash_seeds[host];
             let config = StationConfig { connection: connection.clone(), hash_seed, ..StationConfig::default() };
             let mut station = Station::new(mac(host), &config, Instant::default()).expect("a legal configuration");
             station.activate(Lsap::SNAP);
