@@ -86,6 +86,19 @@ def test_every_command_has_the_version_and_help_by_either_name() -> None:
         assert told.exit_code == 0 and told.output.startswith("barewire 0"), words
 
 
+def test_no_command_waits_for_libraries_that_only_some_need() -> None:
+    """They take a second together, and every command loads every other."""
+    program = (
+        "import importlib, pkgutil, sys, barewire.cli\n"
+        "for one in pkgutil.walk_packages(barewire.cli.__path__, 'barewire.cli.'): importlib.import_module(one.name)\n"
+        "print(*sorted({'scipy', 'networkx', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT / "python", capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("\n", "")
+
+
 def test_one_thing_has_one_name_metavar_and_sentence() -> None:
     """Every option of several commands is the same in all, or has a reason in SEVERAL_MEANINGS."""
     found: dict[str, dict[tuple[Any, ...], list[str]]] = defaultdict(lambda: defaultdict(list))

@@ -2,6 +2,7 @@
 """A run at another confidence: its intervals, what stops it, what is printed; on disk it stays at 95 %."""
 
 import json
+import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -41,10 +42,16 @@ def test_a_run_is_precise_later_at_99() -> None:
     assert StoppingRule().confidence == 0.95
 
 
+@pytest.fixture(scope="session")
+def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("synthetic")
+    synthetic_run(directory, launches=9)
+    return directory
+
+
 @pytest.fixture
-def run_directory(tmp_path: Path) -> Path:
-    synthetic_run(tmp_path / "run", launches=9)
-    return tmp_path / "run"
+def run_directory(synthetic: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(synthetic, tmp_path / "run"))
 
 
 def at_99(directory: Path) -> tuple[Run, Run]:
@@ -116,8 +123,8 @@ def test_a_report_uses_what_the_run_was_measured_for(run_directory: Path) -> Non
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("percent", ["0.99", "100", "49"])
-def test_an_impossible_confidence_is_wrong_use(run_directory: Path, command: str, percent: str) -> None:
-    words = [str(run_directory) if word == "RUN" else word for word in command.split()]
+def test_an_impossible_confidence_is_wrong_use(synthetic: Path, command: str, percent: str) -> None:
+    words = [str(synthetic) if word == "RUN" else word for word in command.split()]
     option = ["--confidence", percent]
     at = words.index("OPTION") if "OPTION" in words else len(words)
     done = CliRunner().invoke(app, [*words[:at], *option, *words[at + 1 :]])

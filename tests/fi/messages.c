@@ -19,6 +19,40 @@ static void close_both(void) {
   node_close(&b);
 }
 
+static fi_addr_t source_at_a(void) {
+  static char in[8];
+  OK(fi_trecv(a.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, 1, 0, in));
+  POST(fi_tinject(b.ep, "message", 8, to_a, 1));
+  return next_success(&a).source;
+}
+
+// A number that was removed is told of no message, and other numbers of the same address stay.
+static void addresses_can_be_removed(char **arguments) {
+  (void)arguments;
+  open_both((struct options){0});
+  // A peer that was only received from.
+  CHECK(source_at_a() == to_b);
+  OK(fi_av_remove(a.av, &to_b, 1, 0));
+  CHECK(source_at_a() == FI_ADDR_NOTAVAIL);
+  fi_addr_t first = node_add_peer(&a, &b), second = node_add_peer(&a, &b);
+  CHECK(first != second && source_at_a() == first);
+  // One that was sent to, by both numbers.
+  char in[8];
+  for (int turn = 0; turn < 4; turn++) {
+    OK(fi_trecv(b.ep, in, sizeof in, NULL, to_a, 2, 0, in));
+    POST(fi_tsend(a.ep, "answer", 7, NULL, turn % 2 ? first : second, 2, &a));
+    next_success(&a);
+    CHECK(next_success(&b).entry.len == 7);
+    if (turn == 1) {
+      OK(fi_av_remove(a.av, &first, 1, 0));
+      EXPECT(-FI_EINVAL, fi_tsend(a.ep, "answer", 7, NULL, first, 2, &a));
+      first = second;
+    }
+  }
+  CHECK(source_at_a() == second);
+  close_both();
+}
+
 static void messages_to_self_and_peer(char **arguments) {
   (void)arguments;
   open_both((struct options){0});
@@ -347,6 +381,7 @@ static void frames_with_another_token_are_dropped(char **arguments) {
 
 const struct test message_cases[] = {
     {"messages_to_self_and_peer", messages_to_self_and_peer},
+    {"addresses_can_be_removed", addresses_can_be_removed},
     {"full_queues_lose_nothing", full_queues_lose_nothing},
     {"posted_receives_are_bounded", posted_receives_are_bounded},
     {"long_messages_are_truncated", long_messages_are_truncated},

@@ -134,6 +134,45 @@ static void a_post_wakes_sleeping_threads(char **arguments) {
   close_both();
 }
 
+static char never[8];
+
+static void *cancel_later(void *of) {
+  (void)of;
+  usleep(200000);
+  OK(fi_cancel(&b.ep->fid, never));
+  return NULL;
+}
+
+static void *remove_later(void *of) {
+  (void)of;
+  usleep(200000);
+  OK(fi_av_remove(b.av, &to_a, 1, 0));
+  return NULL;
+}
+
+// What ends a receive wakes a thread that waits for it without a limit: a cancellation, and the removal of its only
+// source.
+static void an_ended_receive_wakes_sleeping_threads(char **arguments) {
+  (void)arguments;
+  setenv("FI_BAREWIRE_WAIT", "block", 1);
+  open_both((struct options){.wait = FI_WAIT_UNSPEC, .threading = FI_THREAD_SAFE, .progress = FI_PROGRESS_MANUAL});
+  static void *(*const ends[])(void *) = {cancel_later, remove_later};
+  for (int turn = 0; turn < 2; turn++) {
+    OK(fi_recv(b.ep, never, sizeof never, NULL, to_a, never));
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, ends[turn], NULL));
+    double began = now_s();
+    struct fi_cq_tagged_entry entry;
+    EXPECT(-FI_EAVAIL, fi_cq_sread(b.cq, &entry, 1, NULL, 5000));
+    CHECK(now_s() - began < 2, "%d: %.3f s", turn, now_s() - began);
+    struct fi_cq_err_entry error = {0};
+    EXPECT(1, fi_cq_readerr(b.cq, &error, 0));
+    CHECK(error.op_context == never);
+    pthread_join(thread, NULL);
+  }
+  close_both();
+}
+
 static void *signal_later(void *of) {
   (void)of;
   usleep(300000);
@@ -252,6 +291,7 @@ const struct test waiting_cases[] = {
     {"sread_returns_on_timeout_or_completion", sread_returns_on_timeout_or_completion},
     {"a_signal_ends_a_wait", a_signal_ends_a_wait},
     {"a_post_wakes_sleeping_threads", a_post_wakes_sleeping_threads},
+    {"an_ended_receive_wakes_sleeping_threads", an_ended_receive_wakes_sleeping_threads},
     {"progress_without_calls", progress_without_calls},
     {"threads_send_and_receive_concurrently", threads_send_and_receive_concurrently},
     {NULL, NULL},

@@ -287,12 +287,17 @@ impl Endpoint {
 
     /// Removes the peer of a number that was removed from the address vector.
     pub fn remove_peer(&mut self, number: usize) {
-        let Some(peer) = self.peers.get_mut(number) else { return };
-        let peer = std::mem::replace(peer, NO_PEER);
-        if let Some(source) = self.sources.get_mut(peer as usize) {
+        // Also if it was only received from.
+        for source in self.sources.iter_mut().filter(|source| **source == number as fi_addr_t) {
             *source = FI_ADDR_NOTAVAIL;
         }
-        if let (Some(wire), true) = (&mut self.wire, peer != NO_PEER) {
+        let Some(peer) = self.peers.get_mut(number) else { return };
+        let peer = std::mem::replace(peer, NO_PEER);
+        // Its address may have another number, too.
+        if peer == NO_PEER || self.peers.contains(&peer) {
+            return;
+        }
+        if let Some(wire) = &mut self.wire {
             wire.remove_peer(PeerId::from_number(peer));
         }
     }

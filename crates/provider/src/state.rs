@@ -165,9 +165,7 @@ impl State {
             // Otherwise the message was accepted, and the next poll reports the error.
         }
         self.request_progress();
-        if self.has_sleepers {
-            self.wake_sleepers();
-        }
+        self.wake_if_asleep();
         self.backoff.reset();
         posted.map(|()| 0)
     }
@@ -182,8 +180,16 @@ impl State {
         notifiers.any(Notifier::is_awaited)
     }
 
-    /// Wakes all sleepers after a post: the operation may have completed at once, have an earlier deadline, or have
-    /// added a peer's descriptor.
+    /// Wakes all sleepers after a call that may have completed operations.
+    #[inline]
+    pub fn wake_if_asleep(&mut self) {
+        if self.has_sleepers {
+            self.wake_sleepers();
+        }
+    }
+
+    /// Wakes all sleepers after a post, for example: the operation may have completed at once, have an earlier deadline,
+    /// or have added a peer's descriptor.
     #[cold]
     pub fn wake_sleepers(&mut self) {
         // Set again by the next sleep.

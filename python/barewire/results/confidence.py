@@ -4,7 +4,6 @@
 from dataclasses import replace
 
 import polars as pl
-from scipy import stats
 
 from barewire.results.run import Run, Series
 from barewire.results.sharing import shared_from_samples
@@ -44,6 +43,8 @@ def _rescaled(interval: Interval | None, freedom: int, before: float, after: flo
     """Return Student's interval at another confidence."""
     if interval is None:
         return None
+    from scipy import stats  # imported late, as in `barewire.stats.intervals`
+
     factor = float(stats.t.ppf((1 + after) / 2, freedom) / stats.t.ppf((1 + before) / 2, freedom))
     middle, half = (interval[0] + interval[1]) / 2, (interval[1] - interval[0]) / 2 * factor
     return middle - half, middle + half

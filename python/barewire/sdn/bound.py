@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from barewire.errors import WrongUse
 from barewire.topology import Network, Port
@@ -57,6 +55,9 @@ def host_links(network: Network, demand: Demand) -> float:
 
 def _share(network: Network, between: Demand) -> float:
     """The share, at most 1, of these rates between switches that the links between them can carry."""
+    from scipy.optimize import linprog  # imported late, as in `barewire.stats.intervals`
+    from scipy.sparse import coo_array
+
     switches = frozenset(network.switches)
     ports = sorted(port for port, peer in network.peers.items() if port.node in switches and peer.node in switches)
     sources = sorted({source for source, _ in between})
@@ -88,6 +89,8 @@ def _conservation(network: Network, between: Demand, ports: Sequence[Port], sour
 
     Variables: each source's flow over each port, sources first; then the share.
     """
+    from scipy.sparse import coo_array
+
     switches = {switch: number for number, switch in enumerate(network.switches)}
     leaves = np.array([switches[port.node] for port in ports])
     enters = np.array([switches[network.peers[port].node] for port in ports])

@@ -9,7 +9,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,8 @@ def fit(latencies: Sequence[tuple[int, float]], rate_bit_s: float) -> Calibratio
     if not (np.isfinite(times).all() and (times > 0).all() and (sizes > 0).all() and rate_bit_s > 0):
         raise ValueError("message sizes, latencies and the rate are finite and above 0; measure again")
     at_rate_s = sizes * 8 / rate_bit_s
+    from scipy.optimize import nnls  # imported late, as in `barewire.stats.intervals`
+
     (overhead_s, slowness), _ = nnls(np.column_stack((1 / times, at_rate_s / times)), np.ones(len(times)))
     if not slowness > 0:
         raise ValueError("longer messages take no longer, so these are not times of transfers")

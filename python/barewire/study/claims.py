@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from scipy.stats import binomtest
-
 from barewire.errors import WrongUse
 from barewire.models.wire import latency_limit_us
 from barewire.report.host import sentence
@@ -441,6 +439,8 @@ def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
 
 def _recognised(claim: Claim, directory: Path, confidence: float) -> Finding:
     """Whether of each profile's conversations a share of at least `low` was classified right (Clopper and Pearson)."""
+    from scipy.stats import binomtest  # imported late, as in `barewire.stats.intervals`
+
     assert claim.step is not None and claim.low is not None
     rows = []
     for profile, said in document_of(directory, claim.step)["confusion"].items():

@@ -85,6 +85,8 @@ pub struct UdpLink {
     can_segment: bool,
     /// If that is fast there: from how many peers the socket has room for batches.
     batching_peers: usize,
+    /// The socket that last had no room for a send is the partner's.
+    is_partner_full: bool,
     /// Peers whose path takes no datagrams of the length last tried, with the number of frames sent singly since.
     singly: Vec<(MacAddress, u32)>,
 }
@@ -123,6 +125,7 @@ impl UdpLink {
             counters: Counters::default(),
             copy_buffer: Box::new([0; COPIED_BYTES]),
             can_segment: true,
+            is_partner_full: false,
             singly: Vec::new(),
         })
     }
@@ -255,6 +258,9 @@ impl UdpLink {
             } else {
                 self.send_parts(&left[..count], peer, &to, Some(bytes))
             };
+            if sent.is_err() {
+                self.is_partner_full = self.partnership.socket_to(peer).is_some();
+            }
             self.note(peer);
             if !self.singly.is_empty() {
                 self.count_singly(peer);
@@ -503,7 +509,9 @@ impl Link for UdpLink {
     }
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
-        socket::wait(&self.source.socket, &self.interface.name, libc::POLLOUT, &[], timeout)
+        let partner = self.partnership.partner.as_ref().filter(|_| self.is_partner_full);
+        let full = partner.map_or(&self.source.socket, |partner| &partner.source.socket);
+        socket::wait(full, &self.interface.name, libc::POLLOUT, &[], timeout)
     }
 
     fn check(&mut self) -> Result<(), LinkError> {

@@ -841,9 +841,11 @@ impl Machine {
     }
 
     /// T1 after some retransmissions. With labels each leaves with another one, and so does its answer: some get through.
+    /// Not where N2 alone ends the repetitions: they would end too early.
     #[inline]
     fn t1_ns(&self, retransmissions: u8) -> u64 {
-        let prompt = self.parameters.labels.saturating_mul(4).min(bounds::PROMPT_POLLS_MAX);
+        let is_prompt = self.state.is_connected() && self.verification_polls == 0;
+        let prompt = if is_prompt { self.parameters.labels.saturating_mul(4).min(bounds::PROMPT_POLLS_MAX) } else { 0 };
         self.round_trip.timeout_ns(&self.parameters, retransmissions.saturating_sub(prompt))
     }
 

@@ -126,6 +126,8 @@ impl Spray {
         } else {
             self.home_at(round_trip_ns, now)
         };
+        let chosen = &mut self.labels[usize::from(label)];
+        (chosen.newest, chosen.rested_at) = (recent(chosen.newest, order), recent(chosen.rested_at, order));
         self.current = Some(label);
         self.in_flight[slot] = Sent { at_us: micros(now), label, is_repeated, is_late: false };
     }
@@ -240,7 +242,7 @@ impl Spray {
 
 /// Duration of a label's rest.
 fn rest_ns(rests: u8, round_trip_ns: u64) -> u64 {
-    round_trip_ns << (rests - 1).min(20)
+    (round_trip_ns << (rests - 1).min(20)).min(bounds::LOST_LABEL_REST_MAX.as_nanos() as u64)
 }
 
 /// How many PDUs sent later must have arrived for a PDU to be late: four of each other label, which a short queue's jitter
@@ -265,6 +267,15 @@ fn newer(order: u32, other: u32) -> u32 {
     if is_older(order, other) { other } else { order }
 }
 
+/// An order of long ago, which would seem to be newer once half of all numbers have passed, as one still older than `now`.
+#[inline]
+fn recent(order: u32, now: u32) -> u32 {
+    if now.wrapping_sub(order) > LONG_AGO { now.wrapping_sub(LONG_AGO) } else { order }
+}
+
+/// More PDUs than can be in flight, less than half of all numbers.
+const LONG_AGO: u32 = 1 << 30;
+
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;
@@ -288,7 +299,7 @@ mod tests {
         /// Sends an I PDU a microsecond later. Returns its label, and its order, which is also its slot.
         fn send(&mut self, is_burst: bool) -> (u8, u32) {
             self.now = self.now.after(1000);
-            self.order += 1;
+            self.order = self.order.wrapping_add(1);
             let slot = self.order as usize % 64;
             self.spray.send_information(slot, self.order, is_burst, false, ROUND_TRIP_NS, self.now);
             (self.spray.current().unwrap(), self.order)
@@ -347,6 +358,44 @@ mod tests {
         sender.now = sender.now.after(1_000_000_000);
         let shares = sender.shares(4000, None);
         assert!(shares[1] > 900, "{shares:?}");
+    }
+
+    #[test]
+    fn rest_is_bounded_when_the_round_trip_has_grown() {
+        let mut sender = Sender::new();
+        sender.shares(1_000_000, Some(1));
+        assert!(sender.spray.labels[1].rests > 10);
+        let mut last = sender.now;
+        for _ in 0..10_000 {
+            sender.now = sender.now.after(1_000_000);
+            sender.order += 1;
+            let slot = sender.order as usize % 64;
+            sender.spray.send_information(slot, sender.order, true, false, 1000 * ROUND_TRIP_NS, sender.now);
+            if sender.spray.current() == Some(1) {
+                last = sender.now;
+            }
+            assert!(sender.now <= last.after(1_010_000_000), "no trial for more than a second");
+        }
+    }
+
+    #[test]
+    fn orders_wrap() {
+        for first in [0, 1 << 30, (1 << 31) + 10, u32::MAX - 4] {
+            let mut sender = Sender::new();
+            sender.order = first;
+            let sent: Vec<(u8, u32)> = (0..9).map(|_| sender.send(true)).collect();
+            sender.arrived(sent[1].1);
+            let verdict = sender.judge(sent[0].1);
+            assert!(matches!(verdict, Some(Verdict::OnItsWay(_))), "{first}: {verdict:?}");
+            // A label that rested long ago.
+            let (label, lost) = sent[2];
+            sender.lost(lost);
+            sender.order = sender.order.wrapping_add((1 << 31) + 10);
+            sender.now = sender.now.after(1_000_000_000);
+            let trial = (0..8).map(|_| sender.send(true)).find(|(at, _)| *at == label).unwrap().1;
+            sender.arrived(trial);
+            assert_eq!(sender.spray.labels[usize::from(label)].rests, 0, "{first}");
+        }
     }
 
     #[test]

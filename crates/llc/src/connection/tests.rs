@@ -506,6 +506,32 @@ fn unanswered_connect_fails_in_bounded_time() {
 }
 
 #[test]
+fn peer_has_as_long_to_answer_connect_and_disconnect_with_labels_as_without() {
+    let unanswered = |labels, connects: bool| {
+        let config = ConnectionConfig { is_extended: true, labels, ..ConnectionConfig::default() };
+        let mut pair = if connects { Pair::new(&config) } else { Pair::connected(&config) };
+        let began = pair.now;
+        let state = if connects {
+            pair.ends[0].connect(pair.now);
+            State::Setup
+        } else {
+            pair.ends[0].disconnect(pair.now);
+            State::DConn
+        };
+        assert_eq!(pair.ends[0].state(), state);
+        while pair.ends[0].state() == state {
+            pair.transmit(0, 99);
+            pair.wires[0].clear();
+            pair.sleep();
+        }
+        pair.now.as_nanos() - began.as_nanos()
+    };
+    for connects in [true, false] {
+        assert_eq!(unanswered(4, connects), unanswered(0, connects), "{connects}");
+    }
+}
+
+#[test]
 fn refused_connect_is_reported() {
     let mut pair = Pair::new(&ConnectionConfig::default());
     pair.ends[0].connect(pair.now);

@@ -279,7 +279,11 @@ unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
         let endpoint = &mut state.endpoints[ep.number];
         let multi_receive = endpoint.multi_receives.iter().find(|receive| receive.context == context);
         let context = multi_receive.map_or(context as u64, |receive| receive.number);
-        if endpoint.wire()?.cancel(context) { Ok(0) } else { Err(Errno(FI_ENOENT)) }
+        if !endpoint.wire()?.cancel(context) {
+            return Err(Errno(FI_ENOENT));
+        }
+        state.wake_if_asleep();
+        Ok(0)
     })
 }
 

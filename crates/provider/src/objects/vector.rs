@@ -197,6 +197,8 @@ unsafe extern "C" fn remove(av: *mut fid_av, numbers: *mut fi_addr_t, count: usi
             for endpoint in state.endpoints.iter_mut().filter(|endpoint| endpoint.uses(vector.number)) {
                 endpoint.remove_peer(number as usize);
             }
+            // Receives from this peer alone have failed.
+            state.wake_if_asleep();
         }
         Ok(())
     })

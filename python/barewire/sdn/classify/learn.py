@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from barewire.errors import MachineCannot, WrongUse
 from barewire.sdn.classify.features import FEATURES
@@ -247,6 +246,7 @@ def _weights(recorded: Recorded) -> NDArray[np.float64]:
 
 def _temperature(raw: Probabilities, labels: NDArray[np.intp], weights: NDArray[np.float64]) -> float:
     """The temperature at which the labels are likeliest."""
+    from scipy.optimize import minimize_scalar  # imported late, as in `barewire.stats.intervals`
 
     def loss(logarithm: float) -> float:
         shares = calibrated(raw, float(np.exp(logarithm)))[np.arange(len(labels)), labels]

@@ -13,8 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
-import networkx as nx
-
 from barewire.errors import WrongUse
 from barewire.sdn.flow import Flow, FlowKey, Pattern, View
 from barewire.sdn.strategies.balance import FlowDemand, Loads
@@ -125,6 +123,8 @@ def plan(network: Network, pattern: Pattern) -> Mapping[Pair, Path]:
 
 def _jobs(pairs: Iterable[Pair]) -> dict[Pair, int]:
     """Number the jobs: the connected components of communicating hosts."""
+    import networkx as nx  # imported late: most commands do not need it
+
     graph = nx.Graph(list(pairs))
     number_of = {host: number for number, hosts in enumerate(nx.connected_components(graph)) for host in hosts}
     return {pair: number_of[pair[0]] for pair in pairs}

@@ -9,8 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
-import networkx as nx
-
 from barewire.sdn.flow import DEFAULT_PROFILE, Pattern, View
 from barewire.sdn.strategies.clos import Pair
 
@@ -52,6 +50,8 @@ def shape_of(pairs: Collection[Pair]) -> str | None:
 
 def _jobs(rates: Mapping[Pair, float]) -> Iterator[frozenset[Pair]]:
     """The pairs that send, by connected hosts."""
+    import networkx as nx  # imported late: most commands do not need it
+
     graph = nx.Graph([pair for pair, rate in rates.items() if rate > 0])
     for hosts in nx.connected_components(graph):
         own = {pair: rate for pair, rate in rates.items() if pair[0] in hosts and pair[1] in hosts}
