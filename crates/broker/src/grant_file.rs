@@ -8,11 +8,17 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
 
 use crate::ledger::{Entry, Ledger};
+
+/// How long a new broker waits for the end of one that has been killed.
+const ENDING_MAX: Duration = Duration::from_secs(2);
 
 /// The list of grants and the lock file, beside the broker's socket.
 pub struct GrantFile {
@@ -27,7 +33,7 @@ impl GrantFile {
     /// `WouldBlock` if another broker is running, or the system's error.
     pub fn open(socket: &Path) -> io::Result<Self> {
         let file = File::options().create(true).truncate(false).write(true).open(with_suffix(socket, ".lock"))?;
-        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| io::Error::from(error))?;
+        let lock = lock(file)?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
         Ok(Self { path: with_suffix(socket, ".grants"), boot, _lock: lock })
     }
@@ -80,6 +86,19 @@ pub fn open_packet_sockets() -> io::Result<BTreeSet<u64>> {
         number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/self/net/packet has an unknown format"))
     });
     numbers.collect()
+}
+
+/// Locks the file. A broker that has been killed may hold it for a moment longer: the kernel closes its sockets first.
+fn lock(mut file: File) -> io::Result<Flock<File>> {
+    let until = Instant::now() + ENDING_MAX;
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((same, Errno::EWOULDBLOCK)) if Instant::now() < until => file = same,
+            Err((_, error)) => return Err(error.into()),
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn with_suffix(path: &Path, holder: &str) -> PathBuf {
