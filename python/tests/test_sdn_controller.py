@@ -255,6 +255,23 @@ def test_flows_are_routed_around_a_disconnected_switch() -> None:
     assert gone not in {port.node for port in route.path} and world.where("h1", frame) == "h16"
 
 
+@pytest.mark.parametrize("leaves_s", [None, 2.5])
+def test_nothing_is_kept_of_flows_that_were_routed_around_a_switch(leaves_s: float | None) -> None:
+    """They leave it when it is given up, or shortly before, so that its rules are not deleted any more."""
+    world, _, route = carrying()
+    router, gone = world.controller.router, route.path[2].node
+    world.disconnect(gone)
+    if leaves_s is not None:
+        world.pass_time(leaves_s)
+        paths = router.network_state.paths.between("h1", "h16")
+        router.move(route, _on(route.placed, next(path for path in paths if path[2].node != gone)))
+    world.pass_time(world.settings.switch_grace_s + 1)
+    assert gone not in {port.node for port in route.path} and route not in router.routes.at(gone)
+    for one in router.routes:
+        router.remove(one)
+    assert not router.routes._through
+
+
 def test_a_link_lost_while_its_switch_was_disconnected_is_avoided() -> None:
     """The other end does not report: a port can lose its link on one side only."""
     world, frame, route = carrying()

@@ -417,6 +417,8 @@ class Controller:
         self._refresh(now)
         for route in self.router.routes.at(switch):
             route.installed.pop(switch, None)
+            if all(port.node != switch for port in route.path):
+                self.router.routes.forget(route, switch)
         at_switch = {port for route in self.router.routes.at(switch) for port in route.path if port.node == switch}
         self._re_place(at_switch, now)
         self.outbox.emit(
