@@ -367,6 +367,7 @@ class Controller:
 
     def _re_place(self, lost: Collection[Port], now: float) -> None:
         if lost:
+            self.full.links_lost(lost)
             moved, without = self.router.links_lost(lost, now)
             self.outbox.emit("links lost", f"{_listed(lost)}: {moved} flows re-placed, {without} have no path")
 

@@ -77,8 +77,9 @@ class Router:
         # Flows that strategies have rearranged and that have not moved yet: their paths, and the strategy's name.
         self._wanted: dict[Route, tuple[Path, str]] = {}
         self._is_moving = False
-        # Called with each removed flow.
+        # Called with each removed flow, and with each moved one when no packets follow its old path any more.
         self.forgotten: Callable[[Route], None] = lambda _: None
+        self.drained: Callable[[Route], None] = lambda _: None
         # Returns the meter of a flow's rule that sends to a port.
         self.meter_of: Callable[[Route, Port], int | None] = lambda _route, _port: None
 
@@ -273,7 +274,8 @@ class Router:
             return
         if not route.stages:
             route.installed_s = now
-            if route.installed.keys() - {hop.node for hop in route.path}:
+            old = itertools.starmap(Port, (*route.installed.items(), *route.aggregated.items()))
+            if not set(old).issubset(route.path):
                 self._outbox.at(now + self._settings.drain_s, partial(self._drain, route, plan))
             return
         stage = route.stages.pop(0)
@@ -307,6 +309,7 @@ class Router:
             del route.installed[switch]
             route.unconfirmed.discard(switch)
             self.routes.forget(route, switch)
+        self.drained(route)
 
     def _delete(self, route: Route, switch: str) -> None:
         for rule in self.rules_at(route, switch, 0.0):
