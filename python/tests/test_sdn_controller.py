@@ -2,6 +2,7 @@
 """The controller on switches in memory: learning, no lost, duplicated or looped packets, failures."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -184,6 +185,46 @@ def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
     assert any(event.kind == "links lost" and "0 have no path" in event.text for event in world.events)
     unplaced = tcp("h1", "h16", 5, 5)
     assert not world.is_placed("h1", unplaced) and world.where("h1", unplaced) == "h16", "the default way, too"
+
+
+def test_flows_are_re_placed_a_few_at_a_time_and_those_over_a_failed_link_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A link fails while a new strategy places its flows again. No turn is long, and all flows have rules at last."""
+    monkeypatch.setattr("barewire.sdn.controller.router.LOST_MAX", 3)
+    monkeypatch.setattr("barewire.sdn.controller.router.MOVED_MAX", 1)
+    world = acquainted()
+    for number in range(20):
+        world.send("h1", tcp("h1", "h16", number, 7))
+        world.settle()
+    controller, failed = world.controller, Port("s13", 3)
+    router = controller.router
+    monkeypatch.setattr(controller, "poll", partial(controller.poll, has_time=lambda: False))
+    controller.set_strategy("default", "ecmp", world.now)
+    waiting = router.moving
+
+    def affected() -> int:
+        return sum(len(router.routes.over(port)) for port in (failed, world.network.peers[failed]))
+
+    left = [affected()]
+    assert left[0] > 9 and waiting > 15
+    world.set_link(failed, is_up=False)
+    while world._said:
+        world._hear()
+    left.append(affected())
+    while left[-1]:
+        assert router.moving == waiting + left[-1]
+        world.turn()
+        left.append(affected())
+    assert all(later == max(sooner - 3, 0) for sooner, later in pairwise(left))
+    world.settle()
+    assert not router.moving and {route.why for route in router.routes if route.key.destination == "h16"} == {
+        "hash at each switch"
+    }
+    for number in range(20):
+        frame = tcp("h1", "h16", number, 7)
+        assert world.where("h1", frame) == "h16" and world.is_placed("h1", frame)
+    assert any(f"{left[0]} flows re-placed, 0 have no path" in event.text for event in world.events)
 
 
 def test_a_silently_dead_link_is_detected_by_probes() -> None:

@@ -225,14 +225,13 @@ class Controller:
         return self._strategies[text]
 
     def set_strategy(self, profile: str, strategy: str, now: float) -> None:
-        """Set a profile's strategy; its flows are placed again. WrongUse if there is no such strategy."""
+        """Set a profile's strategy; its flows are soon placed again. WrongUse if there is no such strategy."""
         before = {route: self._strategy_name(route.placed.flow.profile) for route in self.router.routes}
         self.policy = self.policy.with_strategy(profile, strategy)
         self._refresh(now)
         self.labels.update_at(now, self._network_and_edges)
-        for route, name in before.items():
-            if self.router.routes.get(route.key) is route and self._strategy_name(route.placed.flow.profile) != name:
-                self.router.replace(route, now)
+        changed = [route for route, name in before.items() if self._strategy_name(route.placed.flow.profile) != name]
+        self.router.replace_all(changed, now)
         self.outbox.emit("policy", f"profile {profile} has strategy {strategy}")
 
     def jobs_changed(self, now: float) -> None:
@@ -368,8 +367,10 @@ class Controller:
     def _re_place(self, lost: Collection[Port], now: float) -> None:
         if lost:
             self.full.links_lost(lost)
-            moved, without = self.router.links_lost(lost, now)
-            self.outbox.emit("links lost", f"{_listed(lost)}: {moved} flows re-placed, {without} have no path")
+            self.router.links_lost(lost, now, partial(self._re_placed, lost))
+
+    def _re_placed(self, lost: Collection[Port], moved: int, without: int) -> None:
+        self.outbox.emit("links lost", f"{_listed(lost)}: {moved} flows re-placed, {without} have no path")
 
     def _port_list(self, switch: str, ports: Iterable[PortState], now: float) -> None:
         links = self._in_doubt.pop(switch, {})
