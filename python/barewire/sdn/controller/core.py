@@ -305,7 +305,9 @@ class Controller:
         self._plan_is_due, self._is_merging = False, True
         strategies = [self.strategy_of(profile) for profile in self.policy.strategies]
         preparing = [prepare for strategy in strategies if (prepare := getattr(strategy, "prepare", None)) is not None]
-        self.run(partial(_prepared, self._merged, self.jobs.patterns, preparing, self.network()), self._planned, now)
+        known = self.router.network_state.patterns
+        work = partial(_prepared, self._merged, known, self.jobs.patterns, preparing, self.network())
+        self.run(work, self._planned, now)
 
     def _planned(self, patterns: tuple[Pattern, ...], _now: float) -> None:
         self._is_merging = False
@@ -324,6 +326,8 @@ class Controller:
             for host in self.hosts.forget_port(port):
                 self.outbox.emit("host", f"{host.name} is not at {port}, which leads to {self._peers[port]}")
         self._hosts_version = self.hosts.version
+        # Plans are of one network.
+        self._plan_is_due |= bool(self.router.network_state.patterns) or self._is_merging
         network = self._network()
         rates = self.rates
         self.router.network_state.paths = Paths(network)
@@ -597,11 +601,14 @@ class Controller:
 
 def _prepared(
     merged: Merged,
+    known: tuple[Pattern, ...],
     parts: Mapping[str, Pattern],
     preparing: Collection[Callable[[Network, tuple[Pattern, ...]], None]],
     network: Network,
 ) -> tuple[Pattern, ...]:
     patterns = merged.update(parts)
+    if patterns == known:
+        patterns = known  # what strategies remember of it stays valid
     for prepare in preparing:
         # A plug-in's mistake shows, and is reported, when it places flows.
         with contextlib.suppress(Exception):
