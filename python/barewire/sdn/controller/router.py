@@ -23,8 +23,8 @@ from barewire.topology.paths import Paths
 
 # Flows moved at a time: some 1 ms.
 MOVED_MAX = 8
-# Flows over a failed link placed again at a time: some 20 ms, so that the controller gives signs of life in between.
-LOST_MAX = 100
+# Flows over a failed link placed again at a time, and twice at once: some 50 ms, so that signs of life are not late.
+LOST_MAX = 250
 
 
 @dataclass
