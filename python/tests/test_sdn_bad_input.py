@@ -231,6 +231,51 @@ def test_an_aggregate_rule_is_used_if_all_flows_are_busy(seed: int) -> None:
     assert Kind.TO_HOST in kinds
 
 
+def aggregated(capacity_later: int) -> tuple[World, Port]:
+    """A flow from h1 to h9, port 500, by an aggregate rule, because its first switch was full; the rule's port."""
+    world = acquainted()
+    switch, routes = world.switches["s13"], world.controller.router.routes
+    for port in (100, 101, 102, 500):
+        switch.capacity = len(switch.table) if port == 500 else switch.capacity
+        world.send("h1", tcp("h1", "h9", port, 7))
+        world.settle()
+        for route in routes:
+            route.counted_s = world.now
+            routes.put(route, replace(route.placed, rate_byte_s=1e5))
+    switch.capacity += capacity_later
+    [rule] = [entry.rule for entry in switch.table.values() if kind_of(entry.rule.cookie) is Kind.TO_HOST]
+    assert world.where("h1", tcp("h1", "h9", 999, 7)) == "h9"
+    return world, Port("s13", *rule.out)
+
+
+@pytest.mark.parametrize("room", [0, 3])
+def test_an_aggregate_rule_does_not_outlive_its_link(room: int) -> None:
+    """With room, its flow gets rules of its own; connections that are not placed yet take the default way."""
+    world, port = aggregated(room)
+    world.set_link(port, is_up=False)
+    world.pass_time(1)
+    assert world.where("h1", tcp("h1", "h9", 500, 7)) == world.where("h1", tcp("h1", "h9", 999, 7)) == "h9"
+    assert port.number not in {out for rule in world.controller.full.rules_at("s13") for out in rule.out}
+    before = len(world.lost)
+    world.send("h1", tcp("h1", "h9", 999, 7))
+    world.settle()
+    assert world.received("h9", tcp("h1", "h9", 999, 7)) == 1 and len(world.lost) == before
+
+
+def test_an_aggregate_rule_is_deleted_after_its_flow_has_moved() -> None:
+    world, port = aggregated(3)
+    router, frame = world.controller.router, tcp("h1", "h9", 500, 7)
+    route = router.routes.get(FlowKey("h1", "h9", "tcp", 500, 7))
+    assert route is not None and port in route.path
+    paths = router.network_state.paths.between("h1", "h9")
+    router.move(route, replace(route.placed, path=next(path for path in paths if port not in path)))
+    for _ in world.steps():
+        assert world.where("h1", frame) == "h9"
+    world.pass_time(world.settings.drain_s + 0.1)
+    assert world.where("h1", frame) == "h9" and not route.aggregated and not world.controller.full.rules_at("s13")
+    assert Kind.TO_HOST not in {kind_of(entry.rule.cookie) for entry in world.switches["s13"].table.values()}
+
+
 def test_flows_of_a_switch_without_room_for_any_rule_stay_on_the_default_way() -> None:
     world = acquainted()
     world.switches["s13"].capacity = 0

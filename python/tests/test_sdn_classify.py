@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Classification of flows: announced, by signature, by behaviour; and invalid files and announcements."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from barewire.sdn.classify.classifier import Classification, FlowCounters, class
 from barewire.sdn.classify.jobs import FLOWS_MAX, JOBS_MAX, Job, Jobs, Merged, UnknownJobError, parse_job
 from barewire.sdn.classify.policy import Policy, parse_policy
 from barewire.sdn.flow import FlowKey
+from barewire.sdn.strategies.planned import plan
 
 HOSTS = [f"h{number}" for number in range(1, 17)]
 RING: Mapping[str, Any] = {
@@ -254,6 +256,42 @@ def test_flows_change_back_when_a_lease_expires() -> None:
     world.pass_time(2.2)
     assert route.placed.flow.profile == "default"
     assert any("has expired" in event.text for event in world.events)
+
+
+def test_flows_do_not_wait_for_the_plan_of_a_network_that_has_changed() -> None:
+    """Those over a failed link, and new ones, get a path before the new plan is made, and follow the plan later."""
+    world = acquainted()
+    controller = world.controller
+    controller.policy = Policy({"default": "stp", "mpi": "planned"}, ())
+    hosts = ["h1", "h5", "h2", "h6"]
+    pairs = list(permutations(hosts, 2))
+    patterns = [[{"from": source, "to": destination, "bytes": 10**6} for source, destination in pairs]]
+    controller.jobs.announce({"profile": "mpi", "hosts": hosts, "patterns": patterns}, HOSTS, world.now)
+    controller.jobs_changed(world.now)
+    for source, destination in pairs[1:]:
+        world.send(source, tcp(source, destination))
+        world.settle()
+    jobs: list[tuple[Callable[[], Any], Callable[[Any, float], None]]] = []
+    controller.run = lambda work, then, _now: jobs.append((work, then))
+    planned = [route.path for route in controller.router.routes if route.why.startswith("planned")]
+    failed = next(path[1] for path in planned if len(path) == 5)
+    world.set_link(failed, is_up=False)
+    world.settle()
+    world.send(pairs[0][0], tcp(*pairs[0]))
+    world.settle()
+    assert plan.known(controller.network(), controller.pattern()) is None, "none was made meanwhile"
+    routes = {pair: controller.router.routes.get(FlowKey(*pair, "tcp", 1000, 2000)) for pair in pairs}
+    assert not controller.router.routes.over(failed)
+    assert any(route is not None and route.why.startswith("its plan is being made") for route in routes.values())
+    for pair in pairs:
+        assert world.where(pair[0], tcp(*pair)) == pair[1] and world.is_placed(pair[0], tcp(*pair))
+    while jobs:
+        work, then = jobs.pop(0)
+        then(work(), world.now)
+        world.settle()
+    made = plan.known(controller.network(), controller.pattern())
+    assert made is not None and made == {pair: route.path for pair, route in routes.items() if route is not None}
+    assert not world.lost
 
 
 def test_announced_patterns_move_planned_flows_when_the_job_steps() -> None:

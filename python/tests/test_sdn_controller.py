@@ -2,6 +2,7 @@
 """The controller on switches in memory: learning, no lost, duplicated or looped packets, failures."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -186,6 +187,46 @@ def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
     assert not world.is_placed("h1", unplaced) and world.where("h1", unplaced) == "h16", "the default way, too"
 
 
+def test_flows_are_re_placed_a_few_at_a_time_and_those_over_a_failed_link_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A link fails while a new strategy places its flows again. No turn is long, and all flows have rules at last."""
+    monkeypatch.setattr("barewire.sdn.controller.router.LOST_MAX", 3)
+    monkeypatch.setattr("barewire.sdn.controller.router.MOVED_MAX", 1)
+    world = acquainted()
+    for number in range(20):
+        world.send("h1", tcp("h1", "h16", number, 7))
+        world.settle()
+    controller, failed = world.controller, Port("s13", 3)
+    router = controller.router
+    monkeypatch.setattr(controller, "poll", partial(controller.poll, has_time=lambda: False))
+    controller.set_strategy("default", "ecmp", world.now)
+    waiting = router.moving
+
+    def affected() -> int:
+        return sum(len(router.routes.over(port)) for port in (failed, world.network.peers[failed]))
+
+    left = [affected()]
+    assert left[0] > 9 and waiting > 15
+    world.set_link(failed, is_up=False)
+    while world._said:
+        world._hear()
+    left.append(affected())
+    while left[-1]:
+        assert router.moving == waiting + left[-1]
+        world.turn()
+        left.append(affected())
+    assert all(later == max(sooner - 3, 0) for sooner, later in pairwise(left))
+    world.settle()
+    assert not router.moving and {route.why for route in router.routes if route.key.destination == "h16"} == {
+        "hash at each switch"
+    }
+    for number in range(20):
+        frame = tcp("h1", "h16", number, 7)
+        assert world.where("h1", frame) == "h16" and world.is_placed("h1", frame)
+    assert any(f"{left[0]} flows re-placed, 0 have no path" in event.text for event in world.events)
+
+
 def test_a_silently_dead_link_is_detected_by_probes() -> None:
     """Both ports stay up, but nothing gets through: three probes are missed."""
     world, frame, route = carrying()
@@ -253,6 +294,23 @@ def test_flows_are_routed_around_a_disconnected_switch() -> None:
     assert route.path[2].node == gone and world.where("h1", frame) == "h16", "it goes on forwarding"
     world.pass_time(world.settings.switch_grace_s)
     assert gone not in {port.node for port in route.path} and world.where("h1", frame) == "h16"
+
+
+@pytest.mark.parametrize("leaves_s", [None, 2.5])
+def test_nothing_is_kept_of_flows_that_were_routed_around_a_switch(leaves_s: float | None) -> None:
+    """They leave it when it is given up, or shortly before, so that its rules are not deleted any more."""
+    world, _, route = carrying()
+    router, gone = world.controller.router, route.path[2].node
+    world.disconnect(gone)
+    if leaves_s is not None:
+        world.pass_time(leaves_s)
+        paths = router.network_state.paths.between("h1", "h16")
+        router.move(route, _on(route.placed, next(path for path in paths if path[2].node != gone)))
+    world.pass_time(world.settings.switch_grace_s + 1)
+    assert gone not in {port.node for port in route.path} and route not in router.routes.at(gone)
+    for one in router.routes:
+        router.remove(one)
+    assert not router.routes._through
 
 
 def test_a_link_lost_while_its_switch_was_disconnected_is_avoided() -> None:

@@ -15,6 +15,11 @@ from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
 from barewire.errors import MachineCannot, WrongUse
+from barewire.sdn.classify.policy import Policy
+from barewire.sdn.controller.hosts import Hosts
+from barewire.sdn.controller.outbox import Event
+from barewire.sdn.controller.settings import Settings
+from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import Listener
 from barewire.sdn.openflow.codec import HEADER, MalformedError, decode, encode, framed
 from barewire.sdn.openflow.messages import (
@@ -427,6 +432,31 @@ def test_a_channel_with_invalid_input_ends_and_others_continue(tmp_path: Path) -
             await reader.read()
         await listener.close()
         assert not (tmp_path / "of.sock").exists()
+
+    asyncio.run(scenario())
+
+
+def test_a_switch_that_connects_again_takes_over_from_its_old_connection(tmp_path: Path) -> None:
+    """The old one is no connection of an unknown switch, and what it still says is ignored."""
+
+    async def scenario() -> None:
+        told: list[Event] = []
+        shell = Shell(Settings(), Policy(), Hosts(), [f"unix:{tmp_path}/of.sock"], told.append)
+        await shell.open()
+        hello = framed(of.OFPT_HELLO, 1)
+        features = framed(of.OFPT_FEATURES_REPLY, 2, struct.pack("!QIBB2xII", 7, 0, 254, 0, 0, 0))
+        old, new = [await asyncio.open_unix_connection(f"{tmp_path}/of.sock") for _ in range(2)]
+        old[1].write(hello + features)
+        while not shell.switches:
+            await asyncio.sleep(0.01)
+        new[1].write(hello + features)
+        await asyncio.wait_for(old[0].read(), 5)
+        await asyncio.sleep(0.05)
+        assert shell.switches == 1
+        assert [(event.kind, "it connected again" in event.text) for event in told] == [("switch lost", True)]
+        new[1].close()
+        await asyncio.wait_for(new[0].read(), 5)
+        await shell.close()
 
     asyncio.run(scenario())
 

@@ -142,6 +142,7 @@ def test_flows_follow_the_current_pattern_and_move_at_a_step() -> None:
     strategy = named("planned")
     placed: dict[FlowKey, Placed] = {}
     view = View(TREE, 0.0, placed, patterns=(now, following))
+    assert strategy.rearrange(view) == {}, "which makes the plan"
     for source, target in {**now, **following}:
         flow = Flow(FlowKey(source, target, "tcp", 1, 2))
         path = strategy.place(flow, shortest_paths(TREE, source, target), view).path

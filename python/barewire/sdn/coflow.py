@@ -16,7 +16,7 @@ from functools import partial
 from itertools import count
 
 from barewire.sdn.flow import Pattern
-from barewire.sdn.strategies.memo import paths_of, remembering
+from barewire.sdn.strategies.memo import Remembering, paths_of
 from barewire.sdn.strategies.planned import PAIRS_MAX, plan
 from barewire.topology import Network, Port
 
@@ -107,7 +107,7 @@ class Turns:
         return frozenset(job for job, turn in self._turns.items() if turn.goes)
 
 
-@partial(remembering, JOBS_MAX)
+@partial(Remembering, JOBS_MAX)
 def coflow_of(network: Network, pattern: Pattern, together: Pattern) -> Coflow | None:
     """Return a pattern's coflow; None if it sends nothing, or is too large.
 

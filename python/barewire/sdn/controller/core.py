@@ -225,14 +225,13 @@ class Controller:
         return self._strategies[text]
 
     def set_strategy(self, profile: str, strategy: str, now: float) -> None:
-        """Set a profile's strategy; its flows are placed again. WrongUse if there is no such strategy."""
+        """Set a profile's strategy; its flows are soon placed again. WrongUse if there is no such strategy."""
         before = {route: self._strategy_name(route.placed.flow.profile) for route in self.router.routes}
         self.policy = self.policy.with_strategy(profile, strategy)
         self._refresh(now)
         self.labels.update_at(now, self._network_and_edges)
-        for route, name in before.items():
-            if self.router.routes.get(route.key) is route and self._strategy_name(route.placed.flow.profile) != name:
-                self.router.replace(route, now)
+        changed = [route for route, name in before.items() if self._strategy_name(route.placed.flow.profile) != name]
+        self.router.replace_all(changed, now)
         self.outbox.emit("policy", f"profile {profile} has strategy {strategy}")
 
     def jobs_changed(self, now: float) -> None:
@@ -306,7 +305,9 @@ class Controller:
         self._plan_is_due, self._is_merging = False, True
         strategies = [self.strategy_of(profile) for profile in self.policy.strategies]
         preparing = [prepare for strategy in strategies if (prepare := getattr(strategy, "prepare", None)) is not None]
-        self.run(partial(_prepared, self._merged, self.jobs.patterns, preparing, self.network()), self._planned, now)
+        known = self.router.network_state.patterns
+        work = partial(_prepared, self._merged, known, self.jobs.patterns, preparing, self.network())
+        self.run(work, self._planned, now)
 
     def _planned(self, patterns: tuple[Pattern, ...], _now: float) -> None:
         self._is_merging = False
@@ -325,6 +326,8 @@ class Controller:
             for host in self.hosts.forget_port(port):
                 self.outbox.emit("host", f"{host.name} is not at {port}, which leads to {self._peers[port]}")
         self._hosts_version = self.hosts.version
+        # Plans are of one network.
+        self._plan_is_due |= bool(self.router.network_state.patterns) or self._is_merging
         network = self._network()
         rates = self.rates
         self.router.network_state.paths = Paths(network)
@@ -367,8 +370,11 @@ class Controller:
 
     def _re_place(self, lost: Collection[Port], now: float) -> None:
         if lost:
-            moved, without = self.router.links_lost(lost, now)
-            self.outbox.emit("links lost", f"{_listed(lost)}: {moved} flows re-placed, {without} have no path")
+            self.full.links_lost(lost)
+            self.router.links_lost(lost, now, partial(self._re_placed, lost))
+
+    def _re_placed(self, lost: Collection[Port], moved: int, without: int) -> None:
+        self.outbox.emit("links lost", f"{_listed(lost)}: {moved} flows re-placed, {without} have no path")
 
     def _port_list(self, switch: str, ports: Iterable[PortState], now: float) -> None:
         links = self._in_doubt.pop(switch, {})
@@ -417,6 +423,8 @@ class Controller:
         self._refresh(now)
         for route in self.router.routes.at(switch):
             route.installed.pop(switch, None)
+            if all(port.node != switch for port in route.path):
+                self.router.routes.forget(route, switch)
         at_switch = {port for route in self.router.routes.at(switch) for port in route.path if port.node == switch}
         self._re_place(at_switch, now)
         self.outbox.emit(
@@ -593,11 +601,14 @@ class Controller:
 
 def _prepared(
     merged: Merged,
+    known: tuple[Pattern, ...],
     parts: Mapping[str, Pattern],
     preparing: Collection[Callable[[Network, tuple[Pattern, ...]], None]],
     network: Network,
 ) -> tuple[Pattern, ...]:
     patterns = merged.update(parts)
+    if patterns == known:
+        patterns = known  # what strategies remember of it stays valid
     for prepare in preparing:
         # A plug-in's mistake shows, and is reported, when it places flows.
         with contextlib.suppress(Exception):

@@ -6,7 +6,9 @@ and others to the same host through the same port at that switch; the least used
 """
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import starmap
 
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Outbox
@@ -34,7 +36,7 @@ class FullTables:
         self._aggregates: dict[tuple[str, str], tuple[int, set[Route]]] = {}
         self._attempts: defaultdict[Route, int] = defaultdict(int)
         self._unplaced: dict[FlowKey, float] = {}
-        router.forgotten = self._forgotten
+        router.forgotten, router.drained = self._forgotten, self._drained
 
     def stays_on_default_way(self, key: FlowKey, now: float) -> bool:
         """Return whether a flow is not placed, because it found no room recently."""
@@ -76,6 +78,13 @@ class FullTables:
         _, users = self._aggregates.get((switch, mac), (0, set[Route]()))
         for route in list(users):
             self.give_up(route, switch, now)
+
+    def links_lost(self, lost: Collection[Port]) -> None:
+        """Delete the aggregate rules that lead to lost ports: their flows are placed again, and need not find room."""
+        for (switch, mac), (port, users) in list(self._aggregates.items()):
+            if Port(switch, port) in lost:
+                for route in list(users):
+                    self._leave(route, switch, mac)
 
     def _make_room(self, route: Route, switch: str) -> bool:
         idle = [
@@ -120,16 +129,27 @@ class FullTables:
             self._router.reinstall(route)
 
     def _forgotten(self, route: Route) -> None:
-        """Remove aggregate rules that only a removed flow used."""
+        """Let a removed flow leave its aggregate rules."""
         self._attempts.pop(route, None)
         mac = self._hosts.by_name[route.key.destination].mac
-        for switch in route.aggregated:
-            port, users = self._aggregates[switch, mac]
-            users.discard(route)
-            if not users:
-                del self._aggregates[switch, mac]
-                rule = to_host_rule(mac, port)
-                self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
+        for switch in list(route.aggregated):
+            self._leave(route, switch, mac)
+
+    def _drained(self, route: Route) -> None:
+        """Let a moved flow leave the aggregate rules that its path does not use any more."""
+        mac = self._hosts.by_name[route.key.destination].mac
+        for hop in set(starmap(Port, route.aggregated.items())).difference(route.path):
+            self._leave(route, hop.node, mac)
+
+    def _leave(self, route: Route, switch: str, mac: str) -> None:
+        """Let a flow use an aggregate rule no more; without flows it is deleted."""
+        del route.aggregated[switch]
+        port, users = self._aggregates[switch, mac]
+        users.discard(route)
+        if not users:
+            del self._aggregates[switch, mac]
+            rule = to_host_rule(mac, port)
+            self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
 
     def _least_used(self, switch: str, excluded: Route) -> list[Route]:
         """The flows with own rules in a switch, by recent traffic, without those being installed."""

@@ -3,12 +3,16 @@
 
 import heapq
 import itertools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barewire.sdn.openflow.messages import AddRule, BarrierRequest, DeleteRule, SetMeter, ToSwitch
 
 Then = Callable[[bool], None]
+
+# A time for `at`: before all else that is due, as far as there is time in this turn.
+FIRST_S = sys.float_info.min
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,12 @@ class Outbox:
 
     def due(self, now: float, has_time: Callable[[], bool]) -> None:
         """Call all due timers with a time of 0, others while there is time, and at least one; the rest remain due."""
-        while self._later and self._later[0][0] <= now:
+        until_s = now
+        while self._later and self._later[0][0] <= until_s:
             when_s, _, act = heapq.heappop(self._later)
             act(now)
-            if when_s and not has_time():
-                break
+            if when_s and until_s and not has_time():
+                until_s = 0.0  # what these timers have begun is still sent in this turn
 
     def next_s(self) -> float | None:
         """Return the next deadline."""

@@ -3,6 +3,7 @@
 
 import itertools
 import math
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +11,7 @@ from functools import partial
 from barewire.sdn.classify.classifier import Classification
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.installation import can_loop, stages
-from barewire.sdn.controller.outbox import Outbox
+from barewire.sdn.controller.outbox import FIRST_S, Outbox
 from barewire.sdn.controller.routes import Route, Routes
 from barewire.sdn.controller.rules import NUMBER_MASK, Kind, cookie, flow_matches
 from barewire.sdn.controller.settings import Settings
@@ -22,6 +23,8 @@ from barewire.topology.paths import Paths
 
 # Flows moved at a time: some 1 ms.
 MOVED_MAX = 8
+# Flows over a failed link placed again at a time, and twice at once: some 50 ms, so that signs of life are not late.
+LOST_MAX = 250
 
 
 @dataclass
@@ -77,15 +80,18 @@ class Router:
         # Flows that strategies have rearranged and that have not moved yet: their paths, and the strategy's name.
         self._wanted: dict[Route, tuple[Path, str]] = {}
         self._is_moving = False
-        # Called with each removed flow.
+        # Flows still to be placed again, of each event.
+        self._to_replace: list[deque[Route]] = []
+        # Called with each removed flow, and with each moved one when no packets follow its old path any more.
         self.forgotten: Callable[[Route], None] = lambda _: None
+        self.drained: Callable[[Route], None] = lambda _: None
         # Returns the meter of a flow's rule that sends to a port.
         self.meter_of: Callable[[Route, Port], int | None] = lambda _route, _port: None
 
     @property
     def moving(self) -> int:
-        """The number of flows that have not begun to move."""
-        return len(self._wanted)
+        """The number of flows that have not begun to move, or have not been placed again."""
+        return len(self._wanted) + sum(map(len, self._to_replace))
 
     def view(self, now: float) -> View:
         """Return the strategies' view at this time."""
@@ -165,13 +171,35 @@ class Router:
         if self._is_moving:
             self._outbox.at(now, self._move_some)
 
-    def links_lost(self, lost: Collection[Port], now: float) -> tuple[int, int]:
-        """Re-place all flows over lost ports; return their number, and the number without a path."""
+    def links_lost(self, lost: Collection[Port], now: float, then: Callable[[int, int], None]) -> None:
+        """Re-place all flows over lost ports; `then` gets their number, and the number without a path."""
         affected = {route for port in lost for route in self.routes.over(port)}
-        moved = sum(
-            self.replace(route, now, is_broken=True) for route in sorted(affected, key=lambda route: route.number)
-        )
-        return moved, len(affected) - moved
+        self.replace_all(sorted(affected, key=lambda route: route.number), now, frozenset(lost), then)
+
+    def replace_all(
+        self,
+        routes: Iterable[Route],
+        now: float,
+        lost: frozenset[Port] = frozenset(),
+        then: Callable[[int, int], None] = lambda _moved, _without: None,
+    ) -> None:
+        """Place flows again by their strategies, a few at a time; those over `lost` ports first, without stages."""
+        left, counts = deque(routes), Counter[bool]()
+
+        def replace_some(now: float) -> None:
+            for _ in range(min(len(left), LOST_MAX if lost else MOVED_MAX)):
+                route = left.popleft()
+                # It may have ended meanwhile, or moved away from the ports.
+                if self.routes.get(route.key) is route and not (lost and lost.isdisjoint(route.path)):
+                    counts[self.replace(route, now, is_broken=bool(lost))] += 1
+            if left:
+                self._outbox.at(FIRST_S if lost else now, replace_some)
+            else:
+                self._to_replace.remove(left)
+                then(counts[True], counts[False])
+
+        self._to_replace.append(left)
+        replace_some(now)
 
     def reinstall(self, route: Route) -> None:
         """Install all rules of a flow's path again."""
@@ -273,7 +301,8 @@ class Router:
             return
         if not route.stages:
             route.installed_s = now
-            if route.installed.keys() - {hop.node for hop in route.path}:
+            old = itertools.starmap(Port, (*route.installed.items(), *route.aggregated.items()))
+            if not set(old).issubset(route.path):
                 self._outbox.at(now + self._settings.drain_s, partial(self._drain, route, plan))
             return
         stage = route.stages.pop(0)
@@ -307,6 +336,7 @@ class Router:
             del route.installed[switch]
             route.unconfirmed.discard(switch)
             self.routes.forget(route, switch)
+        self.drained(route)
 
     def _delete(self, route: Route, switch: str) -> None:
         for rule in self.rules_at(route, switch, 0.0):

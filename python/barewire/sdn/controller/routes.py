@@ -127,6 +127,8 @@ class Routes:
             return
         self.leave(route)
         route.placed = placed
+        for switch in {port.node for port in before.path} - route.installed.keys():
+            self.forget(route, switch)
         self._index(route)
 
     def forget(self, route: Route, switch: str) -> None:

@@ -224,8 +224,8 @@ class Shell:
 
     def _handle(self, channel: Channel, event: FromSwitch) -> None:
         name = self._names.get(channel)
-        if name is None:
-            return  # its connection has ended meanwhile
+        if name is None or self._channels.get(name) is not channel:
+            return  # its connection has ended meanwhile, or was replaced by a newer one
         if self.election is not None:
             self._heard_in_pair(self.election, channel, name, event)
         else:
@@ -251,7 +251,6 @@ class Shell:
         before = self._channels.get(name)
         if before is not None:
             # It has reconnected before its old connection was detected as dead.
-            del self._names[before]
             self._down(name, "it connected again")
             before.close("it connected again")
         self._channels[name], self._names[channel], self._ids[name] = channel, name, event.datapath_id

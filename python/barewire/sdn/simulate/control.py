@@ -70,6 +70,12 @@ class Control:
         """Return what part of a placed flow's traffic crosses each of its links; None: all of it."""
         return self._shares[key]
 
+    def prepare(self, patterns: tuple[Pattern, ...]) -> None:
+        """Let the strategies prepare for patterns, as the controller does."""
+        for strategy in self.strategies:
+            if (prepare := getattr(strategy, "prepare", None)) is not None:
+                prepare(self.network, patterns)
+
     def use(self, flow: Flow, now_s: float, patterns: tuple[Pattern, ...]) -> None:
         """Place a flow if it is not placed, for a packet sent now."""
         self._used_s[flow.key] = now_s

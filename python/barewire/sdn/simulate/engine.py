@@ -67,6 +67,7 @@ class Engine:
         """
         self._sends = sends
         patterns = self._patterns(workload)
+        self.control.prepare(patterns)
         due = {
             number: strategy.period_s
             for number, strategy in enumerate(self.control.strategies)

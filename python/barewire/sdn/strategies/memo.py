@@ -3,8 +3,8 @@
 
 import threading
 from collections.abc import Callable
-from functools import wraps
-from typing import TypeVar
+from functools import update_wrapper
+from typing import Generic, TypeVar
 
 from barewire.topology import Network
 from barewire.topology.paths import Paths
@@ -15,31 +15,39 @@ Answer = TypeVar("Answer")
 _REMEMBERED = 64
 
 
-def memoized(function: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Cache a pure function by the identity of its arguments."""
-    return remembering(_REMEMBERED, function)
+class Remembering(Generic[Answer]):
+    """A pure function with its latest `most` results, by the identity of its arguments."""
 
+    def __init__(self, most: int, function: Callable[..., Answer]) -> None:
+        """Begin without results."""
+        update_wrapper(self, function)
+        self._most, self._function = most, function
+        self._known: dict[tuple[int, ...], tuple[tuple[object, ...], Answer]] = {}
+        # A plan is made in a thread beside the controller's.
+        self._lock = threading.Lock()
 
-def remembering(most: int, function: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Cache the latest `most` results of a pure function by the identity of its arguments."""
-    known: dict[tuple[int, ...], tuple[tuple[object, ...], Answer]] = {}
-    # A plan is made in a thread beside the controller's.
-    lock = threading.Lock()
-
-    @wraps(function)
-    def ask(*arguments: object) -> Answer:
+    def __call__(self, *arguments: object) -> Answer:
+        """Return the result, which is computed if it is not remembered."""
         key = tuple(map(id, arguments))
-        if (found := known.get(key)) is not None:
+        if (found := self._known.get(key)) is not None:
             return found[1]
-        answer = function(*arguments)
-        with lock:
-            if len(known) >= most:
-                del known[next(iter(known))]
+        answer = self._function(*arguments)
+        with self._lock:
+            if len(self._known) >= self._most:
+                del self._known[next(iter(self._known))]
             # A reference to the arguments keeps their ids from being reused.
-            known[key] = (arguments, answer)
+            self._known[key] = (arguments, answer)
         return answer
 
-    return ask
+    def known(self, *arguments: object) -> Answer | None:
+        """Return the result if it is remembered."""
+        found = self._known.get(tuple(map(id, arguments)))
+        return None if found is None else found[1]
+
+
+def memoized(function: Callable[..., Answer]) -> Remembering[Answer]:
+    """Cache a pure function by the identity of its arguments."""
+    return Remembering(_REMEMBERED, function)
 
 
 @memoized

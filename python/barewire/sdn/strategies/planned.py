@@ -51,12 +51,15 @@ class Planned:
             raise WrongUse(f"planned's period_s is above 0, not {self.period_s}")
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
-        """Return the plan's path for these two hosts."""
-        path = self._plan(view).get((flow.key.source, flow.key.destination))
+        """Return the path of these two hosts by the plan, if that is made; `rearrange` moves flows that came before."""
+        pattern = self._pattern(view)
+        made = plan.known(view.network, pattern) if pattern else {}
+        path = None if made is None else made.get((flow.key.source, flow.key.destination))
         if path is not None and path in paths:
             return Placement(path, reason="planned for its announced pattern")
         unplanned = Lanes().place(flow, paths, view)
-        return Placement(unplanned.path, reason=f"not announced; {unplanned.reason}")
+        why = "its plan is being made" if made is None else "not announced"
+        return Placement(unplanned.path, reason=f"{why}; {unplanned.reason}")
 
     def prepare(self, network: Network, patterns: tuple[Pattern, ...]) -> None:
         """Make the plan before it is needed."""
@@ -65,20 +68,21 @@ class Planned:
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
         """Move the flows of the current pattern onto its plan, and others into their lane."""
-        plan = self._plan(view)
+        pattern = self._pattern(view)
+        made = plan(view.network, pattern) if pattern else {}
         moves = {
-            key: path for key, path in Lanes().rearrange(view).items() if (key.source, key.destination) not in plan
+            key: path for key, path in Lanes().rearrange(view).items() if (key.source, key.destination) not in made
         }
         for key, placed in view.placed.items():
-            path = plan.get((key.source, key.destination))
+            path = made.get((key.source, key.destination))
             if path is not None and path != placed.path and key not in view.fixed:
                 moves[key] = path
         return moves
 
-    def _plan(self, view: View) -> Mapping[Pair, Path]:
+    def _pattern(self, view: View) -> Pattern:
         announced = view.patterns[0] if view.patterns else _NOTHING
-        pattern = _together(announced, recognised(view)) if self.recognise == "yes" else announced
-        return plan(view.network, pattern) if pattern else {}
+        found = recognised(view) if self.recognise == "yes" else _NOTHING
+        return _together(announced, found) if found else announced
 
 
 @memoized

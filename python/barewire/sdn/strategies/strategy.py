@@ -25,7 +25,8 @@ class Strategy(Protocol):
     """A plug-in. `period_s` is the period of `rearrange`; 0 for a strategy that never moves flows.
 
     It may have `prepare(network, patterns)`, which the controller calls in another thread before changed patterns are
-    in a view, for results that take long and that it remembers.
+    in a view, and when the network has changed, for results that take long and that it remembers. `place` is called in
+    the controller's thread, possibly before that has ended: it must not wait for such a result.
     """
 
     @property
