@@ -121,6 +121,16 @@ def test_any_history_leaves_both_with_the_same_jobs(seed: int) -> None:
     assert leader.jobs.all == standby.jobs.all == []
 
 
+def test_a_strategy_that_the_standby_cannot_load_is_named_and_its_own_is_kept() -> None:
+    standby = core()
+    theirs = {"default": "missing.module:Best", "mpi": "stp", "hadoop": "missing.module:Best:limit=3", "web": "best"}
+    apply(standby, Frame(True, 5, 3, "x", strategies=theirs), 1.0)
+    assert standby.policy.strategies == {**Policy().strategies, "mpi": "stp"}
+    told = [event.text for event in standby.take_events() if event.kind == "strategy failed"]
+    assert len(told) == 3 and "hadoop has lanes here, not the leader's missing.module:Best:limit=3" in told[1]
+    assert "web has that of default here" in told[2]
+
+
 def test_configurations_that_differ_have_another_hash() -> None:
     one = configuration_of(core())
     assert configuration_of(core()) == one
@@ -285,6 +295,10 @@ class Controllers:
         return [event.text for who, event in self.events if who == name and event.kind == kind]
 
 
+def no_plug_in(name: str) -> None:
+    raise WrongUse("no such plug-in")
+
+
 def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -352,6 +366,33 @@ def test_a_leader_that_is_replaced_while_it_was_stopped_says_so_and_stands_by(pa
     assert pair.leads("b") and "newer generation" in pair.said("a", "standby")[-2] + pair.said("a", "standby")[-1]
     assert eventually(lambda: leader.core.jobs.find(job["id"]) is not None), "and follows the new leader"
     assert pair.client().get("jobs")["jobs"][0]["id"] == job["id"]
+
+
+def test_the_standby_follows_again_after_a_frame_that_it_cannot_apply(
+    pair: Controllers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistakes = [WrongUse("a mistake"), KeyError()]
+
+    def fails(core: Controller, frame: Frame, now: float) -> None:
+        if mistakes:
+            raise mistakes.pop()
+        apply(core, frame, now)
+
+    monkeypatch.setattr("barewire.sdn.api.peer.apply", fails)
+    job = pair.client().announce(JOB)
+    assert eventually(lambda: pair.shells["b"].core.jobs.find(job["id"]) is not None)
+    assert pair.said("b", "peer lost") == [f"{pair.urls['a']}: {why}" for why in ("KeyError", "a mistake")]
+
+
+def test_a_strategy_that_only_the_leader_has_is_told_at_the_standby(
+    pair: Controllers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barewire.sdn.api.replica.named", no_plug_in)
+    pair.client().set_strategy("mpi", "stp")
+    assert eventually(lambda: bool(pair.said("b", "strategy failed")))
+    assert "mpi has planned here, not the leader's stp: no such plug-in" in pair.said("b", "strategy failed")[1]
+    pair.client().announce(JOB)
+    assert eventually(lambda: bool(pair.shells["b"].core.jobs.all)), "and all else is followed"
 
 
 def test_a_pair_with_different_tokens_says_what_to_do(tmp_path: Path) -> None:
