@@ -5,7 +5,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +31,7 @@ from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.flow import FlowKey
+from barewire.sdn.openflow.messages import Role, RoleReply, RoleRequest, SwitchError, SwitchUp, ToSwitch
 from barewire.sdn.tls import Tls, load_tls
 from barewire.topology import Port
 
@@ -215,6 +216,49 @@ def test_meters_begin_with_the_rates_that_the_leader_had_set(tmp_path: Path) -> 
     successor(world)
     numbers = [number for number, meter in world.switches[port.node].meters.items() if meter[0] in (1111, 2222, 3333)]
     assert len(numbers) == 3
+
+
+class Line:
+    """A switch's channel whose messages the test makes up."""
+
+    def __init__(self) -> None:
+        self.sent: list[ToSwitch] = []
+        self.closed = ""
+
+    def send(self, messages: Iterable[ToSwitch]) -> None:
+        self.sent += messages
+
+    def close(self, why: str) -> None:
+        self.closed = why
+
+
+def test_a_switch_that_no_pair_can_control_is_named_and_disconnected_and_deposes_no_leader() -> None:
+    """One has a generation in the upper half, as Open vSwitch keeps it of an earlier program; one has no roles."""
+    events: list[Event] = []
+
+    async def run() -> None:
+        shell = Shell(Settings(), Policy(), Hosts(NAMED), [], events.append, is_paired=True)
+        assert shell.election is not None
+        lines: list[Any] = [Line(), Line(), Line()]
+        shell._heard(lines[0], [SwitchUp(1)])
+        shell.election._lead(shell.now)
+        shell.turn()
+        claim = RoleRequest(Role.MASTER, shell.election.generation)
+        shell._heard(lines[0], [RoleReply(Role.MASTER, claim.generation)])
+        shell._heard(lines[1], [SwitchUp(2)])
+        assert [one.role for one in lines[1].sent] == [Role.NOCHANGE, Role.MASTER], "in this order"
+        stale = SwitchError(11, 0, "role request failed, code 0", claim, is_not_master=True)
+        shell._heard(lines[1], [RoleReply(Role.EQUAL, (1 << 63) + 7), stale])
+        shell._heard(lines[2], [SwitchUp(3)])
+        shell._heard(lines[2], [SwitchError(1, 1, "bad request, code 1", one) for one in lines[2].sent])
+        await asyncio.sleep(0.05)
+        assert shell.is_leader and shell.election.is_master("s1")
+        assert not lines[0].closed and "restart the switch" in lines[1].closed and "roles" in lines[2].closed
+        await shell.close()
+
+    asyncio.run(run())
+    told = [event.text for event in events if event.kind == "connection refused"]
+    assert [text[:22] for text in told] == ["s2: its generation 0x8", "s3: it refuses to give"]
 
 
 # Two processes' worth of controllers in one event loop, which a thread runs.
