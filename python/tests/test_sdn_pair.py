@@ -31,13 +31,14 @@ from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.flow import FlowKey
-from barewire.sdn.openflow.messages import Role, RoleReply, RoleRequest, SwitchError, SwitchUp, ToSwitch
+from barewire.sdn.openflow.messages import MeterCounter, Role, RoleReply, RoleRequest, SwitchError, SwitchUp, ToSwitch
 from barewire.sdn.tls import Tls, load_tls
 from barewire.topology import Port
 
 NAMED = {f"h{n}": f"02:ba:7e:00:00:{n:02x}" for n in range(1, 9)}
 QUIET = Tenant("quiet", share=0.5, token="a-token-of-the-quiet-tenant")
 TENANTS = Tenants((QUIET, Tenant("loud", token="a-token-of-the-loud-tenant")))
+FLOOD_BYTES = (300_000, 1_250_000, 0)
 HEAD = Frame(True, 5, 3, "x")
 JOB = {"profile": "mpi", "hosts": ["h1", "h2"], "patterns": [[{"from": "h1", "to": "h2", "bytes": 5}]] * 2}
 
@@ -216,6 +217,20 @@ def test_meters_begin_with_the_rates_that_the_leader_had_set(tmp_path: Path) -> 
     successor(world)
     numbers = [number for number, meter in world.switches[port.node].meters.items() if meter[0] in (1111, 2222, 3333)]
     assert len(numbers) == 3
+
+
+def test_the_successor_shares_out_a_link_only_when_it_knows_demands() -> None:
+    """As Open vSwitch does, the counters restart when a rate is set. The flood brings twice the link's rate."""
+    world = acquainted(tenants=TENANTS, link_rate_bit_s=10_000_000)
+    slices, now = world.controller.slices, world.now
+    port = next(iter(slices.rates()))
+    slices.restore(port, (1_000_000, 4700, 4700))
+    numbers = [(port.number << 6 | index) + 1 for index in range(3)]
+    for count in range(1, 6):
+        later = 0.5 * count
+        came = [MeterCounter(number, count * each, later) for number, each in zip(numbers, FLOOD_BYTES, strict=True)]
+        slices.counted(port.node, came, now + later)
+        assert slices.rates()[port] == ([1_000_000, 4700, 4700] if count == 1 else [1_000_000, 4700, 1_000_000])
 
 
 class Line:

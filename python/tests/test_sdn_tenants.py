@@ -249,6 +249,36 @@ def test_a_flood_lowers_the_meters_of_its_tenant_where_another_needs_its_share(f
     assert meters[noisy_meter][0] == 0.8 * RATE_BIT_S / 1000, "its ceiling"
 
 
+def test_limits_stay_when_a_switch_connects_again_beside_a_flood(folder: Path) -> None:
+    world = world_of(folder)
+    for source in ("h1", "h3"):
+        world.send(source, tcp(source, "h16", 2000, 5000))
+    world.settle()
+    last = world.network.attachment("h16")
+    assert last is not None
+    switch = world.switches[last.node]
+    quiet_meter, noisy_meter = ((last.number << 6 | index) + 1 for index in (0, 1))
+    seen = []
+
+    def flood(seconds: float) -> None:
+        seen.clear()
+        for _ in range(round(seconds / 0.05)):
+            for meter, rate_bit_s in ((quiet_meter, 4e6), (noisy_meter, 30e6)):
+                switch.meters[meter][1] += rate_bit_s / 8 * 0.05
+            world.pass_time(0.05)
+            seen.append(switch.meters[noisy_meter][0])
+
+    flood(5.0)
+    limited = seen[-1]
+    assert limited == pytest.approx(0.47 * RATE_BIT_S / 1000, rel=0.05)
+    world.disconnect(last.node)
+    world.pass_time(0.5)
+    world.connect(last.node)
+    world.settle()
+    flood(3.0)
+    assert max(seen) == pytest.approx(limited, rel=0.05)
+
+
 def test_a_switch_that_restarts_gets_its_meters_before_the_rules_refer_to_them(folder: Path) -> None:
     world = world_of(folder)
     key = FlowKey("h1", "h16", "tcp", 2000, 5000)
