@@ -23,7 +23,7 @@ from barewire.sdn.api.server import Api
 from barewire.sdn.api.token import make_token
 from barewire.sdn.classify.jobs import Job
 from barewire.sdn.classify.policy import Behaviour, Policy
-from barewire.sdn.classify.recognition import Verdict
+from barewire.sdn.classify.recognition import REMEMBERED_S, Verdict
 from barewire.sdn.classify.tenants import Tenant, Tenants
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.hosts import Hosts
@@ -398,6 +398,21 @@ def test_a_job_lives_on_with_the_standby_and_its_client_finds_it(pair: Controlle
         assert not pair.leads("a") and pair.shells["a"].core.jobs.get(announced.id)
     assert not complaints
     assert eventually(lambda: not pair.shells["a"].core.jobs.all), "withdrawn at both"
+
+
+def test_a_service_that_was_recognised_long_ago_is_known_to_the_successor(pair: Controllers) -> None:
+    service = frozenset({("h2", 6, "tcp")})
+    pair.shells["a"].core.recognition.restore(service, Verdict("hadoop", 0.95, pair.shells["a"].now))
+    standby = pair.shells["b"]
+    assert eventually(lambda: bool(standby.core.recognition.verdicts()))
+    standby.core.recognition.restore(service, Verdict("hadoop", 0.95, standby.now - REMEMBERED_S - 1))
+    pair.end("a")
+    assert eventually(lambda: pair.leads("b"))
+    recognition, now = standby.core.recognition, standby.now
+    recognition.round(now)
+    assert recognition.profile_of(FlowKey("h1", "h2", "tcp", 5, 6)) == "hadoop"
+    recognition.round(now + REMEMBERED_S + 1)
+    assert recognition.profile_of(FlowKey("h1", "h2", "tcp", 5, 6)) is None
 
 
 def test_a_client_of_the_standby_is_sent_to_the_leader(pair: Controllers) -> None:

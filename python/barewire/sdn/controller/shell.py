@@ -177,6 +177,7 @@ class Shell:
         for change in election.take_changes():
             if change.is_leader:
                 self.core.jobs.renew_all(now)
+                self.core.recognition.renew_all(now)
                 self.core.jobs_changed(now)
                 self._tell(Event("leader", f"this controller leads: {change.reason}"))
             else:
