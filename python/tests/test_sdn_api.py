@@ -3,7 +3,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from barewire.sdn.api.openapi import DOCUMENT
 from barewire.sdn.api.server import BODY_BYTES_MAX, Api
 from barewire.sdn.api.token import make_token, read_token
 from barewire.sdn.classify.jobs import Job as AnnouncedJob
-from barewire.sdn.classify.jobs import UnknownJobError
+from barewire.sdn.classify.jobs import UnknownJobError, parse_job
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.coflow import coflow_of
 from barewire.sdn.controller.hosts import Hosts
@@ -240,6 +240,36 @@ def test_an_invalid_request_gets_the_remedy_and_has_no_effect(
         assert answer.status == status and message in document["error"], document
         jsonschema.validate(document, schema("Error"))
         assert controller.core.policy is before and not controller.core.jobs.all
+
+    served(scenario)
+
+
+def test_a_body_that_does_not_come_ends_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barewire.sdn.api.server.BODY_S", 0.1)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(5)
+
+    async def scenario(client: TestClient[Any, Any], _: Shell) -> None:
+        answer = await asyncio.wait_for(client.post("/v1/jobs", data=body(), headers=AUTHORISED), 2)
+        document = await answer.json()
+        assert answer.status == 408 and "within 0.1 s" in document["error"]
+        assert "408" in DOCUMENT["paths"]["/v1/jobs"]["post"]["responses"]
+
+    served(scenario)
+
+
+def test_hosts_may_be_found_while_a_long_announcement_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(client: TestClient[Any, Any], controller: Shell) -> None:
+        def slow_check(document: object, known_hosts: Collection[str]) -> AnnouncedJob:
+            for number, _ in enumerate(known_hosts):
+                controller.core.hosts.by_name[f"new{number}"] = controller.core.hosts.by_name["h1"]
+            return parse_job(document, known_hosts)
+
+        monkeypatch.setattr("barewire.sdn.api.server.parse_job", slow_check)
+        answer = await client.post("/v1/jobs", json=JOB, headers=AUTHORISED)
+        assert answer.status == 201
 
     served(scenario)
 

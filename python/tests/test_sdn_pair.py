@@ -2,6 +2,7 @@
 """A pair of controllers without switches: what the standby is told, who leads, and how clients find the leader."""
 
 import asyncio
+import json
 import random
 import threading
 import time
@@ -467,6 +468,41 @@ def test_a_strategy_that_only_the_leader_has_is_told_at_the_standby(
     assert "mpi has planned here, not the leader's stp: no such plug-in" in pair.said("b", "strategy failed")[1]
     pair.client().announce(JOB)
     assert eventually(lambda: bool(pair.shells["b"].core.jobs.all)), "and all else is followed"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "document"),
+    [
+        ("POST", "/v1/jobs", JOB),
+        ("PUT", "/v1/policy/mpi", {"strategy": "stp"}),
+        ("POST", "/v1/jobs/JOB/step", {"to": 1}),
+        ("POST", "/v1/jobs/JOB/patterns", {"patterns": JOB["patterns"]}),
+        ("POST", "/v1/jobs/JOB/turn", {"wants": True}),
+    ],
+)
+def test_a_request_whose_body_comes_after_a_step_down_is_sent_to_the_new_leader(
+    pair: Controllers, method: str, path: str, document: dict[str, Any]
+) -> None:
+    leader, standby = pair.shells["a"], pair.shells["b"]
+    path = path.replace("JOB", pair.client().announce(JOB)["id"])
+    assert eventually(lambda: bool(standby.core.jobs.all))
+    body = json.dumps(document).encode()
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_unix_connection(pair.addresses["a"].removeprefix("unix:"))
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {pair.token}\r\n"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
+        await asyncio.sleep(0.1)
+        assert leader.election is not None
+        leader.election._step_down("test", leader.now)
+        leader.turn()
+        writer.write(body[5:])
+        line = await reader.readline()
+        writer.close()
+        return line
+
+    assert pair.do(ask()).split()[1] in (b"307", b"503")
+    assert leader.core.policy.strategies["mpi"] == "planned"
 
 
 def test_a_pair_with_different_tokens_says_what_to_do(tmp_path: Path) -> None:
