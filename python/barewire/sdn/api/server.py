@@ -23,7 +23,7 @@ from barewire.sdn.classify.jobs import Job, UnknownJobError, parse_job
 from barewire.sdn.coflow import coflow_of
 from barewire.sdn.controller.election import BEAT_S
 from barewire.sdn.controller.shell import Shell
-from barewire.sdn.openflow.channel import remove_stale_socket
+from barewire.sdn.openflow.channel import Refused, remove_stale_socket
 
 # A shuffle of 192 × 192 as JSON is 1.5 MB. Decoding blocks the controller: 2 MiB take 10 ms.
 BODY_BYTES_MAX = 2 << 20
@@ -31,6 +31,10 @@ BODY_BYTES_MAX = 2 << 20
 _SHORT_BYTES = 32 << 10
 # A request's body must have come within this time.
 BODY_S = 30.0
+# A connection without a request for this time is closed, and one that does not agree on TLS.
+IDLE_S = 10.0
+# Connections at once; more are refused, so that switches have descriptors left.
+CONNECTIONS_MAX = 512
 # A standby that takes nothing for this time is disconnected; it connects again.
 _STANDBY_S = 5.0
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})")
@@ -95,19 +99,22 @@ class Api:
         self._configuration = configuration_of(shell.core)
         self._is_over = asyncio.Event()
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
         """Serve. MachineCannot if the system refuses."""
-        self._runner = web.AppRunner(self.application(), access_log=None)
+        self._runner = web.AppRunner(self.application(), access_log=None, keepalive_timeout=IDLE_S)
         await self._runner.setup()
-        site: web.BaseSite
+        loop = asyncio.get_running_loop()
         try:
             if self._path is not None:
                 remove_stale_socket(self._path)
-                site = web.UnixSite(self._runner, str(self._path))
+                self._server = await loop.create_unix_server(self._accept, str(self._path))
             else:
-                site = web.TCPSite(self._runner, *self._address, ssl_context=self._tls)
-            await site.start()
+                handshake_s = None if self._tls is None else IDLE_S
+                self._server = await loop.create_server(
+                    self._accept, *self._address, ssl=self._tls, ssl_handshake_timeout=handshake_s
+                )
             if self._path is not None:
                 self._path.chmod(0o600)
         except OSError as error:
@@ -117,10 +124,18 @@ class Api:
     async def close(self) -> None:
         """Stop serving."""
         self._is_over.set()
+        if self._server is not None:
+            self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._path is not None:
             await asyncio.to_thread(self._path.unlink, missing_ok=True)
+
+    def _accept(self) -> asyncio.Protocol:
+        server = None if self._runner is None else self._runner.server
+        if server is None or len(server.connections) >= CONNECTIONS_MAX:
+            return Refused()
+        return server()
 
     def application(self) -> web.Application:
         """Return all routes, as in the OpenAPI document."""
