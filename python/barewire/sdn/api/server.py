@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import re
 import ssl
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -27,7 +28,7 @@ from barewire.sdn.openflow.channel import Refused, remove_stale_socket
 
 # A shuffle of 192 × 192 as JSON is 1.5 MB. Decoding blocks the controller: 2 MiB take 10 ms.
 BODY_BYTES_MAX = 2 << 20
-# Longer bodies are checked in a thread, beside which the controller runs on.
+# Longer bodies are checked in a thread, beside which the controller runs on; of a tenant one at a time.
 _SHORT_BYTES = 32 << 10
 # A request's body must have come within this time.
 BODY_S = 30.0
@@ -97,6 +98,7 @@ class Api:
             token, shell.core.slices.tenants, lambda: (self._shell.core.jobs, self._shell.core.slices.owners)
         )
         self._configuration = configuration_of(shell.core)
+        self._long_bodies: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._is_over = asyncio.Event()
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
@@ -172,7 +174,8 @@ class Api:
                 self._access.check(request[CALLER], request.method, request.path, self._shell.now)
             if not self._shell.is_leader and request.path not in self._own:
                 return self._elsewhere(request)
-            return await handler(request)
+            with self._access.handling(request[CALLER]):
+                return await handler(request)
         except _StandbyError:
             return self._elsewhere(request)
         except ForbiddenError as error:
@@ -249,6 +252,7 @@ class Api:
 
     async def _announce(self, request: web.Request) -> web.Response:
         caller = request[CALLER]
+        self._access.check_jobs(caller)
         # Copied, because hosts may be found while a thread checks the names.
         known = frozenset(self._shell.core.hosts.by_name)
 
@@ -258,7 +262,8 @@ class Api:
             return parse_job(announcement, self._access.hosts(caller, announcement.hosts, known)), flows
 
         parsed, flows = await self._checked(request, parse)
-        self._access.check_quota(caller, flows, is_new=True)
+        self._access.check_jobs(caller)
+        self._access.check_quota(caller, flows, len(parsed.ranks))
         core = self._shell.core
         job = core.jobs.add(parsed, self._shell.now)
         self._access.announced(caller, job)
@@ -299,7 +304,7 @@ class Api:
         more = await self._checked(
             request, lambda body: jobs.parse_patterns(job_id, read(body, schema.Patterns).patterns)
         )
-        self._access.check_quota(request[CALLER], sum(map(len, more)), is_new=False)
+        self._access.check_quota(request[CALLER], sum(map(len, more)))
         return self._changed(self._shell.core.jobs.append(self._job_of(request).id, more, self._shell.now), 200)
 
     async def _body(self, request: web.Request, kind: type[_Read]) -> _Read:
@@ -310,10 +315,13 @@ class Api:
 
         _StandbyError if another controller leads by then.
         """
+        tenant, length = request[CALLER].tenant, request.content_length
+        is_short = length is not None and length <= _SHORT_BYTES
         try:
-            async with asyncio.timeout(BODY_S):
-                body = await request.read()
-            parsed = parse(body) if len(body) <= _SHORT_BYTES else await asyncio.to_thread(parse, body)
+            async with contextlib.nullcontext() if tenant is None or is_short else self._long_bodies[tenant.name]:
+                async with asyncio.timeout(BODY_S):
+                    body = await request.read()
+                parsed = parse(body) if len(body) <= _SHORT_BYTES else await asyncio.to_thread(parse, body)
         except TimeoutError as error:
             raise web.HTTPRequestTimeout(reason=f"the body did not come within {BODY_S:g} s") from error
         except ValueError as error:
