@@ -22,7 +22,7 @@ from barewire.sdn.api.peer import Peer
 from barewire.sdn.api.replica import Frame, Outgoing, apply, configuration_of, decode, encode
 from barewire.sdn.api.server import Api
 from barewire.sdn.api.token import make_token
-from barewire.sdn.classify.jobs import Job
+from barewire.sdn.classify.jobs import JOBS_MAX, Job
 from barewire.sdn.classify.policy import Behaviour, Policy
 from barewire.sdn.classify.recognition import REMEMBERED_S, Verdict
 from barewire.sdn.classify.tenants import Tenant, Tenants
@@ -132,6 +132,21 @@ def test_a_strategy_that_the_standby_cannot_load_is_named_and_its_own_is_kept() 
     told = [event.text for event in standby.take_events() if event.kind == "strategy failed"]
     assert len(told) == 3 and "hadoop has lanes here, not the leader's missing.module:Best:limit=3" in told[1]
     assert "web has that of default here" in told[2]
+
+
+def test_a_standby_does_not_grow_with_the_jobs_that_there_were() -> None:
+    leader, standby = core(), core()
+    outgoing, now = Outgoing(leader), 2000.0
+    kept = leader.jobs.announce({**JOB, "lease_s": 3600}, NAMED, now)
+    for _ in range(3 * JOBS_MAX):
+        job = leader.jobs.announce(JOB, NAMED, now)
+        told(outgoing, standby, now)
+        leader.jobs.withdraw(job.id)
+        now += 0.1
+    told(outgoing, standby, now)
+    assert [job.id for job in standby.jobs.all] == [kept.id]
+    assert len(standby.jobs._ends) <= 2 * JOBS_MAX
+    assert [job.id for job in standby.jobs.expire(now - 1000 + 3600)] == [kept.id]
 
 
 def test_configurations_that_differ_have_another_hash() -> None:
