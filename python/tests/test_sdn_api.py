@@ -2,14 +2,18 @@
 """The HTTP API: it matches its document, and invalid requests get a clear answer and have no effect."""
 
 import asyncio
+import contextlib
+import resource
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import msgspec
 import pytest
+from aiohttp import ClientSession, UnixConnector
 from aiohttp.test_utils import TestClient, TestServer
 from fake_switches import acquainted
 from openapi_spec_validator import validate
@@ -24,12 +28,15 @@ from barewire.sdn.api.openapi import DOCUMENT
 from barewire.sdn.api.server import BODY_BYTES_MAX, Api
 from barewire.sdn.api.token import make_token, read_token
 from barewire.sdn.classify.jobs import Job as AnnouncedJob
-from barewire.sdn.classify.jobs import UnknownJobError
+from barewire.sdn.classify.jobs import UnknownJobError, parse_job
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.coflow import coflow_of
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
+from barewire.sdn.daemon import permit_descriptors
+from barewire.sdn.ui.feed import Feed
+from barewire.sdn.ui.server import Ui
 
 TOKEN = "a-token-of-sixteen-characters"
 AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
@@ -242,6 +249,142 @@ def test_an_invalid_request_gets_the_remedy_and_has_no_effect(
         assert controller.core.policy is before and not controller.core.jobs.all
 
     served(scenario)
+
+
+def test_a_body_that_does_not_come_ends_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barewire.sdn.api.server.BODY_S", 0.1)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(5)
+
+    async def scenario(client: TestClient[Any, Any], _: Shell) -> None:
+        answer = await asyncio.wait_for(client.post("/v1/jobs", data=body(), headers=AUTHORISED), 2)
+        document = await answer.json()
+        assert answer.status == 408 and "within 0.1 s" in document["error"]
+        assert "408" in DOCUMENT["paths"]["/v1/jobs"]["post"]["responses"]
+
+    served(scenario)
+
+
+def test_hosts_may_be_found_while_a_long_announcement_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(client: TestClient[Any, Any], controller: Shell) -> None:
+        def slow_check(document: object, known_hosts: Collection[str]) -> AnnouncedJob:
+            for number, _ in enumerate(known_hosts):
+                controller.core.hosts.by_name[f"new{number}"] = controller.core.hosts.by_name["h1"]
+            return parse_job(document, known_hosts)
+
+        monkeypatch.setattr("barewire.sdn.api.server.parse_job", slow_check)
+        answer = await client.post("/v1/jobs", json=JOB, headers=AUTHORISED)
+        assert answer.status == 201
+
+    served(scenario)
+
+
+def opened(folder: Path, scenario: Callable[[str], Awaitable[None]]) -> None:
+    """Run a scenario against an API, and its page, at a Unix socket of its own."""
+
+    async def run() -> None:
+        controller = shell()
+        await controller.open()
+        feed = Feed(controller, lambda _: None, 0.05)
+        running = asyncio.create_task(feed.run())
+        api = Api(controller, f"unix:{folder}/api.sock", TOKEN, Ui(feed))
+        await api.open()
+        try:
+            await scenario(f"{folder}/api.sock")
+        finally:
+            await api.close()
+            await running
+            await controller.close()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /v1/status HTTP/1.1\r\nHost: a\r\nX: ", b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n"]
+)
+def test_a_connection_without_a_request_ends_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr("barewire.sdn.api.server.IDLE_S", 0.2)
+
+    async def scenario(path: str) -> None:
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(sent)
+        answer = await asyncio.wait_for(reader.read(), 3)
+        assert answer.startswith(b"HTTP/1.1 200 OK") or not sent.startswith(b"GET /openapi")
+        writer.close()
+
+    opened(tmp_path, scenario)
+
+
+def test_a_stream_of_events_and_a_long_request_outlast_idle_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barewire.sdn.api.server.IDLE_S", 0.2)
+
+    def slow_coflow(*given: Any) -> Any:
+        time.sleep(0.8)
+        return coflow_of(*given)
+
+    monkeypatch.setattr("barewire.sdn.api.server.coflow_of", slow_coflow)
+
+    async def scenario(path: str) -> None:
+        async with (
+            ClientSession(connector=UnixConnector(path), headers=AUTHORISED) as session,
+            session.get("http://a/ui/events") as viewer,
+        ):
+            assert (viewer.status, viewer.content_type) == (200, "text/event-stream")
+            put = await session.put("http://a/v1/policy/mpi", json={"strategy": "planned:turns=yes"})
+            assert put.status == 200
+            made = await (await session.post("http://a/v1/jobs", json=JOB)).json()
+            begun = time.monotonic()
+            turn = await session.post(f"http://a/v1/jobs/{made['id']}/turn", json={"wants": True})
+            assert turn.status == 200 and (await turn.json())["goes"] and time.monotonic() > begun + 0.7
+            await session.put("http://a/ui/experiment", json={"text": "later", "done": 1, "total": 2})
+            seen = b""
+            while b'"text":"later"' not in seen:
+                seen += await asyncio.wait_for(viewer.content.readany(), 3)
+                assert not viewer.content.at_eof()
+
+    opened(tmp_path, scenario)
+
+
+def test_connections_above_the_limit_are_refused_until_others_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barewire.sdn.api.server.CONNECTIONS_MAX", 3)
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n"
+
+    async def first_bytes(path: str) -> tuple[bytes, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_unix_connection(path)
+        with contextlib.suppress(ConnectionError):
+            writer.write(asked)
+            return await asyncio.wait_for(reader.read(15), 3), writer
+        return b"", writer
+
+    async def scenario(path: str) -> None:
+        answers = [await first_bytes(path) for _ in range(5)]
+        assert [answer for answer, _ in answers] == [b"HTTP/1.1 200 OK"] * 3 + [b""] * 2
+        answers[0][1].close()
+        await asyncio.sleep(0.1)
+        answer, last = await first_bytes(path)
+        assert answer == b"HTTP/1.1 200 OK"
+        for _, writer in (*answers, (answer, last)):
+            writer.close()
+
+    opened(tmp_path, scenario)
+
+
+def test_the_controller_may_have_as_many_descriptors_as_the_system_permits() -> None:
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(before, 256), hard))
+        permit_descriptors()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
 
 
 def test_a_strategy_is_set_for_a_profile() -> None:

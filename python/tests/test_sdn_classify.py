@@ -2,17 +2,19 @@
 """Classification of flows: announced, by signature, by behaviour; and invalid files and announcements."""
 
 from collections.abc import Callable, Mapping
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import pytest
 from fake_switches import acquainted, tcp
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barewire.errors import WrongUse
 from barewire.sdn.classify.announcement import PatternDocument, read
 from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
 from barewire.sdn.classify.jobs import FLOWS_MAX, JOBS_MAX, Job, Jobs, Merged, UnknownJobError, parse_job
-from barewire.sdn.classify.policy import Policy, parse_policy
+from barewire.sdn.classify.policy import Policy, Traffic, parse_policy
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.strategies.planned import plan
 
@@ -44,6 +46,18 @@ def test_the_published_signatures_hold_unless_a_file_has_others() -> None:
     custom = parse_policy('[[signature]]\nprofile = "web"\nports = [80]\n', "file")
     assert classify(tcp_key("h1", "h2", 80), custom, jobs).profile == "web"
     assert classify(tcp_key("h1", "h2", 1030), custom, jobs) == Classification()
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 9)), max_size=9), st.integers(1, 60), st.integers(1, 60))
+def test_ranges_of_ports_in_any_order_fit_what_each_of_them_fits(
+    given_ranges: list[tuple[int, int]], source_port: int, destination_port: int
+) -> None:
+    ranges = tuple((low, low + more) for low, more in given_ranges)
+    traffic = Traffic("tcp", ranges)
+    ends = {source_port, destination_port}
+    expected = not ranges or any(low <= port <= high for low, high in ranges for port in ends)
+    assert traffic.fits(FlowKey("h1", "h2", "tcp", source_port, destination_port)) is expected
+    assert all(high + 1 < low for (_, high), (low, _) in pairwise(traffic.ports))
 
 
 def test_behaviour_applies_only_to_flows_not_classified_otherwise() -> None:
@@ -140,6 +154,9 @@ def test_jobs_without_renewal_expire() -> None:
         ({"traffic": [{"protocol": "llc", "ports": [1]}]}, "llc has no ports"),
         ({"traffic": [{"ports": ["9-3"]}]}, "'9-3' is no port"),
         ({"traffic": [{"ports": [65536]}]}, "65536 is no port"),
+        ({"traffic": [{"ports": [9] * 1001}]}, "length <= 1000"),
+        ({"traffic": [{"ports": [9] * 501}] * 2}, "at most 1000 ports or ranges of ports in all, not 1002"),
+        ({"traffic": [{"protocol": "tcp"}] * 101}, "length <= 100"),
         ({"patterns": [[{"from": 0, "to": 9, "bytes": 1}]]}, "pattern 0: '9' is neither a rank of the 4"),
         ({"patterns": [[], [{"from": 0, "to": "h2", "bytes": 1}]]}, "pattern 1: 'h2' is neither a rank"),
         ({"patterns": [[{"from": 0, "to": 1}]]}, "missing required field `bytes` - at `$.patterns[0][0]`"),

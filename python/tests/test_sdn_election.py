@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from barewire.sdn.controller import election as module
-from barewire.sdn.controller.election import BEAT_S, LISTEN_S, SILENT_S, Change, Election
+from barewire.sdn.controller.election import BEAT_S, LISTEN_S, SILENT_S, TERM_MAX, Change, Election
 from barewire.sdn.openflow.messages import Role, RoleReply, RoleRequest, SwitchError
 
 STEP_S = 0.01
@@ -259,6 +259,31 @@ def test_switches_that_remember_generations_of_earlier_controllers_are_won_back(
     pair.cut.clear()
     pair.run(2)
     assert pair.is_in_charge("a")
+
+
+@pytest.mark.parametrize("generation", [1 << 63, (1 << 63) + 7, (1 << 64) - 2])
+def test_a_generation_in_the_upper_half_is_no_leaders_and_stops_nobody(generation: int) -> None:
+    election = Election(lambda: 5, 50.0)
+    election.connected("s1")
+    election.replied("s1", RoleReply(Role.EQUAL, generation), 50.0)
+    election.replied("s1", RoleReply(Role.EQUAL, generation + 1), 50.1)
+    election.heard(True, generation, 1, 50.1)
+    for step in range(1, 301):
+        election.poll(50.0 + step * STEP_S)
+    assert election.is_leader and election.newest == election.generation
+
+
+def test_the_last_term_does_not_end_the_elections() -> None:
+    pair = Pair()
+    for switch in pair.switches.values():
+        switch.generation = TERM_MAX << 44
+    pair.start("a")
+    pair.run(LISTEN_S + 1)
+    assert pair.is_in_charge("a"), "the number decides"
+    pair.kill("a")
+    pair.start("b", first=0)
+    pair.run(10)
+    assert any(change.is_leader for _, who, change in pair.changes if who == "b"), "it tries other numbers"
 
 
 def test_a_standby_that_was_not_scheduled_does_not_mistake_its_own_pause_for_its_leaders_silence() -> None:

@@ -2,10 +2,11 @@
 """A pair of controllers without switches: what the standby is told, who leads, and how clients find the leader."""
 
 import asyncio
+import json
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,9 +22,9 @@ from barewire.sdn.api.peer import Peer
 from barewire.sdn.api.replica import Frame, Outgoing, apply, configuration_of, decode, encode
 from barewire.sdn.api.server import Api
 from barewire.sdn.api.token import make_token
-from barewire.sdn.classify.jobs import Job
+from barewire.sdn.classify.jobs import JOBS_MAX, Job
 from barewire.sdn.classify.policy import Behaviour, Policy
-from barewire.sdn.classify.recognition import Verdict
+from barewire.sdn.classify.recognition import REMEMBERED_S, Verdict
 from barewire.sdn.classify.tenants import Tenant, Tenants
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.hosts import Hosts
@@ -31,12 +32,14 @@ from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.flow import FlowKey
+from barewire.sdn.openflow.messages import MeterCounter, Role, RoleReply, RoleRequest, SwitchError, SwitchUp, ToSwitch
 from barewire.sdn.tls import Tls, load_tls
 from barewire.topology import Port
 
 NAMED = {f"h{n}": f"02:ba:7e:00:00:{n:02x}" for n in range(1, 9)}
 QUIET = Tenant("quiet", share=0.5, token="a-token-of-the-quiet-tenant")
 TENANTS = Tenants((QUIET, Tenant("loud", token="a-token-of-the-loud-tenant")))
+FLOOD_BYTES = (300_000, 1_250_000, 0)
 HEAD = Frame(True, 5, 3, "x")
 JOB = {"profile": "mpi", "hosts": ["h1", "h2"], "patterns": [[{"from": "h1", "to": "h2", "bytes": 5}]] * 2}
 
@@ -119,6 +122,31 @@ def test_any_history_leaves_both_with_the_same_jobs(seed: int) -> None:
     leader.jobs.expire(later)
     standby.jobs.expire(later - 1000)
     assert leader.jobs.all == standby.jobs.all == []
+
+
+def test_a_strategy_that_the_standby_cannot_load_is_named_and_its_own_is_kept() -> None:
+    standby = core()
+    theirs = {"default": "missing.module:Best", "mpi": "stp", "hadoop": "missing.module:Best:limit=3", "web": "best"}
+    apply(standby, Frame(True, 5, 3, "x", strategies=theirs), 1.0)
+    assert standby.policy.strategies == {**Policy().strategies, "mpi": "stp"}
+    told = [event.text for event in standby.take_events() if event.kind == "strategy failed"]
+    assert len(told) == 3 and "hadoop has lanes here, not the leader's missing.module:Best:limit=3" in told[1]
+    assert "web has that of default here" in told[2]
+
+
+def test_a_standby_does_not_grow_with_the_jobs_that_there_were() -> None:
+    leader, standby = core(), core()
+    outgoing, now = Outgoing(leader), 2000.0
+    kept = leader.jobs.announce({**JOB, "lease_s": 3600}, NAMED, now)
+    for _ in range(3 * JOBS_MAX):
+        job = leader.jobs.announce(JOB, NAMED, now)
+        told(outgoing, standby, now)
+        leader.jobs.withdraw(job.id)
+        now += 0.1
+    told(outgoing, standby, now)
+    assert [job.id for job in standby.jobs.all] == [kept.id]
+    assert len(standby.jobs._ends) <= 2 * JOBS_MAX
+    assert [job.id for job in standby.jobs.expire(now - 1000 + 3600)] == [kept.id]
 
 
 def test_configurations_that_differ_have_another_hash() -> None:
@@ -207,6 +235,63 @@ def test_meters_begin_with_the_rates_that_the_leader_had_set(tmp_path: Path) -> 
     assert len(numbers) == 3
 
 
+def test_the_successor_shares_out_a_link_only_when_it_knows_demands() -> None:
+    """As Open vSwitch does, the counters restart when a rate is set. The flood brings twice the link's rate."""
+    world = acquainted(tenants=TENANTS, link_rate_bit_s=10_000_000)
+    slices, now = world.controller.slices, world.now
+    port = next(iter(slices.rates()))
+    slices.restore(port, (1_000_000, 4700, 4700))
+    numbers = [(port.number << 6 | index) + 1 for index in range(3)]
+    for count in range(1, 6):
+        later = 0.5 * count
+        came = [MeterCounter(number, count * each, later) for number, each in zip(numbers, FLOOD_BYTES, strict=True)]
+        slices.counted(port.node, came, now + later)
+        assert slices.rates()[port] == ([1_000_000, 4700, 4700] if count == 1 else [1_000_000, 4700, 1_000_000])
+
+
+class Line:
+    """A switch's channel whose messages the test makes up."""
+
+    def __init__(self) -> None:
+        self.sent: list[ToSwitch] = []
+        self.closed = ""
+
+    def send(self, messages: Iterable[ToSwitch]) -> None:
+        self.sent += messages
+
+    def close(self, why: str) -> None:
+        self.closed = why
+
+
+def test_a_switch_that_no_pair_can_control_is_named_and_disconnected_and_deposes_no_leader() -> None:
+    """One has a generation in the upper half, as Open vSwitch keeps it of an earlier program; one has no roles."""
+    events: list[Event] = []
+
+    async def run() -> None:
+        shell = Shell(Settings(), Policy(), Hosts(NAMED), [], events.append, is_paired=True)
+        assert shell.election is not None
+        lines: list[Any] = [Line(), Line(), Line()]
+        shell._heard(lines[0], [SwitchUp(1)])
+        shell.election._lead(shell.now)
+        shell.turn()
+        claim = RoleRequest(Role.MASTER, shell.election.generation)
+        shell._heard(lines[0], [RoleReply(Role.MASTER, claim.generation)])
+        shell._heard(lines[1], [SwitchUp(2)])
+        assert [one.role for one in lines[1].sent] == [Role.NOCHANGE, Role.MASTER], "in this order"
+        stale = SwitchError(11, 0, "role request failed, code 0", claim, is_not_master=True)
+        shell._heard(lines[1], [RoleReply(Role.EQUAL, (1 << 63) + 7), stale])
+        shell._heard(lines[2], [SwitchUp(3)])
+        shell._heard(lines[2], [SwitchError(1, 1, "bad request, code 1", one) for one in lines[2].sent])
+        await asyncio.sleep(0.05)
+        assert shell.is_leader and shell.election.is_master("s1")
+        assert not lines[0].closed and "restart the switch" in lines[1].closed and "roles" in lines[2].closed
+        await shell.close()
+
+    asyncio.run(run())
+    told = [event.text for event in events if event.kind == "connection refused"]
+    assert [text[:22] for text in told] == ["s2: its generation 0x8", "s3: it refuses to give"]
+
+
 # Two processes' worth of controllers in one event loop, which a thread runs.
 
 _Result = TypeVar("_Result")
@@ -285,6 +370,10 @@ class Controllers:
         return [event.text for who, event in self.events if who == name and event.kind == kind]
 
 
+def no_plug_in(name: str) -> None:
+    raise WrongUse("no such plug-in")
+
+
 def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -327,6 +416,21 @@ def test_a_job_lives_on_with_the_standby_and_its_client_finds_it(pair: Controlle
     assert eventually(lambda: not pair.shells["a"].core.jobs.all), "withdrawn at both"
 
 
+def test_a_service_that_was_recognised_long_ago_is_known_to_the_successor(pair: Controllers) -> None:
+    service = frozenset({("h2", 6, "tcp")})
+    pair.shells["a"].core.recognition.restore(service, Verdict("hadoop", 0.95, pair.shells["a"].now))
+    standby = pair.shells["b"]
+    assert eventually(lambda: bool(standby.core.recognition.verdicts()))
+    standby.core.recognition.restore(service, Verdict("hadoop", 0.95, standby.now - REMEMBERED_S - 1))
+    pair.end("a")
+    assert eventually(lambda: pair.leads("b"))
+    recognition, now = standby.core.recognition, standby.now
+    recognition.round(now)
+    assert recognition.profile_of(FlowKey("h1", "h2", "tcp", 5, 6)) == "hadoop"
+    recognition.round(now + REMEMBERED_S + 1)
+    assert recognition.profile_of(FlowKey("h1", "h2", "tcp", 5, 6)) is None
+
+
 def test_a_client_of_the_standby_is_sent_to_the_leader(pair: Controllers) -> None:
     only = pair.client("b")
     document = only.get("pair")
@@ -352,6 +456,68 @@ def test_a_leader_that_is_replaced_while_it_was_stopped_says_so_and_stands_by(pa
     assert pair.leads("b") and "newer generation" in pair.said("a", "standby")[-2] + pair.said("a", "standby")[-1]
     assert eventually(lambda: leader.core.jobs.find(job["id"]) is not None), "and follows the new leader"
     assert pair.client().get("jobs")["jobs"][0]["id"] == job["id"]
+
+
+def test_the_standby_follows_again_after_a_frame_that_it_cannot_apply(
+    pair: Controllers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistakes = [WrongUse("a mistake"), KeyError()]
+
+    def fails(core: Controller, frame: Frame, now: float) -> None:
+        if mistakes:
+            raise mistakes.pop()
+        apply(core, frame, now)
+
+    monkeypatch.setattr("barewire.sdn.api.peer.apply", fails)
+    job = pair.client().announce(JOB)
+    assert eventually(lambda: pair.shells["b"].core.jobs.find(job["id"]) is not None)
+    assert pair.said("b", "peer lost") == [f"{pair.urls['a']}: {why}" for why in ("KeyError", "a mistake")]
+
+
+def test_a_strategy_that_only_the_leader_has_is_told_at_the_standby(
+    pair: Controllers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barewire.sdn.api.replica.named", no_plug_in)
+    pair.client().set_strategy("mpi", "stp")
+    assert eventually(lambda: bool(pair.said("b", "strategy failed")))
+    assert "mpi has planned here, not the leader's stp: no such plug-in" in pair.said("b", "strategy failed")[1]
+    pair.client().announce(JOB)
+    assert eventually(lambda: bool(pair.shells["b"].core.jobs.all)), "and all else is followed"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "document"),
+    [
+        ("POST", "/v1/jobs", JOB),
+        ("PUT", "/v1/policy/mpi", {"strategy": "stp"}),
+        ("POST", "/v1/jobs/JOB/step", {"to": 1}),
+        ("POST", "/v1/jobs/JOB/patterns", {"patterns": JOB["patterns"]}),
+        ("POST", "/v1/jobs/JOB/turn", {"wants": True}),
+    ],
+)
+def test_a_request_whose_body_comes_after_a_step_down_is_sent_to_the_new_leader(
+    pair: Controllers, method: str, path: str, document: dict[str, Any]
+) -> None:
+    leader, standby = pair.shells["a"], pair.shells["b"]
+    path = path.replace("JOB", pair.client().announce(JOB)["id"])
+    assert eventually(lambda: bool(standby.core.jobs.all))
+    body = json.dumps(document).encode()
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_unix_connection(pair.addresses["a"].removeprefix("unix:"))
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {pair.token}\r\n"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
+        await asyncio.sleep(0.1)
+        assert leader.election is not None
+        leader.election._step_down("test", leader.now)
+        leader.turn()
+        writer.write(body[5:])
+        line = await reader.readline()
+        writer.close()
+        return line
+
+    assert pair.do(ask()).split()[1] in (b"307", b"503")
+    assert leader.core.policy.strategies["mpi"] == "planned"
 
 
 def test_a_pair_with_different_tokens_says_what_to_do(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 """Tenants: their file, the sharing of a link's rate, their meters on switches in memory, their rights at the API."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from barewire.errors import WrongUse
 from barewire.sdn.api.server import Api
+from barewire.sdn.classify.jobs import parse_job
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.classify.tenants import Tenants, parse_tenants
 from barewire.sdn.controller.rules import Kind, kind_of
@@ -30,6 +32,7 @@ hosts = ["h1", "h2"]
 share = 0.5
 token_file = "quiet.token"
 jobs_max = 2
+ranks_max = 5
 pattern_flows_max = 10
 
 [[tenant]]
@@ -249,6 +252,36 @@ def test_a_flood_lowers_the_meters_of_its_tenant_where_another_needs_its_share(f
     assert meters[noisy_meter][0] == 0.8 * RATE_BIT_S / 1000, "its ceiling"
 
 
+def test_limits_stay_when_a_switch_connects_again_beside_a_flood(folder: Path) -> None:
+    world = world_of(folder)
+    for source in ("h1", "h3"):
+        world.send(source, tcp(source, "h16", 2000, 5000))
+    world.settle()
+    last = world.network.attachment("h16")
+    assert last is not None
+    switch = world.switches[last.node]
+    quiet_meter, noisy_meter = ((last.number << 6 | index) + 1 for index in (0, 1))
+    seen = []
+
+    def flood(seconds: float) -> None:
+        seen.clear()
+        for _ in range(round(seconds / 0.05)):
+            for meter, rate_bit_s in ((quiet_meter, 4e6), (noisy_meter, 30e6)):
+                switch.meters[meter][1] += rate_bit_s / 8 * 0.05
+            world.pass_time(0.05)
+            seen.append(switch.meters[noisy_meter][0])
+
+    flood(5.0)
+    limited = seen[-1]
+    assert limited == pytest.approx(0.47 * RATE_BIT_S / 1000, rel=0.05)
+    world.disconnect(last.node)
+    world.pass_time(0.5)
+    world.connect(last.node)
+    world.settle()
+    flood(3.0)
+    assert max(seen) == pytest.approx(limited, rel=0.05)
+
+
 def test_a_switch_that_restarts_gets_its_meters_before_the_rules_refer_to_them(folder: Path) -> None:
     world = world_of(folder)
     key = FlowKey("h1", "h16", "tcp", 2000, 5000)
@@ -397,6 +430,75 @@ def test_quotas_of_jobs_of_flows_and_of_requests(folder: Path) -> None:
         assert (await client.get("/v1/jobs", headers=as_("noisy"))).status == 200, "a quota is a tenant's own"
         type(shell).now = 101.0
         assert (await client.get("/v1/jobs", headers=as_("guests"))).status == 200
+
+    served(folder, scenario)
+
+
+def test_ranks_are_in_a_quota_and_answers_have_their_number(folder: Path) -> None:
+    async def scenario(client: TestClient[Any, Any], shell: Any) -> None:
+        made = await client.post("/v1/jobs", json={**job("h1"), "ranks": ["h1"] * 4}, headers=as_("quiet"))
+        assert made.status == 201 and (await made.json())["ranks"] == 4
+        for headers in (as_("quiet"), OPERATORS):
+            shown = await (await client.get("/v1/jobs", headers=headers)).json()
+            assert [one["ranks"] for one in shown["jobs"]] == [4]
+        answer = await client.post("/v1/jobs", json={**job("h1"), "ranks": ["h1"] * 2}, headers=as_("quiet"))
+        assert answer.status == 429 and "may have 5 ranks in its jobs; it has 4" in (await answer.json())["error"]
+        assert len(shell.core.jobs.all) == 1
+        assert (await client.post("/v1/jobs", json={**job("h1"), "ranks": ["h1"]}, headers=as_("quiet"))).status == 201
+
+    served(folder, scenario)
+
+
+def test_above_the_quota_of_jobs_nothing_is_parsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(client: TestClient[Any, Any], _: Any) -> None:
+        for _ in range(2):
+            assert (await client.post("/v1/jobs", json=job("h1"), headers=as_("quiet"))).status == 201
+        monkeypatch.setattr("barewire.sdn.api.server.parse_job", None)
+        answer = await client.post("/v1/jobs", json=job("h1"), headers=as_("quiet"))
+        assert answer.status == 429 and "has 2 jobs, which is its quota" in (await answer.json())["error"]
+
+    served(folder, scenario)
+
+
+def test_of_a_tenants_long_bodies_one_is_read_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = [0, 0]
+
+    def counting(*given: Any) -> Any:
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        time.sleep(0.1)
+        at_once[0] -= 1
+        return parse_job(*given)
+
+    async def scenario(client: TestClient[Any, Any], _: Any) -> None:
+        monkeypatch.setattr("barewire.sdn.api.server.parse_job", counting)
+        long = {**job("h3", "h4", flows=2000), "name": "long"}
+        answers = [client.post("/v1/jobs", json=long, headers=as_("noisy")) for _ in range(3)]
+        assert {answer.status for answer in await asyncio.gather(*answers)} == {201}
+        assert at_once[1] == 1
+
+    served(folder, scenario)
+
+
+def test_a_tenants_requests_at_once_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barewire.sdn.api.access.REQUESTS_MAX", 2)
+    come = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"{"
+        await come.wait()
+        yield b"}"
+
+    async def scenario(client: TestClient[Any, Any], _: Any) -> None:
+        waiting = [asyncio.create_task(client.post("/v1/jobs", data=body(), headers=as_("noisy"))) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        answer = await client.get("/v1/jobs", headers=as_("noisy"))
+        assert answer.status == 429 and "2 requests at once" in (await answer.json())["error"]
+        for headers in (as_("quiet"), OPERATORS):
+            assert (await client.get("/v1/jobs", headers=headers)).status == 200
+        come.set()
+        assert {one.status for one in await asyncio.gather(*waiting)} == {422}
+        assert (await client.get("/v1/jobs", headers=as_("noisy"))).status == 200
 
     served(folder, scenario)
 

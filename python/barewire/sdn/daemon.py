@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import fcntl
 import gc
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -75,6 +76,7 @@ def run(options: Options, tell: Tell) -> None:
         tenants = parse_tenants(text, str(options.tenants), hosts.by_name.keys(), options.tenants.parent)
     token = make_token(options.token_file)
     prepare_interpreter()
+    permit_descriptors()
     with contextlib.nullcontext() if lab is None else _lab_socket(lab, options.peer is not None) as socket:
         serving = _Serving(options, policy, model, hosts, token, tenants, tls, lab, socket)
         asyncio.run(_serve(serving, tell))
@@ -87,6 +89,12 @@ def prepare_interpreter() -> None:
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+
+def permit_descriptors() -> None:
+    """Let this process have as many descriptors as the system permits: each switch and each client takes one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Who may do what at the API: the operator everything, a tenant what concerns its own jobs, within its quotas."""
 
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from barewire.errors import WrongUse
@@ -13,6 +15,8 @@ from barewire.sdn.classify.tenants import Tenant, Tenants
 _READABLE = ("/v1/strategies", "/v1/policy", "/v1/tenants", "/v1/pair")
 # A tenant may send this many seconds' requests at once.
 _BURST_S = 2.0
+# A tenant's requests at once: what it leaves unfinished must not take all connections.
+REQUESTS_MAX = 64
 
 
 class ForbiddenError(WrongUse):
@@ -44,6 +48,8 @@ class Access:
         self._token, self._tenants, self._known = token, tenants, known
         # By tenant: requests left, and the time of the last one.
         self._left: dict[str, tuple[float, float]] = {}
+        # By tenant: requests that are being handled.
+        self._handled: Counter[str] = Counter()
 
     def caller(self, header: str | None) -> Caller | None:
         """Return who has the token in an Authorization header; None if nobody has."""
@@ -67,6 +73,18 @@ class Access:
         if not is_job and not (method in ("GET", "HEAD") and path in _READABLE):
             allowed = f"tenant '{tenant.name}' may use /v1/jobs and read {', '.join(_READABLE)}"
             raise ForbiddenError(f"{method} {path} needs the operator's token; {allowed}")
+
+    @contextmanager
+    def handling(self, caller: Caller) -> Iterator[None]:
+        """Count a request while it is handled. QuotaError if there are too many at once."""
+        name = "" if caller.tenant is None else caller.tenant.name
+        if caller.tenant is not None and self._handled[name] >= REQUESTS_MAX:
+            raise QuotaError(f"tenant '{name}' may have {REQUESTS_MAX} requests at once: send fewer")
+        self._handled[name] += 1
+        try:
+            yield
+        finally:
+            self._handled[name] -= 1
 
     def job(self, caller: Caller, job_id: str) -> Job:
         """Return a job that the caller may use. UnknownJobError for one of another, as for one that does not exist."""
@@ -97,20 +115,27 @@ class Access:
             )
         return own
 
-    def check_quota(self, caller: Caller, more: int, is_new: bool) -> None:
-        """Check a tenant's numbers of jobs and of flows in their patterns before `more` are added. QuotaError."""
+    def check_jobs(self, caller: Caller) -> None:
+        """Check a tenant's number of jobs before one is added. QuotaError."""
+        tenant = caller.tenant
+        if tenant is not None and (has := len(self.jobs(caller))) >= tenant.jobs_max:
+            raise QuotaError(f"tenant '{tenant.name}' has {has} jobs, which is its quota: withdraw one")
+
+    def check_quota(self, caller: Caller, flows: int, ranks: int = 0) -> None:
+        """Check a tenant's flows in patterns, and its jobs' ranks, before this many are added. QuotaError."""
         tenant = caller.tenant
         if tenant is None:
             return
         own = self.jobs(caller)
-        if is_new and len(own) >= tenant.jobs_max:
-            raise QuotaError(f"tenant '{tenant.name}' has {len(own)} jobs, which is its quota: withdraw one")
-        flows = sum(job.flows for job in own)
-        if more and flows + more > tenant.pattern_flows_max:
-            raise QuotaError(
-                f"tenant '{tenant.name}' may have {tenant.pattern_flows_max} flows in patterns; it has {flows}, and "
-                f"{more} more are too many: withdraw a job, or announce patterns later"
-            )
+        for what, more, has, most in (
+            ("flows in patterns", flows, sum(job.flows for job in own), tenant.pattern_flows_max),
+            ("ranks in its jobs", ranks, sum(len(job.ranks) for job in own), tenant.ranks_max),
+        ):
+            if more and has + more > most:
+                raise QuotaError(
+                    f"tenant '{tenant.name}' may have {most} {what}; it has {has}, and {more} more are too many: "
+                    "withdraw a job, or announce patterns later"
+                )
 
     def announced(self, caller: Caller, job: Job) -> None:
         """Remember who announced a job, and forget those of jobs that ended."""

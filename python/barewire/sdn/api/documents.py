@@ -117,10 +117,7 @@ def policy(controller: Controller, now: float) -> schema.Policy:
     in_force = controller.policy
     return schema.Policy(
         dict(in_force.strategies),
-        [
-            schema.Signature(one.profile, one.traffic.protocol, _ranges(one.traffic.ports))
-            for one in in_force.signatures
-        ],
+        [schema.Signature(one.profile, one.traffic.protocol, one.traffic.shown_ports) for one in in_force.signatures],
         [{name: value for name, value in vars(one).items() if value is not None} for one in in_force.behaviours],
         {profile: labels for profile in in_force.strategies if (labels := controller.labels_of(profile)) is not None},
     )
@@ -166,8 +163,8 @@ def job(announced: Job, now: float) -> schema.Job:
         name=announced.name,
         profile=announced.profile,
         hosts=sorted(announced.hosts),
-        ranks=list(announced.ranks),
-        traffic=[TrafficDocument(one.protocol, [*_ranges(one.ports)]) for one in announced.traffic],  # type: ignore[arg-type]
+        ranks=len(announced.ranks),
+        traffic=[TrafficDocument(one.protocol, [*one.shown_ports]) for one in announced.traffic],  # type: ignore[arg-type]
         patterns=len(announced.patterns),
         current=announced.current,
         lease_s=announced.lease_s,
@@ -195,10 +192,6 @@ def _flow(route: Route, now: float) -> schema.Flow:
         packets=route.packets,
         reserved_s=None if is_endless else round(max(placed.reserved_until_s - now, 0.0), 3),
     )
-
-
-def _ranges(ports: tuple[tuple[int, int], ...]) -> list[str]:
-    return [f"{low}-{high}" for low, high in ports]
 
 
 def _peer(controller: Controller, port: Port) -> str | None:

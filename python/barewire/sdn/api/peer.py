@@ -106,10 +106,10 @@ class Peer:
             # A peer that ends closes its stream; the next attempt finds out more.
             if not isinstance(error, asyncio.IncompleteReadError | aiohttp.ClientPayloadError):
                 self._lost(reason_of(error) if isinstance(error, OSError) else str(error) or type(error).__name__)
-        except (ValueError, _ProtocolError) as error:
-            self._lost(str(error))
         except _RestartError:
             pass
+        except Exception as error:  # whatever it sends, it must be followed again
+            self._lost(str(error) or type(error).__name__)
 
     def _take(self, frame: Frame) -> None:
         shell, election = self._shell, self._shell.election
@@ -137,6 +137,9 @@ class Peer:
         else:
             # It told us everything while we led.
             raise _RestartError
+        if not election.is_leader:
+            for event in shell.core.take_events():
+                self._tell(event)
 
     def _lost(self, why: str) -> None:
         if why != self._told:

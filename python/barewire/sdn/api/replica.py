@@ -8,7 +8,7 @@ sign of life: ten a second. A stream begins with everything, a pattern per frame
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -16,7 +16,8 @@ import msgspec
 from barewire.sdn.classify.jobs import Job
 from barewire.sdn.classify.recognition import Conversation, Verdict
 from barewire.sdn.controller.core import Controller
-from barewire.sdn.flow import Pattern
+from barewire.sdn.flow import DEFAULT_PROFILE, Pattern
+from barewire.sdn.strategies import named
 from barewire.topology import Port
 
 # Of a frame, before it: its length in bytes.
@@ -154,9 +155,12 @@ class Outgoing:
 
 
 def apply(core: Controller, frame: Frame, now: float) -> None:
-    """Apply a leader's frame to the core of a standby; one that `begins` needs a core without state."""
+    """Apply a leader's frame to the core of a standby; one that `begins` needs a core without state.
+
+    The core emits an event for each strategy that cannot be loaded here.
+    """
     if frame.strategies is not None:
-        core.policy = replace(core.policy, strategies=frame.strategies)
+        core.policy = replace(core.policy, strategies=_loadable(core, frame.strategies))
     for job_id in frame.ended:
         if core.jobs.find(job_id) is not None:
             core.jobs.withdraw(job_id)
@@ -175,3 +179,18 @@ def apply(core: Controller, frame: Frame, now: float) -> None:
         core.recognition.restore(verdict.ends, sure)
     for switch, number, rates in frame.meters:
         core.slices.restore(Port(switch, number), rates)
+
+
+def _loadable(core: Controller, strategies: Mapping[str, str]) -> dict[str, str]:
+    """Return the leader's strategies; where one cannot be loaded, as a plug-in that is missing here, our own."""
+    found = {}
+    for profile, strategy in strategies.items():
+        try:
+            named(strategy)
+            found[profile] = strategy
+        except Exception as error:  # a plug-in's mistake must not end the standby
+            if own := core.policy.strategies.get(profile):
+                found[profile] = own
+            instead = own or f"that of {DEFAULT_PROFILE}"
+            core.outbox.emit("strategy failed", f"{profile} has {instead} here, not the leader's {strategy}: {error}")
+    return found

@@ -54,7 +54,7 @@ class Job(Struct, forbid_unknown_fields=True):
     name: str
     profile: str
     hosts: list[str]
-    ranks: list[str]
+    ranks: Annotated[int, Meta(description="number of ranks")]
     traffic: list[TrafficDocument]
     patterns: Annotated[int, Meta(description="number of patterns")]
     current: Annotated[int, Meta(description="the number of the current pattern")]

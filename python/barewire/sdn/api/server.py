@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import re
 import ssl
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -23,12 +24,18 @@ from barewire.sdn.classify.jobs import Job, UnknownJobError, parse_job
 from barewire.sdn.coflow import coflow_of
 from barewire.sdn.controller.election import BEAT_S
 from barewire.sdn.controller.shell import Shell
-from barewire.sdn.openflow.channel import remove_stale_socket
+from barewire.sdn.openflow.channel import Refused, remove_stale_socket
 
 # A shuffle of 192 × 192 as JSON is 1.5 MB. Decoding blocks the controller: 2 MiB take 10 ms.
 BODY_BYTES_MAX = 2 << 20
-# Longer bodies are checked in a thread, beside which the controller runs on.
+# Longer bodies are checked in a thread, beside which the controller runs on; of a tenant one at a time.
 _SHORT_BYTES = 32 << 10
+# A request's body must have come within this time.
+BODY_S = 30.0
+# A connection without a request for this time is closed, and one that does not agree on TLS.
+IDLE_S = 10.0
+# Connections at once; more are refused, so that switches have descriptors left.
+CONNECTIONS_MAX = 512
 # A standby that takes nothing for this time is disconnected; it connects again.
 _STANDBY_S = 5.0
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})")
@@ -49,6 +56,10 @@ _SHOWN: dict[str, Callable[..., msgspec.Struct]] = {
     "jobs": documents.jobs,
     "tenants": documents.tenants,
 }
+
+
+class _StandbyError(Exception):
+    """This controller has stepped down while a request was read."""
 
 
 class Pages(Protocol):
@@ -87,21 +98,25 @@ class Api:
             token, shell.core.slices.tenants, lambda: (self._shell.core.jobs, self._shell.core.slices.owners)
         )
         self._configuration = configuration_of(shell.core)
+        self._long_bodies: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._is_over = asyncio.Event()
         self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
         """Serve. MachineCannot if the system refuses."""
-        self._runner = web.AppRunner(self.application(), access_log=None)
+        self._runner = web.AppRunner(self.application(), access_log=None, keepalive_timeout=IDLE_S)
         await self._runner.setup()
-        site: web.BaseSite
+        loop = asyncio.get_running_loop()
         try:
             if self._path is not None:
                 remove_stale_socket(self._path)
-                site = web.UnixSite(self._runner, str(self._path))
+                self._server = await loop.create_unix_server(self._accept, str(self._path))
             else:
-                site = web.TCPSite(self._runner, *self._address, ssl_context=self._tls)
-            await site.start()
+                handshake_s = None if self._tls is None else IDLE_S
+                self._server = await loop.create_server(
+                    self._accept, *self._address, ssl=self._tls, ssl_handshake_timeout=handshake_s
+                )
             if self._path is not None:
                 self._path.chmod(0o600)
         except OSError as error:
@@ -111,10 +126,18 @@ class Api:
     async def close(self) -> None:
         """Stop serving."""
         self._is_over.set()
+        if self._server is not None:
+            self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._path is not None:
             await asyncio.to_thread(self._path.unlink, missing_ok=True)
+
+    def _accept(self) -> asyncio.Protocol:
+        server = None if self._runner is None else self._runner.server
+        if server is None or len(server.connections) >= CONNECTIONS_MAX:
+            return Refused()
+        return server()
 
     def application(self) -> web.Application:
         """Return all routes, as in the OpenAPI document."""
@@ -151,7 +174,10 @@ class Api:
                 self._access.check(request[CALLER], request.method, request.path, self._shell.now)
             if not self._shell.is_leader and request.path not in self._own:
                 return self._elsewhere(request)
-            return await handler(request)
+            with self._access.handling(request[CALLER]):
+                return await handler(request)
+        except _StandbyError:
+            return self._elsewhere(request)
         except ForbiddenError as error:
             return _error(403, str(error))
         except QuotaError as error:
@@ -219,22 +245,26 @@ class Api:
         return _answer(_SHOWN[request.path.removeprefix("/v1/")](self._shell.core, self._shell.now))
 
     async def _set_strategy(self, request: web.Request) -> web.Response:
-        chosen = await _body(request, schema.ChosenStrategy)
+        chosen = await self._body(request, schema.ChosenStrategy)
         self._shell.core.set_strategy(request.match_info["profile"], chosen.strategy, self._shell.now)
         self._shell.turn()
         return _answer(documents.policy(self._shell.core, self._shell.now))
 
     async def _announce(self, request: web.Request) -> web.Response:
-        core, caller = self._shell.core, request[CALLER]
-        known = core.hosts.by_name.keys()
+        caller = request[CALLER]
+        self._access.check_jobs(caller)
+        # Copied, because hosts may be found while a thread checks the names.
+        known = frozenset(self._shell.core.hosts.by_name)
 
         def parse(body: bytes) -> tuple[Job, int]:
             announcement = read(body, Announcement)
             flows = sum(map(len, announcement.patterns))
             return parse_job(announcement, self._access.hosts(caller, announcement.hosts, known)), flows
 
-        parsed, flows = await _checked(request, parse)
-        self._access.check_quota(caller, flows, is_new=True)
+        parsed, flows = await self._checked(request, parse)
+        self._access.check_jobs(caller)
+        self._access.check_quota(caller, flows, len(parsed.ranks))
+        core = self._shell.core
         job = core.jobs.add(parsed, self._shell.now)
         self._access.announced(caller, job)
         core.announced(job)
@@ -253,11 +283,11 @@ class Api:
         return self._job_answer(self._shell.core.jobs.renew(self._job_of(request).id, self._shell.now))
 
     async def _step(self, request: web.Request) -> web.Response:
-        step = await _body(request, schema.Step) if request.can_read_body else schema.Step()
+        step = await self._body(request, schema.Step) if request.can_read_body else schema.Step()
         return self._changed(self._shell.core.jobs.step(self._job_of(request).id, step.to, self._shell.now), 200)
 
     async def _turn(self, request: web.Request) -> web.Response:
-        turn, job, core = await _body(request, schema.Turn), self._job_of(request), self._shell.core
+        turn, job, core = await self._body(request, schema.Turn), self._job_of(request), self._shell.core
         if not turn.wants:
             core.turn_ended(job.id, self._shell.now)
             return _answer(schema.Granted(goes=False))
@@ -265,13 +295,43 @@ class Api:
         if core.takes_turns(job):
             # Remembered while the pattern and the network stay the same.
             coflow = await asyncio.to_thread(coflow_of, core.network(), job.pattern, core.pattern())
+            self._check_leads()
+            core = self._shell.core
         return _answer(schema.Granted(core.turn(self._job_of(request).id, coflow, self._shell.now)))
 
     async def _append(self, request: web.Request) -> web.Response:
         jobs, job_id = self._shell.core.jobs, self._job_of(request).id
-        more = await _checked(request, lambda body: jobs.parse_patterns(job_id, read(body, schema.Patterns).patterns))
-        self._access.check_quota(request[CALLER], sum(map(len, more)), is_new=False)
-        return self._changed(jobs.append(self._job_of(request).id, more, self._shell.now), 200)
+        more = await self._checked(
+            request, lambda body: jobs.parse_patterns(job_id, read(body, schema.Patterns).patterns)
+        )
+        self._access.check_quota(request[CALLER], sum(map(len, more)))
+        return self._changed(self._shell.core.jobs.append(self._job_of(request).id, more, self._shell.now), 200)
+
+    async def _body(self, request: web.Request, kind: type[_Read]) -> _Read:
+        return await self._checked(request, lambda body: read(body, kind))
+
+    async def _checked(self, request: web.Request, parse: Callable[[bytes], _Read]) -> _Read:
+        """Read and check a body; HTTPBadRequest if it is not JSON, HTTPRequestTimeout if it does not come.
+
+        _StandbyError if another controller leads by then.
+        """
+        tenant, length = request[CALLER].tenant, request.content_length
+        is_short = length is not None and length <= _SHORT_BYTES
+        try:
+            async with contextlib.nullcontext() if tenant is None or is_short else self._long_bodies[tenant.name]:
+                async with asyncio.timeout(BODY_S):
+                    body = await request.read()
+                parsed = parse(body) if len(body) <= _SHORT_BYTES else await asyncio.to_thread(parse, body)
+        except TimeoutError as error:
+            raise web.HTTPRequestTimeout(reason=f"the body did not come within {BODY_S:g} s") from error
+        except ValueError as error:
+            raise web.HTTPBadRequest(reason="the body is not JSON") from error
+        self._check_leads()
+        return parsed
+
+    def _check_leads(self) -> None:
+        if not self._shell.is_leader:
+            raise _StandbyError
 
     def _job_of(self, request: web.Request) -> Job:
         return self._access.job(request[CALLER], request.match_info["job"])
@@ -283,19 +343,6 @@ class Api:
 
     def _job_answer(self, job: Job, status: int = 200) -> web.Response:
         return _answer(documents.job(job, self._shell.now), status)
-
-
-async def _checked(request: web.Request, parse: Callable[[bytes], _Read]) -> _Read:
-    """Read and check a body; HTTPBadRequest if it is not JSON."""
-    body = await request.read()
-    try:
-        return parse(body) if len(body) <= _SHORT_BYTES else await asyncio.to_thread(parse, body)
-    except ValueError as error:
-        raise web.HTTPBadRequest(reason="the body is not JSON") from error
-
-
-async def _body(request: web.Request, kind: type[_Read]) -> _Read:
-    return await _checked(request, lambda body: read(body, kind))
 
 
 def _answer(document: msgspec.Struct, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

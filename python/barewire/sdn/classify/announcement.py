@@ -9,10 +9,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from barewire.errors import WrongUse
-from barewire.sdn.classify.policy import PROFILE, SIGNATURES_MAX, Traffic, parse_traffic
+from barewire.sdn.classify.policy import PROFILE, Traffic, parse_traffic
 from barewire.sdn.flow import Pattern
 
 RANKS_MAX = 100_000
+# Each new flow between a job's hosts is compared with the job's traffic.
+TRAFFIC_MAX = 100
+# In all of a job's traffic.
+PORTS_MAX = 1000
 PATTERNS_MAX = 1000
 # Flows in all patterns of a job: 192 mappers × 192 reducers, about thirty times.
 PATTERN_FLOWS_MAX = 1_000_000
@@ -30,7 +34,9 @@ class TrafficDocument(Struct, forbid_unknown_fields=True):
         Literal["tcp", "udp", "ip", "llc", "tcp6", "udp6", "ip6"] | None,
         Meta(description="tcp, udp and ip (any other) are of IPv4 and IPv6, tcp6, udp6 and ip6 of IPv6 only"),
     ] = None
-    ports: Annotated[list[int | str], Meta(description='22, or "1024-1044"')] = []
+    ports: Annotated[
+        list[int | str], Meta(max_length=PORTS_MAX, description='22, or "1024-1044"; this many in all of a job')
+    ] = []
 
 
 class FlowDocument(Struct, forbid_unknown_fields=True, rename={"source": "from"}, gc=False):
@@ -52,7 +58,7 @@ class Announcement(Struct, forbid_unknown_fields=True):
     name: Annotated[str, Meta(max_length=200)] = ""
     ranks: Annotated[list[str], Meta(max_length=RANKS_MAX, description="each rank's host")] = []
     traffic: Annotated[
-        list[TrafficDocument], Meta(max_length=SIGNATURES_MAX, description="the job's flows; none: all of its hosts'")
+        list[TrafficDocument], Meta(max_length=TRAFFIC_MAX, description="the job's flows; none: all of its hosts'")
     ] = []
     patterns: Annotated[
         list[PatternDocument], Meta(description="sets of concurrent flows, in order; the first is current")
@@ -82,6 +88,9 @@ def check_names(given: Sequence[str], what: str, known: Collection[str]) -> None
 
 def traffic_of(documents: Sequence[TrafficDocument]) -> tuple[Traffic, ...]:
     """Return the traffic of an announcement. WrongUse names the mistake."""
+    ports = sum(len(one.ports) for one in documents)
+    if ports > PORTS_MAX:
+        raise WrongUse(f"a job's traffic has at most {PORTS_MAX} ports or ranges of ports in all, not {ports}")
     return tuple(
         parse_traffic({"protocol": one.protocol, "ports": one.ports}, f"traffic {number}")
         for number, one in enumerate(documents)

@@ -26,6 +26,8 @@ from barewire.sdn.flow import FlowKey, Pattern
 # Quotas: jobs at once, and flows of all their patterns, which take 100 to 200 bytes each.
 JOBS_MAX = 1000
 FLOWS_MAX = 4_000_000
+# Ends of leases that are kept, with outdated ones.
+_ENDS_MAX = 2 * JOBS_MAX
 # Flows whose job is remembered until the jobs change.
 _OWNERS_MAX = 100_000
 
@@ -136,7 +138,7 @@ class Jobs:
         self._flows += job.flows - before.flows
         self._jobs[job.id] = job
         if job.ends_s < before.ends_s:
-            heapq.heappush(self._ends, (job.ends_s, job.id))
+            self._note_end(job)
 
     def renew_all(self, now: float) -> None:
         """Renew all leases, for jobs that had no controller to renew them at."""
@@ -208,11 +210,18 @@ class Jobs:
     def _insert(self, job: Job) -> None:
         self._jobs[job.id] = job
         self._flows += job.flows
-        heapq.heappush(self._ends, (job.ends_s, job.id))
+        self._note_end(job)
         index = self._specific if job.traffic else self._general
         for host in job.hosts:
             index.setdefault(host, {})[job.id] = None
         self._owners.clear()
+
+    def _note_end(self, job: Job) -> None:
+        if len(self._ends) >= _ENDS_MAX:
+            # A standby never expires jobs, so it would keep an end of each job that there ever was.
+            self._ends = [(one.ends_s, one.id) for one in self._jobs.values()]
+            heapq.heapify(self._ends)
+        heapq.heappush(self._ends, (job.ends_s, job.id))
 
     def _latest(self, index: Mapping[str, dict[str, None]], key: FlowKey) -> str | None:
         none: dict[str, None] = {}

@@ -17,8 +17,10 @@ bytes_min = 10_000_000
 
 import re
 import tomllib
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from barewire.errors import WrongUse
@@ -36,10 +38,28 @@ _PORT_MAX = 0xFFFF
 
 @dataclass(frozen=True)
 class Traffic:
-    """Flows by protocol (one of PROTOCOLS, None: any) and by ports of either end (empty: any), as inclusive ranges."""
+    """Flows by protocol (one of PROTOCOLS, None: any) and by ports of either end (empty: any), as inclusive ranges.
+
+    The ranges are sorted, and those that meet are merged.
+    """
 
     protocol: str | None = None
     ports: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Sort and merge the ranges, so that each new flow costs a bisection."""
+        merged: list[tuple[int, int]] = []
+        for low, high in sorted(self.ports):
+            if merged and low <= merged[-1][1] + 1:
+                merged[-1] = merged[-1][0], max(merged[-1][1], high)
+            else:
+                merged.append((low, high))
+        object.__setattr__(self, "ports", tuple(merged))
+
+    @cached_property
+    def shown_ports(self) -> list[str]:
+        """The ranges as text."""
+        return [f"{low}-{high}" for low, high in self.ports]
 
     def fits(self, key: FlowKey) -> bool:
         """Return whether a flow matches."""
@@ -48,7 +68,8 @@ class Traffic:
         if not self.ports:
             return True
         ends = (key.source_port, key.destination_port) if key.has_ports else ()
-        return any(low <= port <= high for port in ends for low, high in self.ports)
+        below = [bisect_right(self.ports, (port, _PORT_MAX)) for port in ends]
+        return any(at and port <= self.ports[at - 1][1] for port, at in zip(ends, below, strict=True))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
 A new flow to a service that was recognised belongs to it at once; that is one look into a dictionary.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,7 @@ class Recognition:
         self._conversations = Conversations(interval_s)
         self._verdicts: dict[Conversation, Verdict] = {}
         self._services: dict[End, Verdict] = {}
+        self._renewed_s = -math.inf
         self._due: Features | None = None
         self._next = 0
         # Called with the features of each round.
@@ -60,7 +62,10 @@ class Recognition:
         self._due, self._next = (features if self.model is not None else None), 0
         for ends in features.ended:
             self._verdicts.pop(frozenset(ends), None)
-        self._services = {end: verdict for end, verdict in self._services.items() if verdict.at_s > now - REMEMBERED_S}
+        if self._renewed_s <= now - REMEMBERED_S:
+            self._services = {
+                end: verdict for end, verdict in self._services.items() if verdict.at_s > now - REMEMBERED_S
+            }
 
     def step(self, now: float) -> tuple[Sequence[FlowKey], bool]:
         """Evaluate the next few; return those whose profile has changed, one direction each, and whether more wait."""
@@ -104,6 +109,10 @@ class Recognition:
             known.pop(key, None)
         else:
             known[key] = verdict
+
+    def renew_all(self, now: float) -> None:
+        """Remember all services as if they were recognised now: a leader tells them once, not each time."""
+        self._renewed_s = now
 
     def profile_of(self, key: FlowKey) -> str | None:
         """Return a flow's profile by its own behaviour, else by its service's; None if neither is sure."""

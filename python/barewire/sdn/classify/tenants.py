@@ -15,7 +15,17 @@ from barewire.sdn.api.token import read_token
 # Each has a meter at each port of each switch.
 TENANTS_MAX = 63
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_KEYS = ("name", "hosts", "share", "ceiling", "token_file", "jobs_max", "pattern_flows_max", "requests_per_s")
+_KEYS = (
+    "name",
+    "hosts",
+    "share",
+    "ceiling",
+    "token_file",
+    "jobs_max",
+    "ranks_max",
+    "pattern_flows_max",
+    "requests_per_s",
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class Tenant:
     ceiling: float = 1.0
     token: str | None = None
     jobs_max: int = 100
+    ranks_max: int = 100_000
     pattern_flows_max: int = 100_000
     requests_per_s: float = 50.0
 
@@ -92,6 +103,7 @@ def _tenant(entry: Mapping[str, Any], where: str, known_hosts: Collection[str], 
         ceiling,
         None if given is None else read_token(folder / given),
         _count(entry, "jobs_max", Tenant.jobs_max, where),
+        _count(entry, "ranks_max", Tenant.ranks_max, where),
         _count(entry, "pattern_flows_max", Tenant.pattern_flows_max, where),
         float(_count(entry, "requests_per_s", int(Tenant.requests_per_s), where)),
     )

@@ -36,6 +36,11 @@ _TERM_SHIFT = NUMBER_BITS + BEAT_BITS
 TERM_MAX = (1 << 63 - _TERM_SHIFT) - 1
 
 
+def is_usable(generation: int | None) -> bool:
+    """Return whether a claim can be newer than a switch's generation: not than one that another program's left."""
+    return generation is None or generation >> _TERM_SHIFT <= TERM_MAX
+
+
 @dataclass
 class _Seen:
     """A connected switch: our confirmed role, and the newest generation it has told."""
@@ -89,8 +94,9 @@ class Election:
 
     def connected(self, switch: str) -> list[RoleRequest]:
         """Add a switch; return what to ask it first."""
-        self._switches[switch] = _Seen()
-        return self._requests(self._switches[switch])
+        self._switches[switch] = seen = _Seen()
+        # A leader, too, asks first, and so learns of a generation that is not usable before its claim is refused.
+        return [RoleRequest(Role.NOCHANGE), *(self._requests(seen) if self.is_leader else [])]
 
     def disconnected(self, switch: str) -> None:
         """Remove a switch."""
@@ -99,7 +105,7 @@ class Election:
     def replied(self, switch: str, reply: RoleReply, now: float) -> bool:
         """Handle a switch's reply; True if it has just accepted us as its master."""
         seen = self._switches.get(switch)
-        if seen is None:
+        if seen is None or not is_usable(reply.generation):
             return False
         before, seen.generation = seen.generation, reply.generation
         if reply.generation is not None:
@@ -126,7 +132,7 @@ class Election:
 
     def heard(self, is_leader: bool, generation: int, switches: int, now: float) -> None:
         """Handle a sign of life of the peer: whether it leads, by which generation, and its connected switches."""
-        if not is_leader:
+        if not is_leader or not is_usable(generation):
             return
         self._newest = max(self._newest, generation)
         if self.is_leader and generation > self.generation:
@@ -174,9 +180,8 @@ class Election:
         return [*known, RoleRequest(Role.NOCHANGE)]
 
     def _lead(self, now: float) -> None:
-        term = (self.newest >> _TERM_SHIFT) + 1
-        if term > TERM_MAX:
-            raise OverflowError(f"term {term} is beyond what generations can count")
+        # At the end of all terms the number decides.
+        term = min((self.newest >> _TERM_SHIFT) + 1, TERM_MAX)
         self._term, self._beat, self.is_leader, self.since_s = term, 0, True, now
         self._number = self._draw() % (1 << NUMBER_BITS)
         self._beat_s = now

@@ -16,7 +16,7 @@ from barewire.sdn.classify.model import Model
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.classify.tenants import Tenants
 from barewire.sdn.controller.core import Controller
-from barewire.sdn.controller.election import NUMBER_BITS, Election
+from barewire.sdn.controller.election import NUMBER_BITS, Election, is_usable
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
@@ -177,6 +177,7 @@ class Shell:
         for change in election.take_changes():
             if change.is_leader:
                 self.core.jobs.renew_all(now)
+                self.core.recognition.renew_all(now)
                 self.core.jobs_changed(now)
                 self._tell(Event("leader", f"this controller leads: {change.reason}"))
             else:
@@ -192,6 +193,9 @@ class Shell:
         match event:
             case SwitchUp():
                 channel.send(election.connected(name))
+            case RoleReply(generation=int() as generation) if not is_usable(generation):
+                why = f"its generation {generation:#x}, of another program, leaves no newer one: restart the switch"
+                self._refuse(channel, name, why)
             case RoleReply():
                 if election.replied(name, event, now):
                     self._controlled.add(name)
@@ -199,11 +203,19 @@ class Shell:
             case SwitchError(is_not_master=True):
                 election.refused(name, event, now)
             case SwitchError(request=RoleRequest()):
-                channel.close(f"it refuses to give roles ({event.text}), which a pair of controllers needs")
+                why = f"it refuses to give roles ({event.text}), which a pair of controllers needs"
+                self._refuse(channel, name, why)
             case PortCounters(counters):
                 self.core.rates.counted(name, counters, now)
             case _ if name in self._controlled:
                 self.core.handle(name, event, now)
+
+    def _refuse(self, channel: Channel, name: str, why: str) -> None:
+        """Disconnect a switch that no pair can control."""
+        self._tell(Event("connection refused", f"{name}: {why}"))
+        # What else it has sent is no reason to step down.
+        self._waiting = deque(one for one in self._waiting if one[0] is not channel)
+        channel.close(why)
 
     def _run(self, work: Callable[[], Any], then: Callable[[Any, float], None], _now: float) -> None:
         def finished(done: "asyncio.Future[Any]") -> None:

@@ -107,6 +107,7 @@ class Slices:
         for port, meters in self._meters.items():
             if port.node == switch:
                 meters.is_confirmed = False
+                meters.last.clear()
 
     def add_meters(self, switch: str, then: Callable[[], None]) -> None:
         """Add the missing meters of a switch's ports; call `then` once rules may refer to them."""
@@ -159,7 +160,10 @@ class Slices:
             self._outbox.send(switch, Request(RequestKind.METER_COUNTERS))
 
     def counted(self, switch: str, counters: Iterable[MeterCounter], now: float) -> None:
-        """Share out each port of a switch anew by what came to its meters."""
+        """Share out each port of a switch anew by what came to its meters since the last count.
+
+        A first count, after a takeover or a new connection, tells no demand, so limits stay until the second one.
+        """
         by_port: dict[Port, dict[int, MeterCounter]] = {}
         for counter in counters:
             number, index = _port_and_index(counter.number)
@@ -168,9 +172,13 @@ class Slices:
             meters, rate_bit_s = self._meters.get(port), self._discovery.rate_bit_s(port)
             if meters is None or rate_bit_s is None:
                 continue
+            is_first = not found.keys() <= meters.last.keys()
+            demands = {index: meters.demand_bit_s(index, counter, now) for index, counter in found.items()}
+            if is_first:
+                continue
             for index, use in enumerate(meters.uses):
-                if index in found:
-                    use.counted(now, meters.demand_bit_s(index, found[index], now), rate_bit_s)
+                if index in demands:
+                    use.counted(now, demands[index], rate_bit_s)
             share_out(meters.uses, rate_bit_s)
             for index, use in enumerate(meters.uses):
                 rate = _kbit(use.limit_bit_s, rate_bit_s)

@@ -166,7 +166,7 @@ class Listener:
     def _accept(self) -> asyncio.Protocol:
         channel = Channel(self._on_message, self._forget)
         if len(self._channels) >= CHANNELS_MAX:
-            return _Refused()
+            return Refused()
         self._channels.add(channel)
         return channel if self._tls is None else _Raw(lambda transport: self._secure(channel, transport))
 
@@ -211,10 +211,11 @@ class _Raw(asyncio.Protocol):
         self._begin(raw)
 
 
-class _Refused(asyncio.Protocol):
+class Refused(asyncio.Protocol):
     """A connection above the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """End it."""
         cast(asyncio.Transport, transport).abort()
 
 
