@@ -91,6 +91,13 @@ def test_damaged_samples_are_wrong_use(tmp_path):
         samples(tmp_path)
 
 
+def test_a_directory_with_brackets_is_no_pattern(run_directory, tmp_path):
+    run, frame = read_run(run_directory), samples(run_directory)
+    write_run(tmp_path / "a1", run, frame.head(3))
+    write_run(tmp_path / "a[1]", run, frame)
+    assert samples(tmp_path / "a[1]").equals(frame)
+
+
 def test_a_full_disk_keeps_previous_files_and_leaves_no_partial_one(run_directory, tmp_path, monkeypatch):
     run, frame = read_run(run_directory), samples(run_directory)
     write_run(tmp_path, run, frame)

@@ -66,7 +66,8 @@ def samples(directory: Path) -> pl.DataFrame:
         raise WrongUse(_missing_run(directory, SAMPLES_FILE))
     try:
         check_samples_schema(pl.read_parquet_metadata(path).get(METADATA_KEY))
-        return sample_frame(pl.read_parquet(path))
+        # A name such as `a[1]` is a directory's, not a pattern that also matches another run's.
+        return sample_frame(pl.read_parquet(path, glob=False))
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error}") from error
     except (pl.exceptions.PolarsError, ValueError) as error:
