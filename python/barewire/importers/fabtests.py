@@ -69,8 +69,11 @@ def _row(output: Output, text: Text, index: int, headings: list[str], test: str,
     if "name" in headings and len(words) == len(headings):
         words, headings = words[1:], headings[1:]
     size = _SIZE.fullmatch(words[0])
-    if size is None or not all(map(_is_cell, words)):
+    damaged = [word for word in words if not _is_cell(word)]
+    if size is None or (damaged and len(words) != len(headings)):
         return
+    if damaged:
+        raise text.not_a_number(index, damaged[0])
     if not text.is_whole_row(index, len(words), len(headings), output):
         return
     cells = dict(zip(headings, words, strict=True))

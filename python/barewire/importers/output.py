@@ -102,6 +102,10 @@ class Text:
         """Return an error about one line, counted from 0."""
         return WrongUse(f"{self.path}, line {index + 1}: {message}")
 
+    def not_a_number(self, index: int, word: str) -> WrongUse:
+        """Return the error about a word where a number must be."""
+        return self.error(index, f"'{word}' is not a number" + (": write a decimal point, no comma" * ("," in word)))
+
     def has(self, pattern: re.Pattern[str]) -> bool:
         """Return whether any line contains the pattern."""
         return any(map(pattern.search, self.lines))
@@ -135,7 +139,7 @@ class Text:
         try:
             value = float(word)
         except ValueError:
-            raise self.error(index, f"'{word}' is not a number") from None
+            raise self.not_a_number(index, word) from None
         if not math.isfinite(value) or value < 0:
             raise self.error(index, f"{word} is not a valid measurement: the launch or the file is damaged")
         return value
@@ -170,6 +174,17 @@ def is_numeric(words: Sequence[str]) -> bool:
     except ValueError:
         return False
     return bool(words)
+
+
+def is_row(words: Sequence[str], columns: int) -> bool:
+    """Return whether the words of a line below headings are a row's: numbers, or a row in which one is damaged.
+
+    Launchers and libraries print among the rows; what they print is none.
+    """
+    if not words or len(words) != columns:
+        return is_numeric(words)
+    first, *others = words
+    return first.isdecimal() or (first[0].isdigit() and not others) or is_numeric(others)
 
 
 def latency(size: int, time_us: float, hints: Hints, *, inner: int = 1) -> Value:
