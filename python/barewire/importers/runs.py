@@ -70,7 +70,9 @@ def import_outputs(plan: ImportPlan, directory: Path, *, command: Sequence[str],
             number = len(launches)
             details = {"tool": tool.name, "version": file.output.version, "file": file.text.path.name}
             complete, error = file.output.unfinished is None, file.output.unfinished
-            launches.append(Launch(number, subject, test, complete, error, details=details))
+            # The n-th execution of each subject counts as measured beside the n-th of the others.
+            before_it = sum((launch.subject, launch.test) == (subject, test) for launch in launches)
+            launches.append(Launch(number, subject, test, complete, error, round=before_it, details=details))
             frames.append(_frame(number, subject, values))
     run = before or _new_run(plan, command, files)
     run = replace(run, parameters=run.parameters | {"files": [*run.parameters["files"], *map(_description, files)]})
