@@ -35,6 +35,7 @@ from barewire.report.words import percent
 from barewire.results import Run
 from barewire.results.floors import Drift, Moved, drifts, moved
 from barewire.results.store import write_atomically
+from barewire.stats.intervals import launches_for_interval
 
 _SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)")
 
@@ -204,6 +205,21 @@ def _notes(found: Found) -> list[str]:
     return notes + [f"{run.id} is incomplete (stopped by {run.stopped_by})." for run in found.runs if not run.complete]
 
 
+def _caption(found: Found, settings: Settings) -> str:
+    sure, needed = percent(settings.confidence), launches_for_interval(settings.confidence)
+    with_interval = [versus.deciding.ratio_interval is not None for versus in found.comparisons]
+    few = min(min(versus.deciding.launches_a, versus.deciding.launches_b) for versus in found.comparisons)
+    tests = "p values between launches, corrected over sizes (Holm)"
+    no_verdict = (
+        f"{few} launch{'es' if few != 1 else ''}: no verdict, which needs the {sure} interval of {needed} or more"
+    )
+    if not any(with_interval):
+        return f"Ratio of medians; {tests}. {no_verdict}."
+    text = f"Ratio of medians with its {sure} bootstrap interval; {tests}. "
+    text += f"No difference: the interval lies within ±{percent(settings.margin)}."
+    return text if all(with_interval) else f"{text} {no_verdict}."
+
+
 def _not_compared(missing: Sequence[GateRow]) -> list[str]:
     """Say in one line which rows the tables lack, and why; a gate lists them itself."""
     by_reason: dict[str, list[str]] = {}
@@ -236,10 +252,7 @@ def _print(found: Found, gate: Gate | None, settings: Settings, *, with_tests: b
     names: Sequence[str | None] = [run.id for run in found.runs] if len(found.runs) > 1 else (None, None)
     for table in versus_tables(found.comparisons, a_name=names[0], b_name=names[1], with_tests=with_tests):
         console.print(table)
-    console.print(
-        f"[dim]Ratio of medians with its {percent(settings.confidence)} bootstrap interval; p values between launches, "
-        f"corrected over sizes (Holm). No difference: the interval lies within ±{percent(settings.margin)}.[/]"
-    )
+    console.print(f"[dim]{_caption(found, settings)}[/]")
     for note in [*_notes(found), *(_not_compared(found.missing) if gate is None else ())]:
         console.print(f"! {note}", style="yellow", markup=False)
     for line in () if gate is None else gate_lines(gate):

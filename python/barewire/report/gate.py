@@ -101,7 +101,7 @@ def judge(
     rows = []
     for versus, result in zip(judged, results, strict=True):
         interval = result.ratio_interval
-        is_below = result.differs and result.ratio < 1 if interval is None else interval[1] < 1
+        is_below = interval is not None and interval[1] < 1
         state: State = "slower" if result.differs and result.ratio > 1 else "kept" if is_below else "undecided"
         rows.append(
             GateRow(
