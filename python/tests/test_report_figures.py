@@ -125,7 +125,8 @@ def test_captions_mention_limits_intervals_and_tails_only_where_there_are_some(t
     assert "No tail: the slowest percent takes less than 2 times" in distribution_caption(even)
     assert size_caption(even) == "Medians of 6 launches. No intervals: fewer than 6 launches."
     compared_runs = compared(wire, "tcp")
-    few = f"no intervals: fewer than 6 launches; grey: ±2 %. Of {len(compared_runs)} points: {len(compared_runs)} undecided."
+    count = len(compared_runs)
+    few = f"no intervals: fewer than 6 launches; grey: ±2 %. Of {count} points: {count} undecided."
     assert ratio_caption(compared_runs, "TCP").endswith(few)
 
 

@@ -3,7 +3,9 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_type_hints
+
+import msgspec
 
 from barewire.errors import WrongUse
 from barewire.models.verdict import LimitKind, Verdict
@@ -274,7 +276,7 @@ class Run:
             raise WrongUse("run.json contains no JSON object, so this is not a Barewire run")
         _check_schema(data.get("schema"))
         try:
-            return cls(
+            run = cls(
                 id=data["id"],
                 created=data["created"],
                 command=tuple(data["command"]),
@@ -293,6 +295,34 @@ class Run:
             raise WrongUse(f"run.json lacks {error}: it is damaged or was not written by Barewire") from error
         except (TypeError, ValueError, AttributeError) as error:
             raise WrongUse(f"run.json is damaged: {error}") from error
+        _check_types(run, "")
+        for name in ("launches", "series", "shared"):
+            for number, record in enumerate(getattr(run, name)):
+                _check_types(record, f"{name} {number}, ")
+        return run
+
+
+# The types of a record's fields, without the records within a run, which are checked by themselves.
+_TYPES: dict[type, dict[str, Any]] = {
+    kind: {
+        name: hint
+        for name, hint in get_type_hints(kind).items()
+        if kind is not Run or name not in ("launches", "series", "shared")
+    }
+    for kind in (Run, Launch, Series, Shared)
+}
+
+
+def _check_types(record: Run | Launch | Series | Shared, where: str) -> None:
+    """Raise WrongUse, with where it is, for a field of another type, or medians without their launches."""
+    for name, hint in _TYPES[type(record)].items():
+        try:
+            msgspec.convert(getattr(record, name), hint)
+        except msgspec.ValidationError as error:
+            on_disk = next(iter(with_interval_names({name: None})))
+            raise WrongUse(f"run.json is damaged: {where}{on_disk}: {error}") from error
+    if isinstance(record, Series) and len(record.launch_numbers) not in (0, len(record.launch_medians)):
+        raise WrongUse(f"run.json is damaged: {where}launch_numbers: not one for each of launch_medians")
 
 
 def _document(record: Series | Shared, confidence: float) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def read_run(directory: Path) -> Run:
     if not path.exists():
         raise WrongUse(_missing_run(directory))
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
@@ -96,6 +96,10 @@ def _write_failure(directory: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of {directory} is full; previous results are kept. Free space and run again"
     return f"cannot write {error.filename or directory}: {error.strerror or error}"
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number")
 
 
 def _missing_run(directory: Path, name: str = RUN_FILE) -> str:
