@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 import typer
+from synthetic import synthetic_run
 from typer.testing import CliRunner
 
 from barewire import cli, installed
@@ -505,3 +506,45 @@ def test_completion_offers_what_the_tables_have(monkeypatch: pytest.MonkeyPatch,
 
 def test_scripts_for_all_shells_name_the_program() -> None:
     assert all("_BAREWIRE_COMPLETE=complete_" + shell in completion(shell) for shell in COMPLETIONS)
+
+
+def _run(arguments: str, *, script: str = "{}", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command by a shell, in a line that `script` may add to."""
+    line = script.format(f"{sys.executable} -m barewire {arguments}")
+    variables = os.environ | {"PYTHONPATH": str(ROOT / "python"), **environment}
+    return subprocess.run(["bash", "-c", line], env=variables, capture_output=True, text=True, encoding="latin-1")
+
+
+@pytest.fixture(scope="module")
+def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("run")
+    synthetic_run(directory, launches=6, samples_per_launch=5, tests=("pingpong",))
+    return directory
+
+
+def test_a_name_that_the_system_refuses_is_wrong_use() -> None:
+    done = _run(f"compare {'x' * 5000} --json")
+    assert done.returncode == 2 and "File name too long" in done.stderr and "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["exit_code"] == 2 and len(done.stderr) < 300
+
+
+def test_a_full_output_is_a_message(run_directory: Path) -> None:
+    for options in ("", "--json"):
+        done = _run(f"compare {run_directory} {options}", script="{} > /dev/full")
+        assert (done.returncode, done.stderr) == (1, "barewire: cannot write the output: No space left on device\n")
+
+
+def test_an_output_that_lacks_signs_replaces_or_escapes_them(run_directory: Path) -> None:
+    done = _run(f"compare {run_directory}", PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "") and "within ±2 %" in done.stdout
+    done = _run(f"compare {run_directory}", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "") and "within ?2 %" in done.stdout
+    done = _run("compare µ’ --json", PYTHONIOENCODING="ascii")
+    assert "µ’" in json.loads(done.stdout)["message"]
+
+
+def test_a_closed_pipe_is_no_failed_measurement(run_directory: Path) -> None:
+    for options in ("", "--fail-if-slower 900%", "--json"):
+        line = f"compare {run_directory} {options}"
+        done = _run(line, script="{} | true; exit ${{PIPESTATUS[0]}}")
+        assert (done.returncode, done.stderr) == (141, ""), options
