@@ -22,6 +22,7 @@ from barewire.models.wire import Link
 from barewire.report.run_page import render
 from barewire.report.versus import compare_in_run, compare_runs
 from barewire.results import Run, read_run, samples
+from barewire.results.published import read_table
 
 
 def imported(tmp_path: Path, *texts: str, name: str = "out", hints: Hints | None = None, **settings: object) -> Run:
@@ -433,6 +434,27 @@ def test_a_row_with_a_byte_of_no_text_is_refused(tmp_path):
     file.write_bytes(foreign.osu_latency({8: 1.25}).encode().replace(b"1.25", b"1.\xff5"))
     with pytest.raises(WrongUse, match=r"line 5: '1\.\ufffd5' is not a number"):
         import_outputs(ImportPlan((file,)), tmp_path / "run", command=[])
+
+
+@pytest.mark.parametrize("size", [str(2**63), "9" * 5000])
+def test_sizes_that_nothing_holds_are_refused(tmp_path, size):
+    refused(tmp_path, foreign.osu_latency({8: 1.25}).replace("8 ", f"{size} "), "line 5: .* not a (message size|valid)")
+    in_full = foreign.fabtests_in_full("fi_rdm_bw", [(64, 1.0)]).replace("xfer_size: 64", f"xfer_size: {size}")
+    refused(tmp_path, in_full, "line 3: .* not a (message size|valid)")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    file = tmp_path / "out.txt"
+    file.write_text(foreign.osu_latency({8: 1.25}).lstrip(), encoding="utf-8-sig")
+    assert values(import_outputs(ImportPlan((file,)), tmp_path / "run", command=[]), *STANDARD) == {8: 1.25}
+    table = tmp_path / "table.csv"
+    table.write_text("message_bytes,time_us\n8,1.25\n", encoding="utf-8-sig")
+    assert read_table(table)[""].by_size() == [[1.25]]
+
+
+@pytest.mark.parametrize("subject", ["", "a\nb", "\x1b[31m", "x" * 2000])
+def test_subjects_that_break_tables_are_refused(tmp_path, subject):
+    refused(tmp_path, foreign.osu_latency(), "--subject is a name", hints=Hints(subject))
 
 
 def test_what_launchers_print_among_the_rows_is_no_row(tmp_path):

@@ -86,7 +86,7 @@ def _row(output: Output, text: Text, index: int, headings: list[str], test: str,
     count = _COUNT.fullmatch(words[1])
     inner = int(count[1]) * _COUNTS.get(count[2], 1) if count else 1
     time_us, rate_mb_s = text.number(index, cells["usec/xfer"]), text.number(index, cells["MB/sec"])
-    output.values.append(_value(test, int(size_bytes), time_us, rate_mb_s, hints, inner))
+    output.values.append(_value(test, text.size(index, str(int(size_bytes))), time_us, rate_mb_s, hints, inner))
 
 
 def _is_cell(word: str) -> bool:
@@ -99,7 +99,7 @@ def _machine_readable_row(output: Output, text: Text, index: int, test: str, hin
         output.unfinished = output.unfinished or f"line {index + 1} is cut short"
         return
     numbers = [text.number(index, word.rstrip(",")) for word in row.groups()]
-    output.values.append(_value(test, int(numbers[0]), numbers[3], numbers[2], hints, int(numbers[1])))
+    output.values.append(_value(test, text.size(index, row[1]), numbers[3], numbers[2], hints, int(numbers[1])))
 
 
 def _value(test: str, size: int, time_us: float, rate_mb_s: float, hints: Hints, inner: int) -> Value:

@@ -13,6 +13,8 @@ from barewire.models.naming import read_mpi_subject
 
 # Outputs have kilobytes; a file of this size is something else.
 FILE_BYTES_MAX = 64 << 20
+# Below 2^63.
+_SIZE_DIGITS_MAX = 18
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # Prefix of each line under mpirun --tag-output.
@@ -92,7 +94,7 @@ class Text:
             raise WrongUse(f"cannot read {path}: {error.strerror}") from error
         if b"\0" in content:
             raise WrongUse(f"{path} is not text: import what the benchmark printed")
-        text = content.decode(errors="replace").replace("\r\n", "\n")
+        text = content.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
         if not text.strip():
             raise WrongUse(f"{path} is empty")
         lines = tuple(_RANK_TAG.sub("", _ESCAPES.sub("", line)).rstrip() for line in text.splitlines())
@@ -141,13 +143,13 @@ class Text:
         except ValueError:
             raise self.not_a_number(index, word) from None
         if not math.isfinite(value) or value < 0:
-            raise self.error(index, f"{word} is not a valid measurement: the launch or the file is damaged")
+            raise self.error(index, f"{word[:40]} is not a valid measurement: the launch or the file is damaged")
         return value
 
     def size(self, index: int, word: str) -> int:
-        """Return a message size in bytes."""
-        if not word.isdecimal():
-            raise self.error(index, f"'{word}' is not a message size in bytes")
+        """Return a message size in bytes; WrongUse for anything else, and for what samples cannot hold."""
+        if not word.isdecimal() or len(word) > _SIZE_DIGITS_MAX:
+            raise self.error(index, f"'{word[:40]}' is not a message size in bytes")
         return int(word)
 
 

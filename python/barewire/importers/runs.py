@@ -19,6 +19,7 @@ from barewire.results import Launch, Run, read_run, sample_frame, samples, serie
 
 KIND = "imported"
 _NOTES_SHOWN = 4
+_SUBJECT_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,12 @@ class ImportPlan:
     is_partial: bool = False
 
     def __post_init__(self) -> None:
-        """Reject an empty plan."""
+        """Reject an empty plan, and a subject that breaks tables."""
         if not self.files:
             raise WrongUse("name at least one file to import")
+        subject = self.hints.subject
+        if subject is not None and not (subject.strip() and subject.isprintable() and len(subject) <= _SUBJECT_MAX):
+            raise WrongUse(f"--subject is a name of up to {_SUBJECT_MAX} printable signs, such as openmpi/tcp")
 
 
 @dataclass(frozen=True)
