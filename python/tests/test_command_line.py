@@ -26,6 +26,7 @@ from barewire.cli.directories import results_directory
 from barewire.cli.manual import COMPLETIONS, commands, completion, page, tables, write_all
 from barewire.cli.output import SCHEMAS
 from barewire.errors import MeasurementFailed, WrongUse, unknown
+from barewire.measure import programs
 from barewire.measure.session import new_run
 from barewire.models import catalogue
 from barewire.models.catalogue import Program, names_of_tests
@@ -548,3 +549,32 @@ def test_a_closed_pipe_is_no_failed_measurement(run_directory: Path) -> None:
         line = f"compare {run_directory} {options}"
         done = _run(line, script="{} | true; exit ${{PIPESTATUS[0]}}")
         assert (done.returncode, done.stderr) == (141, ""), options
+
+
+def test_an_option_of_one_value_is_not_given_twice(run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ["bench", "pingpong", "--hosts", "a,b", "--hosts", "c,d", "--json"]
+    monkeypatch.setattr(sys, "argv", ["barewire", *line])
+    done = CliRunner().invoke(app, line)
+    assert (
+        isinstance(done.exception, WrongUse) and str(done.exception) == "--hosts is given 2 times: it takes one value"
+    )
+    assert CliRunner().invoke(app, ["compare", str(run_directory), "--json", "--json"]).exit_code == 0
+
+
+def test_a_size_that_looks_like_an_option_is_passed_as_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def refuse(command: list[str], **_options: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 2, "", "barewire-probe: a size")
+
+    monkeypatch.setattr(programs, "find_program", lambda name: name)
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(WrongUse):
+        programs.expand_sizes("-5", 0)
+    assert "--sizes=-5" in commands[0]
+
+
+def test_a_page_is_not_written_over_a_directory(run_directory: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(run_directory), "-o", str(tmp_path)])
+    assert isinstance(done.exception, WrongUse) and "is a directory" in str(done.exception)
