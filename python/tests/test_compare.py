@@ -174,7 +174,7 @@ def test_a_confidence_that_is_no_percentage_is_wrong_use(runs, confidence):
     ("change", "expected"),
     [
         (lambda series: series.update(unit="ms"), "in ms on one side and in us on the other"),
-        (lambda series: series.update(launch_medians=[1.0, float("nan")] * 4), "without a finite value"),
+        (lambda series: series.update(launch_medians=[1.0, float("nan")] * 4), "NaN is no number"),
     ],
 )
 def test_what_cannot_be_compared_is_a_clear_error(runs, tmp_path, change, expected):
