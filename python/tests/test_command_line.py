@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 import typer
+from synthetic import synthetic_run
 from typer.testing import CliRunner
 
 from barewire import cli, installed
@@ -25,6 +26,7 @@ from barewire.cli.directories import results_directory
 from barewire.cli.manual import COMPLETIONS, commands, completion, page, tables, write_all
 from barewire.cli.output import SCHEMAS
 from barewire.errors import MeasurementFailed, WrongUse, unknown
+from barewire.measure import programs
 from barewire.measure.session import new_run
 from barewire.models import catalogue
 from barewire.models.catalogue import Program, names_of_tests
@@ -505,3 +507,74 @@ def test_completion_offers_what_the_tables_have(monkeypatch: pytest.MonkeyPatch,
 
 def test_scripts_for_all_shells_name_the_program() -> None:
     assert all("_BAREWIRE_COMPLETE=complete_" + shell in completion(shell) for shell in COMPLETIONS)
+
+
+def _run(arguments: str, *, script: str = "{}", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command by a shell, in a line that `script` may add to."""
+    line = script.format(f"{sys.executable} -m barewire {arguments}")
+    variables = os.environ | {"PYTHONPATH": str(ROOT / "python"), **environment}
+    return subprocess.run(["bash", "-c", line], env=variables, capture_output=True, text=True, encoding="latin-1")
+
+
+@pytest.fixture(scope="module")
+def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("run")
+    synthetic_run(directory, launches=6, samples_per_launch=5, tests=("pingpong",))
+    return directory
+
+
+def test_a_name_that_the_system_refuses_is_wrong_use() -> None:
+    done = _run(f"compare {'x' * 5000} --json")
+    assert done.returncode == 2 and "File name too long" in done.stderr and "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["exit_code"] == 2 and len(done.stderr) < 300
+
+
+def test_a_full_output_is_a_message(run_directory: Path) -> None:
+    for options in ("", "--json"):
+        done = _run(f"compare {run_directory} {options}", script="{} > /dev/full")
+        assert (done.returncode, done.stderr) == (1, "barewire: cannot write the output: No space left on device\n")
+
+
+def test_an_output_that_lacks_signs_replaces_or_escapes_them(run_directory: Path) -> None:
+    done = _run(f"compare {run_directory}", PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "") and "within ±2 %" in done.stdout
+    done = _run(f"compare {run_directory}", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "") and "within ?2 %" in done.stdout
+    done = _run("compare µ’ --json", PYTHONIOENCODING="ascii")
+    assert "µ’" in json.loads(done.stdout)["message"]
+
+
+def test_a_closed_pipe_is_no_failed_measurement(run_directory: Path) -> None:
+    for options in ("", "--fail-if-slower 900%", "--json"):
+        line = f"compare {run_directory} {options}"
+        done = _run(line, script="{} | true; exit ${{PIPESTATUS[0]}}")
+        assert (done.returncode, done.stderr) == (141, ""), options
+
+
+def test_an_option_of_one_value_is_not_given_twice(run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ["bench", "pingpong", "--hosts", "a,b", "--hosts", "c,d", "--json"]
+    monkeypatch.setattr(sys, "argv", ["barewire", *line])
+    done = CliRunner().invoke(app, line)
+    assert (
+        isinstance(done.exception, WrongUse) and str(done.exception) == "--hosts is given 2 times: it takes one value"
+    )
+    assert CliRunner().invoke(app, ["compare", str(run_directory), "--json", "--json"]).exit_code == 0
+
+
+def test_a_size_that_looks_like_an_option_is_passed_as_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def refuse(command: list[str], **_options: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 2, "", "barewire-probe: a size")
+
+    monkeypatch.setattr(programs, "find_program", lambda name: name)
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(WrongUse):
+        programs.expand_sizes("-5", 0)
+    assert "--sizes=-5" in commands[0]
+
+
+def test_a_page_is_not_written_over_a_directory(run_directory: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", str(run_directory), "-o", str(tmp_path)])
+    assert isinstance(done.exception, WrongUse) and "is a directory" in str(done.exception)

@@ -149,6 +149,15 @@ def test_text_output_has_tables_and_marks_incomplete_runs(runs):
         assert expected in done.stdout
 
 
+def test_few_launches_have_ratios_and_no_verdict(tmp_path):
+    synthetic_run(tmp_path, launches=5, samples_per_launch=20, tests=("pingpong",), sizes=(64, 1400))
+    text = " ".join(_invoke(tmp_path).stdout.split())
+    assert "5 launches: no verdict, which needs the 95 % interval of 6 or more." in text
+    assert "bootstrap" not in text
+    rows = _json(tmp_path)["comparisons"]
+    assert {row["verdict"] for row in rows} == {"undecided"} and min(row["ratio"] for row in rows) < 0.5
+
+
 @pytest.mark.parametrize(("options", "expected"), [(["--margin", "2"], "--margin"), (["--margin", "0"], "--margin")])
 def test_a_margin_that_is_not_a_share_is_wrong_use(runs, options, expected):
     with pytest.raises(WrongUse, match=expected):
@@ -165,7 +174,7 @@ def test_a_confidence_that_is_no_percentage_is_wrong_use(runs, confidence):
     ("change", "expected"),
     [
         (lambda series: series.update(unit="ms"), "in ms on one side and in us on the other"),
-        (lambda series: series.update(launch_medians=[1.0, float("nan")] * 4), "without a finite value"),
+        (lambda series: series.update(launch_medians=[1.0, float("nan")] * 4), "NaN is no number"),
     ],
 )
 def test_what_cannot_be_compared_is_a_clear_error(runs, tmp_path, change, expected):

@@ -90,6 +90,23 @@ def test_in_one_run_the_gate_is_the_baseline(runs):
     assert passed.exit_code == 0 and "gate passed" in passed.stdout
 
 
+def test_in_one_run_what_cannot_be_compared_is_undecided_and_noted(tmp_path):
+    lost = series_of([], message_bytes=128)
+    series = [_series(1, 64), lost, _series(1, 256), _series(0, 512), _series(1, 64, subject="floor")]
+    base = [_series(3, size, subject="tcp") for size in (64, 128, 512)]
+    write_run(tmp_path, run_of("run", [*series, *base]))
+    done = _compare(tmp_path, "--fail-if-slower", "5%", "--json")
+    rows = {row["message_bytes"]: (row["state"], row["reason"]) for row in json.loads(done.stdout)["gate"]["rows"]}
+    assert rows == {
+        64: ("kept", ""),
+        128: ("undecided", "no launch has a usable value"),
+        256: ("undecided", "tcp was not measured there"),
+        512: ("undecided", "values at or below 0 have no ratio"),
+    }
+    noted = _words(_compare(tmp_path))
+    assert "! Not compared: Latency, one way: raw Ethernet, 128 B (no launch has a usable value);" in noted
+
+
 def test_few_launches_are_undecided_not_passed_over(tmp_path):
     few = SMALL | {"launches": 2}
     synthetic_run(tmp_path / "old", seed=1, **few)

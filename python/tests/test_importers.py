@@ -22,6 +22,7 @@ from barewire.models.wire import Link
 from barewire.report.run_page import render
 from barewire.report.versus import compare_in_run, compare_runs
 from barewire.results import Run, read_run, samples
+from barewire.results.published import read_table
 
 
 def imported(tmp_path: Path, *texts: str, name: str = "out", hints: Hints | None = None, **settings: object) -> Run:
@@ -402,7 +403,65 @@ def test_outputs_of_failed_launches_are_refused(tmp_path, line):
 @pytest.mark.parametrize("word", ["nan", "inf", "-1.50", "1.5.0"])
 def test_numbers_that_are_none_are_refused(tmp_path, word):
     text = foreign.osu_latency({8: 1.25}).replace("1.25", word)
-    refused(tmp_path, text, f"line 5: {word} is not a valid|no numbers to import")
+    refused(tmp_path, text, f"line 5: ({word} is not a valid|'{word}' is not a number)")
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        (foreign.osu_latency({8: 1.25, 64: 1.5}), "1.25", "1,25"),
+        (foreign.osu_latency({8: 1.25, 64: 1.5}), "1.25", "1.25x"),
+        (foreign.osu_latency({8: 1.25, 64: 1.5}), "8 ", "8x"),
+        (foreign.osu("Latency", ("Size", "Avg Latency(us)", "Validation"), [(8, "1.25", "Pass")]), "1.25", "1,25"),
+        ("# OSU MPI Barrier Latency Test v5.8\n# Avg Latency(us)\n   12.57\n", "12.57", "12,57"),
+        (foreign.imb_pingpong({8: 1.25, 64: 1.5}), "1.25", "1,25"),
+        (foreign.imb_pingpong({8: 1.25, 64: 1.5}), "1000", "1OOO"),
+        (foreign.nccl([(8, 12.5, 12.25), (64, 13.5, 13.25)]), "12.50", "12,50"),
+        (foreign.nccl([(8, 12.5, 12.25), (64, 13.5, 13.25)]), "12.25", "12.2x"),
+        (foreign.fabtests([("64", "1k", 12.9, 4.96), ("128", "1k", 13.5, 5.5)], name="pingpong"), "4.96", "4,96"),
+        (foreign.fabtests([("64", "1k", 12.9, 4.96), ("128", "1k", 13.5, 5.5)]), "12.90", "12.9x"),
+    ],
+)
+def test_rows_with_a_damaged_number_are_refused_not_passed_over(tmp_path, text, old, new):
+    hints = Hints(test="pingpong") if "usec/xfer" in text else None
+    assert imported(tmp_path / "whole", text, hints=hints).series
+    line = text[: text.index(old)].count("\n") + 1
+    refused(tmp_path, text.replace(old, new, 1), f"line {line}: '.*' is not a number", hints=hints)
+
+
+def test_a_row_with_a_byte_of_no_text_is_refused(tmp_path):
+    file = tmp_path / "out.txt"
+    file.write_bytes(foreign.osu_latency({8: 1.25}).encode().replace(b"1.25", b"1.\xff5"))
+    with pytest.raises(WrongUse, match=r"line 5: '1\.\ufffd5' is not a number"):
+        import_outputs(ImportPlan((file,)), tmp_path / "run", command=[])
+
+
+@pytest.mark.parametrize("size", [str(2**63), "9" * 5000])
+def test_sizes_that_nothing_holds_are_refused(tmp_path, size):
+    refused(tmp_path, foreign.osu_latency({8: 1.25}).replace("8 ", f"{size} "), "line 5: .* not a (message size|valid)")
+    in_full = foreign.fabtests_in_full("fi_rdm_bw", [(64, 1.0)]).replace("xfer_size: 64", f"xfer_size: {size}")
+    refused(tmp_path, in_full, "line 3: .* not a (message size|valid)")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    file = tmp_path / "out.txt"
+    file.write_text(foreign.osu_latency({8: 1.25}).lstrip(), encoding="utf-8-sig")
+    assert values(import_outputs(ImportPlan((file,)), tmp_path / "run", command=[]), *STANDARD) == {8: 1.25}
+    table = tmp_path / "table.csv"
+    table.write_text("message_bytes,time_us\n8,1.25\n", encoding="utf-8-sig")
+    assert read_table(table)[""].by_size() == [[1.25]]
+
+
+@pytest.mark.parametrize("subject", ["", "a\nb", "\x1b[31m", "x" * 2000])
+def test_subjects_that_break_tables_are_refused(tmp_path, subject):
+    refused(tmp_path, foreign.osu_latency(), "--subject is a name", hints=Hints(subject))
+
+
+def test_what_launchers_print_among_the_rows_is_no_row(tmp_path):
+    text = foreign.osu_latency({8: 1.25, 64: 1.5})
+    for line in ("10:45:03 started", "node7 ready", "WARNING", "2 ranks started late", ""):
+        text = text.replace("64 ", f"{line}\n64 ", 1)
+    assert values(imported(tmp_path, text), *STANDARD) == {8: 1.25, 64: 1.5}
 
 
 def test_zero_is_left_out_and_said(tmp_path):

@@ -210,7 +210,7 @@ def test_mixed_units_and_other_machines_are_refused(tmp_path: Path, bench: Path)
 @pytest.mark.parametrize(("value", "unit"), [(0.0, "us"), (-1.0, "us"), (0.0, "Mbit/s"), (1.0, "KiB")])
 def test_values_that_are_no_times_are_refused(tmp_path: Path, bench: Path, value: float, unit: str) -> None:
     run = read_run(bench)
-    series = tuple(replace(each, launch_medians=(value,) * 6, unit=unit) for each in run.series)
+    series = tuple(replace(each, launch_medians=(value,) * 6, launch_numbers=(), unit=unit) for each in run.series)
     write_run(tmp_path, replace(run, series=series))
     with pytest.raises(WrongUse, match="pingpong of"):
         invoke("model", tmp_path)

@@ -70,6 +70,29 @@ def test_damaged_fields_of_a_run_are_wrong_use_not_a_traceback(run_directory, tm
             read_run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("part", "field", "value", "message"),
+    [
+        ("series", "launch_medians", [1.0, "x"], "series 1, launch_medians: Expected `float`, got `str`"),
+        ("series", "launch_medians", [1.0, None], "series 1, launch_medians"),
+        ("series", "launch_medians", [1.0, float("nan")], "NaN is no number"),
+        ("series", "launch_numbers", [1], "series 1, launch_numbers: not one for each"),
+        ("series", "ci95", 5, "series 1, ci95: Expected `array | null`"),
+        ("series", "message_bytes", "64", "series 1, message_bytes"),
+        ("launches", "index", "first", "launches 1, index"),
+        ("", "seed", "abc", "damaged: seed: Expected `int`"),
+        ("", "warnings", [3], "damaged: warnings"),
+        ("", "lab", [], "damaged: lab"),
+    ],
+)
+def test_fields_of_another_type_are_named(run_directory, tmp_path, part, field, value, message):
+    data = json.loads((run_directory / "run.json").read_text())
+    (data[part][1] if part else data)[field] = value
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    with pytest.raises(WrongUse, match=message):
+        read_run(tmp_path)
+
+
 def test_directories_without_a_run_are_distinguished(tmp_path):
     with pytest.raises(WrongUse, match="no directory"):
         read_run(tmp_path / "absent")
@@ -89,6 +112,13 @@ def test_damaged_samples_are_wrong_use(tmp_path):
     pl.DataFrame({"launch": [1]}).write_parquet(tmp_path / "samples.parquet")
     with pytest.raises(WrongUse, match="lack the columns"):
         samples(tmp_path)
+
+
+def test_a_directory_with_brackets_is_no_pattern(run_directory, tmp_path):
+    run, frame = read_run(run_directory), samples(run_directory)
+    write_run(tmp_path / "a1", run, frame.head(3))
+    write_run(tmp_path / "a[1]", run, frame)
+    assert samples(tmp_path / "a[1]").equals(frame)
 
 
 def test_a_full_disk_keeps_previous_files_and_leaves_no_partial_one(run_directory, tmp_path, monkeypatch):

@@ -167,11 +167,15 @@ def test_a_difference_within_the_margin_does_not_count_and_a_smaller_margin_find
     assert compare_over_sizes([pair], lower_is_better=True, margin=0.001)[0].verdict == "B faster"
 
 
-def test_few_launches_yield_no_interval_and_never_no_difference():
+def test_few_launches_yield_no_interval_and_no_verdict():
     (comparison,) = compare_over_sizes([(_launches(5, 4), _launches(5, 4, seed=1))], lower_is_better=True)
     assert comparison.ratio_interval is None
     assert comparison.verdict == "undecided"
-    (comparison,) = compare_over_sizes([(_launches(1, 4), _launches(5, 4, seed=1))], lower_is_better=True)
+    for launches in (2, 5):
+        pair = _launches(1, launches), _launches(5, launches, seed=1)
+        (comparison,) = compare_over_sizes([pair], lower_is_better=True)
+        assert comparison.verdict == "undecided", "each side may have met one of a machine's two speeds"
+    (comparison,) = compare_over_sizes([(_launches(1, 6), _launches(5, 6, seed=1))], lower_is_better=True)
     assert comparison.verdict == "A faster"
     (comparison,) = compare_over_sizes([([1.0], [5.0])], lower_is_better=True)
     assert comparison.verdict == "undecided", "one launch each decides nothing"

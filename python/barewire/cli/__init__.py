@@ -1,24 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The command line: turns all errors into a message and an exit code."""
 
+import errno
+import io
+import os
 import signal
 import sys
+from typing import NoReturn
 
 from barewire.cli.output import print_error
-from barewire.errors import BarewireError
+from barewire.errors import BarewireError, WrongUse
+
+_NAME_SHOWN = 120
 
 
 def main() -> None:
     """Run the command line; exits the process."""
     # A terminated run must clean up like an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A terminal that lacks a sign shows another one.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     try:
-        sys.exit(_command(sys.argv[1:]))
+        code = _command(sys.argv[1:])
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        sys.exit(code)
     except BarewireError as error:
         print_error(str(error), error.hint, error.exit_code, as_json=error.as_json)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+    except SystemExit as end:
+        # typer and rich end with 1 if nobody reads any more, which would mean that what was measured failed.
+        if isinstance(end.__context__, BrokenPipeError):
+            _end_without_output(128 + signal.SIGPIPE)
+        raise
+    except BrokenPipeError:
+        _end_without_output(128 + signal.SIGPIPE)
+    except OSError as error:
+        _end_with(error)
+
+
+def _end_with(error: OSError) -> NoReturn:
+    """End with the message of an error that no command expected: of a file that was named, or of a full disk."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if error.filename is None and not is_full:
+        raise error
+    name = "the output" if error.filename is None else str(error.filename)
+    if len(name) > _NAME_SHOWN:
+        name = f"{name[:_NAME_SHOWN]}…"
+    code = 1 if is_full else WrongUse.exit_code
+    if error.filename is None:
+        print_error(f"cannot write {name}: {error.strerror}", None, code, as_json=False)
+        _end_without_output(code)
+    print_error(f"{name}: {error.strerror}", None, code, as_json="--json" in sys.argv)
+    sys.exit(code)
+
+
+def _end_without_output(code: int) -> NoReturn:
+    """End where nothing can be written any more; what is still buffered would be an error at the interpreter's end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    sys.exit(code)
 
 
 def _command(arguments: list[str]) -> int:

@@ -17,15 +17,25 @@ from barewire.errors import MeasurementFailed, WrongUse
 from barewire.measure import recover_run
 from barewire.models.naming import FLOOR
 from barewire.report.drift import drift_sentences, floor_sentences
-from barewire.report.gate import Gate, judge, missing_rows
+from barewire.report.gate import Gate, GateRow, judge, missing_rows, unpaired_rows
 from barewire.report.gate_page import gate_lines, gate_markdown
 from barewire.report.junit import junit
 from barewire.report.terminal import versus_tables
-from barewire.report.versus import MARGIN, Settings, Versus, compare_in_run, compare_runs, compare_variants
+from barewire.report.versus import (
+    MARGIN,
+    Settings,
+    Versus,
+    baseline_pairs,
+    compare_in_run,
+    compare_runs,
+    compare_variants,
+    variant_pairs,
+)
 from barewire.report.words import percent
 from barewire.results import Run
 from barewire.results.floors import Drift, Moved, drifts, moved
 from barewire.results.store import write_atomically
+from barewire.stats.intervals import launches_for_interval
 
 _SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)")
 
@@ -46,12 +56,16 @@ _GATE = "A gate"
 
 @dataclass(frozen=True)
 class Found:
-    """What a comparison found. `runs` are A's and B's, or the only one, which has no `floors` that moved."""
+    """What a comparison found. `runs` are A's and B's, or the only one, which has no `floors` that moved.
+
+    `missing` are the rows that could not be compared.
+    """
 
     runs: tuple[Run, ...]
     comparisons: list[Versus]
     floors: list[Moved]
     drifts: list[Drift]
+    missing: list[GateRow]
 
 
 def compare(
@@ -112,9 +126,14 @@ def compare(
         if new_run is not None:
             found = _compare_runs(recover_run(new_run), first, settings, across_environments)
         elif variant is not None:
-            found = Found((first,), compare_variants(first, variant, settings), [], _drifts([first], settings))
+            missing = unpaired_rows(variant_pairs(first, variant), variant, settings)
+            comparisons = compare_variants(first, variant, settings)
+            found = Found((first,), comparisons, [], _drifts([first], settings), missing)
         else:
-            found = Found((first,), compare_in_run(first, baseline or "tcp", settings), [], _drifts([first], settings))
+            base = baseline or "tcp"
+            missing = unpaired_rows(baseline_pairs(first, base), base, settings)
+            comparisons = compare_in_run(first, base, settings)
+            found = Found((first,), comparisons, [], _drifts([first], settings), missing)
     gate = None if limit is None else _gate(found, limit, settings)
     if gate is not None:
         _write(gate, found, to_junit, to_markdown)
@@ -148,7 +167,8 @@ def read_share(text: str) -> float:
 def _compare_runs(new: Run, old: Run, settings: Settings, across_environments: bool) -> Found:
     comparisons = compare_runs(new, old, settings, across_environments=across_environments)
     floors = moved(new, old, settings.floor, confidence=settings.confidence, margin=settings.margin)
-    return Found((new, old), comparisons, floors, _drifts((old, new), settings))
+    missing = missing_rows(new, old, comparisons, settings)
+    return Found((new, old), comparisons, floors, _drifts((old, new), settings), missing)
 
 
 def _drifts(runs: Iterable[Run], settings: Settings) -> list[Drift]:
@@ -156,9 +176,7 @@ def _drifts(runs: Iterable[Run], settings: Settings) -> list[Drift]:
 
 
 def _gate(found: Found, limit: float, settings: Settings) -> Gate:
-    new, *old = found.runs
-    missing = missing_rows(new, old[0], found.comparisons, settings) if old else []
-    gate = judge(found.comparisons, limit, settings, seed=new.seed, missing=missing)
+    gate = judge(found.comparisons, limit, settings, seed=found.runs[0].seed, missing=found.missing)
     if not gate.rows:
         raise WrongUse("there is nothing for a gate to judge: only floors, or parts of other quantities")
     return gate
@@ -187,6 +205,33 @@ def _notes(found: Found) -> list[str]:
     return notes + [f"{run.id} is incomplete (stopped by {run.stopped_by})." for run in found.runs if not run.complete]
 
 
+def _caption(found: Found, settings: Settings) -> str:
+    sure, needed = percent(settings.confidence), launches_for_interval(settings.confidence)
+    with_interval = [versus.deciding.ratio_interval is not None for versus in found.comparisons]
+    few = min(min(versus.deciding.launches_a, versus.deciding.launches_b) for versus in found.comparisons)
+    tests = "p values between launches, corrected over sizes (Holm)"
+    no_verdict = (
+        f"{few} launch{'es' if few != 1 else ''}: no verdict, which needs the {sure} interval of {needed} or more"
+    )
+    if not any(with_interval):
+        return f"Ratio of medians; {tests}. {no_verdict}."
+    text = f"Ratio of medians with its {sure} bootstrap interval; {tests}. "
+    text += f"No difference: the interval lies within ±{percent(settings.margin)}."
+    return text if all(with_interval) else f"{text} {no_verdict}."
+
+
+def _not_compared(missing: Sequence[GateRow]) -> list[str]:
+    """Say in one line which rows the tables lack, and why; a gate lists them itself."""
+    by_reason: dict[str, list[str]] = {}
+    for row in missing:
+        by_reason.setdefault(row.reason, []).append(row.label)
+    texts = [
+        f"{labels[0]}{f' and {len(labels) - 1} more' if len(labels) > 1 else ''} ({reason})"
+        for reason, labels in by_reason.items()
+    ]
+    return [f"Not compared: {'; '.join(texts)}."] if texts else []
+
+
 def _document(found: Found, gate: Gate | None, settings: Settings) -> dict[str, Any]:
     return {
         "a": found.runs[0].id,
@@ -207,11 +252,8 @@ def _print(found: Found, gate: Gate | None, settings: Settings, *, with_tests: b
     names: Sequence[str | None] = [run.id for run in found.runs] if len(found.runs) > 1 else (None, None)
     for table in versus_tables(found.comparisons, a_name=names[0], b_name=names[1], with_tests=with_tests):
         console.print(table)
-    console.print(
-        f"[dim]Ratio of medians with its {percent(settings.confidence)} bootstrap interval; p values between launches, "
-        f"corrected over sizes (Holm). No difference: the interval lies within ±{percent(settings.margin)}.[/]"
-    )
-    for note in _notes(found):
+    console.print(f"[dim]{_caption(found, settings)}[/]")
+    for note in [*_notes(found), *(_not_compared(found.missing) if gate is None else ())]:
         console.print(f"! {note}", style="yellow", markup=False)
     for line in () if gate is None else gate_lines(gate):
         console.print(line, markup=False)

@@ -65,7 +65,8 @@ def print_document(command: str, document: Mapping[str, Any], *, to: TextIO | No
     schema = SCHEMAS[command]
     if document.get("schema", schema) != schema:
         raise ValueError(f"`barewire {command} --json` prints {schema}, not {document['schema']}")
-    print(json.dumps({"schema": schema, **document}, allow_nan=False, ensure_ascii=False), file=to, flush=True)
+    text = json.dumps({"schema": schema, **document}, allow_nan=False, ensure_ascii=not _is_unicode(to))
+    print(text, file=to, flush=True)
     _printed = _printed or to is None
 
 
@@ -74,4 +75,10 @@ def print_error(message: str, hint: str | None, exit_code: int, *, as_json: bool
     print(f"barewire: {message}", *([hint] if hint else []), sep="\n", file=sys.stderr)
     if as_json and not _printed:
         error = {"schema": ERROR_SCHEMA, "message": message, "hint": hint, "exit_code": exit_code}
-        print(json.dumps(error, ensure_ascii=False), flush=True)
+        print(json.dumps(error, ensure_ascii=not _is_unicode(None)), flush=True)
+
+
+def _is_unicode(to: TextIO | None) -> bool:
+    """Whether a stream, by default standard output, has all signs; otherwise a document needs escapes."""
+    encoding = (sys.stdout if to is None else to).encoding
+    return encoding is None or encoding.lower().replace("-", "") == "utf8"

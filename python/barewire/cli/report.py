@@ -170,7 +170,9 @@ def _checked(run: Run, directory: Path, paths: Sequence[Path]) -> list[Checked]:
 
 
 def write_page(path: Path, page: str) -> Path:
-    """Write a page, and the folder if it is missing; MeasurementFailed if the system refuses."""
+    """Write a page, and the folder if it is missing; MeasurementFailed if the system refuses, WrongUse for a folder."""
+    if path.is_dir():
+        raise WrongUse(f"{path} is a directory: name the page's file, such as {path / 'report.html'}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, page.encode())

@@ -69,8 +69,11 @@ def _row(output: Output, text: Text, index: int, headings: list[str], test: str,
     if "name" in headings and len(words) == len(headings):
         words, headings = words[1:], headings[1:]
     size = _SIZE.fullmatch(words[0])
-    if size is None or not all(map(_is_cell, words)):
+    damaged = [word for word in words if not _is_cell(word)]
+    if size is None or (damaged and len(words) != len(headings)):
         return
+    if damaged:
+        raise text.not_a_number(index, damaged[0])
     if not text.is_whole_row(index, len(words), len(headings), output):
         return
     cells = dict(zip(headings, words, strict=True))
@@ -83,7 +86,7 @@ def _row(output: Output, text: Text, index: int, headings: list[str], test: str,
     count = _COUNT.fullmatch(words[1])
     inner = int(count[1]) * _COUNTS.get(count[2], 1) if count else 1
     time_us, rate_mb_s = text.number(index, cells["usec/xfer"]), text.number(index, cells["MB/sec"])
-    output.values.append(_value(test, int(size_bytes), time_us, rate_mb_s, hints, inner))
+    output.values.append(_value(test, text.size(index, str(int(size_bytes))), time_us, rate_mb_s, hints, inner))
 
 
 def _is_cell(word: str) -> bool:
@@ -96,7 +99,7 @@ def _machine_readable_row(output: Output, text: Text, index: int, test: str, hin
         output.unfinished = output.unfinished or f"line {index + 1} is cut short"
         return
     numbers = [text.number(index, word.rstrip(",")) for word in row.groups()]
-    output.values.append(_value(test, int(numbers[0]), numbers[3], numbers[2], hints, int(numbers[1])))
+    output.values.append(_value(test, text.size(index, row[1]), numbers[3], numbers[2], hints, int(numbers[1])))
 
 
 def _value(test: str, size: int, time_us: float, rate_mb_s: float, hints: Hints, inner: int) -> Value:

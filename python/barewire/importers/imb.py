@@ -4,7 +4,7 @@
 import re
 from dataclasses import dataclass, field
 
-from barewire.importers.output import Hints, Output, Text, Tool, Value, is_numeric
+from barewire.importers.output import Hints, Output, Text, Tool, Value, is_row
 
 _VERSION = re.compile(r"^#\s*Intel ?\((?:R|r)\) MPI Benchmarks?(?: Suite)? V?([\w.]+?),")
 _BENCHMARK = re.compile(r"^# Benchmarking (\S+)")
@@ -114,7 +114,7 @@ def _row(output: Output, text: Text, index: int, section: _Section) -> None:
         output.left_out.append(f"{section.name}, {refused[1]} B: IMB reports {refused[2]}")
         return
     words = line.split()
-    if not is_numeric(words):
+    if not is_row(words, len(section.columns)):
         return
     if not text.is_whole_row(index, len(words), len(section.columns), output):
         return

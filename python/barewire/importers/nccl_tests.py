@@ -79,7 +79,7 @@ def _end(output: Output, section: _Section) -> None:
 def _row(output: Output, text: Text, index: int, section: _Section, hints: Hints) -> None:
     words = text.lines[index].split()
     first = section.columns.index("time")
-    if len(words) > first and not all(map(_is_cell, words[first:])):
+    if len(words) > first and len(words) != len(section.columns) and not all(map(_is_cell, words[first:])):
         return
     if not text.is_whole_row(index, len(words), len(section.columns), output):
         return
@@ -95,7 +95,7 @@ def _row(output: Output, text: Text, index: int, section: _Section, hints: Hints
             continue
         if section.columns[first + 3] == "#wrong" and cells[3] != _NOT_CHECKED and text.number(index, cells[3]):
             raise text.error(index, f"{cells[3]} results were wrong: these numbers are worth nothing")
-        time_us, bus_gb_s = text.number(index, cells[0]), text.number(index, cells[2])
+        time_us, _, bus_gb_s = (text.number(index, cell) for cell in cells[:3])
         of_point = Value("collective", size, time_us, "us", variant + suffix, "time_mean", ranks)
         bus = of_point._replace(value=bus_gb_s * 8e3, unit="Mbit/s", quantity="bus_bandwidth")
         output.values += [of_point, bus]

@@ -56,7 +56,7 @@ def _printed_row(output: Output, text: Text, index: int, row: re.Match[str], tes
     rate_mbit_s = text.number(index, row["rate"]) * _BITS[row["rate_unit"]] / 1e6
     directions = 2 if test == "bidirectional" else 1
     _check(text, index, round(size) * directions, time_us, rate_mbit_s)
-    output.values.append(_value(test, round(size), time_us, hints, int(row["repeats"])))
+    output.values.append(_value(test, text.size(index, str(round(size))), time_us, hints, int(row["repeats"])))
 
 
 def _file_row(output: Output, text: Text, index: int, test: str, hints: Hints) -> None:

@@ -4,7 +4,7 @@
 import re
 from dataclasses import dataclass, field
 
-from barewire.importers.output import Hints, Output, Text, Tool, Value, is_numeric
+from barewire.importers.output import Hints, Output, Text, Tool, Value, is_row
 
 _HEADER = re.compile(r"^#\s*OSU (?:MPI|NCCL|XCCL)(?P<call>_\w+)?(?:-\w+)? (?P<title>.+?) Test v(?P<version>\S+)")
 _PAIRS = re.compile(r"^# \[ pairs: (\d+) \] \[ window size: (\w+) \]")
@@ -105,8 +105,8 @@ def _headings(text: Text, index: int, line: str) -> list[str]:
 
 def _row(output: Output, text: Text, index: int, section: _Section, hints: Hints) -> None:
     words = text.lines[index].split()
-    numbers = [word for word in words if word not in ("Pass", "Fail")]
-    if not is_numeric(numbers):
+    verdicts = {"Pass", "Fail"} & set(words)
+    if not is_row([word for word in words if word not in verdicts], len(section.columns) - len(verdicts)):
         return
     if not text.is_whole_row(index, len(words), len(section.columns), output):
         return

@@ -13,6 +13,8 @@ from barewire.models.naming import read_mpi_subject
 
 # Outputs have kilobytes; a file of this size is something else.
 FILE_BYTES_MAX = 64 << 20
+# Below 2^63.
+_SIZE_DIGITS_MAX = 18
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # Prefix of each line under mpirun --tag-output.
@@ -92,7 +94,7 @@ class Text:
             raise WrongUse(f"cannot read {path}: {error.strerror}") from error
         if b"\0" in content:
             raise WrongUse(f"{path} is not text: import what the benchmark printed")
-        text = content.decode(errors="replace").replace("\r\n", "\n")
+        text = content.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
         if not text.strip():
             raise WrongUse(f"{path} is empty")
         lines = tuple(_RANK_TAG.sub("", _ESCAPES.sub("", line)).rstrip() for line in text.splitlines())
@@ -101,6 +103,10 @@ class Text:
     def error(self, index: int, message: str) -> WrongUse:
         """Return an error about one line, counted from 0."""
         return WrongUse(f"{self.path}, line {index + 1}: {message}")
+
+    def not_a_number(self, index: int, word: str) -> WrongUse:
+        """Return the error about a word where a number must be."""
+        return self.error(index, f"'{word}' is not a number" + (": write a decimal point, no comma" * ("," in word)))
 
     def has(self, pattern: re.Pattern[str]) -> bool:
         """Return whether any line contains the pattern."""
@@ -135,15 +141,15 @@ class Text:
         try:
             value = float(word)
         except ValueError:
-            raise self.error(index, f"'{word}' is not a number") from None
+            raise self.not_a_number(index, word) from None
         if not math.isfinite(value) or value < 0:
-            raise self.error(index, f"{word} is not a valid measurement: the launch or the file is damaged")
+            raise self.error(index, f"{word[:40]} is not a valid measurement: the launch or the file is damaged")
         return value
 
     def size(self, index: int, word: str) -> int:
-        """Return a message size in bytes."""
-        if not word.isdecimal():
-            raise self.error(index, f"'{word}' is not a message size in bytes")
+        """Return a message size in bytes; WrongUse for anything else, and for what samples cannot hold."""
+        if not word.isdecimal() or len(word) > _SIZE_DIGITS_MAX:
+            raise self.error(index, f"'{word[:40]}' is not a message size in bytes")
         return int(word)
 
 
@@ -170,6 +176,17 @@ def is_numeric(words: Sequence[str]) -> bool:
     except ValueError:
         return False
     return bool(words)
+
+
+def is_row(words: Sequence[str], columns: int) -> bool:
+    """Return whether the words of a line below headings are a row's: numbers, or a row in which one is damaged.
+
+    Launchers and libraries print among the rows; what they print is none.
+    """
+    if not words or len(words) != columns:
+        return is_numeric(words)
+    first, *others = words
+    return first.isdecimal() or (first[0].isdigit() and not others) or is_numeric(others)
 
 
 def latency(size: int, time_us: float, hints: Hints, *, inner: int = 1) -> Value:

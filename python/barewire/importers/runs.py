@@ -19,6 +19,7 @@ from barewire.results import Launch, Run, read_run, sample_frame, samples, serie
 
 KIND = "imported"
 _NOTES_SHOWN = 4
+_SUBJECT_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,12 @@ class ImportPlan:
     is_partial: bool = False
 
     def __post_init__(self) -> None:
-        """Reject an empty plan."""
+        """Reject an empty plan, and a subject that breaks tables."""
         if not self.files:
             raise WrongUse("name at least one file to import")
+        subject = self.hints.subject
+        if subject is not None and not (subject.strip() and subject.isprintable() and len(subject) <= _SUBJECT_MAX):
+            raise WrongUse(f"--subject is a name of up to {_SUBJECT_MAX} printable signs, such as openmpi/tcp")
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,9 @@ def import_outputs(plan: ImportPlan, directory: Path, *, command: Sequence[str],
             number = len(launches)
             details = {"tool": tool.name, "version": file.output.version, "file": file.text.path.name}
             complete, error = file.output.unfinished is None, file.output.unfinished
-            launches.append(Launch(number, subject, test, complete, error, details=details))
+            # The n-th execution of each subject counts as measured beside the n-th of the others.
+            before_it = sum((launch.subject, launch.test) == (subject, test) for launch in launches)
+            launches.append(Launch(number, subject, test, complete, error, round=before_it, details=details))
             frames.append(_frame(number, subject, values))
     run = before or _new_run(plan, command, files)
     run = replace(run, parameters=run.parameters | {"files": [*run.parameters["files"], *map(_description, files)]})

@@ -46,7 +46,7 @@ def read_tuning(file: Path) -> tuple[dict[str, int], dict[str, int]]:
 
 def expand_sizes(sizes: str, perturbation: int) -> tuple[int, ...]:
     """Return the message sizes in bytes of `64,1400` or `1..64KiB`, expanded by the probe. WrongUse if invalid."""
-    command = [find_program(PROBE), "sizes", "--sizes", sizes, "--perturbation", str(perturbation)]
+    command = [find_program(PROBE), "sizes", f"--sizes={sizes}", f"--perturbation={perturbation}"]
     completed = subprocess.run(command, capture_output=True, text=True, check=False)
     if completed.returncode != 0:
         raise WrongUse(completed.stderr.strip().removeprefix(f"{PROBE}: "))

@@ -274,6 +274,7 @@ class Session(Generic[OrderT]):
                 complete=complete,
                 error=None if error is None else reason_of(error),
                 started=started,
+                round=self._round_number,
                 details=details,
             )
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from barewire.models.naming import baseline_of, is_floor
-from barewire.report.versus import Settings, Versus, coordinates
+from barewire.report.versus import MaybePair, Settings, Versus, coordinates, is_usable
 from barewire.report.words import bounds, number, percent, series_name
 from barewire.results import Run, Series, series_key
 from barewire.results.quantities import is_detail
@@ -101,7 +101,7 @@ def judge(
     rows = []
     for versus, result in zip(judged, results, strict=True):
         interval = result.ratio_interval
-        is_below = result.differs and result.ratio < 1 if interval is None else interval[1] < 1
+        is_below = interval is not None and interval[1] < 1
         state: State = "slower" if result.differs and result.ratio > 1 else "kept" if is_below else "undecided"
         rows.append(
             GateRow(
@@ -116,6 +116,19 @@ def judge(
     return Gate(limit, settings.confidence, (*rows, *missing))
 
 
+def unpaired_rows(pairs: Iterable[MaybePair], baseline: str, settings: Settings) -> list[GateRow]:
+    """Return the rows of one run that cannot be compared with `baseline`, each with the reason."""
+    rows = []
+    for series, against in pairs:
+        if not is_judged(series, settings):
+            continue
+        if against is None:
+            rows.append(GateRow(series, "undecided", reason=f"{baseline} was not measured there"))
+        elif not (is_usable(series) and is_usable(against)):
+            rows.append(GateRow(series, "undecided", reason=_unusable(series, against)))
+    return rows
+
+
 def missing_rows(new: Run, old: Run, compared: Iterable[Versus], settings: Settings) -> list[GateRow]:
     """Return the rows of `old` that could not be compared, each with the reason."""
     done = {series_key(versus.b) for versus in compared}
@@ -125,14 +138,15 @@ def missing_rows(new: Run, old: Run, compared: Iterable[Versus], settings: Setti
         key = series_key(series)
         if key in done or not is_judged(series, settings):
             continue
-        if key not in in_new:
-            reason = f"not measured in {new.id}"
-        elif not series.launch_medians or not in_new[key].launch_medians:
-            reason = "no launch has a usable value"
-        else:
-            reason = "values at or below 0 have no ratio"
+        reason = f"not measured in {new.id}" if key not in in_new else _unusable(series, in_new[key])
         rows.append(GateRow(series, "undecided", reason=reason))
     return rows
+
+
+def _unusable(a: Series, b: Series) -> str:
+    if not (a.launch_medians and b.launch_medians):
+        return "no launch has a usable value"
+    return "values at or below 0 have no ratio"
 
 
 def is_judged(series: Series, settings: Settings) -> bool:

@@ -105,7 +105,9 @@ def times_table(outcome: Outcome) -> TextTable:
         is_what = words.VERDICT_WORDS[contest.result.verdict]
         ratio = words.number(contest.result.ratio)
         table.append((contest.what, *medians, ratio, words.bounds(contest.result.ratio_interval) or _DASH, is_what))
-    caption = f"Medians of launches, each with its {interval}; ratio of the first to the second."
+    with_interval = any(bounds for contest in outcome.contests for bounds in contest.intervals())
+    each = f", each with its {interval}" if with_interval else ""
+    caption = f"Medians of launches{each}; ratio of the first to the second."
     return TextTable("Times", caption, headings, tuple(table))
 
 

@@ -2,7 +2,7 @@
 """Pairs of series to compare: a subject with a baseline in one run, or with itself in another run."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from barewire.stats.comparison import Outcome
 
 MARGIN = 0.02
 _DIFFERENCES_SHOWN = 8
+
+# A series, and what it is compared with if that was measured.
+MaybePair = tuple[Series, Series | None]
 
 
 @dataclass(frozen=True)
@@ -75,16 +78,17 @@ def compare_in_run(run: Run, baseline: str = "tcp", settings: Settings | None = 
 
     For MPI libraries `baseline` may be a fabric: then each library is compared with itself over that fabric.
     """
+    return _compare(baseline_pairs(run, baseline), settings or Settings(), seed=run.seed)
+
+
+def baseline_pairs(run: Run, baseline: str) -> list[MaybePair]:
+    """Return every other subject's series with those of `baseline`; errors as `compare_in_run`."""
     if not has_baseline(run, baseline):
         subjects = sorted({s.subject for s in run.series})
         raise WrongUse(f"the run has no subject {baseline!r}; it has {', '.join(subjects) or 'none'}")
     known = {(s.subject, *_where(s)): s for s in run.series}
     compared = [s for s in run.series if s.subject != baseline_of(s.subject, baseline)]
-
-    def base(series: Series) -> Series | None:
-        return known.get((baseline_of(series.subject, baseline), *_where(series)))
-
-    return _compare(compared, base, settings or Settings(), seed=run.seed)
+    return [(s, known.get((baseline_of(s.subject, baseline), *_where(s)))) for s in compared]
 
 
 def compare_variants(run: Run, variant: str, settings: Settings | None = None) -> list[Versus]:
@@ -92,12 +96,18 @@ def compare_variants(run: Run, variant: str, settings: Settings | None = None) -
 
     Message sizes may depend on a kernel's variant; such sizes are ignored when matching.
     """
+    return _compare(variant_pairs(run, variant), settings or Settings(), seed=run.seed)
+
+
+def variant_pairs(run: Run, variant: str) -> list[MaybePair]:
+    """Return the other variants of the tests that have `variant`, with it; errors as `compare_variants`."""
     variants = sorted({s.variant for s in run.series if s.variant})
     if variant not in variants:
         raise WrongUse(f"the run has no variant {variant!r}; it has {', '.join(variants) or 'none'}")
     known = {(s.subject, *_task(s)): s for s in run.series if s.variant == variant}
-    compared = [s for s in run.series if s.variant != variant]
-    return _compare(compared, lambda s: known.get((s.subject, *_task(s))), settings or Settings(), seed=run.seed)
+    tests = {s.test for s in known.values()}
+    compared = [s for s in run.series if s.variant != variant and s.test in tests]
+    return [(s, known.get((s.subject, *_task(s)))) for s in compared]
 
 
 def compare_runs(
@@ -112,7 +122,8 @@ def compare_runs(
     settings = settings or Settings()
     in_old = {(s.subject, *_where(s)): s for s in old.series}
     floors = Floors(new, settings.floor), Floors(old, settings.floor)
-    found = _compare(new.series, lambda s: in_old.get((s.subject, *_where(s))), settings, seed=new.seed, floors=floors)
+    pairs = [(s, in_old.get((s.subject, *_where(s)))) for s in new.series]
+    found = _compare(pairs, settings, seed=new.seed, floors=floors)
     if not found:
         raise WrongUse("the two runs have no test, subject and message size in common")
     return found
@@ -178,8 +189,7 @@ def refuse_other_environment(a: Run, b: Run) -> None:
 
 
 def _compare(
-    series: Iterable[Series],
-    counterpart: Callable[[Series], Series | None],
+    candidates: Iterable[MaybePair],
     settings: Settings,
     *,
     seed: int,
@@ -187,8 +197,7 @@ def _compare(
 ) -> list[Versus]:
     # Holm's family: the sizes of one subject in one test and variant.
     families: dict[tuple[Place, str, str], list[tuple[Series, Series]]] = {}
-    for s in series:
-        against = counterpart(s)
+    for s, against in candidates:
         if against is None:
             continue
         refuse_other_unit(s, against)

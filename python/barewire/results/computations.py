@@ -87,7 +87,9 @@ def _computation_us(series: Sequence[Series], ranks: int) -> tuple[float, ...]:
     if not any(each.quantity.endswith(_COMMUNICATION) for each in phases):
         return ()
     computing = [each for each in phases if not each.quantity.endswith(_COMMUNICATION)]
-    return tuple(sum(launch) for launch in zip(*map(_us, computing), strict=False))
+    # A launch counts if it has all phases.
+    launches = sorted(set.intersection(*(set(each.by_launch) for each in computing))) if computing else []
+    return tuple(sum(in_us(each.by_launch[number], each.unit) for each in computing) for number in launches)
 
 
 def _us(series: Series) -> tuple[float, ...]:

@@ -5,7 +5,7 @@ The floor is the minimal loop that a run measures beside its subjects: its time 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ class Floors:
 
     def __init__(self, run: Run, floor: str) -> None:
         """WrongUse if `floor` is a name other than the default, and the run has no such subject."""
-        self._floor = floor
+        self._run, self._floor = run, floor
         self._series = {(series.subject, series.place, series.row): series for series in run.series}
         known = {series.subject for series in run.series}
         self.names = {name for subject in known if (name := floor_of(subject, floor))}
@@ -93,9 +93,10 @@ class Floors:
             raise WrongUse(f"{run.id} has no subject {floor!r} to normalise by; it has {', '.join(sorted(known))}")
 
     def normalised(self, series: Series) -> list[float] | None:
-        """Return the n-th launch's value divided by the floor's n-th, of the same round; None without a floor.
+        """Return each launch's value divided by the floor's of the same round; None without a floor.
 
-        Launches that one of them lacks, the last ones of an interrupted run, are left out.
+        Launches that one of them lacks are left out: the last ones of an interrupted run, or those without a usable
+        value. A run that does not know its rounds has none of its launches paired unless both have equally many.
         """
         name = floor_of(series.subject, self._floor)
         floor = None if name is None else self._series.get((name, series.place, series.row))
@@ -105,7 +106,12 @@ class Floors:
             or not all(0 < value < math.inf for value in floor.launch_medians)
         ):
             return None
-        return [value / base for value, base in zip(series.launch_medians, floor.launch_medians, strict=False)] or None
+        of_series, of_floor = self._run.by_round(series), self._run.by_round(floor)
+        if of_series is None or of_floor is None:
+            if len(series.launch_medians) != len(floor.launch_medians):
+                return None
+            of_series, of_floor = (dict(enumerate(each.launch_medians)) for each in (series, floor))
+        return [value / of_floor[number] for number, value in of_series.items() if number in of_floor] or None
 
 
 def moved(a: Run, b: Run, floor: str, *, confidence: float, margin: float) -> list[Moved]:
@@ -133,7 +139,7 @@ def drifts(run: Run, *, confidence: float) -> list[Drift]:
     """Return the trends over the launches of a run that are beyond doubt, corrected over its tables and subjects."""
     found = []
     for (place, subject, variant), series in _groups(run.series).items():
-        values = levels([each.launch_medians for each in series])
+        values = levels([each.by_launch for each in series])
         if (result := trend(values)) is not None:
             found.append(Drift(run.id, place, subject, variant, len(values), result, math.nan))
     corrected = holm([each.trend.p for each in found])
@@ -144,29 +150,28 @@ def drifts(run: Run, *, confidence: float) -> list[Drift]:
     ]
 
 
-def levels(medians: Sequence[Sequence[float]]) -> list[float]:
-    """Return the level of each launch over several sizes: the geometric mean of its medians.
+def levels(sizes: Sequence[Mapping[int, float]]) -> list[float]:
+    """Return the level of each launch over several sizes, each a median by launch: their geometric mean.
 
     Sizes that lack a launch are left out, or it would seem to have another level.
     """
-    launches = max(map(len, medians))
-    return _means([values for values in medians if len(values) == launches])
+    return _means(sizes, max(sizes, key=len))
 
 
 def _levels_of_both(pairs: Sequence[tuple[Series, Series]]) -> tuple[list[float], list[float]]:
     """Return the levels of two runs over the same sizes: those with the most launches, which others may lack."""
-    launches = max(min(len(side.launch_medians) for side in pair) for pair in pairs)
-    chosen = [pair for pair in pairs if min(len(side.launch_medians) for side in pair) == launches]
     # An adaptive run measures some sizes in more launches than others; all must count the same ones.
-    a, b = ([pair[side].launch_medians for pair in chosen] for side in (0, 1))
-    return _means(a), _means(b)
+    sizes = [(a.by_launch, b.by_launch) for a, b in pairs]
+    longest = max(sizes, key=lambda sides: min(map(len, sides)))
+    whole = [sides for sides in sizes if all(side.keys() >= of.keys() for side, of in zip(sides, longest, strict=True))]
+    return _means([a for a, _ in whole], longest[0]), _means([b for _, b in whole], longest[1])
 
 
-def _means(medians: Sequence[Sequence[float]]) -> list[float]:
-    """Return the geometric mean over sizes for each launch that all of them have."""
-    launches = min(map(len, medians))
-    cut = [values[:launches] for values in medians]
-    return [math.exp(sum(map(math.log, launch)) / len(launch)) for launch in zip(*cut, strict=True)]
+def _means(sizes: Sequence[Mapping[int, float]], launches: Collection[int]) -> list[float]:
+    """Return the geometric mean of each of these launches over the sizes that have all of them."""
+    numbers = sorted(launches)
+    whole = [each for each in sizes if each.keys() >= set(numbers)]
+    return [math.exp(sum(math.log(each[number]) for each in whole) / len(whole)) for number in numbers]
 
 
 def _groups(series: Iterable[Series]) -> dict[tuple[Place, str, str], list[Series]]:

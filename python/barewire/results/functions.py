@@ -108,11 +108,25 @@ def times_of(series: Iterable[Series], *, messages: int = 1, may_be_negative: bo
     if len({each.unit == _RATE for each in of_test}) > 1:
         raise WrongUse(f"{name}: the series mix times and rates; measure again")
     try:
-        launches = {each.message_bytes: _in_us(each, messages) for each in of_test}
+        launches = _of_common_launches({each.message_bytes: _in_us(each, messages) for each in of_test})
         confidence = of_test[0].confidence if of_test else CONFIDENCE
         return Times.of(launches, may_be_negative=may_be_negative, confidence=confidence)
     except (ValueError, ZeroDivisionError) as error:
         raise WrongUse(f"{name}: {error}") from error
+
+
+def _of_common_launches(sizes: Mapping[int, Mapping[int, float]]) -> dict[int, list[float]]:
+    """Return each size's times by launch, of the launches that all sizes have which most launches have.
+
+    So a launch without a time for one size does not shift the later ones. The sizes of a refined run are measured in
+    other launches each; then the order pairs them.
+    """
+    most = max(map(len, sizes.values()), default=0)
+    kept = {size: launches for size, launches in sizes.items() if 2 * len(launches) > most}
+    common = set.intersection(*map(set, kept.values())) if kept else set[int]()
+    if 2 * len(common) <= min(map(len, kept.values()), default=0):
+        return {size: list(launches.values()) for size, launches in sizes.items()}
+    return {size: [launches[number] for number in sorted(common)] for size, launches in kept.items()}
 
 
 def in_us(value: float, unit: str) -> float:
@@ -148,8 +162,9 @@ def _between_two(run: Run, subject: str) -> list[Series]:
     ]
 
 
-def _in_us(series: Series, messages: int) -> list[float]:
+def _in_us(series: Series, messages: int) -> dict[int, float]:
+    """Return the times by launch."""
     if series.unit == _RATE:
         # 10^6 bits per second are bits per µs.
-        return [messages * series.message_bytes * 8 / value for value in series.launch_medians]
-    return [in_us(value, series.unit) for value in series.launch_medians]
+        return {launch: messages * series.message_bytes * 8 / value for launch, value in series.by_launch.items()}
+    return {launch: in_us(value, series.unit) for launch, value in series.by_launch.items()}

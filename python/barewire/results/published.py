@@ -23,7 +23,7 @@ _SIZE = "message_bytes"
 def read_table(path: Path) -> dict[str, Times]:
     """Return each subject's one-way times; WrongUse with the line if the file is not such a table."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise WrongUse(f"cannot read {path}: {error}") from error
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line and not line.startswith("#")]

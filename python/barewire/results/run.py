@@ -3,7 +3,9 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_type_hints
+
+import msgspec
 
 from barewire.errors import WrongUse
 from barewire.models.verdict import LimitKind, Verdict
@@ -51,6 +53,7 @@ class Row(NamedTuple):
 class Launch:
     """One start of both sides of a subject, the experimental unit. `started` is ISO 8601 UTC.
 
+    `round` counts from 0: launches of one round are those that were made beside each other; None if that is unknown.
     `details` contains whatever else the runner recorded.
     """
 
@@ -60,6 +63,7 @@ class Launch:
     complete: bool = True
     error: str | None = None
     started: str | None = None
+    round: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -85,6 +89,8 @@ class Series:
 
     `median` is the median of `launch_medians`, `interval` its exact interval of this `confidence` (None below 6
     launches, 8 at 99 %); `mean` is the mean of the launches' means, `mean_interval` its Student interval. The
+    `launch_numbers` are the indices of the launches of these medians, which not all launches have; empty in runs of
+    older versions. The
     quantiles, `min` and `max` are over the pooled samples. `samples` counts the used samples, `samples_measured`
     all those after warm-up; the difference is lossy or invalid samples. `lost` counts messages. All values are None
     if no sample can be used. `launches_to_converge` is the number of launches after which the median was precise
@@ -126,6 +132,7 @@ class Series:
     parameter_value: float | None = None
     launches_to_converge: int | None = None
     samples_to_converge: int | None = None
+    launch_numbers: tuple[int, ...] = ()
     confidence: float = CONFIDENCE
 
     @property
@@ -142,6 +149,11 @@ class Series:
     def row(self) -> Row:
         """The coordinates of its row."""
         return Row(self.variant, self.message_bytes, self.parameter_value)
+
+    @property
+    def by_launch(self) -> dict[int, float]:
+        """The medians by the number of their launch; by their order in runs of older versions."""
+        return dict(zip(self.launch_numbers or range(len(self.launch_medians)), self.launch_medians, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Return the series as one JSON object; intervals, named by their confidence, and medians are lists."""
@@ -226,6 +238,17 @@ class Run:
         """Kind of the run: "host", a machine; "mpi", MPI libraries; "bench", transports between two machines."""
         return str(self.parameters.get("kind", "bench"))
 
+    def by_round(self, series: Series) -> dict[int, float] | None:
+        """Return the medians of a series of this run by round; None if the run does not say which rounds they are of.
+
+        That is so in runs of older versions, and in runs that were killed.
+        """
+        rounds = {launch.index: launch.round for launch in self.launches}
+        found = {
+            number: value for launch, value in series.by_launch.items() if (number := rounds.get(launch)) is not None
+        }
+        return found if series.launch_numbers and len(found) == len(series.launch_medians) else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of `run.json`, schema version first."""
         return {
@@ -253,7 +276,7 @@ class Run:
             raise WrongUse("run.json contains no JSON object, so this is not a Barewire run")
         _check_schema(data.get("schema"))
         try:
-            return cls(
+            run = cls(
                 id=data["id"],
                 created=data["created"],
                 command=tuple(data["command"]),
@@ -272,6 +295,34 @@ class Run:
             raise WrongUse(f"run.json lacks {error}: it is damaged or was not written by Barewire") from error
         except (TypeError, ValueError, AttributeError) as error:
             raise WrongUse(f"run.json is damaged: {error}") from error
+        _check_types(run, "")
+        for name in ("launches", "series", "shared"):
+            for number, record in enumerate(getattr(run, name)):
+                _check_types(record, f"{name} {number}, ")
+        return run
+
+
+# The types of a record's fields, without the records within a run, which are checked by themselves.
+_TYPES: dict[type, dict[str, Any]] = {
+    kind: {
+        name: hint
+        for name, hint in get_type_hints(kind).items()
+        if kind is not Run or name not in ("launches", "series", "shared")
+    }
+    for kind in (Run, Launch, Series, Shared)
+}
+
+
+def _check_types(record: Run | Launch | Series | Shared, where: str) -> None:
+    """Raise WrongUse, with where it is, for a field of another type, or medians without their launches."""
+    for name, hint in _TYPES[type(record)].items():
+        try:
+            msgspec.convert(getattr(record, name), hint)
+        except msgspec.ValidationError as error:
+            on_disk = next(iter(with_interval_names({name: None})))
+            raise WrongUse(f"run.json is damaged: {where}{on_disk}: {error}") from error
+    if isinstance(record, Series) and len(record.launch_numbers) not in (0, len(record.launch_medians)):
+        raise WrongUse(f"run.json is damaged: {where}launch_numbers: not one for each of launch_medians")
 
 
 def _document(record: Series | Shared, confidence: float) -> dict[str, Any]:

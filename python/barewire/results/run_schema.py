@@ -29,7 +29,12 @@ _MEANINGS = {
         "warnings": "sentences that qualify the results",
         "shared": "how several processes shared an interface",
     },
-    "Launch": {"index": "`launch` of its samples", "started": "ISO 8601, UTC", "error": "why it failed"},
+    "Launch": {
+        "index": "`launch` of its samples",
+        "started": "ISO 8601, UTC",
+        "error": "why it failed",
+        "round": "from 0; null if unknown",
+    },
     "Series": {
         "unit": "of all values: us, ns, ms, s, Mbit/s (10^6 bit/s), MB/s (10^6 B/s), messages/s, KiB, % …",
         "median": "median of `launch_medians`; null if no sample can be used",
@@ -45,6 +50,7 @@ _MEANINGS = {
         "fraction_of_limit": "1 is the limit, above 1 is better than it",
         "stop": "why no more launches were made",
         "launch_medians": "one for each launch, in their order: the experimental units",
+        "launch_numbers": "`index` of the launches of these medians",
         "ranks": "0 without an MPI job, or if unknown",
         "parameter_value": "a further coordinate, named by `parameter`",
     },

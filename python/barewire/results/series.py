@@ -147,6 +147,7 @@ def _summary(key: dict[str, Any], part: pl.DataFrame, precision: float, confiden
         verdict="no limit known" if medians else "no loss-free sample",
         stop="converged" if medians and is_precise(medians, precision, confidence) else "budget",
         launch_medians=tuple(medians),
+        launch_numbers=tuple(per_launch["launch"]),
         launches_to_converge=launches_to_converge(medians, precision, confidence),
         samples_to_converge=_samples_to_converge(per_launch["value"], precision),
     )

@@ -45,7 +45,7 @@ def read_run(directory: Path) -> Run:
     if not path.exists():
         raise WrongUse(_missing_run(directory))
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
@@ -66,7 +66,8 @@ def samples(directory: Path) -> pl.DataFrame:
         raise WrongUse(_missing_run(directory, SAMPLES_FILE))
     try:
         check_samples_schema(pl.read_parquet_metadata(path).get(METADATA_KEY))
-        return sample_frame(pl.read_parquet(path))
+        # A name such as `a[1]` is a directory's, not a pattern that also matches another run's.
+        return sample_frame(pl.read_parquet(path, glob=False))
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error}") from error
     except (pl.exceptions.PolarsError, ValueError) as error:
@@ -95,6 +96,10 @@ def _write_failure(directory: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of {directory} is full; previous results are kept. Free space and run again"
     return f"cannot write {error.filename or directory}: {error.strerror or error}"
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number")
 
 
 def _missing_run(directory: Path, name: str = RUN_FILE) -> str:

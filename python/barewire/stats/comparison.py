@@ -55,11 +55,14 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether A and B differ beyond doubt: one of the two corrected tests says so, and the interval excludes 1."""
+        """Whether A and B differ beyond doubt: one of the two corrected tests says so, and the interval excludes 1.
+
+        Launches too few for an interval differ never: if a machine has two speeds, each side may have met one of them.
+        """
         welch_p = 1.0 if self.log_welch_p_holm is None else self.log_welch_p_holm
         significant = min(welch_p, self.ranks_p_holm) < (1 - self.confidence) / 2
         interval = self.ratio_interval
-        return significant and self.ratio != 1 and (interval is None or not interval[0] <= 1 <= interval[1])
+        return significant and self.ratio != 1 and interval is not None and not interval[0] <= 1 <= interval[1]
 
 
 def compare_over_sizes(
@@ -76,7 +79,8 @@ def compare_over_sizes(
     "A faster" or "B faster" if one of the two tests, each corrected by Holm over all sizes of this call, is below half
     of 1 - `confidence` (half, because there are two) and the interval of the ratio excludes 1; "no difference" if that
     interval lies within ±`margin` around 1, which is decided first: differences too small to matter do not count;
-    otherwise "undecided". So equal subjects are told apart at any of the sizes in at most 1 - `confidence` of all runs.
+    otherwise "undecided", as with too few launches for an interval.
+    So equal subjects are told apart at any of the sizes in at most 1 - `confidence` of all runs.
     Both tests are used, because they fail in different cases: with 6 launches each the smallest possible p of the rank
     test is 0.002, too large for a correction over 24 sizes; and a single delayed launch makes Welch's test miss a
     difference that all others show. ValueError for an empty set, values that are not above 0, a margin outside 0 … 1,
