@@ -88,13 +88,12 @@ class Series:
     For an MPI job also of one number of ranks, one variant of the test, one quantity, and one value of its parameter.
 
     `median` is the median of `launch_medians`, `interval` its exact interval of this `confidence` (None below 6
-    launches, 8 at 99 %); `mean` is the mean of the launches' means, `mean_interval` its Student interval. The
-    `launch_numbers` are the indices of the launches of these medians, which not all launches have; empty in runs of
-    older versions. The
-    quantiles, `min` and `max` are over the pooled samples. `samples` counts the used samples, `samples_measured`
-    all those after warm-up; the difference is lossy or invalid samples. `lost` counts messages. All values are None
-    if no sample can be used. `launches_to_converge` is the number of launches after which the median was precise
-    for the first time, `samples_to_converge` that of samples in a launch after which its median changes no more
+    launches, 8 at 99 %); `mean` is the mean of the launches' means, `mean_interval` its Student interval.
+    `launch_numbers` are the indices of the launches of these medians, which not all launches have (empty in runs of
+    older versions). The quantiles, `min` and `max` are over the pooled samples. `samples` counts the used samples,
+    `samples_measured` all those after warm-up; the difference is lossy or invalid samples. `lost` counts messages. All
+    values are None if no sample can be used. `launches_to_converge` is the number of launches after which the median was
+    precise for the first time, `samples_to_converge` that of samples in a launch after which its median changes no more
     (median of the launches); None if they were too few.
     """
 
