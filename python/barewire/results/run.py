@@ -92,9 +92,9 @@ class Series:
     `launch_numbers` are the indices of the launches of these medians, which not all launches have (empty in runs of
     older versions). The quantiles, `min` and `max` are over the pooled samples. `samples` counts the used samples,
     `samples_measured` all those after warm-up; the difference is lossy or invalid samples. `lost` counts messages. All
-    values are None if no sample can be used. `launches_to_converge` is the number of launches after which the median was
-    precise for the first time, `samples_to_converge` that of samples in a launch after which its median changes no more
-    (median of the launches); None if they were too few.
+    values are None if no sample can be used. `launches_to_converge` is the number of launches after which the median
+    was precise for the first time, `samples_to_converge` that of samples in a launch after which its median changes
+    no more (median of the launches); None if they were too few.
     """
 
     test: str
