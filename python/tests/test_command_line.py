@@ -551,14 +551,10 @@ def test_a_closed_pipe_is_no_failed_measurement(run_directory: Path) -> None:
         assert (done.returncode, done.stderr) == (141, ""), options
 
 
-def test_an_option_of_one_value_is_not_given_twice(run_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = ["bench", "pingpong", "--hosts", "a,b", "--hosts", "c,d", "--json"]
-    monkeypatch.setattr(sys, "argv", ["barewire", *line])
-    done = CliRunner().invoke(app, line)
-    assert (
-        isinstance(done.exception, WrongUse) and str(done.exception) == "--hosts is given 2 times: it takes one value"
-    )
-    assert CliRunner().invoke(app, ["compare", str(run_directory), "--json", "--json"]).exit_code == 0
+def test_of_an_option_given_twice_the_last_counts(run_directory: Path) -> None:
+    """Scripts append their own options to those of a default."""
+    line = ["compare", str(run_directory), "--confidence", "150", "--confidence", "99", "--json"]
+    assert CliRunner().invoke(app, line).exit_code == 0
 
 
 def test_a_size_that_looks_like_an_option_is_passed_as_a_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,14 +75,12 @@ PLAIN = (
     ["-n", "2", "./program", "--", "-x"],
     ["--ranks", "4", "--lab", "pair", "--mtu", "9000", "--rate=1gbit", "--offloads", "on", "--loss", "1%", "prog"],
     ["-n", "1", "--explain", "--dry-run", "--json", "--fabric=tcp", "--library", "mpich-5", "p"],
-    ["-n", "3", "--hosts", "a:4,b", "--interface", "eth1", "--link", "xdp", "--wait", "spin", "p"],
+    ["-n", "2", "-n", "3", "--hosts", "a:4,b", "--interface", "eth1", "--link", "xdp", "--wait", "spin", "p"],
     ["-n", "2", "--hostfile", "hosts.txt", "--sdn", "unix:/a", "--sdn-token", "t", "--progress", "auto", "p"],
     ["-n", "2", "--auth", "encrypt", "p"],
 )
 NOT_PLAIN = (
     [],
-    ["-n", "2", "-n", "3", "p"],
-    ["--ranks", "2", "-n", "3", "p"],
     ["--help"],
     ["-n", "2"],
     ["-n", "2", "--"],

@@ -4,7 +4,6 @@
 import functools
 import itertools
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,28 +56,7 @@ def finish(command: Any, version: TyperOption) -> Any:
     if isinstance(command, TyperCommand):
         _plain(command.get_help_option(typer.Context(command, **CONTEXT)))
         command.callback = _with_json_errors(command.callback)
-        command.make_parser = _refusing_repetition(command.make_parser)  # type: ignore[method-assign]
     return command
-
-
-def _refusing_repetition(make_parser: Any) -> Any:
-    """Make parsers for which an option that takes one value, given twice, is an error; else the first were ignored."""
-
-    def make(ctx: Any) -> Any:
-        parser = make_parser(ctx)
-        parse = parser.parse_args
-
-        def parse_args(args: list[str]) -> Any:
-            parsed = parse(args)
-            for parameter, count in Counter(parsed[2]).items():
-                if count > 1 and isinstance(parameter, TyperOption) and not (parameter.multiple or parameter.is_flag):
-                    raise WrongUse(f"{max(parameter.opts, key=len)} is given {count} times: it takes one value")
-            return parsed
-
-        parser.parse_args = parse_args
-        return parser
-
-    return make
 
 
 def _plain(help_option: Any) -> Any:

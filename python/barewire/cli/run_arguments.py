@@ -89,7 +89,7 @@ def parse(arguments: Sequence[str]) -> Request | None:
                 return None
             text = rest.pop(0)
         value = _value(name, text)
-        if value is None or (has_value and not name.startswith("--")) or OPTIONS[name] in values:
+        if value is None or (has_value and not name.startswith("--")):
             return None
         values[OPTIONS[name]] = value
     if not rest or "ranks" not in values:
