@@ -169,7 +169,7 @@ def test_frames_without_the_token_are_counted_and_change_nothing(test, victim):
     """From the peer's host, address and service access point: nothing but the token tells them apart."""
     tags = {"h1": (ACTIVE, PASSIVE), "h2": (PASSIVE, ACTIVE)}[victim]
     with stand_up("pair") as lab, serve(lab):
-        process = drive(lab, test, "--sizes", "5000", "--seconds", "2", "--samples", "10000000", "--blocks", "10000")
+        process = drive(lab, test, "--sizes", "5000", "--seconds", "4", "--samples", "10000000", "--blocks", "10000")
         assert eventually(lambda: is_under_way(lab, "h1", "h2"))
         forger = ["/usr/bin/python3", "-c", FORGER, lab.host(victim).mac, *map(str, tags), "40"]
         done = lab.run("h1" if victim == "h2" else "h2", forger, capture_output=True, text=True, check=True)

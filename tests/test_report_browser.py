@@ -264,7 +264,11 @@ def test_the_first_screen_has_the_question_the_answer_and_its_figure(page):
         "box('header [data-figure]').top + scrollY, box('header .plot').bottom + scrollY]"
     )
     assert question == "Is raw Ethernet faster than TCP?"
-    assert answer.count("× TCP’s") == 1 and "launches each" in answer and ("): faster" in answer or "too few for an interval" in answer)
+    assert (
+        answer.count("× TCP’s") == 1
+        and "launches each" in answer
+        and ("): faster" in answer or "too few for an interval" in answer)
+    )
     assert top < 900 and (bottom < 900 or page.execute_script("return innerWidth") < 1000)
 
 

@@ -210,16 +210,22 @@ def test_all_switches_and_links_are_found_as_they_were_made(site: Site) -> None:
 
 
 def test_tcp_goes_through_the_network_in_flows_of_both_directions(site: Site) -> None:
-    with site.running("h16", sys.executable, "-c", ECHO) as server:
-        assert server.stdout is not None and server.stdout.readline() == "ready\n"
-        for host in ("h1", "h2", "h15"):
-            assert site.python(host, CONNECT, site.address("h16"), 5, 200_000) == "5\n"
+    """First packets take the default way. A busy machine's switch drops copies, so that a short flow is not placed."""
 
     def paths() -> list[list[str]]:
         return [one["path"] for one in site.flows() if one["protocol"] == "tcp"]
 
-    # Their first packets took the default way, and did not wait for it.
-    assert eventually(lambda: len(paths()) == 2 * 15)
+    with site.running("h16", sys.executable, "-c", ECHO) as server:
+        assert server.stdout is not None and server.stdout.readline() == "ready\n"
+        for attempt in range(ATTEMPTS):
+            before = len(paths())
+            for host in ("h1", "h2", "h15"):
+                assert site.python(host, CONNECT, site.address("h16"), 5, 200_000) == "5\n"
+            if eventually(lambda before=before: len(paths()) == before + 2 * 15):
+                break
+            print(f"attempt {attempt}: {len(paths()) - before} flows")
+        else:
+            raise AssertionError("flows were not placed each time")
     assert {len(path) for path in paths()} == {1, 5}, "h15 is on the same switch"
     where = {host["name"]: host["port"] for host in site.client.get("hosts")["hosts"]}
     network = site.lab.network
