@@ -75,6 +75,12 @@ print(number - first)
 RECEIVE_DATAGRAMS = """
 import json, socket, time
 receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+SO_RCVBUFFORCE = 33
+try:
+    # A receiver that waits for a core must not lose what the network has brought: 212 KB hold 0.3 s of it.
+    receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
+except PermissionError:
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
 receiver.bind(("0.0.0.0", 6000))
 print("ready", flush=True)
 seen, twice, longest, last = set(), 0, 0.0, None
