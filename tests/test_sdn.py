@@ -216,7 +216,7 @@ def test_all_switches_and_links_are_found_as_they_were_made(site: Site) -> None:
 
 
 def test_tcp_goes_through_the_network_in_flows_of_both_directions(site: Site) -> None:
-    """First packets take the default way. A busy machine's switch drops copies, so that a short flow is not placed."""
+    """First packets take the default way. On a busy machine copies may be lost, and then a short flow is not placed."""
 
     def paths() -> list[list[str]]:
         return [one["path"] for one in site.flows() if one["protocol"] == "tcp"]

@@ -188,8 +188,7 @@ impl State {
         }
     }
 
-    /// Wakes all sleepers after a post, for example: the operation may have completed at once, have an earlier deadline,
-    /// or have added a peer's descriptor.
+    /// Wakes all sleepers: an operation may have completed, have an earlier deadline, or have added a peer's descriptor.
     #[cold]
     pub fn wake_sleepers(&mut self) {
         // Set again by the next sleep.

@@ -267,7 +267,7 @@ fn newer(order: u32, other: u32) -> u32 {
     if is_older(order, other) { other } else { order }
 }
 
-/// An order of long ago, which would seem to be newer once half of all numbers have passed, as one still older than `now`.
+/// Moves an order of long ago forward, so that it stays older than `now`: orders wrap.
 #[inline]
 fn recent(order: u32, now: u32) -> u32 {
     if now.wrapping_sub(order) > LONG_AGO { now.wrapping_sub(LONG_AGO) } else { order }
