@@ -22,6 +22,7 @@ from barewire.sdn.controller.rules import Kind, kind_of
 from barewire.sdn.controller.shares import FLOODED, HOLD_S, SLACK, Use, share_out
 from barewire.sdn.controller.slices import PERIOD_S
 from barewire.sdn.flow import FlowKey
+from barewire.topology import Port
 
 HOSTS = [f"h{number}" for number in range(1, 17)]
 RATE_BIT_S = 10_000_000
@@ -231,15 +232,21 @@ def test_rules_refer_to_the_meter_of_their_port_and_tenant_and_never_to_a_missin
         assert world.unknown_meters == 0
 
 
-def test_a_flood_lowers_the_meters_of_its_tenant_where_another_needs_its_share(folder: Path) -> None:
+def both_send(folder: Path) -> tuple[World, Port, int, int]:
+    """Return a network with a flow of each tenant to h16, that host's port, and the tenants' meters there."""
     world = world_of(folder)
     for source in ("h1", "h3"):
         world.send(source, tcp(source, "h16", 2000, 5000))
     world.settle()
     last = world.network.attachment("h16")
     assert last is not None
-    meters = world.switches[last.node].meters
     quiet_meter, noisy_meter = ((last.number << 6 | index) + 1 for index in (0, 1))
+    return world, last, quiet_meter, noisy_meter
+
+
+def test_a_flood_lowers_the_meters_of_its_tenant_where_another_needs_its_share(folder: Path) -> None:
+    world, last, quiet_meter, noisy_meter = both_send(folder)
+    meters = world.switches[last.node].meters
     for _ in range(10):
         for meter, rate_bit_s in ((quiet_meter, 4e6), (noisy_meter, 30e6)):
             meters[meter][1] += rate_bit_s / 8 * PERIOD_S
@@ -253,14 +260,8 @@ def test_a_flood_lowers_the_meters_of_its_tenant_where_another_needs_its_share(f
 
 
 def test_limits_stay_when_a_switch_connects_again_beside_a_flood(folder: Path) -> None:
-    world = world_of(folder)
-    for source in ("h1", "h3"):
-        world.send(source, tcp(source, "h16", 2000, 5000))
-    world.settle()
-    last = world.network.attachment("h16")
-    assert last is not None
+    world, last, quiet_meter, noisy_meter = both_send(folder)
     switch = world.switches[last.node]
-    quiet_meter, noisy_meter = ((last.number << 6 | index) + 1 for index in (0, 1))
     seen = []
 
     def flood(seconds: float) -> None:
