@@ -492,7 +492,7 @@ def _sprays(site: Site, size: int) -> dict[str, float]:
             return max(rates()) > 5_000 if size < 1000 else min(rates()) > 50_000
 
         eventually(lambda: running.poll() is not None or is_under_way(), 20)
-        offered = site.client.labels("mpi")
+        offered = site.client.labels("mpi", print)
         busiest = network.peers[uplinks[rates().index(max(rates()))]].node
         assert site.end() == 0
         try:

@@ -480,6 +480,23 @@ def test_a_program_announces_a_job_steps_and_withdraws_it(running: Running) -> N
     assert client.set_strategy("mpi", "stp")["strategies"]["mpi"] == "stp"
 
 
+def test_a_job_waits_for_labels_that_are_still_being_installed(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(running.url, running.token_file)
+    pending = {"strategies": {"default": "stp", "mpi": "spray"}, "labels": {}, "labels_pending": True}
+    settled = pending | {"labels": {"mpi": "3840-3843"}, "labels_pending": False}
+    said: list[str] = []
+    policies = iter([pending, pending, settled])
+    monkeypatch.setattr(client, "get", lambda name: next(policies))
+    monkeypatch.setattr("barewire.sdn.api.client.AGAIN_S", 0.01)
+    assert client.labels("mpi", said.append) == "3840-3843" and not said
+    monkeypatch.setattr("barewire.sdn.api.client.LABELS_PATIENCE_S", 0.02)
+    monkeypatch.setattr(client, "get", lambda name: pending)
+    assert client.labels("mpi", said.append) is None
+    assert said == ["labels were still being installed after 0.02 s: frames may take one path"]
+
+
 def test_a_job_stays_announced_while_it_runs_even_if_the_controller_forgets_it(running: Running) -> None:
     complaints: list[str] = []
     client = Client(running.url, running.token_file)

@@ -37,6 +37,25 @@ def sprayed(seed: int = 1) -> World:
     return world
 
 
+def test_labels_are_pending_from_a_change_until_switches_have_confirmed_their_rules() -> None:
+    world = sprayed()
+    controller = world.controller
+
+    def offered() -> tuple[dict[str, str], bool]:
+        policy = documents.policy(controller, world.now)
+        return policy.labels, policy.labels_pending
+
+    assert offered() == ({"mpi": "3840-3843"}, False)
+    controller.set_strategy("mpi", "stp", world.now)
+    assert offered() == ({}, True)
+    world.settle()
+    assert offered() == ({}, False)
+    controller.set_strategy("mpi", "spray", world.now)
+    assert offered()[1]
+    world.settle()
+    assert offered() == ({"mpi": "3840-3843"}, False)
+
+
 def label_entries(world: World) -> dict[str, list[Rule]]:
     return {
         name: [entry.rule for entry in switch.table.values() if kind_of(entry.rule.cookie) is Kind.LABEL]

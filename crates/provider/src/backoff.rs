@@ -14,8 +14,13 @@ use std::time::{Duration, Instant};
 const BATCH: u32 = 8;
 /// A program that uses more processor time in a batch computes between polls; after a sleep it would wait for its core.
 const BATCH_CPU_MAX: Duration = Duration::from_micros(20);
-/// Batches without computation after which a thread on an oversubscribed host sleeps.
+/// Batches without computation after which a thread on an oversubscribed host sleeps. Within a wait the number halves with
+/// each frame that comes after [`EARLY_SLEEPS`] or more, and doubles with each earlier one: a rank that waits for the rest
+/// of a long message on a slow network leaves the core to others between its frames.
 const IDLE_BATCHES_MAX: u32 = 32;
+/// Down to one batch.
+const HALVINGS_MAX: u32 = IDLE_BATCHES_MAX.ilog2();
+const EARLY_SLEEPS: u32 = 4;
 /// A thread that was without its core for this long in a batch has yielded it to one that computes. It then sleeps for
 /// a while instead: each yield costs a timeslice, while a thread that wakes preempts. The time is short at first,
 /// because where all threads yield, yielding is several times as fast; it doubles each time this happens again.
@@ -67,6 +72,8 @@ pub(crate) struct Backoff {
     batch_end: Option<(Instant, Duration)>,
     /// Consecutive batches in which the program did nothing but poll.
     idle_batches: u32,
+    /// Oversubscribed: how often the number of idle batches before a sleep has been halved in this wait.
+    halvings: u32,
     /// Oversubscribed: consecutive sleeps that ended by their timeout.
     idle_sleeps: u32,
     /// Oversubscribed: how long the core last counted as contended; zero once the thread had it for all of a wait.
@@ -113,6 +120,7 @@ impl Backoff {
     #[inline]
     pub fn reset(&mut self) {
         (self.polls, self.idle_batches, self.idle_sleeps) = (0, 0, 0);
+        self.halvings = 0;
         self.batch_end = None;
     }
 
@@ -120,6 +128,11 @@ impl Backoff {
     pub fn slept(&mut self, time: Duration, longest: Duration) {
         let detector = &mut self.detector;
         if time < longest {
+            self.halvings = if self.idle_sleeps < EARLY_SLEEPS {
+                self.halvings.saturating_sub(1)
+            } else {
+                HALVINGS_MAX.min(self.halvings + 1)
+            };
             (detector.extra_polling, self.idle_sleeps) = (Duration::ZERO, 0);
         } else {
             detector.extra_polling = (2 * detector.extra_polling).max(POLLING_MIN).min(POLLING_MAX);
@@ -202,7 +215,7 @@ impl Backoff {
         if is_contended {
             return sleep;
         }
-        if self.idle_batches < IDLE_BATCHES_MAX {
+        if self.idle_batches < IDLE_BATCHES_MAX >> self.halvings {
             return Pause::Yield;
         }
         self.yield_contention = Duration::ZERO;
@@ -327,6 +340,31 @@ mod tests {
         sleep(false);
         backoff.reset();
         assert_eq!(backoff.idle_sleeps, 0);
+    }
+
+    #[test]
+    fn an_oversubscribed_thread_polls_less_after_late_frames_and_more_after_early_ones() {
+        let now = Instant::now();
+        let mut backoff = Backoff::default();
+        let yields_before_sleep = |backoff: &mut Backoff| {
+            let pause = || backoff.pause(CoreSharing::Oversubscribed, || now, Duration::default, RunDelay::default);
+            let pauses = std::iter::repeat_with(pause).filter(|pause| *pause != Pause::Nothing);
+            pauses.take_while(|pause| *pause == Pause::Yield).count() as u32
+        };
+        // A frame after this many sleeps.
+        let yields_after = |backoff: &mut Backoff, sleeps: u32| {
+            (0..sleeps).for_each(|_| backoff.slept(SLEEP_MIN, SLEEP_MIN));
+            backoff.slept(Duration::ZERO, SLEEP_MIN);
+            yields_before_sleep(backoff)
+        };
+        let late: Vec<u32> = (0..7).map(|_| yields_after(&mut backoff, EARLY_SLEEPS)).collect();
+        assert_eq!(late, [16, 8, 4, 2, 1, 1, 1]);
+        let early: Vec<u32> = (0..2).map(|_| yields_after(&mut backoff, EARLY_SLEEPS - 1)).collect();
+        assert_eq!(early, [2, 4]);
+        (0..10).for_each(|_| backoff.slept(SLEEP_MAX, SLEEP_MAX));
+        assert_eq!(yields_before_sleep(&mut backoff), 4, "the program may make progress elsewhere");
+        backoff.reset();
+        assert_eq!(yields_before_sleep(&mut backoff), IDLE_BATCHES_MAX, "another wait");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod fat_tree;
 pub mod goodput;
 pub mod link;
 pub mod model;

@@ -101,7 +101,7 @@ def _labelled(job: Job, fabric: str, controller: "Client") -> Job:
         return job
     from barewire.mpi.announcement import PROFILE, labelled
 
-    return labelled(job, fabric, controller.labels(PROFILE))
+    return labelled(job, fabric, controller.labels(PROFILE, lambda text: print(text, file=sys.stderr)))
 
 
 def _check_capture(request: Request, lab: "LabChoice | None") -> None:

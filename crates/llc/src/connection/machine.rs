@@ -775,6 +775,10 @@ impl Machine {
             return;
         }
         if self.spray.is_some() {
+            if covers_all && !context.extension.is_flagged {
+                self.judge_labels_after_poll(context.now);
+                return;
+            }
             self.labels_lost(context.now);
         }
         self.rewind();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The label of each PDU, on networks where a label names one of several paths (`docs/protocol.md`, "Labels").
 //!
-//! Bursts take all labels in turns, other PDUs one, the *home* label. A label rests after a PDU of it was lost, or came
-//! much later than PDUs sent after it: for a round trip, doubled by each further such PDU. Then it gets one PDU at a time
-//! until as many have arrived. Peers need not know labels: what they acknowledge tells enough, since frames with one label
-//! take one path and stay in order. In this it follows REPS (Bonato et al. 2024), which hears of congestion by ECN instead.
+//! Bursts take all labels in turns, other PDUs one, the *home* label. A label loses its turns while PDUs of it are late,
+//! overtaken by many with other labels, and rests after a PDU of it was lost: for a round trip, doubled by each further such
+//! PDU. Then it gets one PDU at a time until as many have arrived. Peers need not know labels: what they acknowledge tells
+//! enough, since frames with one label take one path and stay in order. In this it follows REPS (Bonato et al. 2024), which
+//! hears of congestion by ECN instead.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -29,9 +30,11 @@ pub(crate) struct Spray {
     /// The next set-up PDU has a label. The first has none, so that a network meets this station by a frame that it has no
     /// rule for; repetitions take turns.
     labels_set_up: bool,
-    /// Order of the newest I PDU that was sent, and of the newest that has arrived.
+    /// Order of the newest I PDU that was sent, and of the newest that has arrived; of what follows that, if a poll has.
     newest_sent: u32,
     newest: u32,
+    /// How long the newest one took to arrive and be acknowledged.
+    newest_round_trip_ns: u64,
     /// When to look again for PDUs that the peer lacks.
     pub judge_at: Instant,
     /// Number of I PDUs received when the peer polled last.
@@ -49,6 +52,8 @@ struct Label {
     rested_at: u32,
     /// Order of its newest I PDU that has arrived.
     newest: u32,
+    /// Order of its newest I PDU that is late.
+    late: Option<u32>,
 }
 
 /// An I PDU in flight.
@@ -59,7 +64,7 @@ struct Sent {
     label: u8,
     /// A retransmission: its arrival may be that of an earlier transmission, with another label.
     is_repeated: bool,
-    /// Has been counted as late.
+    /// Was late.
     is_late: bool,
 }
 
@@ -87,6 +92,7 @@ impl Spray {
             labels_set_up: false,
             newest_sent: 0,
             newest: 0,
+            newest_round_trip_ns: 0,
             judge_at: Instant::NEVER,
             polled_at: u64::MAX,
         }
@@ -121,6 +127,11 @@ impl Spray {
         now: Instant,
     ) {
         self.newest_sent = order;
+        let before = self.in_flight[slot];
+        if is_repeated && before.is_late {
+            // Its arrival would tell nothing of that label.
+            self.labels[usize::from(before.label)].late = None;
+        }
         let label = if is_burst || is_repeated {
             self.next_label(round_trip_ns, now)
         } else {
@@ -154,44 +165,70 @@ impl Spray {
         }
         let label = &mut self.labels[usize::from(sent.label)];
         label.newest = newer(label.newest, order);
-        self.newest = newer(self.newest, order);
+        label.late = label.late.filter(|late| is_older(order, *late));
+        if is_older(self.newest, order) {
+            (self.newest, self.newest_round_trip_ns) = (order, age_ns(&sent, now));
+        }
         if label.rests > 0 && !sent.is_late && is_older(label.rested_at, order) {
             (label.rests, label.rests_until) = (label.rests - 1, now);
         }
     }
 
-    /// An I PDU that the peer lacks is retransmitted.
-    pub fn lost(&mut self, slot: usize, order: u32, round_trip_ns: u64, now: Instant) {
-        let label = self.in_flight[slot].label;
-        self.rest(label, order, bounds::LOST_LABEL_REST_MAX.as_nanos() as u64, round_trip_ns, now);
+    /// A poll sent after all I PDUs has arrived at the peer.
+    pub fn polled(&mut self) {
+        self.newest = self.newest_sent.wrapping_add(1);
     }
 
-    /// Judges an I PDU that the peer lacks; `None` if none sent after it has arrived. Its label rests if it is late and
-    /// `may_leave`.
+    /// Whether something that was sent after an I PDU has arrived.
+    #[inline]
+    pub fn is_overtaken(&self, order: u32) -> bool {
+        is_older(order, self.newest)
+    }
+
+    /// An I PDU that the peer lacks is retransmitted: its label rests, unless the PDU was sent before its last rest.
+    pub fn lost(&mut self, slot: usize, order: u32, round_trip_ns: u64, now: Instant) {
+        let label = &mut self.labels[usize::from(self.in_flight[slot].label)];
+        label.late = None;
+        if label.rests > 0 && !is_older(label.rested_at, order) {
+            return;
+        }
+        let longest_ns = bounds::LOST_LABEL_REST_MAX.as_nanos() as u64;
+        if label.rests == 0 || rest_ns(label.rests + 1, round_trip_ns) <= longest_ns {
+            label.rests += 1;
+        }
+        label.rests_until = now.after(rest_ns(label.rests, round_trip_ns));
+        label.rested_at = self.newest_sent;
+    }
+
+    /// Judges an I PDU that the peer lacks; `None` if nothing sent after it has arrived. Its label loses its turns if it is
+    /// late and `may_leave`.
     pub fn judge(
         &mut self,
         slot: usize,
         order: u32,
-        round_trip_ns: u64,
         overdue_ns: u64,
         may_leave: bool,
         now: Instant,
     ) -> Option<Verdict> {
         let sent = self.in_flight[slot];
-        if !is_older(order, self.newest) {
+        if !self.is_overtaken(order) {
             return None;
         }
-        let age_ns = u64::from(micros(now).wrapping_sub(sent.at_us)) * 1000;
-        if is_older(order, self.labels[usize::from(sent.label)].newest) {
+        let late_after = (4 * self.labels.len() as u32).clamp(LATE_AFTER_MIN, LATE_AFTER_MAX);
+        let label = &mut self.labels[usize::from(sent.label)];
+        if is_older(order, label.newest) {
             return Some(Verdict::Lost);
         }
+        // Queues on a good path may be several times as long as those on another.
+        let is_trusted = label.rests == 0;
+        let overdue_ns = overdue_ns.max(if is_trusted { OVERDUE_ROUND_TRIPS * self.newest_round_trip_ns } else { 0 });
+        let age_ns = age_ns(&sent, now);
         if age_ns >= overdue_ns {
             return Some(Verdict::Overdue);
         }
-        let late_after = (4 * self.labels.len() as u32).clamp(LATE_AFTER_MIN, LATE_AFTER_MAX);
         if may_leave && !sent.is_late && self.newest.wrapping_sub(order) > late_after {
             self.in_flight[slot].is_late = true;
-            self.rest(sent.label, order, round_trip_ns << LATE_RESTS_MAX, round_trip_ns, now);
+            label.late = Some(label.late.map_or(order, |late| newer(late, order)));
         }
         // Ages are in whole microseconds.
         Some(Verdict::OnItsWay(now.after((overdue_ns - age_ns).max(1000))))
@@ -200,6 +237,7 @@ impl Spray {
     /// Sequence numbers begin anew: nothing is in flight.
     pub fn reset(&mut self) {
         self.judge_at = Instant::NEVER;
+        self.labels.iter_mut().for_each(|label| label.late = None);
     }
 
     fn home_at(&mut self, round_trip_ns: u64, now: Instant) -> u8 {
@@ -209,12 +247,13 @@ impl Spray {
         self.home
     }
 
-    /// The next label in turn that does not rest; if all do, the one whose rest ends first.
+    /// The next label in turn that does not rest, not late if possible; if all rest, the one whose rest ends first.
     fn next_label(&mut self, round_trip_ns: u64, now: Instant) -> u8 {
         let count = self.labels.len();
         let in_turn = (1..=count).map(|step| (usize::from(self.turn) + step) % count);
         let is_free = |index: &usize| self.labels[*index].rests == 0 || self.labels[*index].rests_until <= now;
-        let free = in_turn.clone().find(is_free);
+        let is_prompt = |index: &usize| self.labels[*index].late.is_none() && is_free(index);
+        let free = in_turn.clone().find(is_prompt).or_else(|| in_turn.clone().find(is_free));
         let chosen = free.or_else(|| in_turn.min_by_key(|index| self.labels[*index].rests_until)).unwrap_or(0);
         let label = &mut self.labels[chosen];
         if label.rests > 0 {
@@ -223,20 +262,6 @@ impl Spray {
         }
         self.turn = chosen as u8;
         self.turn
-    }
-
-    /// A label rests because of an I PDU, unless that was sent before its last rest; at most for a time.
-    fn rest(&mut self, label: u8, order: u32, most_ns: u64, round_trip_ns: u64, now: Instant) {
-        let newest_sent = self.newest_sent;
-        let label = &mut self.labels[usize::from(label)];
-        if label.rests > 0 && !is_older(label.rested_at, order) {
-            return;
-        }
-        if label.rests == 0 || rest_ns(label.rests + 1, round_trip_ns) <= most_ns {
-            label.rests += 1;
-        }
-        label.rests_until = now.after(rest_ns(label.rests, round_trip_ns));
-        label.rested_at = newest_sent;
     }
 }
 
@@ -249,8 +274,13 @@ fn rest_ns(rests: u8, round_trip_ns: u64) -> u64 {
 /// does not cause, but less than a window.
 const LATE_AFTER_MIN: u32 = 8;
 const LATE_AFTER_MAX: u32 = 32;
-/// Doublings of the rest of a label whose PDUs are late: it is slow, not dead.
-const LATE_RESTS_MAX: u32 = 4;
+/// Round trips of the newest PDU that has arrived, after which one that was sent earlier, with a label that does not rest,
+/// is overdue.
+const OVERDUE_ROUND_TRIPS: u64 = 4;
+
+fn age_ns(sent: &Sent, now: Instant) -> u64 {
+    u64::from(micros(now).wrapping_sub(sent.at_us)) * 1000
+}
 
 fn micros(now: Instant) -> u32 {
     (now.as_nanos() / 1000) as u32
@@ -310,7 +340,7 @@ mod tests {
         }
 
         fn judge(&mut self, order: u32) -> Option<Verdict> {
-            self.spray.judge(order as usize % 64, order, ROUND_TRIP_NS, 15_000, true, self.now)
+            self.spray.judge(order as usize % 64, order, 15_000, true, self.now)
         }
 
         fn lost(&mut self, order: u32) {
@@ -428,19 +458,73 @@ mod tests {
     }
 
     #[test]
-    fn label_whose_pdus_come_much_later_than_others_rests() {
+    fn label_has_no_turns_while_a_pdu_of_it_is_late() {
         let mut sender = Sender::new();
         let sent: Vec<(u8, u32)> = (0..24).map(|_| sender.send(true)).collect();
-        let (slow, first) = sent[0];
+        let (slow, _) = sent[0];
         for (_, order) in sent.iter().filter(|(label, _)| *label != slow) {
             sender.arrived(*order);
         }
-        sender.spray.judge(first as usize, first, ROUND_TRIP_NS, u64::MAX, true, sender.now);
-        assert_eq!(sender.spray.labels[usize::from(slow)].rests, 1);
-        // The late ones do not prove that the path is fast again.
-        sender.arrived(first);
-        assert_eq!(sender.spray.labels[usize::from(slow)].rests, 1);
+        let of_slow: Vec<u32> = sent.iter().filter(|(label, _)| *label == slow).map(|(_, order)| *order).collect();
+        let late = &of_slow[..2];
+        for order in late {
+            sender.spray.judge(*order as usize, *order, u64::MAX, true, sender.now);
+        }
         assert!((0..9).all(|_| sender.send(true).0 != slow));
+        sender.arrived(late[0]);
+        assert!((0..9).all(|_| sender.send(true).0 != slow), "another one is late");
+        sender.arrived(late[1]);
+        assert_eq!((0..4).filter(|_| sender.send(true).0 == slow).count(), 1);
+        assert_eq!(sender.spray.labels[usize::from(slow)].rests, 0);
+    }
+
+    /// Proves that a label gets its turns back although the PDU that made it late can no longer tell anything.
+    #[test]
+    fn label_is_not_late_after_a_reset_or_a_retransmission() {
+        let late = || {
+            let mut sender = Sender::new();
+            let sent: Vec<(u8, u32)> = (0..24).map(|_| sender.send(true)).collect();
+            let (slow, first) = sent[0];
+            sent[20..].iter().filter(|(label, _)| *label != slow).for_each(|(_, order)| sender.arrived(*order));
+            sender.spray.judge(first as usize, first, u64::MAX, true, sender.now);
+            assert!((0..9).all(|_| sender.send(true).0 != slow));
+            (sender, slow, first)
+        };
+        let (mut sender, slow, _) = late();
+        sender.spray.reset();
+        assert_eq!((0..4).filter(|_| sender.send(true).0 == slow).count(), 1);
+        let (mut sender, slow, first) = late();
+        sender.order += 1;
+        sender.spray.send_information(first as usize, sender.order, true, true, ROUND_TRIP_NS, sender.now);
+        assert_eq!((0..4).filter(|_| sender.send(true).0 == slow).count(), 1);
+    }
+
+    #[test]
+    fn pdu_is_not_overdue_while_others_take_a_quarter_of_its_time() {
+        let mut sender = Sender::new();
+        let sent: Vec<u32> = (0..3).map(|_| sender.send(true).1).collect();
+        sender.now = sender.now.after(50_000);
+        sender.arrived(sent[2]);
+        sender.now = sender.now.after(140_000);
+        assert!(
+            matches!(sender.judge(sent[0]), Some(Verdict::OnItsWay(_))),
+            "four times 50 us, and 2 us until the third"
+        );
+        sender.now = sender.now.after(20_000);
+        assert_eq!(sender.judge(sent[0]), Some(Verdict::Overdue));
+    }
+
+    #[test]
+    fn poll_that_has_arrived_overtakes_all_pdus() {
+        let mut sender = Sender::new();
+        let (_, order) = sender.send(false);
+        assert_eq!(sender.judge(order), None);
+        sender.spray.polled();
+        assert!(matches!(sender.judge(order), Some(Verdict::OnItsWay(_))));
+        sender.now = sender.now.after(20_000);
+        assert_eq!(sender.judge(order), Some(Verdict::Overdue));
+        let (_, next) = sender.send(false);
+        assert_eq!(sender.judge(next), None, "sent after the poll");
     }
 
     #[test]

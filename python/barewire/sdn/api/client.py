@@ -28,6 +28,8 @@ FIND_S = 1.0
 # A pair without a leader has one again within a second, and a busy machine is slower.
 PATIENCE_S = 5.0
 AGAIN_S = 0.1
+# Labels are there soon after the last change of the network.
+LABELS_PATIENCE_S = 5.0
 # Answers of a standby: another one leads, or none is known.
 _STANDBY = (307, 503)
 # The file of the authority that signed the API's certificate; without it those of the system are trusted.
@@ -77,9 +79,17 @@ class Client:
         """Return the response of GET /v1/`name`."""
         return self._ask("GET", f"/v1/{name}")
 
-    def labels(self, profile: str) -> str | None:
-        """Return the VLAN identifiers by which a profile's frames may choose their paths, as in 3840-3843."""
-        policy = self.get("policy")
+    def labels(self, profile: str, report: Callable[[str], None]) -> str | None:
+        """Return the VLAN identifiers by which a profile's frames may choose their paths, as in 3840-3843.
+
+        Waits until their rules are installed; if that takes too long, says so by `report`.
+        """
+        deadline_s = time.monotonic() + LABELS_PATIENCE_S
+        while (policy := self.get("policy"))["labels_pending"]:
+            if time.monotonic() >= deadline_s:
+                report(f"labels were still being installed after {LABELS_PATIENCE_S:g} s: frames may take one path")
+                break
+            time.sleep(AGAIN_S)
         found: str | None = policy["labels"].get(profile if profile in policy["strategies"] else DEFAULT_PROFILE)
         return found
 

@@ -120,6 +120,7 @@ def policy(controller: Controller, now: float) -> schema.Policy:
         [schema.Signature(one.profile, one.traffic.protocol, one.traffic.shown_ports) for one in in_force.signatures],
         [{name: value for name, value in vars(one).items() if value is not None} for one in in_force.behaviours],
         {profile: labels for profile in in_force.strategies if (labels := controller.labels_of(profile)) is not None},
+        controller.labels.is_being_installed,
     )
 
 

@@ -239,6 +239,7 @@ class Policy(Struct, forbid_unknown_fields=True):
             description="VLAN identifiers, as in 3840-3843, of each profile whose frames may choose their paths by them"
         ),
     ]
+    labels_pending: Annotated[bool, Meta(description="the labels will change soon, or their rules are being installed")]
 
 
 ALL = (

@@ -230,7 +230,7 @@ class Stage:
         program += ["--rings", str(ring.rings), "--exchanges", str(ring.exchanges), "--warmup", "0", *options]
         shares = [(host, 1) for host in hosts]
         job = prepare(self.library, FabricOptions(self.plan.fabric), shares, program, self.lab)
-        job = labelled(job, self.plan.fabric, self.controller.client.labels(HPC))
+        job = labelled(job, self.plan.fabric, self.controller.client.labels(HPC, self.notes.append))
         return replace(job, settings=(*job.settings, *_own_settings(self.library, self.plan)))
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Labels of PDUs: when each is chosen, and what acknowledgements tell of it. Where the network has none, nothing is done.
 
-use super::{Machine, SENDING};
+use super::Machine;
 use crate::bounds;
 use crate::connection::spray::Verdict;
 use crate::time::Instant;
@@ -74,6 +74,18 @@ impl Machine {
         }
     }
 
+    /// A poll that was sent after all I PDUs has arrived at the peer. It may have overtaken those with other labels.
+    pub(super) fn judge_labels_after_poll(&mut self, now: Instant) {
+        self.next = self.sent;
+        if let Some(spray) = &mut self.spray {
+            spray.polled();
+        }
+        self.judge_labels(now);
+        if self.outstanding() > 0 {
+            self.start_ack_timer(now);
+        }
+    }
+
     /// Retransmits I PDUs that were lost with their labels, and leaves these labels. PDUs that others have overtaken on
     /// faster paths are judged again when they are overdue.
     pub(super) fn judge_labels(&mut self, now: Instant) {
@@ -81,14 +93,15 @@ impl Machine {
         spray.judge_at = Instant::NEVER;
         let may_leave = !mutant!(self, LabelsKept);
         let (mut lost, mut overdue) = (0, 0);
-        if self.state.is_in(SENDING) && self.peer_kept != 0 {
-            let end = u128::BITS - self.peer_kept.leading_zeros();
-            let transmitted = self.next.wrapping_sub(self.acknowledged);
+        let is_any_overtaken =
+            self.peer_kept != 0 || spray.is_overtaken(self.order[self.order_slot(self.acknowledged)]);
+        if is_any_overtaken && self.state.is_connected() {
+            let transmitted = self.next.wrapping_sub(self.acknowledged).min(u128::BITS);
             let (round_trip_ns, overdue_ns) = (self.round_trip.estimate_ns(), self.round_trip.overdue_ns());
             let settled = self.peer_kept | self.to_resend;
-            for bit in (0..end.min(transmitted)).filter(|bit| settled >> bit & 1 == 0) {
+            for bit in (0..transmitted).filter(|bit| settled >> bit & 1 == 0) {
                 let slot = self.order_slot(self.acknowledged.wrapping_add(bit));
-                match spray.judge(slot, self.order[slot], round_trip_ns, overdue_ns, may_leave, now) {
+                match spray.judge(slot, self.order[slot], overdue_ns, may_leave, now) {
                     Some(verdict @ (Verdict::Lost | Verdict::Overdue)) => {
                         self.to_resend |= 1 << bit;
                         lost += u8::from(verdict == Verdict::Lost);
