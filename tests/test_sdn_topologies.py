@@ -4,6 +4,7 @@ paths of its strategy."""
 
 import subprocess
 import sys
+import time
 from itertools import permutations
 
 import pytest
@@ -73,8 +74,12 @@ def test_hosts_reach_each_other_over_the_paths_of_a_strategy(topology: str, stra
             for server in servers:
                 server.kill()
                 server.communicate()
-        flows = controller.client.get("flows")["flows"]
-        found = {(flow["source"], flow["destination"]): flow["path"] for flow in flows}
+        # The switches send the controller copies: the last answers may have come before them.
+        deadline = time.monotonic() + 5
+        found: dict[tuple[str, str], list[str]] = {}
+        while not set(found) >= set(pairs) and time.monotonic() < deadline:
+            flows = controller.client.get("flows")["flows"]
+            found = {(flow["source"], flow["destination"]): flow["path"] for flow in flows}
         assert set(found) >= set(pairs)
         for (source, target), texts in found.items():
             path = [Port(node, int(number)) for node, number in (text.split(":") for text in texts)]
