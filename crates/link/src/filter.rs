@@ -2,6 +2,8 @@
 //! Receive filters: a list of alternatives, compiled to a program that the kernel runs on each frame:
 //! classic BPF here, eBPF for an interface's XDP hook in `xdp/program.rs`.
 
+use crate::MacAddress;
+
 /// A comparison of a masked field with a value.
 ///
 /// Offsets count from the destination address. A VLAN tag is removed before the filter
@@ -147,6 +149,28 @@ fn load(field: &Field) -> Vec<libc::sock_filter> {
         loads.push(instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask));
     }
     loads
+}
+
+/// Loads what the kernel knows of a frame: one of its `SKF_AD_` fields.
+pub(crate) fn load_metadata(field: libc::c_int) -> libc::sock_filter {
+    instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (libc::SKF_AD_OFF + field).cast_unsigned())
+}
+
+/// The start of a program: refuses frames to other hosts than `host`. Such frames arrive where a switch floods them and the
+/// interface is virtual or in promiscuous mode. The kernel's own classification does not tell: to it, frames with the tag
+/// of a VLAN without an interface here are another host's.
+pub(crate) fn accept_only_to(host: MacAddress) -> Vec<libc::sock_filter> {
+    let [first @ .., e, f] = host.0;
+    vec![
+        instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0),
+        // To a group.
+        libc::sock_filter { jt: 5, ..instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 1) },
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        libc::sock_filter { jf: 2, ..instruction(JUMP_IF_EQUAL, u32::from_be_bytes(first)) },
+        instruction(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 4),
+        libc::sock_filter { jt: 1, ..instruction(JUMP_IF_EQUAL, u16::from_be_bytes([e, f]).into()) },
+        instruction(libc::BPF_RET | libc::BPF_K, 0),
+    ]
 }
 
 const fn full_mask(width: Width) -> u32 {

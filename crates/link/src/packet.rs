@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::address::{Ends, TAG_BYTES, TAGGED_BYTES, ends, tagged};
+use crate::filter::accept_only_to;
 use crate::interface::system;
 use crate::packet_socket::{bind, open_filtered};
 use crate::restricted;
@@ -23,7 +24,7 @@ pub struct PacketConfig {
     /// The EtherType to receive, or one of the kernel's own (`ETH_P_ALL`, `ETH_P_802_2`). Tagged frames
     /// are received in any case, but the kernel reports the tag only with `ETH_P_ALL`.
     pub protocol: u16,
-    /// Filter of these frames.
+    /// Filter of these frames; frames to other hosts are refused in any case.
     pub filter: Filter,
     /// Minimum size of the receive ring.
     pub ring_bytes: usize,
@@ -77,7 +78,8 @@ impl PacketLink {
         let interface = Interface::by_name(&config.interface)?;
         let failed = |operation| move |source| system(operation, &config.interface, source);
         // Set up filter and ring before `bind` starts reception.
-        let socket = open_filtered(&config.interface, config.filter.compile())?;
+        let program = [accept_only_to(interface.address), config.filter.compile()].concat();
+        let socket = open_filtered(&config.interface, program)?;
         let geometry = RingGeometry::new(interface.mtu, config.ring_bytes);
         ReceiveRing::set_up(&socket, geometry).map_err(|(operation, error)| failed(operation)(error))?;
         let mut link = Self::with_ring(socket, interface, geometry)?;

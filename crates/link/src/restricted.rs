@@ -9,7 +9,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::filter::instruction;
+use crate::filter::{accept_only_to, instruction, load_metadata};
 use crate::interface::system;
 use crate::packet_socket::{Fanout, bind, open_filtered};
 use crate::ring::{ReceiveRing, RingGeometry};
@@ -41,7 +41,8 @@ impl Restricted {
     ) -> Result<Self, LinkError> {
         let name = &interface.name;
         let failed = |operation| move |source| system(operation, name, source);
-        let program = [accept_only_to_this_host(interface.index), filter.compile()].concat();
+        let program =
+            [&accept_only_from(interface.index)[..], &accept_only_to(interface.address), &filter.compile()].concat();
         let socket = open_filtered(name, program)?;
         let on: libc::c_int = 1;
         set_option(&socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &on).map_err(failed("SO_LOCK_FILTER"))?;
@@ -65,24 +66,16 @@ impl Restricted {
     }
 }
 
-/// The start of a filter program: refuses frames of other interfaces, frames to other hosts, and outgoing frames.
-fn accept_only_to_this_host(index: i32) -> Vec<libc::sock_filter> {
-    let load = |field: libc::c_int| {
-        let offset = (libc::SKF_AD_OFF + field).cast_unsigned();
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset)
-    };
+/// The start of a filter program: refuses frames of other interfaces, and outgoing ones.
+fn accept_only_from(index: i32) -> [libc::sock_filter; 6] {
     let refuse = instruction(libc::BPF_RET | libc::BPF_K, 0);
-    let jump = |comparison, value, jt, jf| {
-        let code = libc::BPF_JMP | comparison | libc::BPF_K;
-        libc::sock_filter { jt, jf, ..instruction(code, value) }
-    };
-    vec![
-        load(libc::SKF_AD_IFINDEX),
-        jump(libc::BPF_JEQ, index.cast_unsigned(), 1, 0),
+    let equal = |value| instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value);
+    [
+        load_metadata(libc::SKF_AD_IFINDEX),
+        libc::sock_filter { jt: 1, ..equal(index.cast_unsigned()) },
         refuse,
-        load(libc::SKF_AD_PKTTYPE),
-        // PACKET_HOST, PACKET_BROADCAST and PACKET_MULTICAST are lower than PACKET_OTHERHOST and PACKET_OUTGOING.
-        jump(libc::BPF_JGT, u32::from(libc::PACKET_MULTICAST), 0, 1),
+        load_metadata(libc::SKF_AD_PKTTYPE),
+        libc::sock_filter { jf: 1, ..equal(libc::PACKET_OUTGOING.into()) },
         refuse,
     ]
 }

@@ -59,6 +59,27 @@ fn send_all(link: &mut PacketLink, frames: &[Outgoing<'_>]) {
     }
 }
 
+/// As on a port to which a switch floods frames: what is not for this host is not received, even where the interface is.
+#[test]
+fn frames_to_other_hosts_are_not_received() {
+    const TEST: u8 = 60;
+    let Some(mut link) = open(TEST, 1 << 20) else { return };
+    let mut to = |first: &[u8], number: u8| {
+        let mut header = header(TEST);
+        header[..first.len()].copy_from_slice(first);
+        send_all(&mut link, &[Outgoing { header: &header, payload: &[number], label: 0 }]);
+    };
+    to(&[2, 0, 0, 0, 0, 1], 1);
+    to(&[0xff; 6], 2);
+    to(&[0, 0, 0, 0, 0, 4], 3);
+    to(&[3, 0, 0, 0, 0, 1], 4);
+    to(&[0; 6], 5);
+    for wanted in [2, 4, 5] {
+        assert!(link.wait_to_receive(Duration::from_secs(1)).unwrap());
+        assert_eq!(link.receive().unwrap().bytes[15], wanted);
+    }
+}
+
 #[test]
 fn frames_of_all_lengths_arrive_in_order_and_intact() {
     let Some(mut link) = open(1, 16 << 20) else { return };
@@ -86,7 +107,8 @@ fn frames_of_all_lengths_arrive_in_order_and_intact() {
 #[test]
 fn frames_to_an_address_have_it_and_the_links_own_whatever_their_headers_say() {
     let Some(mut link) = open(9, 16 << 20) else { return };
-    let (to, own) = (MacAddress([2, 0, 0, 0, 0, 9]), link.address());
+    // A group, to which every station belongs.
+    let (to, own) = (MacAddress([3, 0, 0, 0, 0, 9]), link.address());
     let header = header(9);
     for bytes in [0, 1000, 9000] {
         for count in [1, 2, 40] {
@@ -165,7 +187,7 @@ fn vlan_tag_is_stripped_and_reported_to_a_link_of_all_protocols() {
 fn labels_become_vlan_tags() {
     let all = u16::try_from(libc::ETH_P_ALL).unwrap();
     let Some(mut link) = open_for(all, 10, 16 << 20) else { return };
-    let (to, own) = (MacAddress([2, 0, 0, 0, 0, 10]), link.address());
+    let (to, own) = (MacAddress([3, 0, 0, 0, 0, 10]), link.address());
     let header = header(10);
     // The kernel drops a tagged frame with less than two bytes behind its EtherType; the header has one of them.
     for bytes in [1, 1000, 9000] {

@@ -124,7 +124,7 @@ impl XdpLink {
         if let Some(busy_poll) = config.busy_poll {
             prefer_busy_poll(socket, busy_poll).map_err(|error| failed(("SO_BUSY_POLL", error)))?;
         }
-        let program = Program::load(&config.filter, u32::from(config.queue) + 1).map_err(failed)?;
+        let program = Program::load(&config.filter, interface.address, u32::from(config.queue) + 1).map_err(failed)?;
         let (program, hook) = attach(program, &interface, config.mode)?;
         bind_with_retry(socket, &interface, config, hook)?;
         let options: libc::xdp_options = socket::get_option(socket, libc::SOL_XDP, libc::XDP_OPTIONS)

@@ -9,6 +9,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::filter::{Field, Filter};
+use crate::MacAddress;
 use crate::interface::owned;
 
 /// An eBPF instruction in the kernel's format.
@@ -57,6 +58,8 @@ const FRAME_END: u8 = 3;
 const SCRATCH: u8 = 4;
 const QUEUE: u8 = 6;
 
+/// In the first byte of a group's address.
+const GROUP_BIT: i32 = 1;
 const ETHER_TYPE_OFFSET: i16 = 12;
 const VLAN_TAG_BYTES: i16 = 4;
 const VLAN_ETHER_TYPES: [u16; 2] = [0x8100, 0x88a8];
@@ -64,6 +67,7 @@ const VLAN_ETHER_TYPES: [u16; 2] = [0x8100, 0x88a8];
 /// Targets of forward jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
+    ToThisHost,
     NextAlternative,
     Tagged,
     Redirect,
@@ -142,8 +146,9 @@ impl Assembler {
     }
 }
 
-/// Assembles the program for a filter, which ignores a VLAN tag as on the packet link.
-fn assemble(filter: &Filter, map: i32) -> Vec<Instruction> {
+/// Assembles the program for a filter, which ignores a VLAN tag as on the packet link. Frames to other hosts than `host`,
+/// which a switch floods and a virtual or promiscuous interface receives, are passed on.
+fn assemble(filter: &Filter, host: MacAddress, map: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     if filter.alternatives().next().is_none() {
         // The kernel refuses programs with unreachable instructions.
@@ -154,6 +159,15 @@ fn assemble(filter: &Filter, map: i32) -> Vec<Instruction> {
     code.push(LOAD_WORD, FRAME, CONTEXT, CONTEXT_DATA, 0);
     code.push(LOAD_WORD, FRAME_END, CONTEXT, CONTEXT_DATA_END, 0);
     code.require_bytes(crate::ETHERNET_HEADER_BYTES as i32, Label::Pass);
+    code.load_big_endian(0, 1);
+    code.push(AND_VALUE, SCRATCH, 0, 0, GROUP_BIT);
+    code.jump(JUMP_IF_NOT_EQUAL, SCRATCH, 0, 0, Label::ToThisHost);
+    for (offset, part) in host.0.chunks(2).enumerate() {
+        code.load_big_endian(2 * offset as i16, 2);
+        let part = i32::from(u16::from_be_bytes([part[0], part[1]]));
+        code.jump(JUMP_IF_NOT_EQUAL, SCRATCH, 0, part, Label::Pass);
+    }
+    code.resolve(Label::ToThisHost);
     code.load_big_endian(ETHER_TYPE_OFFSET, 2);
     for ether_type in VLAN_ETHER_TYPES {
         code.jump(JUMP_IF_EQUAL, SCRATCH, 0, i32::from(ether_type), Label::Tagged);
@@ -196,11 +210,11 @@ pub(super) struct Attached {
 }
 
 impl Program {
-    /// Loads the program for a filter without attaching it.
-    pub(super) fn load(filter: &Filter, queues: u32) -> Result<Self, (&'static str, io::Error)> {
+    /// Loads the program for a filter on the interface with the address `host`, without attaching it.
+    pub(super) fn load(filter: &Filter, host: MacAddress, queues: u32) -> Result<Self, (&'static str, io::Error)> {
         let request = MapCreate { map_type: MAP_TYPE_SOCKETS, key_bytes: 4, value_bytes: 4, entries: queues, flags: 0 };
         let map = bpf(Command::MapCreate, &request).map_err(|error| ("bpf(MAP_CREATE)", error))?;
-        let code = assemble(filter, map.as_raw_fd());
+        let code = assemble(filter, host, map.as_raw_fd());
         let request = ProgramLoad {
             program_type: PROGRAM_TYPE_XDP,
             instructions: code.len() as u32,
@@ -376,19 +390,21 @@ mod tests {
         }
     }
 
+    const HOST: MacAddress = MacAddress([2, 0, 0, 0, 0, 7]);
+
     fn frame(ether_type: u16, rest: &[u8]) -> Vec<u8> {
-        [&[7; 12], &ether_type.to_be_bytes()[..], rest].concat()
+        [&HOST.0[..], &HOST.0, &ether_type.to_be_bytes()[..], rest].concat()
     }
 
     fn filter() -> Filter {
-        Filter::all_of(&[Field::word(12, 0x88b5), Field::byte(17, 3), Field::byte(0, 7)])
+        Filter::all_of(&[Field::word(12, 0x88b5), Field::byte(17, 3), Field::byte(5, 7)])
             .or_all_of(&[Field::word(12, 0x8870), Field::long(14, 0xdead_beef)])
             .or_all_of(&[Field::word(12, 0).masked(0xf800), Field::byte(14, 0x10).masked(0xfe)])
     }
 
     #[test]
     fn matching_frames_are_redirected_and_others_passed() {
-        let program = assemble(&filter(), 0);
+        let program = assemble(&filter(), HOST, 0);
         for (ether_type, rest, wanted) in [
             (0x88b5, &[0, 0, 0, 3][..], true),
             (0x88b5, &[0, 0, 0, 4], false),
@@ -410,8 +426,25 @@ mod tests {
     }
 
     #[test]
+    fn frames_to_other_hosts_are_passed_and_those_to_groups_redirected() {
+        let filter = Filter::all_of(&[Field::word(12, 0x8870)]);
+        let program = assemble(&filter, HOST, 0);
+        for (destination, wanted) in [
+            ([2, 0, 0, 0, 0, 7], true),
+            ([2, 0, 0, 0, 0, 8], false),
+            ([2, 0, 1, 0, 0, 7], false),
+            ([6, 0, 0, 0, 0, 7], false),
+            ([0xff; 6], true),
+            ([3, 0, 0, 0, 0, 8], true),
+        ] {
+            let frame = [&destination[..], &frame(0x8870, &[4])[6..]].concat();
+            assert_eq!(redirects(&program, &frame, 5).is_some(), wanted, "{destination:x?}");
+        }
+    }
+
+    #[test]
     fn frames_shorter_than_a_header_are_passed() {
-        for program in [assemble(&filter(), 0), assemble(&Filter::default(), 0)] {
+        for program in [assemble(&filter(), HOST, 0), assemble(&Filter::default(), HOST, 0)] {
             assert!((0..14).all(|bytes| redirects(&program, &vec![7; bytes], 0).is_none()));
         }
     }
@@ -420,6 +453,6 @@ mod tests {
     fn largest_filter_fits_the_range_of_jumps() {
         let fields = [Field::long(60, 1).masked(0xff00); 16];
         let largest = (0..64).fold(Filter::default(), |filter, _| filter.or_all_of(&fields));
-        assert!(assemble(&largest, 0).len() < 10_000);
+        assert!(assemble(&largest, HOST, 0).len() < 10_000);
     }
 }
