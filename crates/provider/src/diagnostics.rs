@@ -40,8 +40,8 @@ pub(crate) fn report_refusal(reason: &str) {
     }
 }
 
-/// Reports that a peer is not or no longer reached.
-pub(crate) fn report_silence(reason: &str) {
+/// Reports that a peer is not or no longer reached, or why the channel to it ended.
+pub(crate) fn report_loss(reason: &str) {
     if is_first_report() {
         write(reason);
     }

@@ -8,8 +8,8 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::filter::{Field, Filter};
 use crate::MacAddress;
+use crate::filter::{Field, Filter};
 use crate::interface::owned;
 
 /// An eBPF instruction in the kernel's format.

@@ -133,8 +133,15 @@ impl Endpoint {
         let Some(wire) = &self.wire else { return };
         let Some(address) = inserted.or_else(|| wire.address_of(peer)) else { return };
         warning!(FI_LOG_EP_DATA, "{address}: {ending}");
-        if matches!(ending, Ending::NeverAnswered | Ending::NoAnswer) {
-            diagnostics::report_silence(&silence_of(address, wire.address(), ending));
+        match ending {
+            // Where a process has ended, whoever started it says so.
+            Ending::Closed | Ending::PeerClosed => {}
+            Ending::NeverAnswered | Ending::NoAnswer => {
+                diagnostics::report_loss(&silence_of(address, wire.address(), ending));
+            }
+            Ending::Refused | Ending::Stalled | Ending::Restarted | Ending::Violation | Ending::Exhausted => {
+                diagnostics::report_loss(&format!("{address}: {ending}"));
+            }
         }
     }
 

@@ -61,12 +61,20 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
 
 
 def calibrated(frame: pl.DataFrame, rate_bit_s: int) -> Calibration | None:
-    """Fit the simulator's parameters to rings on the wide network; None without two sizes of long messages there."""
+    """Fit the simulator's parameters to rings on the wide network.
+
+    None without two sizes of long messages there, or if what disturbed them hides that longer ones take longer.
+    """
     derived, _ = derived_samples(frame.filter(pl.col("subject").cast(pl.String) == WIDE))
     is_long = pl.col("message_bytes") != SHORT_BYTES
     latencies = derived.filter((pl.col("quantity").cast(pl.String) == "latency") & is_long)
     points = [(int(row["message_bytes"]), row["value"] * 1e-6) for row in latencies.iter_rows(named=True)]
-    return fit(points, rate_bit_s) if len({size for size, _ in points}) > 1 else None
+    if len({size for size, _ in points}) < 2:
+        return None
+    try:
+        return fit(points, rate_bit_s)
+    except ValueError:
+        return None
 
 
 def _bound(plan: BenchPlan, test: str, hosts: tuple[str, ...], seed: int) -> Values:
