@@ -9,7 +9,7 @@ from conftest import barewire, bench_json, stand_up
 
 from barewire.errors import MachineCannot
 from barewire.lab import Lab, LinkSpec
-from barewire.lab.shaping import Wire
+from barewire.lab.state import Wire
 
 SHORT = ("--launches", "2", "--samples", "200", "--warmup", "10", "--seconds", "0.3")
 RATE_MBIT_S = 100

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from barewire.stats import find_changes, trend
+from barewire.stats.changes import find_changes
+from barewire.stats.trend import trend
 
 
 def _runs(levels, *, seed=0, launches=8, spread=0.01, scatter=0.0):

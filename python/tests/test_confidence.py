@@ -19,8 +19,9 @@ from barewire.report.captions import size_caption
 from barewire.results import Run, Series, read_run, samples, write_run
 from barewire.results.confidence import asked_confidence, at_confidence
 from barewire.results.tables import series_frame
-from barewire.stats import is_precise, launches_to_converge, mean_interval, median_interval
-from barewire.stats.intervals import interval_name, with_interval_names, without_interval_names
+from barewire.stats.confidence import interval_name, with_interval_names, without_interval_names
+from barewire.stats.convergence import launches_to_converge
+from barewire.stats.intervals import is_precise, mean_interval, median_interval
 
 
 def test_intervals_of_99_are_those_of_scipy_and_need_eight_launches() -> None:

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from barewire.stats import crossover
+from barewire.stats.crossover import crossover
 
 SIZES = (64, 256, 1024, 4096, 16384)
 

@@ -21,7 +21,7 @@ from barewire.report.terminal import print_run
 from barewire.report.words import convergence
 from barewire.results import Run, read_run, samples
 from barewire.results.laws import laws_of
-from barewire.stats import Refinement
+from barewire.stats.refinement import Refinement
 
 RULE = StoppingRule(6, 12, refinement=Refinement(0.1, 2048))
 SIZES = tuple(1 << n for n in range(3, 19))

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barewire.results.quantities import message_time_us
-from barewire.stats import Refinement, launches_to_converge, refinement, samples_to_converge
-from barewire.stats.refinement import Measured, next_sizes, undecided, verdicts
+from barewire.stats import refinement
+from barewire.stats.convergence import launches_to_converge, samples_to_converge
+from barewire.stats.refinement import Measured, Refinement, next_sizes, undecided, verdicts
 
 Law = Callable[[int], float]
 GRID = tuple(1 << n for n in range(14))

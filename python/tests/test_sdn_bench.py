@@ -40,7 +40,7 @@ from barewire.sdn.bench.outcome import calibrated, concluded
 from barewire.sdn.bench.plan import controller_strategies, message_bytes_of
 from barewire.sdn.bench.steps import Steps
 from barewire.sdn.simulate.reference import non_blocking, widened
-from barewire.stats import geometric_interval
+from barewire.stats.intervals import geometric_interval
 from barewire.stats.paired import paired_ratio
 
 

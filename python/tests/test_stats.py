@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from barewire.stats import compare_over_sizes, holm, is_precise, mean_interval, median_interval
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.comparison import compare_over_sizes, holm
+from barewire.stats.confidence import launches_for_interval
+from barewire.stats.intervals import is_precise, mean_interval, median_interval
 from barewire.stats.ranks import mann_whitney
 from barewire.stats.welch import equivalence_p, welch
 

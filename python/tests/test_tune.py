@@ -10,7 +10,7 @@ from barewire.measure.programs import read_tuning
 from barewire.measure.tune import FRAMES, PIPE, Findings, Tuned, TunePlan, choose
 from barewire.measure.tune_eager import EAGER_BYTES, SIZES, Crossing, crossing_of, eager_cells, eager_variants
 from barewire.measure.tune_trials import Trial
-from barewire.stats import compare_over_sizes
+from barewire.stats.comparison import compare_over_sizes
 
 LAUNCHES = 8
 DEFAULTS = {"window": 63, "acknowledge_every": 16, "slots": 1024, "ring_bytes": 2 << 20}

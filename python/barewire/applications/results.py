@@ -10,7 +10,8 @@ from barewire.applications.application import Application, Figure
 from barewire.applications.campaign import Launch, Plan, Skipped
 from barewire.applications.sites import Site
 from barewire.errors import MeasurementFailed
-from barewire.stats import compare_over_sizes, median_interval
+from barewire.stats.comparison import compare_over_sizes
+from barewire.stats.intervals import median_interval
 
 SCHEMA = "barewire-applications/1"
 Interval = tuple[float, float]

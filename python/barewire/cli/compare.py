@@ -35,7 +35,7 @@ from barewire.report.words import percent
 from barewire.results import Run
 from barewire.results.floors import Drift, Moved, drifts, moved
 from barewire.results.store import write_atomically
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.confidence import launches_for_interval
 
 _SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)")
 

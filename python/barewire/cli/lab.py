@@ -19,8 +19,7 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab import Lab, LinkSpec, format_rate, parse_topology
-from barewire.lab.shaping import Wire
-from barewire.lab.state import load
+from barewire.lab.state import Wire, load
 from barewire.topology import to_json, with_rate
 from barewire.topology.picture import counted
 

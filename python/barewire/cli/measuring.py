@@ -14,7 +14,7 @@ from barewire.lab import Lab
 from barewire.report.terminal import print_run
 from barewire.results import Run, samples
 from barewire.results.confidence import asked_confidence, at_confidence
-from barewire.stats import Refinement
+from barewire.stats.refinement import Refinement
 
 
 def parse_launches(text: str) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from barewire.report.terminal import rich_tables
 from barewire.results import Run
 from barewire.results.fits import LatencyFit, LogpFit, fit_latency, latency_fits, logp_fits
 from barewire.results.model import Model, model_of, model_of_table
-from barewire.stats import CONFIDENCE
+from barewire.stats.confidence import CONFIDENCE
 
 MODELS = ("hockney", "pieces", "logp", "loggp", "loggps", "plogp")
 _LOGP_FAMILY = ("logp", "loggp", "loggps")

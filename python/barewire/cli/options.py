@@ -15,7 +15,7 @@ from barewire.cli import complete
 from barewire.errors import WrongUse
 from barewire.models.wire import MTU_BYTES_MAX, MTU_BYTES_MIN
 from barewire.mpi.fabrics import FABRICS, LINKS, PROGRESSES, THREAD, WAITS
-from barewire.stats.intervals import CONFIDENCE_MAX, CONFIDENCE_MIN
+from barewire.stats.confidence import CONFIDENCE_MAX, CONFIDENCE_MIN
 
 LAB = "In a lab"
 HOSTS = "On real hosts"

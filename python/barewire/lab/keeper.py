@@ -51,8 +51,8 @@ from barewire.lab.network import (
 )
 from barewire.lab.plan import HostPlan, Plan, barewire_hosts_file, hosts_file, plan_from_json
 from barewire.lab.qdiscs import needs
-from barewire.lab.shaping import Wire, choose_wire
-from barewire.lab.state import etc_directory, names_file
+from barewire.lab.shaping import choose_wire
+from barewire.lab.state import Wire, etc_directory, names_file
 
 _HOST_ENDED = "a host of the lab ended before it was ready"
 

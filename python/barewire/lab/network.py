@@ -27,7 +27,8 @@ from barewire.lab.plan import (
     Plan,
 )
 from barewire.lab.qdiscs import CREATE, add_hooks, add_loss, needs
-from barewire.lab.shaping import Wire, shape_egress, shape_links
+from barewire.lab.shaping import shape_egress, shape_links
+from barewire.lab.state import Wire
 
 _LOOPBACK_INDEX = 1
 _NEIGHBOUR_PERMANENT = 0x80  # NUD_PERMANENT

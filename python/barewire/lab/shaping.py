@@ -6,7 +6,6 @@ See docs/decisions/0039-a-frame-takes-its-time.md.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pyroute2.iproute.linux import IPRoute
 
@@ -23,19 +22,12 @@ from barewire.lab.qdiscs import (
     add_token_bucket,
     needs,
 )
+from barewire.lab.state import Wire
 from barewire.lab.wire_program import PORT_BYTES, Forwarding, Maps, Port, entry, leave, resize
 
 _LOOPBACK_INDEX = 1
 _QUEUE_MTU = 65535
 _NO_NETEM = "modprobe sch_netem (CONFIG_NET_SCH_NETEM; Debian's kernel has it)"
-
-
-class Wire(StrEnum):
-    """What makes a frame take its time on a link."""
-
-    CLOCK = "clock"  # a BPF program at the port, which reads the clock
-    EMULATOR = "netem"  # timers
-    BUCKET = "tbf"  # nothing: only the rate is limited
 
 
 @dataclass(frozen=True)

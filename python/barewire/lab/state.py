@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,14 @@ from barewire.lab.spec import LinkSpec
 SCHEMA = 5
 # Hosts file of barewire's own programs; crates/probe reads it.
 NAMES_VARIABLE = "BAREWIRE_HOSTS"
+
+
+class Wire(StrEnum):
+    """What makes a frame take its time on a link."""
+
+    CLOCK = "clock"  # a BPF program at the port, which reads the clock
+    EMULATOR = "netem"  # timers
+    BUCKET = "tbf"  # nothing: only the rate is limited
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class LabState:
     """Everything needed to enter or end a lab; `keeper` is None while the lab is being created.
 
     `servers` are Open vSwitch's processes by name, in a lab with switches. `wire` is what makes a frame take its time
-    on links with a rate (`shaping.Wire`).
+    on links with a rate (`Wire`).
     """
 
     id: str

@@ -15,7 +15,7 @@ from barewire.models.naming import read_mpi_subject
 from barewire.models.wire import Link
 from barewire.results import SAMPLE_SCHEMA, Launch, Run, read_run, series_from_samples, shared_from_samples, write_run
 from barewire.results.confidence import asked_confidence
-from barewire.stats import PRECISION
+from barewire.stats.intervals import PRECISION
 
 
 def recover_run(directory: Path) -> Run:

@@ -11,8 +11,8 @@ from typing import Any
 from barewire.errors import WrongUse
 from barewire.results import Place, Row, Series
 from barewire.results.quantities import is_detail, message_time_us
-from barewire.stats import Refinement, is_precise
-from barewire.stats.refinement import LAUNCHES_TO_JUDGE, Measured, next_sizes, undecided
+from barewire.stats.intervals import is_precise
+from barewire.stats.refinement import LAUNCHES_TO_JUDGE, Measured, Refinement, next_sizes, undecided
 
 _LISTED_MAX = 4
 

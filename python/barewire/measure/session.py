@@ -24,7 +24,9 @@ from barewire.measure.records import LaunchRecords
 from barewire.measure.refining import SizePlanner
 from barewire.results import SAMPLE_SCHEMA, Launch, Run, Series, Stop, series_key, write_run
 from barewire.results.series import Key
-from barewire.stats import CONFIDENCE, PRECISION, Refinement, is_precise
+from barewire.stats.confidence import CONFIDENCE
+from barewire.stats.intervals import PRECISION, is_precise
+from barewire.stats.refinement import Refinement
 
 LAUNCHES_DIRECTORY = "launches"
 

@@ -13,7 +13,8 @@ from barewire.mpi.job import Job
 from barewire.mpi.profiler import with_profiler
 from barewire.mpi.start import run_limited
 from barewire.results.profile import SUFFIX, RankProfile, read_profiles
-from barewire.stats import CONFIDENCE, is_precise
+from barewire.stats.confidence import CONFIDENCE
+from barewire.stats.intervals import is_precise
 
 WARM_UP, TIMED, PROFILED = "warm-up", "timed", "profiled"
 OUTPUT_FOLDER = "output"

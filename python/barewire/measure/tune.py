@@ -9,7 +9,7 @@ from barewire.measure.launch import Effort
 from barewire.measure.sites import Site
 from barewire.measure.tune_eager import EAGER_BYTES, Crossing, crossing_of, eager_bench, eager_cells, eager_variants
 from barewire.measure.tune_trials import Bench, Cells, Launcher, Trial, Values
-from barewire.stats import LAUNCHES_FOR_INTERVAL
+from barewire.stats.confidence import LAUNCHES_FOR_INTERVAL
 
 Progress = Callable[[int, int, str], None]
 

@@ -15,7 +15,8 @@ import numpy as np
 from barewire.measure.launch import Effort
 from barewire.measure.sites import Site
 from barewire.measure.tune_trials import Bench, Cell, Cells, Values
-from barewire.stats import crossover, median_interval
+from barewire.stats.crossover import crossover
+from barewire.stats.intervals import median_interval
 
 EAGER_BYTES = "eager_bytes"
 _KIB = 1 << 10

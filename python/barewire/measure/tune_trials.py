@@ -16,7 +16,7 @@ from barewire.measure.sites import Site
 from barewire.measure.subjects import Subject
 from barewire.results import series_from_samples
 from barewire.results.quantities import TIME_UNITS
-from barewire.stats import Comparison, compare_over_sizes
+from barewire.stats.comparison import Comparison, compare_over_sizes
 
 Values = Mapping[str, int]
 Cell = tuple[str, int]

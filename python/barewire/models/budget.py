@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barewire.models.naming import FLOOR, LIBFABRIC, OWN_PROVIDER, read_mpi_subject
-from barewire.stats.intervals import CONFIDENCE
+from barewire.stats.confidence import CONFIDENCE
 from barewire.stats.steps import Step, steps
 
 # From the wire upwards; each layer does all that the previous one does, and more.

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import CONFIDENCE, launches_for_interval
+from barewire.stats.confidence import CONFIDENCE, launches_for_interval
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]

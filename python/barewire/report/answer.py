@@ -24,7 +24,7 @@ from barewire.report.words import (
 )
 from barewire.results import Place, Run, Series
 from barewire.results.quantities import has_own_sizes, is_detail
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.confidence import launches_for_interval
 
 _FIRST_TESTS = ("pingpong", "stream")
 # Fits a frame of minimum length, and is the most frequent size in programs.

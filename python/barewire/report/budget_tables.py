@@ -13,7 +13,7 @@ from barewire.models.budget import Budget, Layer
 from barewire.report.budget import added, cumulative, fixed, headline, layer_name
 from barewire.report.words import interval_heading, message_size, number
 from barewire.results import Run
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.confidence import launches_for_interval
 
 
 def print_budgets(console: Console, run: Run, budgets: Sequence[Budget]) -> None:

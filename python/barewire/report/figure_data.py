@@ -6,7 +6,7 @@ from typing import Any
 
 from barewire.report.figures import Figure, chosen, drawn_points
 from barewire.report.words import interval_heading
-from barewire.stats import CONFIDENCE
+from barewire.stats.confidence import CONFIDENCE
 
 # The axis whose values are message sizes has one of these titles.
 _SIZES = ("message size", "block size")

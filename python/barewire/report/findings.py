@@ -9,7 +9,7 @@ from barewire.report.words import message_size, number, percent, quantity, row_n
 from barewire.results import Run, Series, Shared
 from barewire.results.quantities import is_detail, is_kernel
 from barewire.results.series import subject_order
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.confidence import launches_for_interval
 
 _LATENCY_BYTES = 64  # fits a frame of minimum length, and the most frequent size in programs
 _LISTED_MAX = 6

@@ -10,8 +10,8 @@ from barewire.report.versus import MaybePair, Settings, Versus, coordinates, is_
 from barewire.report.words import bounds, number, percent, series_name
 from barewire.results import Run, Series, series_key
 from barewire.results.quantities import is_detail
-from barewire.stats import compare_over_sizes
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.comparison import compare_over_sizes
+from barewire.stats.confidence import launches_for_interval
 
 State = Literal["slower", "kept", "undecided"]
 

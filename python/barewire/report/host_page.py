@@ -16,7 +16,7 @@ from barewire.report.findings import warnings
 from barewire.report.html import page, rows
 from barewire.results import Run
 from barewire.results.host import HOST_TEST_ORDER, Crossover, Measure, Reference, host_crossovers, host_measures
-from barewire.stats.intervals import LAUNCHES_FOR_INTERVAL
+from barewire.stats.confidence import LAUNCHES_FOR_INTERVAL
 
 
 def render_host(run: Run, frame: pl.DataFrame, reference: Reference | None) -> str:

@@ -18,7 +18,7 @@ from barewire.report.figure_data import figure_data
 from barewire.report.figures import DARK, Figure, chosen
 from barewire.report.svg import svg
 from barewire.report.versus import flatten
-from barewire.stats import CONFIDENCE
+from barewire.stats.confidence import CONFIDENCE
 
 _ASSETS = Path(__file__).parent / "assets"
 # Widths in px at which figures are drawn: in two columns, across the page, on the first screen, in a gallery of three

@@ -18,7 +18,7 @@ from barewire.report.words import (
     subject_name,
 )
 from barewire.results.fits import LatencyFit, LogpFit, Pieces
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.confidence import launches_for_interval
 
 _DASH = "–"
 _CANNOT = "cannot say: "

@@ -28,7 +28,8 @@ from barewire.report.words import bounds, message_size, number, subject_name, un
 from barewire.results import Series
 from barewire.results.derived import Curve
 from barewire.results.quantities import KERNEL_TOTAL
-from barewire.stats import CONFIDENCE, median_interval
+from barewire.stats.confidence import CONFIDENCE
+from barewire.stats.intervals import median_interval
 
 # Distinguishable with colour vision deficiencies, in the order of phases; Okabe and Ito 2008.
 _PHASE_COLOURS = (

@@ -33,7 +33,7 @@ from barewire.results.held_out import Checked, errors
 from barewire.results.laws import laws_of
 from barewire.results.quantities import has_own_sizes
 from barewire.stats.comparison import RESAMPLES
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.confidence import launches_for_interval
 
 _LAWS = (
     "A message of s bytes takes α + β·s (Hockney), in pieces: a new piece begins where, for example, rendezvous "

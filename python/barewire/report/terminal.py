@@ -35,8 +35,8 @@ from barewire.report.words import (
 from barewire.results import Place, Row, Run, Series, Shared
 from barewire.results.laws import laws_of
 from barewire.results.quantities import is_detail
-from barewire.stats import Comparison
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.comparison import Comparison
+from barewire.stats.confidence import launches_for_interval
 
 _SIZE_COLUMNS = 10
 _PADDING = 3

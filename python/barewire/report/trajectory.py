@@ -14,7 +14,7 @@ from barewire.results import Run, Series, series_key
 from barewire.results.floors import Floors
 from barewire.results.quantities import is_detail
 from barewire.results.series import Key
-from barewire.stats import Change, find_changes
+from barewire.stats.changes import Change, find_changes
 
 # A single launch has no spread.
 _LAUNCHES_MIN = 2

@@ -16,7 +16,7 @@ from barewire.results.agreement import Agreement
 from barewire.results.job_profile import JobProfile
 from barewire.results.trial import MAIN, Contest, Outcome
 from barewire.stats.comparison import RESAMPLES
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.confidence import launches_for_interval
 
 _DIFFERENCES_SHOWN = 8
 # Share of wall time outside MPI_Init … MPI_Finalize above which start-up is mentioned.

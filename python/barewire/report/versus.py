@@ -11,8 +11,8 @@ from barewire.models.naming import FLOOR, baseline_of
 from barewire.results import Place, Row, Run, Series
 from barewire.results.floors import Floors
 from barewire.results.quantities import has_own_sizes
-from barewire.stats import CONFIDENCE, Comparison, compare_over_sizes
-from barewire.stats.comparison import Outcome
+from barewire.stats.comparison import Comparison, Outcome, compare_over_sizes
+from barewire.stats.confidence import CONFIDENCE
 
 MARGIN = 0.02
 _DIFFERENCES_SHOWN = 8

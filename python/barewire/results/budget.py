@@ -7,7 +7,7 @@ from typing import Any, Final
 from barewire.models.budget import Budget, Layer, budget
 from barewire.models.wire import Link, wire_limit
 from barewire.results.run import Run, Series
-from barewire.stats.intervals import CONFIDENCE, with_interval_names
+from barewire.stats.confidence import CONFIDENCE, with_interval_names
 
 KIND = "budget"
 _TEST: Final = "pingpong"

@@ -7,7 +7,8 @@ import polars as pl
 
 from barewire.results.run import Run, Series
 from barewire.results.sharing import shared_from_samples
-from barewire.stats import CONFIDENCE, median_interval
+from barewire.stats.confidence import CONFIDENCE
+from barewire.stats.intervals import median_interval
 
 Interval = tuple[float, float]
 

@@ -20,7 +20,7 @@ from barewire.results.functions import latency_variants, logp_functions
 from barewire.results.laws import SIZES_MIN
 from barewire.results.limits import limits_of, link_mtu
 from barewire.results.run import Run
-from barewire.stats.intervals import CONFIDENCE, with_interval_names
+from barewire.stats.confidence import CONFIDENCE, with_interval_names
 
 # More than a shaper's rounding.
 _RATE_TOLERANCE = 0.005

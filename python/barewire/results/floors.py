@@ -20,7 +20,8 @@ from barewire.models.naming import (
     read_subject,
 )
 from barewire.results.run import Place, Run, Series
-from barewire.stats import Comparison, Trend, compare_over_sizes, holm, trend
+from barewire.stats.comparison import Comparison, compare_over_sizes, holm
+from barewire.stats.trend import Trend, trend
 
 NO_FLOOR = "none"
 

@@ -10,7 +10,7 @@ import numpy as np
 from barewire.errors import WrongUse
 from barewire.models.times import CannotSay, Times
 from barewire.results.run import Run, Series
-from barewire.stats import CONFIDENCE
+from barewire.stats.confidence import CONFIDENCE
 
 _US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 _RATE = "Mbit/s"

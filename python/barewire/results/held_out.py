@@ -15,7 +15,7 @@ from barewire.results.model import Model
 from barewire.results.prediction import Prediction, Request, predict
 from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel
 from barewire.results.run import Run, Series
-from barewire.stats.intervals import interval_name
+from barewire.stats.confidence import interval_name
 
 # Variants of mpi/alltoall that are one algorithm; a library chooses that of its own collectives.
 _ALLTOALL_WAYS: Mapping[str, str] = {"pairwise-sendrecv": "pairwise exchange", "irecv-isend": "all at once"}

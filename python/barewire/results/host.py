@@ -13,8 +13,9 @@ import polars as pl
 from barewire.errors import WrongUse
 from barewire.results.quantities import TIME_UNITS
 from barewire.results.run import Run, Series
-from barewire.stats import crossover, median_interval
-from barewire.stats.intervals import with_interval_names
+from barewire.stats.confidence import with_interval_names
+from barewire.stats.crossover import crossover
+from barewire.stats.intervals import median_interval
 
 HOST_SCHEMA = "barewire-host/1"
 STORED_REFERENCE = Path(__file__).with_name("host_reference.json")

@@ -28,7 +28,7 @@ from barewire.results.computations import Computation, ranks_per_core
 from barewire.results.functions import Function
 from barewire.results.model import Model
 from barewire.results.quantities import is_weak
-from barewire.stats.intervals import CONFIDENCE, with_interval_names
+from barewire.stats.confidence import CONFIDENCE, with_interval_names
 
 MESSAGES = ("pingpong", "exchange", "ring")
 WITH_COMPUTATION = ("fft", "radix", "krylov")

@@ -10,7 +10,7 @@ import msgspec
 from barewire.errors import WrongUse
 from barewire.models.verdict import LimitKind, Verdict
 from barewire.results.quantities import is_lower_better
-from barewire.stats.intervals import CONFIDENCE, with_interval_names, without_interval_names
+from barewire.stats.confidence import CONFIDENCE, with_interval_names, without_interval_names
 
 SCHEMA_NAME = "barewire-run"
 SCHEMA_VERSION = 1

@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from barewire.results.run import SCHEMA, Launch, Run, Series, Shared
-from barewire.stats.intervals import with_interval_names
+from barewire.stats.confidence import with_interval_names
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
 # What the types do not say. Values and intervals are in the series' `unit`.

@@ -12,9 +12,10 @@ import polars as pl
 
 from barewire.results.derived import derived_samples
 from barewire.results.run import Launch, Run
-from barewire.stats import CONFIDENCE, Comparison, compare_over_sizes, geometric_interval
 from barewire.stats.best import geometric_mean
-from barewire.stats.intervals import launches_for_interval, with_interval_names
+from barewire.stats.comparison import Comparison, compare_over_sizes
+from barewire.stats.confidence import CONFIDENCE, launches_for_interval, with_interval_names
+from barewire.stats.intervals import geometric_interval
 from barewire.stats.paired import Ratio, paired_ratio
 
 # Non-blocking networks: one switch; and all switches of the network under test, with wide links between them.

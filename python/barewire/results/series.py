@@ -16,15 +16,9 @@ from barewire.models.wire import Link, Test, wire_limit
 from barewire.results.derived import derived_samples
 from barewire.results.quantities import COMPARED_UNITS, TIME_UNITS, may_be_zero, over_all
 from barewire.results.run import Place, Row, Series, Stop
-from barewire.stats import (
-    CONFIDENCE,
-    PRECISION,
-    is_precise,
-    launches_to_converge,
-    mean_interval,
-    median_interval,
-    samples_to_converge,
-)
+from barewire.stats.confidence import CONFIDENCE
+from barewire.stats.convergence import launches_to_converge, samples_to_converge
+from barewire.stats.intervals import PRECISION, is_precise, mean_interval, median_interval
 
 # Variant under which a program reports its own computation and clock, which are not results.
 CALIBRATION = "calibration"

@@ -9,7 +9,8 @@ import polars as pl
 from barewire.results.quantities import TIME_UNITS
 from barewire.results.run import Series, Shared
 from barewire.results.series import combined
-from barewire.stats import compare_over_sizes, median_interval
+from barewire.stats.comparison import compare_over_sizes
+from barewire.stats.intervals import median_interval
 
 
 def shared_from_samples(frame: pl.DataFrame, series: Sequence[Series]) -> tuple[Shared, ...]:

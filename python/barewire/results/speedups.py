@@ -7,8 +7,8 @@ from typing import Any
 
 from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel, is_weak
 from barewire.results.run import Run, Series
-from barewire.stats import CONFIDENCE, compare_over_sizes
-from barewire.stats.intervals import with_interval_names
+from barewire.stats.comparison import compare_over_sizes
+from barewire.stats.confidence import CONFIDENCE, with_interval_names
 
 Interval = tuple[float, float]
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from barewire.results.laws import laws_of
 from barewire.results.run import Run, Series
-from barewire.stats.intervals import with_interval_names
+from barewire.stats.confidence import with_interval_names
 
 _INTERVAL = re.compile(r"(.*_)?(interval|ci[0-9.]+)")
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from barewire.results.agreement import Agreement
 from barewire.results.job_profile import JobProfile
-from barewire.stats import CONFIDENCE, Comparison, compare_over_sizes, median_interval
-from barewire.stats.intervals import interval_name
+from barewire.stats.comparison import Comparison, compare_over_sizes
+from barewire.stats.confidence import CONFIDENCE, interval_name
+from barewire.stats.intervals import median_interval
 
 WHOLE, MAIN = "whole launch", "MPI_Init to MPI_Finalize"
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import CONFIDENCE, finite, launches_for_interval
+from barewire.stats.confidence import CONFIDENCE, launches_for_interval
+from barewire.stats.intervals import finite
 
 # An end of the interval then varies by less than 1 % of its width between seeds; scoreboards have thousands of rows.
 _RESAMPLES = 1999

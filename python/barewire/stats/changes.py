@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import CONFIDENCE, finite, launches_for_interval
+from barewire.stats.confidence import CONFIDENCE, launches_for_interval
+from barewire.stats.intervals import finite
 
 _Floats = NDArray[np.float64]
 

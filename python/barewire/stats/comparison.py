@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import CONFIDENCE, finite, launches_for_interval
+from barewire.stats.confidence import CONFIDENCE, launches_for_interval
+from barewire.stats.intervals import finite
 from barewire.stats.ranks import Ranks, mann_whitney
 from barewire.stats.welch import Welch, equivalence_p, welch
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import CONFIDENCE, PRECISION, finite, is_precise, launches_for_interval
+from barewire.stats.confidence import CONFIDENCE, launches_for_interval
+from barewire.stats.intervals import PRECISION, finite, is_precise
 
 
 def launches_to_converge(

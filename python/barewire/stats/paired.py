@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from barewire.stats.intervals import CONFIDENCE, finite, geometric_interval
+from barewire.stats.confidence import CONFIDENCE
+from barewire.stats.intervals import finite, geometric_interval
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from barewire.stats.intervals import CONFIDENCE
+from barewire.stats.confidence import CONFIDENCE
 
 # One subject's time of a message, by size in bytes and then by round: values of one round are from one launch.
 Curve = Mapping[int, Mapping[int, float]]

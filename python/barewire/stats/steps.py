@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from barewire.stats.comparison import RESAMPLES
-from barewire.stats.intervals import CONFIDENCE, finite, launches_for_interval
+from barewire.stats.confidence import CONFIDENCE, launches_for_interval
+from barewire.stats.intervals import finite
 
 Interval = tuple[float, float]
 

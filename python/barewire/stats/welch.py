@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from barewire.stats.intervals import CONFIDENCE, finite, without_precision_warnings
+from barewire.stats.confidence import CONFIDENCE
+from barewire.stats.intervals import finite, without_precision_warnings
 
 # Values that agree to this share differ by rounding only.
 _ROUNDING = 1e-12

@@ -20,8 +20,9 @@ from barewire.results.host import host_crossovers
 from barewire.results.laws import laws_of
 from barewire.results.sdn import Summary, summarised
 from barewire.sdn.classify.learn import correct
-from barewire.stats import Comparison, compare_over_sizes, median_interval
-from barewire.stats.intervals import launches_for_interval
+from barewire.stats.comparison import Comparison, compare_over_sizes
+from barewire.stats.confidence import launches_for_interval
+from barewire.stats.intervals import median_interval
 from barewire.stats.paired import paired_ratio
 from barewire.study.plan import Claim, Plan
 from barewire.study.steps import Record, document_of

@@ -21,7 +21,7 @@ from barewire.sdn.simulate.ring import RingPlan
 from barewire.sdn.simulate.shuffle import Shape, Shuffle
 from barewire.sdn.simulate.training import TrainingPlan
 from barewire.sdn.simulate.workload import BIG_DATA, HPC, Job
-from barewire.stats import CONFIDENCE
+from barewire.stats.confidence import CONFIDENCE
 from barewire.topology import Network
 
 Experiment = Literal["ring", "shuffle", "both", "latency", "allreduce", "tree", "moe", "pipeline", "mixed", "shuffles"]
