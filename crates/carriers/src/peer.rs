@@ -14,7 +14,7 @@ use crate::spread::Spread;
 /// longer than a busy peer takes to acknowledge. Where frames queue, answers take longer: then it is twice as long as they
 /// took lately, since frames by all paths would fill the queues further.
 const PATIENCE_MIN: u64 = 10_000_000;
-const PATIENCE_MAX: u64 = 1_000_000_000;
+const PATIENCE_MAX: u64 = 500_000_000;
 /// Part of the patience that each answer takes from it that came sooner.
 const PATIENCE_LOST: u64 = 8;
 /// A frame after a pause as long as the patience may be the first of a new exchange, or a repetition; after so many of
@@ -112,7 +112,7 @@ pub(crate) struct Peer {
     unanswered_since: u64,
     /// Time without an answer after which the current path is suspected.
     patience: u64,
-    /// The path that was suspected last, until it answers, and since when it had not answered.
+    /// The path that was suspected last, until one answers, and since when it had not answered.
     suspected: Option<(Path, u64)>,
     /// Time of the last send, and number of pauses between sends since something was heard.
     last_sent: u64,
@@ -464,7 +464,10 @@ impl Peer {
             self.prefer_end(path, interface);
             return Probed { must_answer: is_new, ..Probed::default() };
         }
-        if let Some((_, since)) = self.suspected.take_if(|suspected| suspected.0 == path) {
+        if let Some((suspected, since)) = self.suspected.take()
+            && (suspected, self.current) == (path, Some(path))
+        {
+            // No other path has answered before it: it was slow, not dead.
             self.answered(since, now);
         }
         self.ends[path] = interface as u8;
