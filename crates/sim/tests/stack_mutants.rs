@@ -167,16 +167,13 @@ fn an_answer_that_is_not_repeated_is_caught() {
     assert!(carriers_mutant_violates(24, barewire_carriers::Mutant::AnswersOnce, Property::Failure));
 }
 
-/// Worlds in which a station went on to send to a dead interface, because frames came from another one; in the second the
-/// job ends.
+/// Worlds in which a station went on to send to a dead interface, because frames came from another one.
 #[test]
 fn a_station_that_sends_in_vain_though_a_path_works_is_caught() {
     use barewire_carriers::Mutant::{HeardFromAny, TrustsAnyFrame};
-    for (seed, mutant, property) in
-        [(1154, HeardFromAny, Property::Progress), (4973, TrustsAnyFrame, Property::Failure)]
-    {
+    for (seed, mutant) in [(1154, HeardFromAny), (4801, TrustsAnyFrame)] {
         let inject = |scenario: &mut Scenario| scenario.carriers_mutant = Some(mutant);
-        assert!(violates_with_carriers(seed..seed + 1, property, inject), "{mutant:?}");
+        assert!(violates_with_carriers(seed..seed + 1, Property::Progress, inject), "{mutant:?}");
     }
 }
 
