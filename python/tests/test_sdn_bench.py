@@ -400,7 +400,9 @@ def test_the_simulator_is_calibrated_only_on_the_wide_network_and_bounds_hold() 
     assert calibrated(without, RATE) is None
     longest = pl.col("message_bytes") == frame["message_bytes"].max()
     disturbed = frame.with_columns(value=pl.when(longest).then(pl.col("value") / 1e4).otherwise(pl.col("value")))
-    assert calibrated(disturbed, RATE) is None, "longer messages seem to take no longer: no reason to lose the run"
+    kept = concluded(run, disturbed, small)
+    assert kept.parameters["calibration"] is None
+    assert "none in this run: longer messages take no longer" in render_sdn(kept, disturbed)
 
 
 @pytest.mark.parametrize(("busy", "is_reported"), [(0.5, False), (0.9, True)])

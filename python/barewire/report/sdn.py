@@ -95,7 +95,8 @@ def calibration(run: Run) -> str:
     """The simulator's two parameters as text."""
     found = run.parameters.get("calibration")
     if not found:
-        return "none in this run"
+        obstacle = run.parameters.get("calibration_obstacle")
+        return f"none in this run: {obstacle}" if obstacle else "none in this run"
     return (
         f"payload is {found['efficiency']:.3f} of a link's rate, a message takes another "
         f"{found['overhead_s'] * 1e3:.2f} ms; the largest residual of the fit is {found['worst_residual']:.1%}"

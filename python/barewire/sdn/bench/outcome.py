@@ -32,7 +32,12 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
     Rings in MB/s, jobs in s; latencies have neither, because the simulator has no packets. A bound includes only the
     wire's overhead. Without runs on the wide network there is no calibration and no prediction.
     """
-    calibration = calibrated(frame, plan.rate_bit_s)
+    calibration, obstacle = None, None
+    try:
+        calibration = calibrated(frame, plan.rate_bit_s)
+    except ValueError as error:
+        # What was measured is worth keeping; the report gives the reason.
+        obstacle = str(error)
     bounds = cache(lambda test, hosts, seed: _bound(plan, test, hosts, seed))
     predictions = cache(lambda *what: _predicted(plan, calibration, *what)) if calibration else None
     launches = []
@@ -56,25 +61,22 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
     alike = plan.policies if plan.experiment == RING and is_published(plan.network) else ()
     known = {policy: {str(count): ring_mbyte_s(policy, count) for count in plan.counts} for policy in alike}
     return replace(
-        run, launches=tuple(launches), parameters=run.parameters | {"calibration": found, "published": known}
+        run,
+        launches=tuple(launches),
+        parameters=run.parameters | {"calibration": found, "calibration_obstacle": obstacle, "published": known},
     )
 
 
 def calibrated(frame: pl.DataFrame, rate_bit_s: int) -> Calibration | None:
-    """Fit the simulator's parameters to rings on the wide network.
+    """Fit the simulator's parameters to rings on the wide network; None without two sizes of long messages there.
 
-    None without two sizes of long messages there, or if what disturbed them hides that longer ones take longer.
+    ValueError if what disturbed the rings hides that longer messages take longer.
     """
     derived, _ = derived_samples(frame.filter(pl.col("subject").cast(pl.String) == WIDE))
     is_long = pl.col("message_bytes") != SHORT_BYTES
     latencies = derived.filter((pl.col("quantity").cast(pl.String) == "latency") & is_long)
     points = [(int(row["message_bytes"]), row["value"] * 1e-6) for row in latencies.iter_rows(named=True)]
-    if len({size for size, _ in points}) < 2:
-        return None
-    try:
-        return fit(points, rate_bit_s)
-    except ValueError:
-        return None
+    return fit(points, rate_bit_s) if len({size for size, _ in points}) > 1 else None
 
 
 def _bound(plan: BenchPlan, test: str, hosts: tuple[str, ...], seed: int) -> Values:
