@@ -138,7 +138,7 @@ def _layout(llc: bytes) -> tuple[str, int, int, bool]:
     if control & 1 == 0:
         return "I", 4, 10, True
     if control & 3 == 1:
-        return "S", 4, 25, False
+        return "S", 4, 27, False
     names = {0x03: "UI", 0x6F: "SABME", 0x63: "UA", 0x0F: "DM", 0x43: "DISC", 0x87: "FRMR", 0x67: "AC", 0xE7: "AC"}
     kind = names.get(control & ~0x10, "other")
     has_information = kind == "UI" or (kind == "AC" and not is_response)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import stalls
 
@@ -32,12 +33,24 @@ os.environ.setdefault("OMPI_MCA_odls_base_sigkill_timeout", "0")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(stalls.RunAgain())
+    forked.prepare()
+
+
+# The files that take longest, which begin first: none shall run alone at the end.
+LONGEST = (
+    *("provider", "udp", "mpi_suite", "mpi", "bench", "mpi_kernels", "report_browser", "profile", "sdn", "mpi_command"),
+    *("run", "cluster", "endpoint", "lab_network", "plain_mpirun", "sdn_experiment", "cluster_check", "lab_user"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {f"test_{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 def barewire(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
     """Run the command of this checkout to its end."""
-    options = {"timeout": 170} | options
-    return subprocess.run([BAREWIRE, *arguments], capture_output=True, text=True, check=False, **options)
+    return forked.run(arguments, **{"timeout": 170} | options)
 
 
 def bench_json(*arguments: str) -> dict[str, Any]:

@@ -28,6 +28,8 @@ FIXES = {
 }
 # Debian's MPICH was built for UCX only.
 WITH_LIBFABRIC = [name for name in FIXES if name != "mpich"]
+# The same for tests that are alike under both of Open MPI.
+USUAL = [pytest.param(name, marks=pytest.mark.matrix if name == "openmpi-5" else ()) for name in WITH_LIBFABRIC]
 
 
 @functools.cache

@@ -116,7 +116,7 @@ print(status)
     assert eventually(lambda: site.asks(BOB, 0x20) == GRANTED, 1)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.matrix), signal.SIGKILL])
 def test_a_broker_started_anew_disturbs_nobody_and_forgets_nothing(site: Site, how: signal.Signals) -> None:
     """While a ping-pong runs: it goes on, its SAP stays taken, who asks meanwhile waits, and its end frees the SAP."""
     site.serve("h2")

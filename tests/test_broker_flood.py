@@ -87,8 +87,8 @@ def flooding(site: Site, floods: list[tuple[int, str]]) -> Iterator[list["subpro
 @pytest.mark.parametrize(
     "floods",
     [
-        [(MALLORY, "hangs up")],
-        [(MALLORY, "hangs up, impatient")],
+        pytest.param([(MALLORY, "hangs up")], marks=pytest.mark.matrix),
+        pytest.param([(MALLORY, "hangs up, impatient")], marks=pytest.mark.matrix),
         [(MALLORY, "stays")],
         [(BOB, "asks, hangs up")],
         [(MALLORY, "hangs up"), (BOB, "asks, listens")],

@@ -140,7 +140,7 @@ except TimeoutError:
 """
 
 
-@pytest.mark.parametrize("bypass", [0, 1])
+@pytest.mark.parametrize("bypass", [pytest.param(0, marks=pytest.mark.matrix), 1])
 def test_what_a_holder_forges_is_stopped_by_the_egress_rules_and_by_nothing_else(site: Site, bypass: int) -> None:
     """With and without PACKET_QDISC_BYPASS, which leads past tc's rules and not past these."""
     nft = shutil.which("nft")

@@ -61,7 +61,11 @@ def site(tmp_path: Path, prepared: Path, request: pytest.FixtureRequest) -> Path
     return tmp_path
 
 
-@pytest.mark.parametrize(("site", "fails"), [("same", False), ("slower", True)], indirect=["site"])
+@pytest.mark.parametrize(
+    ("site", "fails"),
+    [("same", False), pytest.param("slower", True, marks=pytest.mark.matrix)],
+    indirect=["site"],
+)
 def test_the_workflow_for_github_fails_when_something_is_slower(site: Path, fails: bool) -> None:
     work = site / "work"
     (job,) = yaml.safe_load((EXAMPLES / "github.yml").read_text())["jobs"].values()

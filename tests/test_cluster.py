@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cluster_site import ADDRESSES, Cluster, standing_cluster
 from conftest import BAREWIRE, barewire, eventually
-from mpi_libraries import WITH_LIBFABRIC, library, needs, program
+from mpi_libraries import USUAL, library, needs, program
 
 from barewire.mpi import Family, Job, start
 from barewire.mpi.explain import read_evidence
@@ -49,7 +49,7 @@ def slurm() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+@pytest.mark.parametrize("name", USUAL)
 def test_a_program_runs_over_frames_on_two_hosts_that_ssh_reaches(hosts: Cluster, name: str) -> None:
     """Nothing but the launcher's own ssh takes the ranks there, and every byte that they get is checked."""
     done = hosts.barewire(*ON_BOTH, "--explain", "--json", "--", program(name, "pingpong"), "100", "1024")
@@ -68,7 +68,7 @@ def test_a_plain_launcher_in_a_shell_with_the_module_passes_its_variables_on_by_
     seen_by_ranks_over_frames(done)
 
 
-@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+@pytest.mark.parametrize("name", USUAL)
 def test_a_host_without_sshd_is_an_error_and_no_hang(hosts: Cluster, name: str) -> None:
     """Nobody listens at h2's second address."""
     hosts.lab.run("h2", ["ip", "address", "replace", "10.77.0.3/24", "dev", "eth0"], check=True)
@@ -85,7 +85,7 @@ def test_a_host_without_sshd_is_an_error_and_no_hang(hosts: Cluster, name: str) 
     assert "bytes" not in done.stdout
 
 
-@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+@pytest.mark.parametrize("name", USUAL)
 def test_a_rank_that_is_killed_on_the_other_host_ends_the_run(hosts: Cluster, name: str) -> None:
     endless = program(name, "stream")
     with running(hosts, endless) as process:
@@ -115,7 +115,7 @@ def said_when_cut_off(hosts: Cluster) -> str:
     return (hosts.folder / "said").read_text()
 
 
-@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+@pytest.mark.parametrize("name", USUAL)
 def test_a_program_runs_over_frames_in_an_allocation_of_slurms(slurm: Cluster, name: str) -> None:
     """srun starts the ranks, by PMIx for Open MPI and PMI-2 for the others."""
     command = [BAREWIRE, "run", "-n", "2", "--interface", "eth0", "--explain", "--json", "--"]

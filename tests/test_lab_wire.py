@@ -38,7 +38,7 @@ def test_a_ping_pong_takes_the_wires_time_and_the_software_s(tmp_path: Path) -> 
         assert wire_us <= least_us <= 1.03 * (wire_us + unshaped[transport]["median"]), transport
 
 
-@pytest.mark.parametrize("topology", ["star:2", "routed:2"])
+@pytest.mark.parametrize("topology", [pytest.param("star:2", marks=pytest.mark.matrix), "routed:2"])
 def test_two_links_take_two_frames_time(topology: str, tmp_path: Path) -> None:
     with stand_up(topology, LinkSpec(RATE_MBIT_S * 10**6)) as lab:
         if lab.wire != Wire.CLOCK:

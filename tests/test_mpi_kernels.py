@@ -121,8 +121,8 @@ def check_phases(records: Records, ranks: int, variants: list[str]) -> None:
 
 
 IN_LABS = pytest.mark.usefixtures("lab_allowed", "nothing_left")
-# Two libraries, both fabrics; the other pairs in `make matrix`.
-OFTEN = {("openmpi-5", "barewire"), ("openmpi", "tcp")}
+# One library over Barewire; the other pairs in `make matrix`.
+OFTEN = {("openmpi-5", "barewire")}
 WHERE = [
     pytest.param(*pair, marks=[] if pair in OFTEN else [pytest.mark.matrix])
     for pair in [(name, "tcp") for name in FIXES] + [(name, "barewire") for name in WITH_LIBFABRIC]
@@ -175,11 +175,11 @@ def test_every_variant_solves_over(name: str, fabric: str) -> None:
     [
         (1, ("--side", "20"), 0),
         # Parts of one row and of one point; three ranks in a line; planes; a grid for each rank.
-        (4, ("--side", "2"), 8),
+        pytest.param(4, ("--side", "2"), 8, marks=pytest.mark.matrix),
         (3, ("--side", "7"), 56),
         (6, ("--side", "5", "--dimensions", "3"), 8 * 5 * 3),
-        (4, ("--side", "20", "--dimensions", "3", "--tolerance", "1e-6"), 1600),
-        (6, ("--side", "16", "--scaling", "weak"), 128),
+        pytest.param(4, ("--side", "20", "--dimensions", "3", "--tolerance", "1e-6"), 1600, marks=pytest.mark.matrix),
+        pytest.param(6, ("--side", "16", "--scaling", "weak"), 128, marks=pytest.mark.matrix),
     ],
 )
 def test_a_grid_is_divided_among_any_number_of_ranks(ranks: int, options: tuple[str, ...], bytes_of_face: int) -> None:

@@ -57,10 +57,10 @@ LAUNCHES = [
     ("pingpong", "intel", "barewire", 2),
     ("stream", "mpich-5", "tcp", 2),
     ("bidirectional", "mpich-5", "barewire", 2),
-    ("bandwidth", "openmpi-5", "tcp", 2),
+    ("bandwidth", "mpich-5", "barewire", 2),
     ("rate", "openmpi", "barewire", 2),
     ("exchange", "openmpi-5", "barewire", 2),
-    ("alltoall", "openmpi", "tcp", 3),
+    ("alltoall", "mpich-5", "barewire", 3),
     ("halo", "openmpi", "barewire", 3),
     *(
         pytest.param(*launch, marks=pytest.mark.matrix)
@@ -68,10 +68,10 @@ LAUNCHES = [
             ("pingpong", "mpich", "tcp", 2),
             ("stream", "openmpi-5", "barewire", 2),
             ("bidirectional", "openmpi", "tcp", 2),
-            ("bandwidth", "mpich-5", "barewire", 2),
+            ("bandwidth", "openmpi-5", "tcp", 2),
+            ("alltoall", "openmpi", "tcp", 3),
             ("rate", "mpich", "tcp", 2),
             ("exchange", "mpich", "tcp", 2),
-            ("alltoall", "mpich-5", "barewire", 2),
             ("halo", "mpich-5", "tcp", 2),
             *(
                 (test, name, fabric, 2)
@@ -139,7 +139,9 @@ def judge(test: str, file: Path, ranks: int, pairs: int, sizes: list[int]) -> No
         assert stretch_ns >= 100 * start["clock_resolution_ns"]
 
 
-@pytest.mark.parametrize("name", FIXES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ("openmpi", "mpich-5") else pytest.mark.matrix) for name in FIXES]
+)
 def test_the_suite_builds_without_a_warning(name: str) -> None:
     """By -Wall -Wextra -Wshadow -Werror, with each library's own compiler and headers."""
     built = suite(name)

@@ -51,7 +51,7 @@ def ended_right(process: "subprocess.Popen[str]") -> None:
     assert process.wait() == 0 and '"right": true' in output, output[-1000:] + error[-2000:]
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("name", [pytest.param("openmpi", marks=pytest.mark.matrix), *LIBRARIES[1:]])
 def test_a_job_goes_on_when_an_interface_was_down(name: str) -> None:
     """For a second at one host, then for a second at the other; the launcher's connections outlive it as TCP's do."""
     needs("barewire")
@@ -73,7 +73,7 @@ def test_a_job_starts_though_another_user_holds_the_names_of_its_hosts(name: str
     assert done.returncode == 0 and '"right": true' in done.stdout, done.stdout[-1000:] + done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("name", LIBRARIES)
+@pytest.mark.parametrize("name", ["openmpi", pytest.param("mpich-5", marks=pytest.mark.matrix), *LIBRARIES[2:]])
 def test_a_rank_that_is_stopped_for_less_than_the_patience_is_not_given_up(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

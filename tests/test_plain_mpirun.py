@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from conftest import barewire, stand_up
-from mpi_libraries import SOURCES, WITH_LIBFABRIC, library, needs
+from mpi_libraries import SOURCES, USUAL, WITH_LIBFABRIC, library, needs
 
 from barewire import installed
 from barewire.lab import Lab
@@ -88,7 +88,7 @@ def over_barewire(evidence: Evidence) -> list[bool]:
     return [any(file.endswith(f"/{PROVIDER_FILE}") for file in rank["files"]) for rank in evidence.ranks]
 
 
-@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+@pytest.mark.parametrize("name", USUAL)
 def test_plain_mpirun_uses_barewire_from_enable_to_disable(name: str, site: Site) -> None:
     library(name)
     site.barewire("enable", "--user", "--library", name)
@@ -149,7 +149,7 @@ AT_ONCE = {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
 TOKEN = ("sh", "-c", '[ $(hostname) = h2 ] || export FI_BAREWIRE_TOKEN=1f; exec "$@"', "sh")
 
 
-@pytest.mark.parametrize("name", [name for name in WITH_LIBFABRIC if name != "intel"])
+@pytest.mark.parametrize("name", USUAL[:-1])
 def test_ranks_with_different_tokens_say_so_and_end_at_once(name: str, site: Site) -> None:
     library(name)
     site.barewire("enable", "--user", "--library", name)
@@ -180,7 +180,7 @@ def _other_version(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", [name for name in WITH_LIBFABRIC if name != "intel"])
+@pytest.mark.parametrize("name", USUAL[:-1])
 def test_ranks_of_two_versions_say_so_and_end_at_once(name: str, site: Site, tmp_path: Path) -> None:
     """With one version they communicate, whichever it is."""
     library(name)

@@ -79,7 +79,7 @@ def test_wrong_use_is_told_and_nothing_is_made(arguments, said, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("which", ["h1", "h2"])
+@pytest.mark.parametrize("which", ["h1", pytest.param("h2", marks=pytest.mark.matrix)])
 def test_a_process_that_is_killed_ends_the_launch_by_its_number_and_none_stays(which):
     """The second of three on either side; the others end although they are in the middle of a long block."""
     with stand_up("pair") as lab, _serve(lab):

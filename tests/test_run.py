@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from conftest import BAREWIRE, barewire, eventually, processes_with
-from mpi_libraries import FIXES, WITH_LIBFABRIC, launched, library, needs, program
+from mpi_libraries import FIXES, USUAL, launched, library, needs, program
 
 from barewire import installed
 from barewire.mpi.rights import BROKER_SOCKET
@@ -50,6 +50,22 @@ def test_the_exit_code_is_the_programs(name: str) -> None:
     assert done.returncode == 7, done.stderr
 
 
+def test_programs_that_end_at_once_on_busy_cores_end_the_launcher_rightly() -> None:
+    """MPICH's, which wrote the end of its input to a proxy that was gone. An empty input still ends."""
+    library("mpich-5")
+    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(4)]
+    try:
+        for _ in range(8):
+            done = launched(*IN_PAIR, "-n", "2", "--library", "mpich-5", "--", "hostname")
+            assert (done.returncode, sorted(done.stdout.split())) == (0, ["h1", "h2"]), done.stderr
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+    done = launched("--fabric", "tcp", "-n", "1", "--library", "mpich-5", "--", "wc", "-c")
+    assert (done.returncode, done.stdout.split()) == (0, ["0"]), done.stderr
+
+
 def test_a_home_that_nobody_may_write_to_is_enough(tmp_path: Path) -> None:
     """For a job; and `enable`, which would write there, says in one line what else there is."""
     needs("barewire")
@@ -80,7 +96,7 @@ def test_ranks_go_to_the_hosts_named() -> None:
     assert sorted(done.stdout.split()) == ["h1", "h3", "h3"], done.stderr
 
 
-@pytest.mark.parametrize("name", WITH_LIBFABRIC)
+@pytest.mark.parametrize("name", USUAL)
 def test_the_path_over_barewire_is_known_by_what_ranks_have_open(name: str) -> None:
     needs("barewire")
     built = program(name, "pingpong")

@@ -30,8 +30,8 @@ SLEEPING = "time.sleep(1.5)"
     ("stand_still", "second", "code", "says"),
     [
         (STOPPED, "pass", 0, True),
-        (STOPPED, "assert False", 1, True),
-        (STOPPED, "import pytest; pytest.skip('now')", 1, False),
+        pytest.param(STOPPED, "assert False", 1, True, marks=pytest.mark.matrix),
+        pytest.param(STOPPED, "import pytest; pytest.skip('now')", 1, False, marks=pytest.mark.matrix),
         (SLEEPING, "pass", 1, False),
     ],
     ids=["passes", "fails again", "is skipped", "no stall"],

@@ -8,7 +8,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ $# -gt 0 ] || set -- arm64 riscv64
 setup/setup.sh cross
-export PATH=$PATH:$HOME/.cargo/bin CARGO_TARGET_DIR=target/cross
+export PATH=$PATH:$HOME/.cargo/bin
+# Its worlds are compared with the other architectures'.
+cargo build --release --locked --quiet -p barewire-sim
+export CARGO_TARGET_DIR=target/cross
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_RISCV64GC_UNKNOWN_LINUX_GNU_LINKER=riscv64-linux-gnu-gcc
 # Emulation is slow; the same cases run natively in `make test`, with more of them.

@@ -4,49 +4,52 @@
 # tests; a skipped test that is not in tests/skips.txt is a failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-setup/setup.sh test
-tools/build.sh
 export PATH=$PATH:$HOME/.cargo/bin
-
 scratch=$(mktemp -d)
-pure= mutants=
-trap '[ -z "$pure$mutants" ] || kill $pure $mutants 2>/dev/null || true; rm -rf "$scratch"' EXIT
+packages= programs= pure= lint=
+trap '[ -z "$packages$programs$pure$lint" ] || kill $packages $programs $pure $lint 2>/dev/null || true; rm -rf "$scratch"' EXIT
+setup/setup.sh debian
+# Python's packages are installed during compilation. Programs and tests are compiled at once, programs first: the last
+# minute of their compilation is one crate on one core.
+setup/setup.sh test &
+packages=$!
+tools/build.sh &
+programs=$!
+# With mutants of the engine and of the stack above it, which the simulator must catch; no program contains them.
+cargo=(cargo test --profile checks --locked --workspace --exclude barewire-benches --features barewire-sim/mutants --quiet)
+nice "${cargo[@]}" --no-run
+wait "$programs"
+programs=
+wait "$packages"
+packages=
 export BAREWIRE_SKIP_LOG=$scratch/skips
 touch "$BAREWIRE_SKIP_LOG"
 passed=0 failed=0 skipped=0
 
-# Tests without a lab run during compilation.
+# Tests without a lab run beside the others.
 .venv/bin/pytest python/tests --junit-xml="$scratch/pure.xml" >"$scratch/pure" 2>&1 &
 pure=$!
 
 # Raw frames on a separate loopback interface: as root directly, otherwise in a user namespace.
-cargo test --profile checks --locked --workspace --exclude barewire-benches --no-run --quiet
 namespace=(unshare --net)
 [ "$(id -u)" = 0 ] || namespace=(unshare --user --map-root-user --net)
 "${namespace[@]}" true 2>/dev/null || namespace=()
 [ ${#namespace[@]} -gt 0 ] && namespace+=(.venv/bin/python tools/with_loopback.py)
 {
-    "${namespace[@]}" cargo test --profile checks --locked --offline --workspace --exclude barewire-benches --quiet --no-fail-fast || echo "cargo test: broken"
+    "${namespace[@]}" "${cargo[@]}" --offline --no-fail-fast || echo "cargo test: broken"
 } 2>&1 | tee "$scratch/cargo"
-# Beside the tests in the lab, most of which wait most of the time: lints, and mutants of the engine and of the stack
-# above it that the simulator must catch, which are a separate build, so that no program contains them.
-{
-    nice -n 19 tools/lint.sh >"$scratch/lint" 2>&1 || true
-    nice -n 19 cargo test --profile checks --locked --offline --quiet -p barewire-sim --features mutants --test mutants --test stack_mutants ||
-        echo "cargo test: broken"
-} >"$scratch/mutants" 2>&1 &
-mutants=$!
 silent=$(wc -l <"$BAREWIRE_SKIP_LOG")
+# Beside the tests in the lab.
+nice -n 19 tools/lint.sh >"$scratch/lint" 2>&1 &
+lint=$!
+# Three files at a time: most tests mostly wait, and each manages only its own labs.
+.venv/bin/pytest tests --numprocesses 3 --dist loadfile --no-loadscope-reorder --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
 
 wait "$pure" || true
 pure=
 cat "$scratch/pure"
-# Three files at a time: most tests mostly wait, and each manages only its own labs.
-.venv/bin/pytest tests --numprocesses 3 --dist loadfile --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
-
-wait "$mutants" || true
-mutants=
-tee -a "$scratch/cargo" <"$scratch/mutants"
+wait "$lint" || true
+lint=
 # Lints count as one test each.
 cat "$scratch/lint"
 passed=$((passed + $(grep -c ': passed$' "$scratch/lint" || true)))

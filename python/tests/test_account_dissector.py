@@ -74,7 +74,7 @@ def dissect(folder: Path, frames: list[bytes], *fields: str, snap: int = 65535) 
     return [tuple(line.split("\t")) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("guard", [None, SEAL])
 def test_every_kind_of_pdu(tmp_path: Path, version: int, guard: bytes | None) -> None:
     eager = b"\x03\0\0\0\x0e" + b"\x31" + b"tagtagtA" + b"datadatA" + b"hello"
@@ -84,7 +84,7 @@ def test_every_kind_of_pdu(tmp_path: Path, version: int, guard: bytes | None) ->
         front(INFORMATION, guard=guard, extension=MARK + b"\x83\x81", more=eager),
         front(INFORMATION, guard=guard, extension=MARK + b"\x00\x01", more=request),
         front(INFORMATION, guard=guard, extension=MARK + b"\x00\x81", more=b"\x02" + bytes(100)),
-        behind(RR, guard=guard, extension=MARK + b"\x81" + bytes(15) + b"\x05"),
+        behind(RR, guard=guard, extension=MARK + b"\x81" + bytes(15) + b"\x05" + (b"\x40\x07" if version > 4 else b"")),
         front(UI, guard=guard, extension=MARK, more=b"datagram"),
         behind(DISC, guard=guard, extension=MARK),
     ]
@@ -100,6 +100,8 @@ def test_every_kind_of_pdu(tmp_path: Path, version: int, guard: bytes | None) ->
         ("UI", "", *none, ""),
         ("DISC", "", *none, ""),
     ]
+    polls = [row[0] for row in dissect(tmp_path, frames, "poll")]
+    assert polls == ["", "", "", "", "0x4007" if version > 4 else "", "", ""]
     seal = str(len(SEAL)) if guard else "0"
     extension = 14 if guard is None else 10
     sizes = [tuple(row[:5]) for row in dissect(tmp_path, frames, *(f"bytes.{name}" for name in LAYERS))]
@@ -219,9 +221,16 @@ def test_names_and_raw_frames(tmp_path: Path) -> None:
 def test_frames_captured_in_part_do_not_disturb(tmp_path: Path, snap: int) -> None:
     eager = b"\x03\0\0\0\x0e" + b"\x31" + b"tagtagtA" + b"datadatA" + b"hello"
     frames = [
-        behind(SABME, extension=set_up(4)),
+        behind(SABME, extension=set_up(5)),
         front(INFORMATION, extension=MARK + b"\x00\x01", more=eager),
         B + A + ETHERTYPE + question((B, A), (B, A)),
-        behind(RR, extension=MARK + bytes(17)),
+        behind(RR, extension=MARK + bytes(19)),
     ]
     assert all("ends within" not in row[-1] for row in dissect(tmp_path, frames, "pdu", snap=snap))
+
+
+@pytest.mark.parametrize("poll", [b"", b"\x40\x07"])
+def test_supervisory_pdus_of_each_version_are_known_without_a_set_up(tmp_path: Path, poll: bytes) -> None:
+    """The check tells whether a poll has a number."""
+    frames = [behind(RR, extension=MARK + bytes(17) + poll)] * 2
+    assert dissect(tmp_path, frames, "pdu", "poll") == [("RR", "0x4007" if poll else "", "")] * 2

@@ -78,7 +78,7 @@ static void closed_with_an_unfinished_send_to_a_sibling(char **arguments) {
       double began = now_s();
       OK(fi_close(&eps[2]->fid));
       eps[2] = NULL;
-      CHECK(now_s() - began < 2.9, "%zu bytes, receive %d: %.3f s", length, is_awaited, now_s() - began);
+      CHECK(now_s() - began < 8, "%zu bytes, receive %d: %.3f s", length, is_awaited, now_s() - began);
       if (is_awaited) CHECK(next_success(&node).entry.op_context == in && is_filled(in, length, 7));
       // Messages from another sibling are not affected.
       OK(fi_trecv(eps[1], in, length, NULL, numbers[0], 2, 0, in));

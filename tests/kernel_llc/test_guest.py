@@ -466,6 +466,7 @@ def test_an_order_that_fails_is_an_error_with_the_guests_reason(guest: Guest) ->
         guest.wait("listening", guest.order("echo", sap=ECHO))
 
 
+@pytest.mark.matrix  # one more boot, of what only these tests use
 def test_a_guest_that_dies_is_an_error_and_it_leaves_neither_interface_nor_process(image: Image) -> None:
     """The interface lasts as long as the process that holds its descriptor."""
     with Lab.up("pair") as lab:

@@ -95,6 +95,18 @@ def ours(lab: Lab, guest: Guest) -> Ours:
     return Ours(lab, guest)
 
 
+def test_a_kernels_station_is_listed_without_a_name(lab: Lab, guest: Guest) -> None:
+    """It knows nothing of names, and is found on the segment by what it answers."""
+    command = [PROBE, "hosts", "--interface", guest.interface, "--json"]
+    done = lab.run("h1", command, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    this, kernel = found["hosts"]
+    assert this["name"] == "h1" and this["is_this_host"]
+    assert (kernel["name"], kernel["mac"], kernel["interface"]) == (None, guest.mac.hex(":"), guest.interface)
+    assert kernel["round_trip_ns"] > 1000 and sum(found["ignored"].values()) == 0
+
+
 def test_the_kernel_answers_xid_and_test_of_full_size(ours: Ours, guest: Guest) -> None:
     code, records, complaint = ended(ours.start("ask", next(_unused_saps), "--peer", guest.mac.hex(":")))
     assert code == 0, complaint

@@ -349,7 +349,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             let from = Name::in_frame(frame.bytes, 6, 15);
             if let Some(index) = self.find(from) {
                 let peer = &mut self.peers[index];
-                peer.heard(path, from);
+                peer.heard(path, from, self.now);
                 if peer.has_sent_batches && frame.bytes.len() > SHORT_MAX {
                     (self.batches_until, self.only_frames_until) = (self.now + BATCHES_AWAITED, 0);
                 }
@@ -398,7 +398,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             // A station without frames may send before it is known.
             if let Some(index) = self.find_udp(from) {
                 let peer = &mut self.peers[index];
-                peer.heard_datagram(from);
+                peer.heard_datagram(from, self.now);
                 self.batches_until = self.now + BATCHES_AWAITED;
                 bytes[..6].copy_from_slice(&self.own.mac());
                 bytes[6..12].copy_from_slice(&peer.name.mac());

@@ -10,12 +10,15 @@ use crate::mutant::mutant;
 use crate::name::Name;
 use crate::spread::Spread;
 
-/// Time without an answer to frames after which their path is suspected, in nanoseconds: longer than a busy peer takes
-/// to acknowledge.
-const SUSPECTED_AFTER: u64 = 10_000_000;
-/// A frame after a pause of this time may be the first of a new exchange, or a repetition …
-const PAUSE: u64 = SUSPECTED_AFTER;
-/// … and after so many of them without an answer it is taken for a repetition.
+/// Bounds of the time without an answer to frames after which their path is suspected, in nanoseconds. The lower one is
+/// longer than a busy peer takes to acknowledge. Where frames queue, answers take longer: then it is twice as long as they
+/// took lately, since frames by all paths would fill the queues further.
+const PATIENCE_MIN: u64 = 10_000_000;
+const PATIENCE_MAX: u64 = 100_000_000;
+/// Part of the patience that each answer takes from it that came sooner.
+const PATIENCE_LOST: u64 = 8;
+/// A frame after a pause as long as the patience may be the first of a new exchange, or a repetition; after so many of
+/// them without an answer it is taken for a repetition.
 const PAUSES_MAX: u8 = 2;
 /// Intervals between two questions: the first; the longest while no path is known to work, and while one is.
 const QUESTION_MIN: u64 = 2_000_000;
@@ -107,6 +110,10 @@ pub(crate) struct Peer {
     unanswered_checks: u8,
     /// Time of the first send of the last exchange that the current path has not answered; 0 if there is none.
     unanswered_since: u64,
+    /// Time without an answer after which the current path is suspected.
+    patience: u64,
+    /// The path that was suspected last, until one answers, and since when it had not answered.
+    suspected: Option<(Path, u64)>,
     /// Time of the last send, and number of pauses between sends since something was heard.
     last_sent: u64,
     pauses: u8,
@@ -157,6 +164,8 @@ impl Peer {
             has_heard: false,
             unanswered_checks: 0,
             unanswered_since: 0,
+            patience: PATIENCE_MIN,
+            suspected: None,
             last_sent: 0,
             pauses: 0,
             question_due: now,
@@ -266,17 +275,26 @@ impl Peer {
             (self.unanswered_since, self.pauses) = (now.max(1), 0);
             return by_current;
         }
-        if now.saturating_sub(last_sent) >= PAUSE && self.pauses < PAUSES_MAX {
+        if now.saturating_sub(last_sent) >= self.patience && self.pauses < PAUSES_MAX {
             (self.unanswered_since, self.pauses) = (now, self.pauses + 1);
         }
-        if self.pauses < PAUSES_MAX && now.saturating_sub(self.unanswered_since) < SUSPECTED_AFTER {
+        if self.pauses < PAUSES_MAX && now.saturating_sub(self.unanswered_since) < self.patience {
             return by_current;
         }
         if !self.has_choice() || mutant!(self, NeverSuspects) {
             return by_current;
         }
+        self.suspected.get_or_insert((current, self.unanswered_since));
         self.suspect(now, nonce);
         Route::All
+    }
+
+    /// Notes an answer by a path that had not answered since then.
+    #[inline]
+    fn answered(&mut self, since: u64, now: u64) {
+        let took = now.saturating_sub(since);
+        self.patience = (self.patience - self.patience / PATIENCE_LOST).max(2 * took).clamp(PATIENCE_MIN, PATIENCE_MAX);
+        self.unanswered_since = 0;
     }
 
     /// Whether there is another path to the peer, or another address of it.
@@ -403,13 +421,13 @@ impl Peer {
     /// the peer may prefer another one, and checks find out which of them died. The only one is silent unless frames arrive
     /// from the interface that it leads to: the peer may have changed to another, because this one died.
     #[inline]
-    pub fn heard(&mut self, path: Path, from: Name) {
+    pub fn heard(&mut self, path: Path, from: Name, now: u64) {
         self.has_heard = true;
         let Some(current) = self.current.filter(|_| self.unanswered_since != 0 && self.current != Some(UDP)) else {
             return;
         };
         if self.has_several || path == current && self.address(path).0 == from.mac() || mutant!(self, HeardFromAny) {
-            self.unanswered_since = 0;
+            self.answered(self.unanswered_since, now);
         } else {
             self.heard_ends[path] = Some(from);
         }
@@ -418,17 +436,17 @@ impl Peer {
     /// Notes that a frame of the peer arrived as a datagram from this address. Only what comes from the address that frames go
     /// to shows that the peer is there.
     #[inline]
-    pub fn heard_datagram(&mut self, from: MacAddress) {
+    pub fn heard_datagram(&mut self, from: MacAddress, now: u64) {
         self.has_heard = true;
         if self.current != Some(UDP) {
             self.has_sent_batches = true;
-        } else if self.udp == Some(from) || mutant!(self, HeardFromAny) {
-            self.unanswered_since = 0;
+        } else if self.unanswered_since != 0 && (self.udp == Some(from) || mutant!(self, HeardFromAny)) {
+            self.answered(self.unanswered_since, now);
         }
     }
 
     /// Notes an authentic probe from one of the peer's interfaces.
-    pub fn probed(&mut self, path: Path, interface: usize, nonce: u64, echo: u64) -> Probed {
+    pub fn probed(&mut self, path: Path, interface: usize, nonce: u64, echo: u64, now: u64) -> Probed {
         self.candidates[path] = true;
         let is_new = std::mem::replace(&mut self.answered[path][interface], nonce) != nonce;
         if echo != 0 && (echo == self.check || echo == self.last_check) {
@@ -445,6 +463,12 @@ impl Peer {
         if std::mem::replace(&mut self.works[path], true) {
             self.prefer_end(path, interface);
             return Probed { must_answer: is_new, ..Probed::default() };
+        }
+        if let Some((suspected, since)) = self.suspected.take()
+            && (suspected, self.current) == (path, Some(path))
+        {
+            // No other path has answered before it: it was slow, not dead.
+            self.answered(since, now);
         }
         self.ends[path] = interface as u8;
         self.failed[path] = 0;
@@ -503,7 +527,7 @@ mod tests {
 
     /// Whether a probe must be answered, and whether it found the first carrier.
     fn probed(peer: &mut Peer, path: Path, nonce: u64, echo: u64) -> (bool, bool) {
-        let Probed { must_answer, is_first, .. } = peer.probed(path, 0, nonce, echo);
+        let Probed { must_answer, is_first, .. } = peer.probed(path, 0, nonce, echo, 0);
         (must_answer, is_first)
     }
 
@@ -526,18 +550,18 @@ mod tests {
     #[test]
     fn a_silent_carrier_is_replaced_and_asked_until_it_works_again() {
         let mut peer = peer();
-        peer.probed(UDP, 0, 70, 1);
-        peer.probed(FRAMES, 0, 70, 1);
+        peer.probed(UDP, 0, 70, 1, 0);
+        peer.probed(FRAMES, 0, 70, 1, 0);
         for now in (1..100).map(|number| number * 20 * MS) {
             assert_eq!(peer.route(now, next), Route::One(FRAMES));
-            assert_eq!(peer.route(now + 9 * MS, next), Route::One(FRAMES));
-            peer.heard(FRAMES, NAME);
+            assert_eq!(peer.route(now + 4 * MS, next), Route::One(FRAMES));
+            peer.heard(FRAMES, NAME, now + 5 * MS);
         }
         // An acknowledgement has no answer, and the next exchange begins later.
         assert_eq!(peer.route(2500 * MS, next), Route::One(FRAMES));
         assert_eq!(peer.route(3000 * MS, next), Route::One(FRAMES));
         assert_eq!(peer.route(3009 * MS, next), Route::One(FRAMES));
-        peer.heard_datagram(MacAddress::default());
+        peer.heard_datagram(MacAddress::default(), 3009 * MS);
         assert_eq!(peer.route(3010 * MS, next), Route::All, "what other carriers bring does not count");
         assert_eq!((peer.question_due(), peer.question()), (Some(3010 * MS), 2));
         assert_eq!(probed(&mut peer, FRAMES, 70, 1), (true, false), "an answer to the last question");
@@ -552,8 +576,8 @@ mod tests {
     #[test]
     fn repetitions_after_long_times_are_suspicious() {
         let mut peer = peer();
-        peer.probed(UDP, 0, 70, 1);
-        peer.probed(FRAMES, 0, 70, 1);
+        peer.probed(UDP, 0, 70, 1, 0);
+        peer.probed(FRAMES, 0, 70, 1, 0);
         for (now, expected) in [
             (100, Route::One(FRAMES)),
             (120, Route::One(FRAMES)),
@@ -563,7 +587,7 @@ mod tests {
         ] {
             assert_eq!(peer.route(now * MS, next), expected, "{now}");
         }
-        peer.heard(FRAMES, NAME);
+        peer.heard(FRAMES, NAME, 242 * MS);
         assert_eq!(peer.route(242 * MS, next), Route::One(FRAMES));
     }
 
@@ -600,8 +624,8 @@ mod tests {
         let mut peer = peer();
         peer.add(1);
         assert!(peer.learn(&interfaces, 1) && !peer.learn(&interfaces, 1));
-        peer.probed(FRAMES, 0, 70, 1);
-        peer.probed(1, 2, 70, 1);
+        peer.probed(FRAMES, 0, 70, 1, 0);
+        peer.probed(1, 2, 70, 1, 0);
         assert_eq!((peer.address(1), peer.route(2, next)), (interfaces[2].mac, Route::Spread));
         assert!(peer.learn(&interfaces[..1], 3));
         assert_eq!((peer.address(1), peer.route(4, next)), (interfaces[0].mac, Route::One(FRAMES)));
@@ -620,7 +644,7 @@ mod tests {
             now = peer.question_due().unwrap();
         }
         assert!((20..30).contains(&asked), "{asked} in ten seconds");
-        peer.probed(UDP, 0, 70, 1);
+        peer.probed(UDP, 0, 70, 1, 0);
         let since = now;
         while now < since + 1_000_000 * MS {
             asked += 1;

@@ -105,7 +105,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         self.learn(index, &probe.interfaces);
         let interface = if path == UDP { 0 } else { self.peers[index].interface(from) };
         let Probed { must_answer, is_found, is_first } =
-            self.peers[index].probed(path, interface, probe.nonce, probe.echo);
+            self.peers[index].probed(path, interface, probe.nonce, probe.echo, self.now);
         if path == UDP {
             // A peer with several interfaces sends from several addresses.
             if self.by_udp.len() < SOCKETS_PER_PEER_MAX * self.peers.len() {

@@ -363,6 +363,40 @@ fn a_carrier_that_dies_is_replaced_and_used_again() {
     }
 }
 
+/// As where many senders fill the queue of a port: answers take 40 ms. Frames by both carriers would fill it further.
+#[test]
+fn a_path_that_is_always_slow_is_not_suspected() {
+    let mut world = World::new([true, true], 0.0, 30);
+    world.connect(0);
+    world.exchange(0, 20 * MS);
+    let by_udp: Vec<u32> = (0..20)
+        .map(|_| {
+            let before = world.sent(UDP, 0);
+            for _ in 0..8 {
+                world.send(0);
+                world.now += 5 * MS;
+            }
+            world.receive(1);
+            world.send(1);
+            world.receive(0);
+            world.sent(UDP, 0) - before
+        })
+        .collect();
+    assert!(by_udp[0] > 3 && by_udp[2..].iter().all(|frames| *frames == 0), "{by_udp:?}");
+    world.block(FRAMES, 0, true);
+    let slow = world.exchange(0, 20 * MS);
+    assert!((60 * MS..300 * MS).contains(&slow), "the path died: {slow} ns");
+    world.block(FRAMES, 0, false);
+    world.now += 600 * MS;
+    for _ in 0..100 {
+        world.exchange(0, 20 * MS);
+    }
+    assert_eq!(world.carriers(), [Some(Carrier::Frames); 2]);
+    world.block(FRAMES, 0, true);
+    let quick = world.exchange(0, 20 * MS);
+    assert!(quick < 50 * MS, "as soon as ever once answers are quick again: {quick} ns");
+}
+
 /// Proves that two stations with a key each find each other, whichever of the keys each of them knows, at the same time
 /// too; and a station's successor at the same address, which has another key.
 #[test]

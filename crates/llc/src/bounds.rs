@@ -68,7 +68,11 @@ pub const LABELS_MAX: u8 = 64;
 /// More PDUs queued than this are a burst, which is sent with all labels in turns.
 pub const BURST_PDUS: u32 = 4;
 
-/// Polls at most before T1 doubles, where each leaves with another label.
+/// A repeated poll, and the answer to one, leave with so many labels at once: paths there and back may be dead, and trying
+/// pairs of them one after the other would take many times T1.
+pub const POLL_LABELS: u8 = 4;
+
+/// Polls at most before T1 doubles, where each leaves with other labels.
 pub const PROMPT_POLLS_MAX: u8 = 16;
 
 /// Longest rest of a label whose PDUs are lost: a repaired cable is used again after it, and a retransmission a second

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Barewire's extension of LLC PDUs: wire version 4.
+//! Barewire's extension of LLC PDUs: wire version 5.
 //!
 //! ```text
 //! I                   | LLC 4 | guard | mark 8 | round of N(S) 1 | round of N(R) 1 | information … |
 //! UI, AC command      | LLC 3 | guard | mark 8 | information … |
-//! RR, RNR, REJ        | LLC 4 | guard | mark 8 | round of N(R) 1 | kept 16 | padding |
+//! RR, RNR, REJ        | LLC 4 | guard | mark 8 | round of N(R) 1 | kept 16 | poll 2 | padding |
 //! SABME, UA           | LLC 3 | guard | mark 8 | version 1 | nonce 8 | cookie 8 | padding |
 //! every other         | LLC 3… | guard | mark 8 | padding |
 //!
@@ -28,6 +28,8 @@
 //!   N(R) of an I PDU, the check covers only the first [`covered`] bytes of the information; with N(R) of an S PDU, every PDU
 //!   that is not kept is missing.
 //! - **Kept** is a selective acknowledgement: bit i says that the receiver keeps PDU N(R) + i, received early.
+//! - **Poll** is the number of an S command with P = 1, at least 0x4000. A response with F = 1 has the number of the poll that it
+//!   answers; that of an I PDU with P = 1 is its N(S). 0 in other S PDUs.
 
 use core::hash::Hasher;
 
@@ -37,7 +39,7 @@ use crate::message;
 use crate::pdu::{Body, Pdu, SequenceNumber};
 
 /// Version of this wire format; peers with another version are refused.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// Integrity protection at the start of an extension; must be equal at all communicating stations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,11 +89,14 @@ pub const COUNTER: usize = 8;
 pub const TAG: usize = 16;
 /// Length of a mark in bytes.
 pub const MARK: usize = 8;
-const SUPERVISORY: usize = 1 + 16;
+const SUPERVISORY: usize = 1 + 16 + 2;
 const SET_UP: usize = 1 + 8 + 8;
 /// Length of the longest extension in bytes, without its guard.
 pub const MAX: usize = MARK + SUPERVISORY;
 const _: () = assert!(SUPERVISORY >= SET_UP);
+
+/// Lowest number of an S command with P = 1; that of an I PDU is its N(S), which is less.
+pub(crate) const FIRST_POLL: u16 = NUMBERS;
 
 /// Flag bit of a round's octet.
 const FLAG: u8 = 0x80;
@@ -137,6 +142,8 @@ pub(crate) struct Extension {
     pub is_flagged: bool,
     /// S PDU: bit i is PDU N(R) + i.
     pub kept: u128,
+    /// S PDU with P or F = 1: the number of the poll.
+    pub poll: u16,
     /// SABME or UA: the sender's nonce.
     pub nonce: u64,
     /// SABME or UA: the sender's key if its peers learn the key from its address; else 0.
@@ -199,10 +206,11 @@ impl Extra {
         extra
     }
 
-    pub(crate) fn supervisory(mark: u64, nr: u32, kept: u128, lacks_the_rest: bool) -> Self {
+    pub(crate) fn supervisory(mark: u64, nr: u32, kept: u128, lacks_the_rest: bool, poll: u16) -> Self {
         let mut extra = Self::datagram(numbered_mark(mark, 0, nr));
         extra.bytes[DATAGRAM_FRONT] = round_of(nr as u16) | if lacks_the_rest { FLAG } else { 0 };
-        extra.bytes[DATAGRAM_FRONT + 1..].copy_from_slice(&kept.to_be_bytes());
+        extra.bytes[DATAGRAM_FRONT + 1..][..16].copy_from_slice(&kept.to_be_bytes());
+        extra.bytes[DATAGRAM_FRONT + 17..].copy_from_slice(&poll.to_be_bytes());
         extra.length = MAX as u8;
         extra
     }
@@ -380,7 +388,9 @@ pub(crate) fn strip<'a>(mut pdu: Pdu<'a>, trailer: &'a [u8], guard: Guard) -> Op
             let (&octet, rest) = rest.split_first()?;
             extension.nr = extended_number(octet, *nr);
             extension.is_flagged = octet & FLAG != 0;
-            extension.kept = u128::from_be_bytes(*rest.first_chunk()?);
+            let (kept, rest) = rest.split_first_chunk()?;
+            extension.kept = u128::from_be_bytes(*kept);
+            extension.poll = u16::from_be_bytes(*rest.first_chunk()?);
         }
         Body::Sabme { .. } | Body::Ua { .. } => {
             let (&version, rest) = rest.split_first()?;
@@ -483,7 +493,7 @@ mod tests {
         };
         [
             before_information(&[0x24, 0x20, 2, 4], Extra::information(7, 129, 258, true)),
-            in_trailer(&[0x24, 0x21, 1, 1], Extra::supervisory(7, 258, 5, true)),
+            in_trailer(&[0x24, 0x21, 1, 1], Extra::supervisory(7, 258, 5, true, 0x4001)),
             in_trailer(&[0x24, 0x20, 0x7f], Extra::set_up(7, 8, 9)),
             before_information(&[0x24, 0x20, 0x03], Extra::datagram(7)),
             before_information(&[0x24, 0x20, 0x67], Extra::datagram(7)),

@@ -17,7 +17,7 @@ const FRAME_BYTES: u64 = 1538;
 pub struct Paths {
     /// Rate of each host's link in bits per second.
     pub rate_bit_s: u64,
-    /// By label. Both directions of a path are alike, and dead together.
+    /// By label.
     pub paths: Vec<Path>,
     /// Frames that wait for a path at most; further ones are lost.
     pub queue_frames: u64,
@@ -32,15 +32,15 @@ pub struct Path {
     pub rate_bit_s: u64,
     /// Propagation delay.
     pub delay_ns: u64,
-    /// When it loses all frames: from, until.
-    pub dead: (u64, u64),
+    /// When it loses all frames that the first or the second end sends: from, until. A label may take other links back.
+    pub dead: [(u64, u64); 2],
 }
 
 impl Paths {
     /// Four paths of 1 Gb/s and 10 µs, for 200 ms.
     #[must_use]
     pub fn equal() -> Self {
-        let path = Path { rate_bit_s: 1_000_000_000, delay_ns: 10 * US, dead: (0, 0) };
+        let path = Path { rate_bit_s: 1_000_000_000, delay_ns: 10 * US, dead: [(0, 0); 2] };
         Self { rate_bit_s: 1_000_000_000, paths: vec![path; 4], queue_frames: 200, duration_ns: 200 * MS }
     }
 
@@ -68,18 +68,18 @@ impl Paths {
 pub enum Traffic {
     /// As much as the window permits.
     Stream,
-    /// One frame, answered by one frame.
-    PingPong,
+    /// A message of so many frames, answered by another one.
+    PingPong(u64),
 }
 
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Messages delivered at both ends.
+    /// Deliveries at both ends, of messages if these are answered and of frames otherwise.
     pub delivered: u64,
     /// I PDUs retransmitted.
     pub repeated: u64,
-    /// Longest time without a delivery, after the first.
+    /// Longest time without a delivery of a message, after the first.
     pub silence_ns: u64,
     /// Frames with data sent with each label, by both ends.
     pub sent: Vec<u64>,
@@ -101,7 +101,16 @@ impl Outcome {
 /// If the configuration is invalid.
 #[must_use]
 pub fn run(paths: &Paths, connection: &ConnectionConfig, traffic: Traffic) -> Outcome {
-    Run::new(paths, traffic).run(connection)
+    run_seeded(paths, connection, traffic, [7, 8])
+}
+
+/// The same, with these nonces of the ends, from which their random labels follow.
+///
+/// # Panics
+/// If the configuration is invalid.
+#[must_use]
+pub fn run_seeded(paths: &Paths, connection: &ConnectionConfig, traffic: Traffic, nonces: [u64; 2]) -> Outcome {
+    Run::new(paths, traffic).run(connection, nonces)
 }
 
 /// The engine's configuration for these paths.
@@ -117,8 +126,9 @@ struct Run<'p> {
     /// When each host's link, and each path in each direction, has transmitted all frames so far.
     hosts_free_ns: [u64; 2],
     paths_free_ns: Vec<[u64; 2]>,
-    /// Messages that each end may send.
+    /// PDUs that each end may send, and those of a message that it has received in part.
     granted: [u64; 2],
+    received: [u64; 2],
     last_ns: u64,
     outcome: Outcome,
 }
@@ -128,19 +138,21 @@ impl<'p> Run<'p> {
         let labels = paths.paths.len();
         let outcome =
             Outcome { delivered: 0, repeated: 0, silence_ns: 0, sent: vec![0; labels], sent_late: vec![0; labels] };
+        let granted = if let Traffic::PingPong(frames) = traffic { [frames, 0] } else { [0; 2] };
         Self {
             paths,
             traffic,
             hosts_free_ns: [0; 2],
             paths_free_ns: vec![[0; 2]; labels],
-            granted: [1, 0],
+            granted,
+            received: [0; 2],
             last_ns: 0,
             outcome,
         }
     }
 
-    fn run(mut self, connection: &ConnectionConfig) -> Outcome {
-        let mut ends = Ends::new(connection, [7, 8]);
+    fn run(mut self, connection: &ConnectionConfig, nonces: [u64; 2]) -> Outcome {
+        let mut ends = Ends::new(connection, nonces);
         let duration_ns = self.paths.duration_ns;
         ends.run(&mut self, duration_ns);
         self.outcome.repeated = ends.repeated();
@@ -151,12 +163,19 @@ impl<'p> Run<'p> {
 
 impl Network for Run<'_> {
     fn deliver(&mut self, end: usize, messages: u64, now_ns: u64) {
+        if let Traffic::PingPong(frames) = self.traffic {
+            self.received[end] += messages;
+            if self.received[end] < frames {
+                return;
+            }
+            self.received[end] = 0;
+            self.granted[end] += frames;
+        }
         if self.outcome.delivered > 0 {
             self.outcome.silence_ns = self.outcome.silence_ns.max(now_ns - self.last_ns);
         }
         self.last_ns = now_ns;
         self.outcome.delivered += messages;
-        self.granted[end] += messages;
     }
 
     fn send(&mut self, ends: &mut Ends, end: usize, now: Instant) {
@@ -164,10 +183,7 @@ impl Network for Run<'_> {
         if self.traffic == Traffic::Stream {
             while end == 0 && ends.stations[0].send(handle, (), now).is_ok() {}
         }
-        while self.traffic == Traffic::PingPong
-            && self.granted[end] > 0
-            && ends.stations[end].send(handle, (), now).is_ok()
-        {
+        while self.granted[end] > 0 && ends.stations[end].send(handle, (), now).is_ok() {
             self.granted[end] -= 1;
         }
     }
@@ -188,7 +204,7 @@ impl Network for Run<'_> {
             let host_ns = &mut self.hosts_free_ns[end];
             *host_ns = (*host_ns).max(now.as_nanos()) + bits / self.paths.rate_bit_s;
             let (path, free_ns) = (&self.paths.paths[number], &mut self.paths_free_ns[number][end]);
-            let (from_ns, until_ns) = path.dead;
+            let (from_ns, until_ns) = path.dead[end];
             let path_ns = bits / path.rate_bit_s;
             let is_full = free_ns.saturating_sub(*host_ns) > self.paths.queue_frames * path_ns;
             if is_full || (from_ns..until_ns).contains(host_ns) {

@@ -2,7 +2,7 @@
 //! A sender that chooses labels uses all paths, and leaves slow and dead ones.
 
 use barewire_llc::ConnectionConfig;
-use barewire_sim::spray::{Outcome, Path, Paths, Traffic, config, run};
+use barewire_sim::spray::{Outcome, Path, Paths, Traffic, config, run, run_seeded};
 
 const MS: u64 = 1_000_000;
 const US: u64 = 1000;
@@ -58,7 +58,7 @@ fn a_congested_path_is_left_to_others() {
 
 /// A stream while a path is dead from the middle of the first half to the end.
 fn with_dead_path(mut paths: Paths) -> Paths {
-    paths.paths[1].dead = (paths.duration_ns / 4, u64::MAX);
+    paths.paths[1].dead = [(paths.duration_ns / 4, u64::MAX); 2];
     paths
 }
 
@@ -80,7 +80,7 @@ fn a_dead_path_is_left_within_milliseconds() {
 fn a_repaired_path_is_used_again() {
     let mut paths = Paths::equal();
     paths.duration_ns = 3000 * MS;
-    paths.paths[1].dead = (50 * MS, 300 * MS);
+    paths.paths[1].dead = [(50 * MS, 300 * MS); 2];
     let outcome = stream(&paths);
     assert!((0.2..0.3).contains(&late_share(&outcome, 1)), "{outcome:?}");
 }
@@ -90,8 +90,8 @@ fn a_repaired_path_is_used_again() {
 fn short_messages_leave_a_dead_path() {
     for dead in 0..4 {
         let mut paths = Paths::equal();
-        paths.paths[dead].dead = (50 * MS, u64::MAX);
-        let outcome = run(&paths, &config(&paths), Traffic::PingPong);
+        paths.paths[dead].dead = [(50 * MS, u64::MAX); 2];
+        let outcome = run(&paths, &config(&paths), Traffic::PingPong(1));
         assert!(outcome.silence_ns < 5 * MS, "{dead}: {} us {outcome:?}", outcome.silence_ns / US);
         assert!(outcome.sent_late[dead] * 100 < outcome.sent_late.iter().sum(), "{dead}: {outcome:?}");
         let quick = outcome.delivered > 4000;
@@ -106,11 +106,33 @@ fn half_of_eight_paths_may_die() {
     let path: Path = paths.paths[0];
     paths.paths = vec![path; 8];
     for dead in [0, 3, 4, 6] {
-        paths.paths[dead].dead = (50 * MS, u64::MAX);
+        paths.paths[dead].dead = [(50 * MS, u64::MAX); 2];
     }
     let outcome = stream(&paths);
     assert!(outcome.silence_ns < 10 * MS, "{} us {outcome:?}", outcome.silence_ns / US);
     assert!(outcome.share(&paths) > 0.9, "{:.3} {outcome:?}", outcome.share(&paths));
+}
+
+/// Proves that messages that answer each other, of one frame and of many, go on soon after half of the paths died,
+/// whichever in either direction, and whichever labels the stations choose at random.
+#[test]
+fn exchanges_leave_half_of_the_paths() {
+    const HALVES: [[usize; 2]; 6] = [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]];
+    for (frames, delay_ns, most_ms) in [(1, 10 * US, 3), (1, 300 * US, 12), (8, 10 * US, 3), (35, 10 * US, 8)] {
+        for case in 0..36 * 3 {
+            let (seed, directions) = (case as u64 / 36, [HALVES[case / 6 % 6], HALVES[case % 6]]);
+            let mut paths = Paths::equal();
+            let from_ns = 20 * MS + 137 * US * seed;
+            paths.duration_ns = 150 * MS;
+            paths.paths.iter_mut().for_each(|path| path.delay_ns = delay_ns);
+            for (direction, dead) in directions.into_iter().enumerate() {
+                dead.into_iter().for_each(|path| paths.paths[path].dead[direction] = (from_ns, u64::MAX));
+            }
+            let outcome = run_seeded(&paths, &config(&paths), Traffic::PingPong(frames), [2 * seed, 2 * seed + 1]);
+            let what = || format!("{frames} frames, {directions:?}, seed {seed}: {outcome:?}");
+            assert!(outcome.silence_ns < most_ms * MS, "{}", what());
+        }
+    }
 }
 
 /// Proves that the test of dead paths fails if labels are not left.

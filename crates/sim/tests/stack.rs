@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs 2000 worlds of the whole stack, 1000 with libfabric, 406 with several carriers and 300
-//! with labels; `barewire-sim --stack --seeds 0..100000` runs many.
+//! Runs 1000 worlds of the whole stack, 500 with libfabric, 207 with several carriers and 150
+//! with labels; `make sim` runs many.
 
 use barewire_sim::stack::{Scenario, run};
 
 /// Worlds per test.
-const WORLDS: u64 = 1000;
+const WORLDS: u64 = 500;
 
 fn no_property_is_violated_in(seeds: std::ops::Range<u64>) {
     println!("seeds {seeds:?}");
@@ -16,7 +16,7 @@ fn no_property_is_violated_in(seeds: std::ops::Range<u64>) {
     }
 }
 
-/// Proves the properties of messages, memory access and completions in worlds 0 to 1999, half of them in each test, so
+/// Proves the properties of messages, memory access and completions in worlds 0 to 999, half of them in each test, so
 /// that two processors share the work. `barewire-sim --stack --seed N --trace` replays a violation.
 #[test]
 fn no_property_is_violated_in_the_first_worlds() {
@@ -44,7 +44,7 @@ fn no_property_is_violated_with_libfabric() {
 }
 
 /// Worlds with several carriers, of which some broke once.
-const CARRIERS: u64 = 200;
+const CARRIERS: u64 = 100;
 /// A station with a longer MTU than its peer's; a lost answer to a question; a peer's other interface; a datagram from another
 /// address than the station's name; frames from an interface that are no answer to what another one was sent; both known
 /// paths dead, and a third one alive.
@@ -73,7 +73,7 @@ fn no_property_is_violated_with_several_carriers_and_libfabric() {
 }
 
 /// Worlds with labels.
-const LABELS: u64 = 300;
+const LABELS: u64 = 150;
 
 /// Proves the same on networks where the labels of frames choose among paths of unequal delay, some of which die for a while.
 /// `barewire-sim --stack --labels --seed N --trace` replays a violation.

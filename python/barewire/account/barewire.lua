@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0 OR MIT
--- Wireshark's dissector of what Barewire adds to LLC, wire versions 3 and 4 (docs/protocol.md).
+-- Wireshark's dissector of what Barewire adds to LLC, wire versions 3 to 5 (docs/protocol.md).
 --
 --   frames      Ethernet | LLC | extension …                LLC is Wireshark's own; this runs after it, as a post-dissector,
 --                                                           because S and U PDUs have their extension behind LLC's length
@@ -22,9 +22,10 @@ barewire.prefs.brief = Pref.bool("Sizes only", false, "Add only the fields that 
 
 local CHECK, SEAL, MARK = 4, 24, 8
 local ETHERTYPE_LLC, ETHERTYPE_RAW, LENGTH_MAX = 0x8870, 0x88b5, 1500
-local VERSIONS = { [3] = true, [4] = true }
--- Bytes behind the mark.
-local OF_I, OF_S, OF_SET_UP = 2, 17, 17
+local VERSIONS = { [3] = true, [4] = true, [5] = true }
+-- Bytes behind the mark; S PDUs have a poll number since version 5.
+local OF_I, OF_S, OF_SET_UP = 2, 19, 17
+local OF_S_BEFORE_5 = 17
 
 -- Fields -------------------------------------------------------------------------------------------------------------
 
@@ -50,6 +51,7 @@ define("retransmission", "bool", "Retransmission")
 define("partial", "bool", "Check covers the head only")
 define("rest_missing", "bool", "All that is not kept is missing")
 define("kept", "bytes", "Kept beyond N(R)")
+define("poll", "uint16", "Number of the poll, or of the one answered", base.HEX)
 define("version", "uint8", "Wire version", base.DEC)
 define("nonce", "uint64", "Nonce", base.HEX)
 define("cookie", "uint64", "Cookie", base.HEX)
@@ -269,13 +271,13 @@ local function entry_of(pdu, number)
     return entries[1]
 end
 
-local function learn(pdu, number, guard, is_set_up)
+local function learn(pdu, number, guard, version, is_set_up)
     local key = stations(pdu)
     local entry = entry_of(pdu, number)
     if entry and entry.guard == guard and (entry.since == number or not is_set_up) then return entry end
     local entries = known[key] or {}
     known[key] = entries
-    entry = { guard = guard, since = number, is_set_up = is_set_up, is_encrypted = false }
+    entry = { guard = guard, version = version, since = number, is_set_up = is_set_up, is_encrypted = false }
     entries[#entries + 1] = entry
     return entry
 end
@@ -283,21 +285,33 @@ end
 -- The entry of a PDU's stations; nil for a PDU without an extension of ours.
 local function guarded(pdu, number, is_datagram, has_ethertype)
     if pdu.name == "SABME" or pdu.name == "UA" then
-        local function has_version(guard)
+        local function version(guard)
             local at = pdu.extension + guard + MARK
-            return room(pdu) >= guard + MARK + OF_SET_UP and at < pdu.tvb:len() and VERSIONS[pdu.tvb(at, 1):uint()]
+            if room(pdu) < guard + MARK + OF_SET_UP or at >= pdu.tvb:len() then return nil end
+            local octet = pdu.tvb(at, 1):uint()
+            return VERSIONS[octet] and octet
         end
-        if has_version(CHECK) and has_valid_check(pdu) then return learn(pdu, number, CHECK, true) end
-        return has_version(SEAL) and learn(pdu, number, SEAL, true) or nil
+        local checked, sealed = version(CHECK), version(SEAL)
+        if checked and has_valid_check(pdu) then return learn(pdu, number, CHECK, checked, true) end
+        return sealed and learn(pdu, number, SEAL, sealed, true) or nil
+    end
+    local function is_checked()
+        return room(pdu) >= CHECK + MARK + pdu.more and pdu.extension + CHECK <= pdu.tvb:len() and has_valid_check(pdu)
     end
     local entry = entry_of(pdu, number)
-    if entry then return room(pdu) >= entry.guard + MARK + pdu.more and entry or nil end
-    if room(pdu) >= CHECK + MARK + pdu.more and pdu.extension + CHECK <= pdu.tvb:len() and has_valid_check(pdu) then
-        return learn(pdu, number, CHECK, false)
+    if entry then
+        if SUPERVISORY[pdu.control] and entry.version < 5 then pdu.more = OF_S_BEFORE_5 end
+        return room(pdu) >= entry.guard + MARK + pdu.more and entry or nil
+    end
+    if is_checked() then return learn(pdu, number, CHECK, 5, false) end
+    if SUPERVISORY[pdu.control] then
+        pdu.more = OF_S_BEFORE_5
+        if is_checked() then return learn(pdu, number, CHECK, 4, false) end
+        pdu.more = OF_S
     end
     -- Nothing else uses this EtherType between hosts; in UDP anything may begin with its two octets.
     if has_ethertype and not is_datagram and room(pdu) >= SEAL + MARK + pdu.more then
-        return learn(pdu, number, SEAL, false)
+        return learn(pdu, number, SEAL, 5, false)
     end
     return nil
 end
@@ -399,7 +413,7 @@ end
 -- A mark; of I and S PDUs also what its low 24 bits say of the numbers (decision 0037).
 local function add_mark(pdu, read, entry)
     local item, range = read:take("mark", MARK)
-    if item == nil or not (pdu.name == "I" or pdu.more == OF_S) then return end
+    if item == nil or not (pdu.name == "I" or SUPERVISORY[pdu.control]) then return end
     item:add(field["mark.connection"], range(0, 5))
     item:add(field["mark.numbers"], range(5, 3))
     if not entry.is_set_up then return end
@@ -427,6 +441,7 @@ local function add_numbers(pdu, read, summary, tree)
     read:flag(pdu.name == "I" and "partial" or "rest_missing", octet, 7)
     summary[#summary + 1] = string.format("N(R)=%d", nr)
     if pdu.name ~= "I" then read:take("kept", 16) end
+    if pdu.more == OF_S then read:take("poll", 2) end
 end
 
 local function add_set_up(read, summary)
@@ -448,7 +463,7 @@ local function add_extension(pdu, tree, entry, summary)
         add_mark(pdu, read, entry)
     end
     local fragment, message = 0, 0
-    if pdu.name == "I" or pdu.more == OF_S and SUPERVISORY[pdu.control] then
+    if pdu.name == "I" or SUPERVISORY[pdu.control] then
         add_numbers(pdu, read, summary, tree)
     elseif pdu.more == OF_SET_UP then
         add_set_up(read, summary)

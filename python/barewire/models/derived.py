@@ -6,6 +6,7 @@ A launch is the experimental unit: its curves are fitted here, and statistics ar
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -199,7 +200,7 @@ def _curves(points: list[Point], findings: Findings) -> list[tuple[str, int, Hid
 
 
 def _median(point: Point) -> float:
-    return float(np.median(point.values))
+    return median(point.values)
 
 
 # Variants under which logp's parameters are known: standard mode, synchronous mode, receives posted in advance.

@@ -5,8 +5,10 @@ import contextlib
 import os
 import secrets
 import select
+import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from barewire.errors import MachineCannot
 from barewire.mpi.fabrics import report_settings
 from barewire.mpi.job import Job
 from barewire.mpi.leftovers import JOB_MARK, end_marked, remove_orphaned_memory
+from barewire.mpi.libraries import Family
 from barewire.processes import terminate
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ _WITNESS_TIMEOUT_S = 60.0
 # A terminated launcher first ends its ranks on other hosts.
 _END_TIMEOUT_S = 5.0
 _SIGNALLED = 128
+# When an empty input ends: programs that end at once have ended by then.
+_EMPTY_INPUT_S = 1.0
 
 
 def run(job: Job, lab: "Lab | None") -> int:
@@ -122,12 +127,49 @@ def _version_of(file: Path) -> tuple[int, int] | None:
 def _running_launcher(job: Job, lab: "Lab | None", **arguments: Any) -> "Iterator[subprocess.Popen[bytes]]":
     """Run a job's launcher during the block; at the end, terminate it and remove shared memory of killed ranks."""
     started_ns = time.time_ns()
-    process = _launch(job, lab, **arguments)
+    with _input(job, arguments.pop("stdin", None)) as stdin:
+        process = _launch(job, lab, stdin=stdin, **arguments)
+        try:
+            yield process
+        finally:
+            terminate(process, _END_TIMEOUT_S)
+            remove_orphaned_memory(started_ns)
+
+
+@contextmanager
+def _input(job: Job, stdin: int | None) -> Iterator[int | None]:
+    """Yield a launcher's stdin: for Hydra, an empty one ends a second late.
+
+    Hydra's mpiexec passes the end of its input on to a proxy, and dies of SIGPIPE, which it handles itself, if the
+    proxy's programs have all ended already.
+    """
+    if job.library.family is Family.OPEN_MPI or not _is_empty(stdin):
+        yield stdin
+        return
+    reading, writing = (os.fdopen(end, mode, buffering=0) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
+    ending = threading.Timer(_EMPTY_INPUT_S, writing.close)
+    ending.daemon = True
+    ending.start()
     try:
-        yield process
+        yield reading.fileno()
     finally:
-        terminate(process, _END_TIMEOUT_S)
-        remove_orphaned_memory(started_ns)
+        ending.cancel()
+        ending.join()
+        reading.close()
+        writing.close()
+
+
+def _is_empty(stdin: int | None) -> bool:
+    """Return whether reading gives the end at once, as of /dev/null, or of a file that is empty or was read."""
+    if stdin is not None:
+        return stdin == subprocess.DEVNULL
+    try:
+        state = os.fstat(0)
+        if stat.S_ISREG(state.st_mode):
+            return os.lseek(0, 0, os.SEEK_CUR) >= state.st_size
+        return os.path.samestat(state, Path(os.devnull).stat())
+    except OSError:  # it is closed
+        return False
 
 
 def _launch(job: Job, lab: "Lab | None", **arguments: Any) -> "subprocess.Popen[bytes]":

@@ -5,6 +5,7 @@ Each launch yields one value of each, as if it had been measured, so that derive
 comparisons like all others. The curves remain in the samples.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -81,9 +82,5 @@ def _launches(frame: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFram
 
 
 def _points(launch: pl.DataFrame) -> Iterator[Point]:
-    for (variant, quantity, size, rank, parameter_value), part in launch.partition_by(
-        _POINT, as_dict=True, maintain_order=True
-    ).items():
-        is_us = part["unit"][0] == "us"
-        values = (part["value"] * 1e3 if is_us else part["value"]).to_list()
-        yield Point(variant, quantity, size, rank, parameter_value, values)
+    in_ns = pl.when(pl.col("unit").cast(pl.String) == "us").then(pl.col("value") * 1e3).otherwise(pl.col("value"))
+    return itertools.starmap(Point, launch.group_by(_POINT, maintain_order=True).agg(in_ns).iter_rows())

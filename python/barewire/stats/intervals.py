@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,19 @@ def median_interval(launch_values: Sequence[float], confidence: float = CONFIDEN
     values = finite(launch_values)
     if len(values) < launches_for_interval(confidence):
         return None
+    low, high = _ranks_of_median(len(values), confidence)
+    values = np.sort(values)
+    return float(values[low]), float(values[high])
+
+
+@cache
+def _ranks_of_median(count: int, confidence: float) -> tuple[int, int]:
+    """Return the ranks of the ends of a median's interval, from 0; they do not depend on the values."""
     from scipy import stats  # imported late: it takes half a second that most commands need not wait for
 
-    result: Any = stats.quantile_test(values, q=0, p=0.5)  # its stub declares the interval a float
+    result: Any = stats.quantile_test(np.arange(count), q=0, p=0.5)  # its stub declares the interval a float
     interval = result.confidence_interval(confidence)
-    return float(interval.low), float(interval.high)
+    return int(interval.low), int(interval.high)
 
 
 def mean_interval(launch_values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use super::identity::Identity;
+use super::numbered_polls::NumberedPolls;
 use super::polls::Polls;
 use super::reordering::Reordering;
 use super::round_trip::RoundTrip;
@@ -101,7 +102,12 @@ pub(crate) struct Machine {
     nr_invalid_since: Instant,
     frmr: FrmrInformation,
     pub round_trip: RoundTrip,
+    /// Without the extension.
     polls: Polls,
+    /// With it.
+    numbered_polls: NumberedPolls,
+    /// Number of the peer's last poll, which the next final response has.
+    answered_poll: u16,
     pub indications: Indications,
     /// Range of indices of dropped tokens that the user has not polled; empty if both are equal.
     pub dropped: (u32, u32),
@@ -162,6 +168,7 @@ mod actions;
 mod gaps;
 mod indications;
 mod labels;
+mod polling;
 mod transmit;
 
 const SENDING: u16 = State::Normal.bit() | State::Busy.bit() | State::Reject.bit();
@@ -219,6 +226,8 @@ impl Machine {
             frmr: FrmrInformation([0; 5]),
             round_trip: RoundTrip::new(&parameters),
             polls: Polls::NONE,
+            numbered_polls: NumberedPolls::NONE,
+            answered_poll: 0,
             indications: Indications::default(),
             dropped: (0, 0),
             counters: ConnectionCounters::default(),
@@ -261,6 +270,11 @@ impl Machine {
         let (role, bit) = (pdu.role(), pdu.poll_final());
         let is_response = role == Role::Response;
         let poll_final = bit && (!is_response || self.answers_poll(pdu, extension, now));
+        match pdu.body {
+            Body::I { .. } if bit && !is_response => self.answered_poll = extension.ns,
+            Body::S { .. } if bit && !is_response => self.answered_poll = extension.poll,
+            _ => {}
+        }
         let mut context = Context { now, poll_final: bit, progress: 0, cause: Cause::Requested, extension: *extension };
         let event = match pdu.body {
             Body::I { information, .. } => {
@@ -336,7 +350,12 @@ impl Machine {
                 Event::Ua
             }
             Body::Dm { .. } => {
-                context.cause = if self.state == State::Setup { Cause::PeerRefused } else { Cause::PeerNotConnected };
+                context.cause = match self.state {
+                    State::Setup => Cause::PeerRefused,
+                    // It has disconnected, and its UA was lost.
+                    State::DConn => Cause::Requested,
+                    _ => Cause::PeerNotConnected,
+                };
                 Event::Dm
             }
             Body::Frmr { reason, .. } => {
@@ -391,32 +410,6 @@ impl Machine {
         if self.parameters.is_extended { extension::NUMBERS - 1 } else { SequenceNumber::MODULUS as u16 - 1 }
     }
 
-    /// Whether a response with F = 1 answers the outstanding poll. Measures the round trip if so.
-    fn answers_poll(&mut self, pdu: &Pdu<'_>, extension: &Extension, now: Instant) -> bool {
-        let is_complete = match pdu.body {
-            Body::S { .. } | Body::I { .. } => self.ahead_of(extension.nr, self.sent.wrapping_sub(self.base)) == 0,
-            _ => return self.p_flag,
-        };
-        if self.polls.take_late(is_complete, now) {
-            // No poll was lost: the peer was late, and the later polls were needless.
-            self.round_trip.timeout_was_spurious(None, &self.parameters);
-            return false;
-        }
-        if !self.p_flag {
-            return false;
-        }
-        let is_unambiguous = self.polls.is_single_outstanding();
-        let round_trip_ns = self.polls.answered(is_complete, self.round_trip.smoothed_ns(), now);
-        // The poll was sent because T1 expired.
-        if self.retry_count > 0 && is_complete && is_unambiguous {
-            self.round_trip.timeout_was_spurious(round_trip_ns, &self.parameters);
-        }
-        if let Some(round_trip_ns) = round_trip_ns {
-            self.round_trip.measure(round_trip_ns, &self.parameters);
-        }
-        true
-    }
-
     /// Answers a PDU that violates the protocol with FRMR. `header`: from DSAP to the control field.
     pub fn reject(&mut self, header: &[u8], role: Role, poll_final: bool, flags: u8, now: Instant) -> Disposition {
         if self.state.is_connected() {
@@ -452,6 +445,7 @@ impl Machine {
                 self.counters.timeouts += u64::from(!matches!(event, Event::DelayTimer));
                 if matches!(event, Event::AckTimer | Event::PollTimer | Event::RejectTimer) {
                     self.leave_home(now);
+                    self.copy_poll(matches!(event, Event::PollTimer));
                 }
                 self.dispatch(event, self.context(now, cause));
             }
@@ -812,7 +806,7 @@ impl Machine {
         self.window = self.parameters.window;
         (self.growth_credit, self.unacknowledged, self.reject_count, self.data_flag) = (0, 0, 0, 0);
         (self.has_exchanged, self.is_data_held) = (false, false);
-        self.polls = Polls::NONE;
+        (self.polls, self.numbered_polls) = (Polls::NONE, NumberedPolls::NONE);
         self.verification_polls = 0;
         (self.last_heard, self.nr_invalid_since) = (now, Instant::NEVER);
         self.round_trip.cancel();

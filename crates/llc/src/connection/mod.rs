@@ -5,6 +5,7 @@
 
 mod identity;
 mod machine;
+mod numbered_polls;
 mod polls;
 mod queue;
 mod reordering;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Matching of final responses to polls. F = 1 does not say which poll it answers. If the round-trip time exceeds T1, several
+//! Matching of final responses to polls, on connections without the extension. F = 1 does not say which poll it answers. If the round-trip time exceeds T1, several
 //! polls are in flight and each is answered. PDUs sent after the first of these answers must not be considered lost
 //! because the later answers, to older polls, do not acknowledge them.
 

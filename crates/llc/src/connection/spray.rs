@@ -3,9 +3,10 @@
 //!
 //! Bursts take all labels in turns, other PDUs one, the *home* label. A label loses its turns while PDUs of it are late,
 //! overtaken by many with other labels, and rests after a PDU of it was lost: for a round trip, doubled by each further such
-//! PDU. Then it gets one PDU at a time until as many have arrived. Peers need not know labels: what they acknowledge tells
-//! enough, since frames with one label take one path and stay in order. In this it follows REPS (Bonato et al. 2024), which
-//! hears of congestion by ECN instead.
+//! PDU. Then it gets one PDU at a time until as many have arrived. Retransmissions leave with a label that got through last,
+//! repeated polls and answers with several labels at once. Peers need not know labels: what they acknowledge tells enough,
+//! since frames with one label take one path and stay in order. In this it follows REPS (Bonato et al. 2024), which hears of
+//! congestion by ECN instead.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -19,7 +20,7 @@ pub(crate) struct Spray {
     labels: Box<[Label]>,
     /// By the slot of `Machine::order`.
     in_flight: Box<[Sent]>,
-    /// The label of acknowledgements, set-up and short messages.
+    /// The label of acknowledgements, set-up and short messages: that of the poll answered last, unless it was left since.
     home: u8,
     /// The label that had its turn last.
     turn: u8,
@@ -39,6 +40,18 @@ pub(crate) struct Spray {
     pub judge_at: Instant,
     /// Number of I PDUs received when the peer polled last.
     pub polled_at: u64,
+    /// Labels with which the next poll, and the next answer to one, are to leave besides the home label.
+    copies: [u8; 2],
+    /// The next S PDU is such a copy.
+    is_copy: bool,
+}
+
+/// Purpose of an S PDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Supervision {
+    Poll,
+    Answer,
+    Plain,
 }
 
 /// What is known of a label's path.
@@ -95,6 +108,8 @@ impl Spray {
             newest_round_trip_ns: 0,
             judge_at: Instant::NEVER,
             polled_at: u64::MAX,
+            copies: [0; 2],
+            is_copy: false,
         }
     }
 
@@ -104,9 +119,21 @@ impl Spray {
         self.current
     }
 
-    /// Chooses the label of an S PDU.
-    pub fn send_supervisory(&mut self, round_trip_ns: u64, now: Instant) {
-        self.current = Some(self.home_at(round_trip_ns, now));
+    /// The next S PDU of this kind leaves with several labels, if `is_repeated`.
+    pub fn copy(&mut self, kind: Supervision, is_repeated: bool) {
+        let copies = bounds::POLL_LABELS.min(self.labels.len() as u8) - 1;
+        self.copies[kind as usize] = if is_repeated { copies } else { 0 };
+    }
+
+    /// Chooses the label of an S PDU. Returns whether it is to leave with another one, too.
+    pub fn send_supervisory(&mut self, kind: Supervision, round_trip_ns: u64, now: Instant) -> bool {
+        let label = if self.is_copy { self.next_label(round_trip_ns, now) } else { self.home_at(round_trip_ns, now) };
+        self.current = Some(label);
+        self.is_copy = self.copies.get(kind as usize).is_some_and(|copies| *copies > 0);
+        if self.is_copy {
+            self.copies[kind as usize] -= 1;
+        }
+        self.is_copy
     }
 
     /// Chooses the label of a U PDU.
@@ -132,7 +159,9 @@ impl Spray {
             // Its arrival would tell nothing of that label.
             self.labels[usize::from(before.label)].late = None;
         }
-        let label = if is_burst || is_repeated {
+        let label = if is_repeated {
+            self.proven_label(round_trip_ns, now)
+        } else if is_burst {
             self.next_label(round_trip_ns, now)
         } else {
             self.home_at(round_trip_ns, now)
@@ -174,9 +203,20 @@ impl Spray {
         }
     }
 
-    /// A poll sent after all I PDUs has arrived at the peer.
-    pub fn polled(&mut self) {
-        self.newest = self.newest_sent.wrapping_add(1);
+    /// A poll has arrived at the peer. `order`: that of the first I PDU sent after it.
+    pub fn polled(&mut self, order: u32, round_trip_ns: u64, label: Option<u8>, now: Instant) {
+        if is_older(self.newest, order) {
+            (self.newest, self.newest_round_trip_ns) = (order, round_trip_ns);
+        }
+        // This label gets through: repetitions leave with it.
+        if let Some(label) = label {
+            self.home = label;
+            let label = &mut self.labels[usize::from(label)];
+            label.newest = newer(label.newest, order);
+            if label.rests > 0 && is_older(label.rested_at, order) {
+                (label.rests, label.rests_until) = (label.rests - 1, now);
+            }
+        }
     }
 
     /// Whether something that was sent after an I PDU has arrived.
@@ -193,8 +233,8 @@ impl Spray {
             return;
         }
         let longest_ns = bounds::LOST_LABEL_REST_MAX.as_nanos() as u64;
-        if label.rests == 0 || rest_ns(label.rests + 1, round_trip_ns) <= longest_ns {
-            label.rests += 1;
+        if label.rests == 0 || rest_ns(label.rests, round_trip_ns) < longest_ns {
+            label.rests = label.rests.saturating_add(1);
         }
         label.rests_until = now.after(rest_ns(label.rests, round_trip_ns));
         label.rested_at = self.newest_sent;
@@ -221,7 +261,10 @@ impl Spray {
         }
         // Queues on a good path may be several times as long as those on another.
         let is_trusted = label.rests == 0;
-        let overdue_ns = overdue_ns.max(if is_trusted { OVERDUE_ROUND_TRIPS * self.newest_round_trip_ns } else { 0 });
+        let newest_ns = OVERDUE_ROUND_TRIPS * self.newest_round_trip_ns;
+        // Smoothed round trips are too long for a while after acknowledgements were lost.
+        let most_ns = if newest_ns == 0 { overdue_ns } else { (2 * newest_ns).max(overdue_ns / 2) };
+        let overdue_ns = overdue_ns.min(most_ns).max(if is_trusted { newest_ns } else { 0 });
         let age_ns = age_ns(&sent, now);
         if age_ns >= overdue_ns {
             return Some(Verdict::Overdue);
@@ -245,6 +288,18 @@ impl Spray {
             self.home = self.next_label(round_trip_ns, now);
         }
         self.home
+    }
+
+    /// The label by which a PDU has arrived last, of those that do not rest.
+    fn proven_label(&mut self, round_trip_ns: u64, now: Instant) -> u8 {
+        let newest = self.newest;
+        let labels = self.labels.iter().enumerate();
+        let proven =
+            labels.filter(|(_, label)| label.rests == 0).min_by_key(|(_, label)| newest.wrapping_sub(label.newest));
+        match proven {
+            Some((index, _)) => index as u8,
+            None => self.next_label(round_trip_ns, now),
+        }
     }
 
     /// The next label in turn that does not rest, not late if possible; if all rest, the one whose rest ends first.
@@ -333,6 +388,12 @@ mod tests {
             let slot = self.order as usize % 64;
             self.spray.send_information(slot, self.order, is_burst, false, ROUND_TRIP_NS, self.now);
             (self.spray.current().unwrap(), self.order)
+        }
+
+        /// Sends an S PDU. Returns its label, and whether a copy is to follow.
+        fn supervise(&mut self, kind: Supervision) -> (u8, bool) {
+            let is_copied = self.spray.send_supervisory(kind, ROUND_TRIP_NS, self.now);
+            (self.spray.current().unwrap(), is_copied)
         }
 
         fn arrived(&mut self, order: u32) {
@@ -519,9 +580,9 @@ mod tests {
         let mut sender = Sender::new();
         let (_, order) = sender.send(false);
         assert_eq!(sender.judge(order), None);
-        sender.spray.polled();
+        sender.spray.polled(order + 1, ROUND_TRIP_NS, None, sender.now);
         assert!(matches!(sender.judge(order), Some(Verdict::OnItsWay(_))));
-        sender.now = sender.now.after(20_000);
+        sender.now = sender.now.after(OVERDUE_ROUND_TRIPS * ROUND_TRIP_NS);
         assert_eq!(sender.judge(order), Some(Verdict::Overdue));
         let (_, next) = sender.send(false);
         assert_eq!(sender.judge(next), None, "sent after the poll");
@@ -537,6 +598,34 @@ mod tests {
         assert_eq!(sender.send(false).0, next);
         sender.spray.leave_home(ROUND_TRIP_NS, sender.now);
         assert_ne!(sender.send(false).0, next);
+    }
+
+    #[test]
+    fn a_repeated_poll_leaves_with_several_labels_and_the_next_one_with_one() {
+        let mut sender = Sender::new();
+        assert_eq!(sender.supervise(Supervision::Poll), (2, false));
+        sender.spray.copy(Supervision::Poll, true);
+        assert_eq!(sender.supervise(Supervision::Answer), (2, false), "the answer to another poll");
+        let labels: [_; 4] = core::array::from_fn(|_| sender.supervise(Supervision::Poll));
+        assert_eq!(labels, [(2, true), (3, true), (0, true), (1, false)]);
+        assert_eq!(sender.supervise(Supervision::Poll), (2, false));
+    }
+
+    /// Proves that what is repeated leaves with the label of the poll that was answered, short messages too.
+    #[test]
+    fn a_label_whose_poll_was_answered_gets_through() {
+        let mut sender = Sender::new();
+        let sent: Vec<(u8, u32)> = (0..8).map(|_| sender.send(true)).collect();
+        let (through, _) = sent[1];
+        sender.spray.polled(sender.order + 1, ROUND_TRIP_NS, Some(through), sender.now);
+        assert_eq!(sender.judge(sent[1].1), Some(Verdict::Lost), "the poll was sent later with the same label");
+        for (_, order) in &sent {
+            sender.order += 1;
+            let (slot, order) = (*order as usize % 64, sender.order);
+            sender.spray.send_information(slot, order, true, true, ROUND_TRIP_NS, sender.now);
+            assert_eq!(sender.spray.current(), Some(through));
+        }
+        assert_eq!(sender.send(false).0, through);
     }
 
     #[test]

@@ -662,6 +662,20 @@ fn disconnect_ends_at_once_and_returns_the_tokens() {
 }
 
 #[test]
+fn a_lost_ua_does_not_change_why_a_connection_ended() {
+    let mut pair = Pair::connected(&ConnectionConfig::default());
+    pair.ends[0].disconnect(pair.now);
+    pair.transmit(0, 99);
+    pair.receive(1);
+    pair.transmit(1, 99);
+    pair.wires[1].clear();
+    pair.sleep();
+    pair.exchange();
+    assert_eq!(pair.events[0], [ConnectionEvent::Disconnected(Cause::Requested)]);
+    assert_eq!(pair.states(), [State::Adm, State::Adm]);
+}
+
+#[test]
 fn unanswered_disconnect_ends() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
     pair.ends[0].disconnect(pair.now);

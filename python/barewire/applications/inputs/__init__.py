@@ -18,7 +18,8 @@ def put_inputs(application: Application, folder: Path, *, ranks: int, processes:
     rows = max(row for row in range(1, math.isqrt(processes) + 1) if processes % row == 0)
     known = {"ranks": ranks, "processes": processes, "rows": rows, "columns": processes // rows}
     given = _HERE / application.name
-    for file in sorted(given.iterdir()) if given.is_dir() else []:
+    files = sorted(filter(Path.is_file, given.iterdir())) if given.is_dir() else []
+    for file in files:
         if file.suffix == ".j2":
             text = Environment(undefined=StrictUndefined, autoescape=False).from_string(file.read_text())
             (folder / file.stem).write_text(text.render(known) + "\n")

@@ -34,7 +34,7 @@ fn layout(llc: &[u8]) -> (usize, bool, usize) {
     let (response, control) = (llc[1] & 1 == 1, llc[2]);
     match control & 3 {
         0 | 2 => (4, true, 10),
-        1 => (4, false, 25),
+        1 => (4, false, 27),
         _ => match control & !0x10 {
             0x03 => (3, true, 8),
             0x67 | 0xe7 if !response => (3, true, 8),

@@ -3,15 +3,21 @@
 
 use super::Machine;
 use crate::bounds;
-use crate::connection::spray::Verdict;
+use crate::connection::spray::{Supervision, Verdict};
 use crate::time::Instant;
 
 impl Machine {
-    /// Chooses the label of an S PDU.
+    /// Chooses the label of an S PDU. Returns whether another copy of it is to leave with another label.
     #[inline]
-    pub(super) fn label_supervisory(&mut self, now: Instant) {
+    pub(super) fn label_supervisory(&mut self, kind: Supervision, now: Instant) -> bool {
+        let Some(spray) = &mut self.spray else { return false };
+        spray.send_supervisory(kind, self.round_trip.estimate_ns(), now)
+    }
+
+    /// Lets the next poll leave with several labels if it repeats one that was not answered.
+    pub(super) fn copy_poll(&mut self, is_repeated: bool) {
         if let Some(spray) = &mut self.spray {
-            spray.send_supervisory(self.round_trip.estimate_ns(), now);
+            spray.copy(Supervision::Poll, is_repeated);
         }
     }
 
@@ -44,7 +50,10 @@ impl Machine {
     /// The peer has polled. If it does so again, and sends nothing meanwhile, it has missed the answer.
     pub(super) fn label_polled(&mut self, now: Instant) {
         let received = self.counters.information_received;
-        if self.spray.as_mut().is_some_and(|spray| core::mem::replace(&mut spray.polled_at, received) == received) {
+        let Some(spray) = &mut self.spray else { return };
+        let is_repeated = core::mem::replace(&mut spray.polled_at, received) == received;
+        spray.copy(Supervision::Answer, is_repeated);
+        if is_repeated {
             self.leave_home(now);
         }
     }
@@ -74,11 +83,17 @@ impl Machine {
         }
     }
 
-    /// A poll that was sent after all I PDUs has arrived at the peer. It may have overtaken those with other labels.
+    /// A poll has arrived at the peer, and its answer here. It may have overtaken I PDUs with other labels.
     pub(super) fn judge_labels_after_poll(&mut self, now: Instant) {
         self.next = self.sent;
+        let answer = self.numbered_polls.accepted();
         if let Some(spray) = &mut self.spray {
-            spray.polled();
+            spray.polled(
+                answer.order,
+                answer.round_trip_ns.unwrap_or(self.round_trip.estimate_ns()),
+                answer.label,
+                now,
+            );
         }
         self.judge_labels(now);
         if self.outstanding() > 0 {

@@ -3,7 +3,8 @@
 
 use super::{BUSY, Machine, REJECTING, SENDING, Timer};
 use crate::address::Source;
-use crate::extension::Extra;
+use crate::connection::spray::Supervision;
+use crate::extension::{self, Extra};
 use crate::pdu::{self, Body, Header, Pdu, Role, Supervisory};
 use crate::time::Instant;
 
@@ -68,7 +69,7 @@ impl Machine {
             }
             if poll {
                 self.is_ack_requested &= (self.next.wrapping_sub(self.ack_requested_to) as i32) < 0;
-                self.polls.sent(now);
+                self.poll_sent(Some(index.wrapping_sub(self.base) as u16 % extension::NUMBERS), now);
                 self.start_poll_timer(now);
             }
             return Some((header, Some(index), extra));
@@ -124,7 +125,6 @@ impl Machine {
     }
 
     fn transmit_supervisory(&mut self, kind: u16, now: Instant) -> (Header, Extra) {
-        self.label_supervisory(now);
         // Repeating REJ with the kept PDUs reveals retransmissions that were lost as well.
         let repeats_rej = self.parameters.is_extended && self.kept != 0 && !self.timer_runs(Timer::Gap);
         let is_rej_due = self.pending & Pending::REJ != 0 || repeats_rej;
@@ -136,19 +136,24 @@ impl Machine {
         } else {
             Supervisory::Rr
         };
+        let supervision = match kind {
+            Pending::POLL => Supervision::Poll,
+            Pending::FINAL => Supervision::Answer,
+            _ => Supervision::Plain,
+        };
+        let is_copied = self.label_supervisory(supervision, now);
         // Whatever its kind, this S PDU also serves a pending acknowledgement and REJ.
-        self.pending &= !(kind | Pending::PLAIN | Pending::REJ | Pending::READY);
+        self.pending &= !(if is_copied { 0 } else { kind } | Pending::PLAIN | Pending::REJ | Pending::READY);
         self.ack_sent();
-        let role = if kind == Pending::POLL {
-            self.polls.sent(now);
-            Role::Command
-        } else {
-            Role::Response
+        let (role, poll) = match supervision {
+            Supervision::Poll => (Role::Command, self.poll_sent(None, now)),
+            Supervision::Answer => (Role::Response, self.answered_poll),
+            Supervision::Plain => (Role::Response, 0),
         };
         let control = pdu::supervisory_control(function, self.vr(), kind != Pending::PLAIN);
         let extra = if self.parameters.is_extended {
             let lacks_the_rest = rejects && core::mem::take(&mut self.lacks_the_rest);
-            Extra::supervisory(self.identity.send_mark(), self.received, self.kept, lacks_the_rest)
+            Extra::supervisory(self.identity.send_mark(), self.received, self.kept, lacks_the_rest, poll)
         } else {
             Extra::NONE
         };
