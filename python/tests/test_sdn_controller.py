@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The controller on switches in memory: learning, no lost, duplicated or looped packets, failures."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -454,3 +457,33 @@ def _on(placed: Placed, path: Path) -> Placed:
 
 def _has(world: World, switch: str, number: int) -> bool:
     return any(entry.rule.cookie & 0xFFFF_FFFF == number for entry in world.switches[switch].table.values())
+
+
+IMPORTS = """
+import sys
+from fake_switches import World, tcp
+from barewire.sdn.classify.policy import Policy
+from barewire.sdn.daemon import prepare_interpreter
+from barewire.sdn.strategies.registry import OURS, PUBLISHED
+from barewire.topology import fat_tree
+assert "scipy.sparse" not in sys.modules, "otherwise this says nothing"
+prepare_interpreter()
+before = set(sys.modules)
+for strategy in (one.name for one in (*OURS, *PUBLISHED)):
+    world = World(fat_tree(4, servers=0), policy=Policy({"default": strategy}, ()))
+    world.stand_up()
+    for _ in range(2):
+        for host in world.network.hosts:
+            world.send(host, tcp(host, "h1" if host != "h1" else "h2"))
+        world.settle()
+    world.pass_time(2.5)
+    assert len(world.controller.router.routes), strategy
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_no_flow_waits_for_an_import() -> None:
+    """The event loop would stop for half a second, after which the other controller of a pair takes over."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", IMPORTS], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

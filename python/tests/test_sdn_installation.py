@@ -124,7 +124,7 @@ def test_unnamed_hosts_expire_and_are_bounded() -> None:
     assert sum(host is not None for host in learnt) == HOSTS_PER_PORT_MAX
     stays = learnt[3]
     assert stays is not None and hosts.learn_address(stays, Address(0, "10.0.0.9"), 0.0)
-    hosts.age(2.0, in_use={stays.name})
+    hosts.age(2.0, in_use=lambda: {stays.name})
     assert set(hosts.by_name) == {"h1", stays.name} and hosts.with_address("10.0.0.9") is stays
 
 

@@ -56,7 +56,7 @@ def test_features_are_those_of_the_conversation_its_service_and_its_hosts() -> N
             seen.counted(key, packets, 100 * packets, 0.0, second)
             seen.counted(key.reversed(), packets, 1000 * packets, 0.0, second)
         seen.counted(flow("h2", "h5", 50000, 80), 1, 60, 0.0, second)
-        features = seen.round(second)
+        features = seen.round(second).features()
     table = {
         key.source: dict(zip(FEATURES, row, strict=True))
         for key, row in zip(features.keys, features.rows.tolist(), strict=True)
@@ -81,14 +81,14 @@ def test_a_flow_that_is_placed_again_counts_on_and_one_that_is_silent_ends() -> 
     seen = Conversations(INTERVAL_S)
     key = flow("h1", "h2")
     seen.counted(key, 10, 1000, 0.0, 2.0)
-    first = seen.round(2.0)
+    first = seen.round(2.0).features()
     seen.counted(key, 2, 200, 3.0, 4.0)
-    second = seen.round(4.0)
+    second = seen.round(4.0).features()
     assert 2 ** second.rows[0, FEATURES.index("up_bytes")] - 1 == pytest.approx(1200, rel=1e-3)
     assert first.numbers == second.numbers
-    assert not seen.round(4.1 + 3.5 * INTERVAL_S).keys and not len(seen)
+    assert not seen.round(4.1 + 3.5 * INTERVAL_S).features().keys and not len(seen)
     seen.counted(key, 1, 100, 20.0, 21.0)
-    assert seen.round(21.0).numbers != first.numbers, "it is another conversation"
+    assert seen.round(21.0).features().numbers != first.numbers, "it is another conversation"
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,13 @@ def test_a_flow_that_is_placed_again_counts_on_and_one_that_is_silent_ends() -> 
 def test_the_service_is_found_whichever_direction_was_counted_first(ports: tuple[int, int], service: int) -> None:
     seen = Conversations(INTERVAL_S)
     seen.counted(flow("h1", "h2", *ports), 1, 100, 0.0, 1.0)
-    assert [end[1] for end in seen.round(1.0).services] == [service]
+    assert [end[1] for end in seen.round(1.0).features().services] == [service]
 
 
 def test_protocols_without_ports_have_no_features() -> None:
     seen = Conversations(INTERVAL_S)
     seen.counted(FlowKey("h1", "h2", "llc"), 1, 100, 0.0, 1.0)
-    assert not seen.round(1.0).keys
+    assert not seen.round(1.0).features().keys
 
 
 def test_memory_is_bounded_by_what_lives() -> None:
@@ -112,7 +112,7 @@ def test_memory_is_bounded_by_what_lives() -> None:
     for number in range(200):
         for port in range(50):
             seen.counted(flow("h1", "h2", 1024 + number * 50 + port), 1, 100, 0.0, 10.0 * number)
-        seen.round(10.0 * number)
+        seen.round(10.0 * number).features()
     assert len(seen) == 50 and len(seen._keys) <= 256 and len(seen._end_ids) <= 4 * 50 + 256 + 100
 
 
@@ -208,7 +208,7 @@ def test_sure_flows_are_recognised_in_steps_and_unsure_ones_stay_as_they_were() 
     flows = [flow("h1", "h2", 40000 + 2 * number, 10001 + number) for number in range(STEP + 5)]
     for key in flows:
         _count(recognition, key, 100_000, 2.0)
-    recognition.round(2.0)
+    recognition.evaluated(recognition.round(2.0)(), 2.0)
     first, more = recognition.step(2.0)
     assert len(first) == STEP and more
     second, more = recognition.step(2.0)
@@ -218,14 +218,14 @@ def test_sure_flows_are_recognised_in_steps_and_unsure_ones_stay_as_they_were() 
     recognition.model = stump("up_bytes", 12.0, sure=0.8)
     for key in flows:
         _count(recognition, key, 200_000, 4.0)
-    recognition.round(4.0)
+    recognition.evaluated(recognition.round(4.0)(), 4.0)
     assert recognition.step(4.0) == ([], True) and recognition.profile_of(flows[0]) == "hadoop"
 
 
 def test_unsure_means_no_profile() -> None:
     recognition = Recognition(stump("up_bytes", 12.0, sure=0.89), INTERVAL_S)
     _count(recognition, flow("h1", "h2"), 100_000, 2.0)
-    recognition.round(2.0)
+    recognition.evaluated(recognition.round(2.0)(), 2.0)
     assert recognition.step(2.0) == ([], False)
     assert recognition.profile_of(flow("h1", "h2")) is None
 
@@ -233,12 +233,12 @@ def test_unsure_means_no_profile() -> None:
 def test_a_new_flow_to_a_recognised_service_belongs_to_it_at_once_until_it_is_forgotten() -> None:
     recognition = Recognition(stump("up_bytes", 12.0), INTERVAL_S)
     _count(recognition, flow("h1", "h2"), 100_000, 2.0)
-    recognition.round(2.0)
+    recognition.evaluated(recognition.round(2.0)(), 2.0)
     recognition.step(2.0)
     new = flow("h3", "h2", 50000)
     assert recognition.profile_of(new) == recognition.profile_of(new.reversed()) == "hadoop"
     assert recognition.profile_of(flow("h3", "h2", 50000, 5)) is None
-    recognition.round(1000.0)
+    recognition.evaluated(recognition.round(1000.0)(), 1000.0)
     assert recognition.profile_of(new) is None
     assert not recognition._verdicts and not recognition._services, "what has ended is forgotten"
 
@@ -247,11 +247,11 @@ def test_a_service_that_turns_out_to_be_other_traffic_is_forgotten() -> None:
     """Its first conversation looks like Big Data at first, and later like other traffic."""
     recognition = Recognition(stump("up_bytes", 12.0), INTERVAL_S)
     _count(recognition, flow("h1", "h2"), 100_000, 2.0)
-    recognition.round(2.0)
+    recognition.evaluated(recognition.round(2.0)(), 2.0)
     recognition.step(2.0)
     assert recognition.profile_of(flow("h3", "h2", 50000)) == "hadoop"
     recognition.model = stump("up_bytes", 30.0)
-    recognition.round(4.0)
+    recognition.evaluated(recognition.round(4.0)(), 4.0)
     assert recognition.step(4.0) == ([flow("h1", "h2")], False)
     assert recognition.profile_of(flow("h3", "h2", 50000)) is None
 
@@ -265,7 +265,7 @@ def test_a_step_takes_a_controllers_loop_milliseconds_and_a_flow_microseconds() 
         for key in keys:
             _count(recognition, key, 1000 * int(now), now)
         began = time.perf_counter()
-        recognition.round(now)
+        recognition.evaluated(recognition.round(now)(), now)
         rounds.append(time.perf_counter() - began)
         more = True
         while more:
@@ -310,7 +310,7 @@ def test_a_recording_has_labelled_conversations_at_doubling_rounds_and_no_names_
     for second in range(1, 9):
         _count(recognition, flow("h1", "h2"), 1000 * second, float(second))
         _count(recognition, flow("h9", "h8"), 1000 * second, float(second))
-        recognition.round(float(second))
+        recognition.evaluated(recognition.round(float(second))(), float(second))
     recording.close()
     rows = list(csv.DictReader(file.open()))
     assert [row["round"] for row in rows] == ["1", "2", "4", "8"]

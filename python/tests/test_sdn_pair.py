@@ -425,9 +425,9 @@ def test_a_service_that_was_recognised_long_ago_is_known_to_the_successor(pair: 
     pair.end("a")
     assert eventually(lambda: pair.leads("b"))
     recognition, now = standby.core.recognition, standby.now
-    recognition.round(now)
+    recognition.evaluated(recognition.round(now)(), now)
     assert recognition.profile_of(FlowKey("h1", "h2", "tcp", 5, 6)) == "hadoop"
-    recognition.round(now + REMEMBERED_S + 1)
+    recognition.evaluated(recognition.round(now + REMEMBERED_S + 1)(), now + REMEMBERED_S + 1)
     assert recognition.profile_of(FlowKey("h1", "h2", "tcp", 5, 6)) is None
 
 

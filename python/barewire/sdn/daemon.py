@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import fcntl
 import gc
+import importlib
 import resource
 import signal
 import sys
@@ -34,8 +35,12 @@ from barewire.sdn.ui.feed import Feed
 from barewire.sdn.ui.server import PAGE, Ui
 
 Tell = Callable[[Event], None]
-# gc thresholds: new objects per young collection, young collections per older one: 7 in 4,000 flows.
-COLLECT_AFTER = (20_000, 20, 20)
+# gc thresholds: new objects per young collection, some 1 ms; young ones per older one; and no collection of all by itself:
+# it looks at all flows, some 70 ms for 10,000.
+COLLECT_AFTER = (1000, 5, 1_000_000)
+COLLECT_ALL_S = 3600.0
+# What else the first flow would import: half a second in the event loop, after which another controller takes over.
+IMPORTED_LATE = ("scipy.sparse", "statistics")
 # How long the event loop waits for a thread that makes a plan; Python's default is 5 ms.
 SWITCH_INTERVAL_S = 0.001
 
@@ -84,7 +89,9 @@ def run(options: Options, tell: Tell) -> None:
 
 def prepare_interpreter() -> None:
     """Keep Python's own pauses of the event loop short, in this process."""
-    # Loaded objects are permanent, and flows create no cycles: a full collection would block for 80 ms.
+    for name in IMPORTED_LATE:
+        importlib.import_module(name)
+    # Loaded objects are permanent.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
@@ -150,7 +157,7 @@ async def _serve(serving: _Serving, tell: Tell) -> None:
         if peer.url == api.url:
             raise WrongUse(f"--peer {options.peer} is this controller's own API: give the other one's")
         shell.peer = peer
-    tasks: list[asyncio.Task[None]] = []
+    tasks = [asyncio.create_task(_collect_all())]
     try:
         await shell.open()
         await api.open()
@@ -173,6 +180,13 @@ async def _serve(serving: _Serving, tell: Tell) -> None:
         await shell.close()
         if recording is not None:
             recording.close()
+
+
+async def _collect_all() -> None:
+    """Collect what long-lived connections have left; flows create no cycles."""
+    while True:
+        await asyncio.sleep(COLLECT_ALL_S)
+        gc.collect()
 
 
 def _recorded(file: Path, shell: Shell, tell: Tell) -> Recording:

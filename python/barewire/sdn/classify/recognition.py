@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Flows recognised by a trained classifier, a few at a time, and the services that they belong to. No clock, no I/O.
 
-    counted() for each counted flow ─▶ round(): all features ─▶ step() until it returns False ─▶ profile_of()
+    counted() for each counted flow ─▶ round(): work for another thread ─▶ evaluated() ─▶ step() until it returns False
+                                                                                            ─▶ profile_of()
 
 A new flow to a service that was recognised belongs to it at once; that is one look into a dictionary.
 """
@@ -9,15 +10,16 @@ A new flow to a service that was recognised belongs to it at once; that is one l
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from barewire.sdn.classify.features import Conversations, End, Features, ends_of
+from barewire.sdn.classify.features import Conversations, End, Features, Interval, ends_of
 from barewire.sdn.classify.model import Model
 from barewire.sdn.flow import DEFAULT_PROFILE, FlowKey
 
-# Conversations evaluated at once: about a millisecond.
+# Conversations whose verdicts are given at once: less than a millisecond.
 STEP = 128
 # How long a service is remembered after its last conversation was recognised.
 REMEMBERED_S = 300.0
@@ -35,6 +37,15 @@ class Verdict:
     at_s: float
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """The features of all conversations, and by row the likeliest class's number and its probability."""
+
+    features: Features
+    best: Sequence[int] = ()
+    probabilities: Sequence[float] = ()
+
+
 class Recognition:
     """Profiles of flows by their behaviour; without a model there are none, and features are still counted."""
 
@@ -45,7 +56,7 @@ class Recognition:
         self._verdicts: dict[Conversation, Verdict] = {}
         self._services: dict[End, Verdict] = {}
         self._renewed_s = -math.inf
-        self._due: Features | None = None
+        self._due: Evaluation | None = None
         self._next = 0
         # Called with the features of each round.
         self.observed: Callable[[Features], None] | None = None
@@ -54,13 +65,16 @@ class Recognition:
         """Add a flow's counters since it was placed, at `since_s`; `carried` is in bytes."""
         self._conversations.counted(key, packets, carried, since_s, now)
 
-    def round(self, now: float) -> None:
-        """Compute the features of all conversations, which the next steps evaluate."""
-        features = self._conversations.round(now)
+    def round(self, now: float) -> Callable[[], Evaluation]:
+        """End an interval; return the work of evaluating all conversations, for another thread."""
+        return partial(_evaluate, self._conversations.round(now), self.model)
+
+    def evaluated(self, evaluation: Evaluation, now: float) -> None:
+        """Take the result of a round's work, which the next steps turn into verdicts."""
         if self.observed is not None:
-            self.observed(features)
-        self._due, self._next = (features if self.model is not None else None), 0
-        for ends in features.ended:
+            self.observed(evaluation.features)
+        self._due, self._next = evaluation, 0
+        for ends in evaluation.features.ended:
             self._verdicts.pop(frozenset(ends), None)
         if self._renewed_s <= now - REMEMBERED_S:
             self._services = {
@@ -68,21 +82,18 @@ class Recognition:
             }
 
     def step(self, now: float) -> tuple[Sequence[FlowKey], bool]:
-        """Evaluate the next few; return those whose profile has changed, one direction each, and whether more wait."""
+        """Judge the next few; return those whose profile has changed, one direction each, and whether more wait."""
         due, model = self._due, self.model
         if due is None or model is None:
             return (), False
         part = slice(self._next, self._next + STEP)
-        probabilities = model.probabilities(due.rows[part])
-        best = np.argmax(probabilities, axis=1)
+        keys, services = due.features.keys[part], due.features.services[part]
         changed = []
-        for key, service, number, shares in zip(
-            due.keys[part], due.services[part], best.tolist(), probabilities.tolist(), strict=True
-        ):
-            if shares[number] < model.threshold:
+        for key, service, number, share in zip(keys, services, due.best[part], due.probabilities[part], strict=True):
+            if share < model.threshold:
                 continue  # not sure: what it was before remains
             before = self.profile_of(key)
-            verdict = Verdict(model.classes[number], shares[number], now)
+            verdict = Verdict(model.classes[number], share, now)
             self._verdicts[_conversation(key)] = verdict
             if verdict.profile == DEFAULT_PROFILE:
                 self._services.pop(service, None)
@@ -91,7 +102,7 @@ class Recognition:
             if before != verdict.profile:
                 changed.append(key)
         self._next += STEP
-        more = self._next < len(due.keys)
+        more = self._next < len(due.features.keys)
         if not more:
             self._due = None
         return changed, more
@@ -121,6 +132,15 @@ class Recognition:
             source, destination = ends_of(key)
             verdict = self._services.get(destination) or self._services.get(source)
         return None if verdict is None else verdict.profile
+
+
+def _evaluate(interval: Interval, model: Model | None) -> Evaluation:
+    features = interval.features()
+    if model is None:
+        return Evaluation(features)
+    probabilities = model.probabilities(features.rows)
+    best = np.argmax(probabilities, axis=1)
+    return Evaluation(features, best.tolist(), probabilities[np.arange(len(best)), best].tolist())
 
 
 def _conversation(key: FlowKey) -> Conversation:

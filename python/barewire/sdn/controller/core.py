@@ -18,7 +18,7 @@ from barewire.sdn.classify.classifier import Classification, FlowCounters, class
 from barewire.sdn.classify.jobs import Job, Jobs, Merged
 from barewire.sdn.classify.model import Model
 from barewire.sdn.classify.policy import Policy
-from barewire.sdn.classify.recognition import Recognition
+from barewire.sdn.classify.recognition import Evaluation, Recognition
 from barewire.sdn.classify.tenants import Tenants
 from barewire.sdn.coflow import Coflow, Turns, takes_turns
 from barewire.sdn.controller.default_way import DefaultWay
@@ -132,7 +132,7 @@ class Controller:
         self._patterns_changed = False
         # Executes plans; replaced by callers that have a thread for them.
         self.run: Run = run_at_once
-        self._is_merging = self._is_rearranging = False
+        self._is_merging = self._is_rearranging = self._is_evaluating = False
         self._plan_is_due = False
         self._merged = Merged()
         # Flows to be classified again, as an ordered set.
@@ -476,8 +476,9 @@ class Controller:
             self.outbox.send(switch, Request(RequestKind.PORT_COUNTERS))
 
     def _ask_flows(self, now: float) -> None:
-        self.recognition.round(now)
-        self._recognise(now)
+        if not self._is_evaluating:
+            self._is_evaluating = True
+            self.run(self.recognition.round(now), self._evaluated, now)
         # One after the other, so that their answers do not come at once.
         switches = sorted({route.path[0].node for route in self.router.routes})
         for number, switch in enumerate(switches):
@@ -488,8 +489,13 @@ class Controller:
         self._requested_s[switch] = now
         self.outbox.send(switch, Request(RequestKind.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
 
+    def _evaluated(self, evaluation: Evaluation, now: float) -> None:
+        self._is_evaluating = False
+        self.recognition.evaluated(evaluation, now)
+        self._recognise(now)
+
     def _recognise(self, now: float) -> None:
-        """Evaluate a few conversations, then let messages pass."""
+        """Judge a few conversations, then let messages pass."""
         changed, more = self.recognition.step(now)
         for key in changed:
             for direction in (key, key.reversed()):
@@ -508,29 +514,36 @@ class Controller:
             carried[number_of(counter.cookie)] += counter.bytes
         requested_s = self._requested_s.get(switch, 0.0)
 
-        def count_some(routes: Iterator[Route], _now: float) -> None:
-            for route in itertools.islice(routes, CLASSIFIED_MAX):
-                # It may have ended or moved meanwhile.
-                is_known = self.router.routes.get(route.key) is route
-                if not is_known or route.path[0].node != switch or switch not in route.installed:
-                    continue
-                if route.number in packets:
-                    self._flow_counted(route, packets[route.number], carried[route.number], now)
-                elif route.installed_s is not None and route.installed_s < requested_s:
-                    self.counts["flows ended unsaid"] += 1
-                    self.router.forget(route)
+        def count(route: Route) -> None:
+            if route.path[0].node != switch or switch not in route.installed:
+                return
+            if route.number in packets:
+                self._flow_counted(route, packets[route.number], carried[route.number], now)
+            elif route.installed_s is not None and route.installed_s < requested_s:
+                self.counts["flows ended unsaid"] += 1
+                self.router.forget(route)
 
-        routes = self.router.routes.at(switch)
+        self._in_turns(self.router.routes.at(switch), count, now)
+
+    def _in_turns(self, routes: Collection[Route], act: Callable[[Route], None], now: float) -> None:
+        """Let `act` see each flow, a few at a time, except those that have ended meanwhile."""
+
+        def some(left: Iterator[Route], _now: float) -> None:
+            for route in itertools.islice(left, CLASSIFIED_MAX):
+                if self.router.routes.get(route.key) is route:
+                    act(route)
+
         left = iter(routes)
         for _ in range(0, len(routes), CLASSIFIED_MAX):
-            self.outbox.at(now, partial(count_some, left))
+            self.outbox.at(now, partial(some, left))
 
     def _flow_counted(self, route: Route, packets: int, carried: int, now: float) -> None:
         since_s = route.counted_s or route.placed.since_s
         if now > since_s and carried >= route.bytes:
             rate = (carried - route.bytes) / (now - since_s)
             idle = is_idle(rate, now - route.placed.since_s, self.network())
-            self.router.routes.put(route, replace(route.placed, rate_byte_s=rate, is_idle=idle))
+            if (rate, idle) != (route.placed.rate_byte_s, route.placed.is_idle):
+                self.router.routes.put(route, replace(route.placed, rate_byte_s=rate, is_idle=idle))
         if packets > route.packets:
             route.seen_s = now
         route.packets, route.bytes, route.counted_s = packets, carried, now
@@ -558,8 +571,8 @@ class Controller:
         self._rearranged_s |= dict.fromkeys(due, now)
         if not len(self.router.routes):
             return
-        profiles = {placed.flow.profile for placed in self.router.routes.placed.values()}
-        names = {profile: self._strategy_name(profile) for profile in profiles | self.policy.strategies.keys()}
+        profiles = self.router.routes.crossing_of_profiles.keys() | self.policy.strategies.keys()
+        names = {profile: self._strategy_name(profile) for profile in profiles}
         strategies = {name: self.strategy_of(profile) for profile, name in sorted(names.items()) if name in due}
         self._is_rearranging = True
         self.run(Rearrangement(self.router.view(now).snapshot(), strategies, names), self._rearranged, now)
@@ -579,17 +592,21 @@ class Controller:
         return found
 
     def _age(self, now: float) -> None:
-        in_use = {name for route in self.router.routes for name in (route.key.source, route.key.destination)}
-        if self.labels.are_installed:
-            # Hosts whose frames are labelled are not heard of.
-            in_use |= set(self.network().hosts)
-        self.hosts.age(now - HOST_FORGOTTEN_S, in_use)
+        self.hosts.age(now - HOST_FORGOTTEN_S, self._hosts_in_use)
         self.reception.age(now)
         self.full.age(now)
         self.default_way.age(now)
-        for route in self.router.routes:
+
+        def age(route: Route) -> None:
             if route.path[0].node not in route.installed and route.seen_s < now - UNINSTALLED_S:
                 self.router.remove(route)
+
+        self._in_turns(list(self.router.routes), age, now)
+
+    def _hosts_in_use(self) -> set[str]:
+        ends = {name for route in self.router.routes for name in (route.key.source, route.key.destination)}
+        # Hosts whose frames are labelled are not heard of.
+        return ends | set(self.network().hosts) if self.labels.are_installed else ends
 
     def _every(self, period_s: float, act: Callable[[float], None]) -> None:
         def again(now: float) -> None:

@@ -5,7 +5,8 @@ import hashlib
 import hmac
 import struct
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv6Address
+from socket import inet_ntoa
 
 from barewire.sdn.openflow.messages import ADVERTISEMENT, ARP, ICMPV6, IPV4, IPV6, SOLICITATION, TCP, UDP
 
@@ -130,8 +131,7 @@ def _read_ipv4(source: str, destination: str, vlan: int, frame: bytes, at: int) 
     # Later fragments have no ports; a switch matches them as port 0.
     if protocol in (TCP, UDP) and not fragment & _FRAGMENT_OFFSET:
         ports = struct.unpack_from("!HH", frame, at + header_bytes)
-    addresses = str(IPv4Address(sender)), str(IPv4Address(target))
-    return Headers(source, destination, IPV4, protocol, *ports, identification, *addresses, vlan=vlan)
+    return Headers(source, destination, IPV4, protocol, *ports, identification, inet_ntoa(sender), inet_ntoa(target), vlan=vlan)
 
 
 def _read_ipv6(source: str, destination: str, vlan: int, frame: bytes, at: int) -> Headers | None:
@@ -192,8 +192,7 @@ def _read_arp(frame: bytes, at: int) -> Arp | None:
     *head, operation, sender_mac, sender, target_mac, target = _ARP.unpack_from(frame, at)
     if tuple(head) != _ARP_HEAD or operation not in (1, 2) or sender_mac[0] & 1:
         return None
-    addresses = str(IPv4Address(sender)), str(IPv4Address(target))
-    return Arp(operation == 1, _mac(sender_mac), addresses[0], _mac(target_mac), addresses[1])
+    return Arp(operation == 1, _mac(sender_mac), inet_ntoa(sender), _mac(target_mac), inet_ntoa(target))
 
 
 def probe(key: bytes, switch: str, port: int) -> bytes:

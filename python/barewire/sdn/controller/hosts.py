@@ -3,7 +3,7 @@
 
 import ipaddress
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -157,10 +157,12 @@ class Hosts:
             self.version += 1
         return gone
 
-    def age(self, before_s: float, in_use: Container[str]) -> None:
-        """Remove unnamed hosts not seen since `before_s` and not `in_use` by name."""
-        for host in [host for host in self.by_mac.values() if not host.is_named]:
-            if host.seen_s < before_s and host.name not in in_use:
+    def age(self, before_s: float, in_use: Callable[[], Container[str]]) -> None:
+        """Remove unnamed hosts not seen since `before_s`, except those `in_use`, which is asked only if there are any."""
+        silent = [host for host in self.by_mac.values() if not host.is_named and host.seen_s < before_s]
+        used = in_use() if silent else ()
+        for host in silent:
+            if host.name not in used:
                 self._detach(host)
                 del self.by_mac[host.mac], self.by_name[host.name]
                 for address in host.addresses:

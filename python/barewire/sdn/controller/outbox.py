@@ -11,6 +11,8 @@ from barewire.sdn.openflow.messages import AddRule, BarrierRequest, DeleteRule, 
 
 Then = Callable[[bool], None]
 
+# Messages that are followed by a barrier.
+_CHANGES = (AddRule, DeleteRule, SetMeter)
 # A time for `at`: before all else that is due, as far as there is time in this turn.
 FIRST_S = sys.float_info.min
 
@@ -40,6 +42,8 @@ class Outbox:
         """Begin empty."""
         self.events: list[Event] = []
         self._lines: dict[str, _Line] = {}
+        # Those with something to send, as an ordered set.
+        self._to_take: dict[str, None] = {}
         self._tokens = itertools.count(1)
         self._later: list[tuple[float, int, Callable[[float], None]]] = []
 
@@ -60,6 +64,7 @@ class Outbox:
         """Send a message at the end of this turn; dropped if the switch is not connected."""
         if (line := self._lines.get(switch)) is not None:
             line.messages.append(message)
+            self._to_take[switch] = None
 
     def when_confirmed(self, switch: str, then: Then) -> None:
         """Call `then(True)` once all messages sent so far are executed, `then(False)` if they never will be."""
@@ -68,6 +73,7 @@ class Outbox:
             then(False)
         else:
             line.awaiting.append(then)
+            self._to_take[switch] = None
 
     def confirmed(self, switch: str, token: int) -> None:
         """Handle a barrier reply."""
@@ -99,11 +105,14 @@ class Outbox:
     def take(self) -> dict[str, list[ToSwitch]]:
         """Return this turn's messages by switch, with a barrier after rules."""
         taken: dict[str, list[ToSwitch]] = {}
-        for switch, line in self._lines.items():
-            if line.awaiting or any(isinstance(message, AddRule | DeleteRule | SetMeter) for message in line.messages):
+        for switch in self._to_take:
+            if (line := self._lines.get(switch)) is None:
+                continue  # its connection has ended
+            if line.awaiting or any(isinstance(message, _CHANGES) for message in line.messages):
                 token = next(self._tokens)
                 line.barriers[token], line.awaiting = line.awaiting, []
                 line.messages.append(BarrierRequest(token))
             if line.messages:
                 taken[switch], line.messages = line.messages, []
+        self._to_take.clear()
         return taken

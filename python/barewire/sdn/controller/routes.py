@@ -145,9 +145,10 @@ class Routes:
             self._through[switch].add(route)
 
     def _load(self, route: Route, change: int) -> None:
+        of_profile = self._crossing_of[route.placed.flow.profile]
         if route.placed.is_idle:
             return
-        for counts in (self._crossing, self._crossing_of[route.placed.flow.profile]):
+        for counts in (self._crossing, of_profile):
             for port in route.path:
                 counts[port] = counts.get(port, 0) + change
                 if not counts[port]:

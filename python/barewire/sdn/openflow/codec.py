@@ -50,7 +50,8 @@ from barewire.sdn.openflow.messages import (
 
 VERSION: int = of.OFP_VERSION
 HEADER = struct.Struct(of.OFP_HEADER_PACK_STR)
-_FLOW_MOD = struct.Struct(of.OFP_FLOW_MOD_PACK_STR0)
+# With its header, since it is sent most often.
+_FLOW_MOD = struct.Struct(of.OFP_HEADER_PACK_STR + of.OFP_FLOW_MOD_PACK_STR0.removeprefix("!"))
 _FLOW_REMOVED = struct.Struct(of.OFP_FLOW_REMOVED_PACK_STR0)
 _FLOW_STATISTICS = struct.Struct(of.OFP_FLOW_STATS_0_PACK_STR)
 _FLOW_STATISTICS_REQUEST = struct.Struct(of.OFP_FLOW_STATS_REQUEST_0_PACK_STR)
@@ -189,7 +190,12 @@ def _role(number: int) -> Role:
 
 
 def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
+    rest = _encoded(rule.match) + _instructions(rule.out, rule.set_eth_dst, rule.pops_vlan, rule.goto, rule.meter)
     start = _FLOW_MOD.pack(
+        VERSION,
+        of.OFPT_FLOW_MOD,
+        _FLOW_MOD.size + len(rest),
+        xid,
         rule.cookie,
         mask,
         rule.table,
@@ -202,20 +208,28 @@ def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
         of.OFPG_ANY,
         of.OFPFF_SEND_FLOW_REM if rule.notify else 0,
     )
-    actions = _outputs(rule.out)
-    if rule.set_eth_dst is not None:
-        actions = _set_eth_dst(rule.set_eth_dst) + actions
-    if rule.pops_vlan:
+    return start + rest
+
+
+@lru_cache(maxsize=4096)
+def _instructions(
+    out: tuple[int, ...], set_eth_dst: str | None, pops_vlan: bool, goto: int, meter: int | None
+) -> bytes:
+    """Encode what a rule does; cached, because a switch has few ports."""
+    actions = _outputs(out)
+    if set_eth_dst is not None:
+        actions = _set_eth_dst(set_eth_dst) + actions
+    if pops_vlan:
         actions = _POP_VLAN + actions
     instructions = b""
     if actions:
         instructions = _INSTRUCTION.pack(of.OFPIT_APPLY_ACTIONS, _INSTRUCTION.size + len(actions)) + actions
-    if rule.goto:
-        instructions += _GOTO.pack(of.OFPIT_GOTO_TABLE, _GOTO.size, rule.goto)
+    if goto:
+        instructions += _GOTO.pack(of.OFPIT_GOTO_TABLE, _GOTO.size, goto)
     # A rule that drops needs no meter.
-    if rule.meter is not None and instructions:
-        instructions = _METER_INSTRUCTION.pack(of.OFPIT_METER, _METER_INSTRUCTION.size, rule.meter) + instructions
-    return framed(of.OFPT_FLOW_MOD, xid, start + _encoded(rule.match) + instructions)
+    if meter is not None and instructions:
+        instructions = _METER_INSTRUCTION.pack(of.OFPIT_METER, _METER_INSTRUCTION.size, meter) + instructions
+    return instructions
 
 
 def _outputs(ports: tuple[int, ...]) -> bytes:

@@ -5,6 +5,8 @@ hello ⇄ hello → features → ready: anything goes, echo in both directions
                               any malformed, oversized or late message → ClosedError, for this switch only
 """
 
+import itertools
+
 from os_ken.ofproto import ofproto_v1_3 as of
 
 from barewire.sdn.openflow.codec import HEADER, VERSION, MalformedError, decode, encode, framed, hello, versions_of
@@ -30,6 +32,8 @@ MULTIPART_BYTES_MAX = 64 << 20
 # Limit on unanswered requests and barriers, and on rules not confirmed by a barrier.
 PENDING_MAX = 200_000
 
+# Messages that a switch answers, so that a barrier does not confirm them.
+_ANSWERED = (Request, BarrierRequest)
 # The first byte of TLS, where an OpenFlow version should be.
 _TLS_HANDSHAKE = 22
 # Errors of a controller that another one has replaced: a stale generation, and a change as a slave.
@@ -192,11 +196,9 @@ class Session:
         if not isinstance(request, BarrierRequest):
             return None
         # Messages before the barrier are executed or refused; only requests may still be pending.
-        for earlier in list(self._pending):
-            if earlier == xid or _is_later(earlier, xid):
-                break
-            if not isinstance(self._pending[earlier], Request | BarrierRequest):
-                del self._pending[earlier]
+        before = itertools.takewhile(lambda earlier: not _is_later(earlier, xid), self._pending)
+        for earlier in [known for known in before if not isinstance(self._pending[known], _ANSWERED)]:
+            del self._pending[earlier]
         return BarrierReply(request.token)
 
     def _next_xid(self) -> int:
