@@ -131,7 +131,9 @@ def _read_ipv4(source: str, destination: str, vlan: int, frame: bytes, at: int) 
     # Later fragments have no ports; a switch matches them as port 0.
     if protocol in (TCP, UDP) and not fragment & _FRAGMENT_OFFSET:
         ports = struct.unpack_from("!HH", frame, at + header_bytes)
-    return Headers(source, destination, IPV4, protocol, *ports, identification, inet_ntoa(sender), inet_ntoa(target), vlan=vlan)
+    return Headers(
+        source, destination, IPV4, protocol, *ports, identification, inet_ntoa(sender), inet_ntoa(target), vlan=vlan
+    )
 
 
 def _read_ipv6(source: str, destination: str, vlan: int, frame: bytes, at: int) -> Headers | None:

@@ -158,7 +158,7 @@ class Hosts:
         return gone
 
     def age(self, before_s: float, in_use: Callable[[], Container[str]]) -> None:
-        """Remove unnamed hosts not seen since `before_s`, except those `in_use`, which is asked only if there are any."""
+        """Remove unnamed hosts not seen since `before_s`, except those that `in_use` returns the names of."""
         silent = [host for host in self.by_mac.values() if not host.is_named and host.seen_s < before_s]
         used = in_use() if silent else ()
         for host in silent:
