@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from barewire import cli, installed
 from barewire.cli import output, progress
-from barewire.cli.commands import app
+from barewire.cli.commands import _COMMANDS, app, summary
 from barewire.cli.directories import results_directory
 from barewire.cli.manual import COMPLETIONS, commands, completion, page, tables, write_all
 from barewire.cli.output import SCHEMAS
@@ -99,6 +99,22 @@ def test_no_command_waits_for_libraries_that_only_some_need() -> None:
         [sys.executable, "-c", program], cwd=ROOT / "python", capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("\n", "")
+
+
+def test_commands_are_listed_without_being_loaded() -> None:
+    """All together take a second, which the first command that anybody types would wait for."""
+    for name, (module, attribute, *_) in _COMMANDS.items():
+        assert summary(module, attribute) == COMMANDS[name].help.partition("\n\n")[0]
+    program = (
+        "import sys, barewire.cli\n"
+        "sys.argv = ['barewire', '--help']\n"
+        "try: barewire.cli.main()\n"
+        "except SystemExit: print(*{'polars', 'numpy', 'barewire.cli.bench'} & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT / "python", capture_output=True, text=True, check=False
+    )
+    assert "trajectory" in done.stdout and done.stderr == "\n", done
 
 
 def test_one_thing_has_one_name_metavar_and_sentence() -> None:

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The commands, one module each, and the group that loads them."""
 
+import ast
+import contextlib
+from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from barewire.cli.groups import CONTEXT, Group, finish, option_of
 
 _COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 # Module and function (or group) of each command, and its settings if any, in the order of the help. Modules are
-# imported on demand: together they take half a second.
+# imported on demand: together they take a second.
 _COMMANDS: dict[str, tuple[Any, ...]] = {
     "doctor": ("doctor", "doctor"),
     "lab": ("lab", "app"),
@@ -45,6 +51,8 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
 class _Commands(Group):
     """`bench` and `mpi` take tests as arguments, but commands such as `bench host` have options of their own."""
 
+    _lists_only = False
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(_COMMANDS)
 
@@ -52,6 +60,8 @@ class _Commands(Group):
         if cmd_name not in _COMMANDS:
             return None
         module_name, attribute, *settings = _COMMANDS[cmd_name]
+        if self._lists_only:
+            return TyperCommand(cmd_name, help=summary(module_name, attribute))
         target = getattr(import_module(f"barewire.cli.{module_name}"), attribute)
         if not isinstance(target, typer.Typer):
             single = typer.Typer(add_completion=False)
@@ -69,7 +79,36 @@ class _Commands(Group):
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Complete one word: the second one of `bench host` is completed as an argument of `bench`."""
-        return [item for item in super().shell_complete(ctx, incomplete) if " " not in item.value]
+        with self._listing():
+            return [item for item in super().shell_complete(ctx, incomplete) if " " not in item.value]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """List the commands by their names and summaries."""
+        with self._listing():
+            super().format_help(ctx, formatter)
+
+    @contextlib.contextmanager
+    def _listing(self) -> Iterator[None]:
+        """Load no command meanwhile."""
+        self._lists_only = True
+        try:
+            yield
+        finally:
+            self._lists_only = False
+
+
+def summary(module_name: str, attribute: str) -> str:
+    """Return the first paragraph of a command's help, from the source of its module."""
+    spec = find_spec(f"barewire.cli.{module_name}")
+    assert spec is not None and spec.origin is not None
+    for node in ast.parse(Path(spec.origin).read_text()).body:
+        match node:
+            case ast.FunctionDef(name=name) if name == attribute:
+                return " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(args=[ast.Constant(value=str(text))])):
+                if name == attribute:
+                    return text
+    raise AssertionError(f"barewire.cli.{module_name} defines no {attribute}")
 
 
 app = typer.Typer(
