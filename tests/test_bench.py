@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from conftest import BAREWIRE, barewire, bench_json, eventually
 
-from barewire.results import read_run, samples
+from barewire.results.store import read_run, samples
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

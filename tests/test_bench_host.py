@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import BAREWIRE, ROOT, barewire
 
-from barewire.results import read_run, samples
+from barewire.results.store import read_run, samples
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

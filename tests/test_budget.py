@@ -11,7 +11,7 @@ from mpi_libraries import library
 from test_libfabric import needs_libfabric
 
 from barewire.models.budget import PATH
-from barewire.results import read_run, samples
+from barewire.results.store import read_run, samples
 
 pytestmark = pytest.mark.usefixtures("nothing_left", "lab_allowed")
 

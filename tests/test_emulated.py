@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import barewire
 
-from barewire.results import read_run
+from barewire.results.store import read_run
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -20,7 +20,7 @@ from mpi_libraries import WITH_LIBFABRIC, library, needs
 from barewire.errors import MachineCannot
 from barewire.models.naming import read_mpi_subject
 from barewire.mpi import suite
-from barewire.results import read_run, samples
+from barewire.results.store import read_run, samples
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 

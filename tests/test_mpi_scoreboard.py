@@ -11,7 +11,7 @@ from mpi_libraries import launched, library, needs
 
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.mpi import suite
-from barewire.results import samples
+from barewire.results.store import samples
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 

@@ -17,10 +17,12 @@ from conftest import PROBE, eventually, stand_up
 
 from barewire.errors import MeasurementFailed
 from barewire.lab import Lab
-from barewire.measure import LabSite, Plan, Subject, measure
 from barewire.measure.launch import Effort
+from barewire.measure.runner import Plan, measure
 from barewire.measure.session import StoppingRule
-from barewire.results import samples
+from barewire.measure.sites import LabSite
+from barewire.measure.subjects import Subject
+from barewire.results.store import samples
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

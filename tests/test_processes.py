@@ -14,7 +14,7 @@ import pytest
 from conftest import PROBE, barewire, bench_json, eventually, stand_up
 
 from barewire.lab import Lab
-from barewire.results import samples
+from barewire.results.store import samples
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -40,9 +40,9 @@ from barewire.report.cluster_page import render_check
 from barewire.report.profile_page import profile_page
 from barewire.report.scoreboard_page import render_board
 from barewire.report.trial import trial_page
-from barewire.results import write_run
 from barewire.results.host import host_document
 from barewire.results.sdn import STAR, WIDE
+from barewire.results.store import write_run
 from barewire.sdn.bench.outcome import concluded
 
 WIDTHS = {"desktop": 1280, "phone": 400}

@@ -16,8 +16,8 @@ from mpi_libraries import library, suite
 
 from barewire.lab import Lab
 from barewire.lab.startup import environment
-from barewire.results import read_run, samples
 from barewire.results.sdn import MEAN_COMPLETION, RANDOM, STAR, WIDE, exchanges_ms, summarised
+from barewire.results.store import read_run, samples
 from barewire.sdn.bench.campaign import BenchCampaign
 from barewire.sdn.bench.plan import BenchPlan
 from barewire.sdn.simulate import RingPlan, Shape, TrainingPlan

@@ -10,9 +10,9 @@ import pytest
 from conftest import barewire, stand_up
 from mpi_libraries import needs, program
 
-from barewire.measure import LabSite
 from barewire.measure.launch import Effort
 from barewire.measure.programs import read_tuning
+from barewire.measure.sites import LabSite
 from barewire.measure.tune import EAGER, FRAMES, PIPE, TunePlan, tune
 from barewire.measure.tune_eager import SIZES
 

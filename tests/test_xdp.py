@@ -15,7 +15,7 @@ from test_probe import drive, measure_while_it_breaks, place, records, serve
 
 from barewire.doctor.xdp import xdp_findings
 from barewire.lab import Lab, LinkSpec
-from barewire.measure import Subject
+from barewire.measure.subjects import Subject
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from barewire.errors import MachineCannot, WrongUse
-from barewire.measure import recover_run
+from barewire.measure.recover import recover_run
 from barewire.report import figures, words
 from barewire.report.versus import compare_in_run, compare_runs
-from barewire.results import Place, Series
-from barewire.results import Run as Record
-from barewire.results import samples as read_samples
+from barewire.results.run import Place, Series
+from barewire.results.run import Run as Record
+from barewire.results.store import samples as read_samples
 from barewire.results.tables import comparisons_frame, laws_frame, series_frame
 
 if TYPE_CHECKING:

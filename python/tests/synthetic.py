@@ -9,7 +9,10 @@ import numpy as np
 import polars as pl
 
 from barewire.models.wire import Link
-from barewire.results import Launch, Run, Series, sample_frame, series_from_samples, write_run
+from barewire.results.run import Launch, Run, Series
+from barewire.results.schema import sample_frame
+from barewire.results.series import series_from_samples
+from barewire.results.store import write_run
 
 SIZES = (1, 64, 512, 1400, 4096, 16384, 65536)
 SUBJECTS = ("tcp", "udp", "raw", "floor")

@@ -7,7 +7,8 @@ from pathlib import Path
 import polars as pl
 
 from barewire.measure.host_records import HOST_RECORDS_SCHEMA, read_host_records
-from barewire.results import Run, series_from_samples
+from barewire.results.run import Run
+from barewire.results.series import series_from_samples
 
 
 def write_launch(path: Path, test: str, samples: list[tuple[str, int, str, str, int, list[int]]]) -> Path:

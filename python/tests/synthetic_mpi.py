@@ -16,7 +16,7 @@ from barewire.measure.mpi_subjects import MpiSubject
 from barewire.measure.session import StoppingRule
 from barewire.models.wire import Link
 from barewire.mpi import FabricOptions, Family, HostSlots, Library
-from barewire.results import Run
+from barewire.results.run import Run
 
 LIBRARIES = {
     "openmpi": Library("openmpi", Family.OPEN_MPI, "4.1.4", Path("/nowhere/lib/libmpi.so.40")),

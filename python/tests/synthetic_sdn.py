@@ -7,7 +7,8 @@ from typing import Any
 import polars as pl
 
 from barewire.measure.session import new_run
-from barewire.results import Launch, Run, sample_frame
+from barewire.results.run import Launch, Run
+from barewire.results.schema import sample_frame
 from barewire.results.sdn import STAR, WIDE
 from barewire.sdn.bench.plan import BenchPlan, Order
 from barewire.sdn.simulate import RingPlan, Shape

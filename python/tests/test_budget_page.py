@@ -16,8 +16,9 @@ from barewire.report.budget import fixed, headlines, sections
 from barewire.report.budget_tables import print_budgets
 from barewire.report.figures import DARK
 from barewire.report.run_page import render
-from barewire.results import Run, read_run, samples, write_run
 from barewire.results.budget import KIND, budgets_of, document
+from barewire.results.run import Run
+from barewire.results.store import read_run, samples, write_run
 
 SIZES = (8, 16384)
 LAUNCHES = 8

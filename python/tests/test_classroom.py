@@ -14,7 +14,7 @@ from barewire.classroom.exercises import EXERCISES, Checked, Exercise, check
 from barewire.cli.commands import app
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.models.wire import latency_limit_us
-from barewire.results import Run
+from barewire.results.run import Run
 
 DOCS = Path(__file__).parents[2] / "docs" / "classroom"
 BY_NAME = {exercise.name: exercise for exercise in EXERCISES}

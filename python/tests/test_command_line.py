@@ -32,7 +32,8 @@ from barewire.models import catalogue
 from barewire.models.catalogue import Program, names_of_tests
 from barewire.mpi import suite
 from barewire.report.words import TEST_TITLES
-from barewire.results import SAMPLE_SCHEMA, write_run
+from barewire.results.schema import SAMPLE_SCHEMA
+from barewire.results.store import write_run
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {" ".join(words): command for words, command in commands()}

@@ -16,8 +16,9 @@ from barewire.cli.commands import app
 from barewire.errors import WrongUse
 from barewire.measure.session import StoppingRule
 from barewire.report.captions import size_caption
-from barewire.results import Run, Series, read_run, samples, write_run
 from barewire.results.confidence import asked_confidence, at_confidence
+from barewire.results.run import Run, Series
+from barewire.results.store import read_run, samples, write_run
 from barewire.results.tables import series_frame
 from barewire.stats.confidence import interval_name, with_interval_names, without_interval_names
 from barewire.stats.convergence import launches_to_converge

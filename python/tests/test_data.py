@@ -14,8 +14,8 @@ import barewire
 from barewire.errors import MachineCannot, WrongUse
 from barewire.report.svg import svg
 from barewire.report.versus import compare_in_run, compare_runs
-from barewire.results import samples
 from barewire.results.laws import laws_of
+from barewire.results.store import samples
 
 MANY_SIZES = (*SIZES, 131072)
 

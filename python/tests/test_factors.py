@@ -16,8 +16,9 @@ from barewire.cli.measuring import facts_of_all
 from barewire.cli.mpi import _eager_limits
 from barewire.errors import BarewireError
 from barewire.measure import mpi as measure_mpi
-from barewire.measure import recover_run, runner
+from barewire.measure import runner
 from barewire.measure.mpi import MpiPlan, MpiSite
+from barewire.measure.recover import recover_run
 from barewire.measure.runner import Plan, ProbeCampaign
 from barewire.measure.session import StoppingRule, launch_file_name
 from barewire.measure.subjects import parse_subjects, swept
@@ -26,10 +27,12 @@ from barewire.mpi import HostSlots
 from barewire.report.figures import style_of
 from barewire.report.run_page import render
 from barewire.report.versus import compare_in_run
-from barewire.results import read_run, sample_frame, samples, series_from_samples, write_run
 from barewire.results.fits import latency_fits
 from barewire.results.limits import limits_of, link_mtu
 from barewire.results.model import model_of
+from barewire.results.schema import sample_frame
+from barewire.results.series import series_from_samples
+from barewire.results.store import read_run, samples, write_run
 
 MTUS, EAGERS, SIZES = (1500, 9000), (4096, 65536), (8, 8192, 131072)
 RULE = StoppingRule(2, 2)

@@ -14,7 +14,7 @@ from synthetic import run_of, series_of
 
 from barewire.report.gate import judge
 from barewire.report.versus import Settings, compare_runs
-from barewire.results import Run
+from barewire.results.run import Run
 from barewire.stats.changes import find_changes
 
 SIZES = [2**exponent for exponent in range(24)]

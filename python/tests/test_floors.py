@@ -7,10 +7,12 @@ import polars as pl
 import pytest
 from synthetic import run_of, series_of
 
-from barewire.results import Launch, sample_frame, series_from_samples
 from barewire.results.budget import budgets_of
 from barewire.results.floors import Floors, floor_of, levels, moved
 from barewire.results.functions import times_of
+from barewire.results.run import Launch
+from barewire.results.schema import sample_frame
+from barewire.results.series import series_from_samples
 
 
 @pytest.mark.parametrize(

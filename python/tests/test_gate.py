@@ -17,7 +17,7 @@ from barewire.report.gate import judge, missing_rows
 from barewire.report.gate_page import gate_lines, gate_markdown
 from barewire.report.junit import junit
 from barewire.report.versus import Settings, compare_runs
-from barewire.results import write_run
+from barewire.results.store import write_run
 
 SMALL = {"launches": 10, "samples_per_launch": 20, "tests": ("pingpong", "stream"), "sizes": (64, 1400)}
 

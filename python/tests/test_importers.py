@@ -21,8 +21,9 @@ from barewire.importers.tools import TOOLS
 from barewire.models.wire import Link
 from barewire.report.run_page import render
 from barewire.report.versus import compare_in_run, compare_runs
-from barewire.results import Run, read_run, samples
 from barewire.results.published import read_table
+from barewire.results.run import Run
+from barewire.results.store import read_run, samples
 
 
 def imported(tmp_path: Path, *texts: str, name: str = "out", hints: Hints | None = None, **settings: object) -> Run:

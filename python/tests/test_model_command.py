@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from barewire.cli.commands import app
 from barewire.errors import WrongUse
-from barewire.results import read_run, write_run
+from barewire.results.store import read_run, write_run
 from barewire.study import tables
 
 FINE = tuple(sorted({*(2**n for n in range(3, 21)), 3 * 2**14, 3 * 2**15}))

@@ -11,9 +11,9 @@ from synthetic_mpi import EAGER_BYTES, subject, synthetic_mpi
 from barewire.models.breakpoints import Break
 from barewire.models.causes import cache_limits, explanations, frame_limits
 from barewire.report.decisions import decisions
-from barewire.results import Run
 from barewire.results.fits import latency_fits
 from barewire.results.limits import eager_limit, limits_of
+from barewire.results.run import Run
 
 SIZES = tuple(sorted({*(2**n for n in range(3, 21)), *(3 * 2**n for n in range(3, 19))}))
 EAGER_US, EAGER_PER_BYTE_US, RENDEZVOUS_PER_BYTE_US = 4.0, 0.0020, 0.0008

@@ -19,16 +19,18 @@ from synthetic_mpi import (
 )
 
 from barewire.errors import MeasurementFailed, WrongUse
-from barewire.measure import recover_run
 from barewire.measure.mpi_records import read_mpi_records
+from barewire.measure.recover import recover_run
 from barewire.models.wire import Link
 from barewire.report import words
 from barewire.report.run_page import render
 from barewire.report.terminal import print_run, versus_tables
 from barewire.report.versus import compare_in_run, compare_variants
-from barewire.results import Run, Series, read_run, samples, series_from_samples
 from barewire.results.derived import COMPUTATION, derived_samples
 from barewire.results.laws import laws_of
+from barewire.results.run import Run, Series
+from barewire.results.series import series_from_samples
+from barewire.results.store import read_run, samples
 
 
 def write(path, *records):

@@ -19,8 +19,9 @@ from barewire.measure.subjects import parse_subjects
 from barewire.report.run_page import render
 from barewire.report.terminal import print_run
 from barewire.report.words import convergence
-from barewire.results import Run, read_run, samples
 from barewire.results.laws import laws_of
+from barewire.results.run import Run
+from barewire.results.store import read_run, samples
 from barewire.stats.refinement import Refinement
 
 RULE = StoppingRule(6, 12, refinement=Refinement(0.1, 2048))

@@ -25,7 +25,8 @@ from barewire.report.findings import headlines, warnings
 from barewire.report.run_page import render
 from barewire.report.terminal import print_run
 from barewire.report.versus import compare_in_run
-from barewire.results import Launch, Run, samples
+from barewire.results.run import Launch, Run
+from barewire.results.store import samples
 
 
 @pytest.fixture(scope="module")

@@ -20,12 +20,13 @@ from barewire.report.figures import DISTRIBUTIONS_MAX, against_size, distinct, d
 from barewire.report.model_figures import laws_figure, logp_figures, prediction_figure, speedup_figures
 from barewire.report.mpi_figures import against_computation
 from barewire.report.run_page import answer_of, compared, render
-from barewire.results import Run, samples
 from barewire.results.derived import curves
 from barewire.results.held_out import check, errors
 from barewire.results.laws import laws_of
 from barewire.results.model import model_of
+from barewire.results.run import Run
 from barewire.results.series import series_from_samples
+from barewire.results.store import samples
 
 LAUNCHES = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]
 

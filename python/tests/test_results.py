@@ -12,7 +12,10 @@ from synthetic import synthetic_run
 
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.models.wire import Link
-from barewire.results import SAMPLE_SCHEMA, Place, Row, read_run, sample_frame, samples, series_from_samples, write_run
+from barewire.results.run import Place, Row
+from barewire.results.schema import SAMPLE_SCHEMA, sample_frame
+from barewire.results.series import series_from_samples
+from barewire.results.store import read_run, samples, write_run
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,9 @@ from barewire.measure.records import LaunchRecords
 from barewire.measure.runner import Plan, ProbeCampaign
 from barewire.measure.session import Session, StoppingRule, new_run, run_campaign
 from barewire.measure.subjects import parse_subjects
-from barewire.results import read_run, sample_frame, samples, series_from_samples
+from barewire.results.schema import sample_frame
+from barewire.results.series import series_from_samples
+from barewire.results.store import read_run, samples
 
 ROW = {"launch": 0, "test": "stream", "subject": "llc1", "pairs": 1, "pair": 0, "processes": 1, "process": 0,
        "message_bytes": 100_000, "phase": "measure", "block": 0, "value": 900.0, "unit": "Mbit/s",

@@ -12,9 +12,17 @@ from synthetic_host import synthetic_host
 from synthetic_mpi import synthetic_mpi
 
 from barewire.errors import WrongUse
-from barewire.results import SAMPLE_SCHEMA, read_run, sample_frame, samples, write_run
 from barewire.results.run_schema import run_schema, text
-from barewire.results.schema import COLUMNS, METADATA_KEY, SAMPLES_SCHEMA, SAMPLES_VERSION, columns_table
+from barewire.results.schema import (
+    COLUMNS,
+    METADATA_KEY,
+    SAMPLE_SCHEMA,
+    SAMPLES_SCHEMA,
+    SAMPLES_VERSION,
+    columns_table,
+    sample_frame,
+)
+from barewire.results.store import read_run, samples, write_run
 
 DOCS = Path(__file__).parents[2] / "docs"
 

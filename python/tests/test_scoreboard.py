@@ -22,9 +22,10 @@ from barewire.models.wire import Link
 from barewire.mpi import HostSlots, suite
 from barewire.report.scoreboard import headlines, markdown, notes, worst_beside_the_same_library
 from barewire.report.scoreboard_page import render_board
-from barewire.results import Run, samples
 from barewire.results.bounds import judge
+from barewire.results.run import Run
 from barewire.results.scoreboard import SLOWER, Scoreboard, ScoreRow, scoreboard
+from barewire.results.store import samples
 from barewire.stats.best import geometric_mean, ratio_to_best
 
 SUBJECTS = (

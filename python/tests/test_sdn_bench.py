@@ -22,7 +22,7 @@ from barewire.measure.sdn_records import SCHEMA, read_sdn_records
 from barewire.measure.session import launch_file_name, parse_launch_file_name
 from barewire.report.sdn import headlines
 from barewire.report.sdn_page import render_sdn
-from barewire.results import Launch
+from barewire.results.run import Launch
 from barewire.results.sdn import (
     JOB,
     MEAN_COMPLETION,

@@ -10,11 +10,16 @@ from rich.console import Console
 from synthetic import synthetic_run
 
 from barewire.errors import WrongUse
-from barewire.measure import Plan, parse_processes, parse_subjects
 from barewire.measure.records import read_records
+from barewire.measure.runner import Plan
+from barewire.measure.subjects import parse_processes, parse_subjects
 from barewire.report.run_page import render
 from barewire.report.terminal import print_run
-from barewire.results import SAMPLE_SCHEMA, Run, sample_frame, samples, series_from_samples, shared_from_samples
+from barewire.results.run import Run
+from barewire.results.schema import SAMPLE_SCHEMA, sample_frame
+from barewire.results.series import series_from_samples
+from barewire.results.sharing import shared_from_samples
+from barewire.results.store import samples
 
 
 def _frame(rates: dict[int, list[float]], *, launches: int = 6, blocks: int = 3, lossy: int | None = None):

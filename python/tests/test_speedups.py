@@ -8,7 +8,7 @@ import pytest
 from synthetic_mpi import subject, synthetic_mpi
 
 from barewire.report.mpi import speedup_tables
-from barewire.results import Run
+from barewire.results.run import Run
 from barewire.results.speedups import Speedup, speedups
 
 SUBJECTS = (subject("openmpi", "barewire"),)

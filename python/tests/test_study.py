@@ -20,7 +20,7 @@ from barewire.cli.commands import app
 from barewire.errors import MachineCannot, WrongUse
 from barewire.report.study import document, headline, left_out, markdown, measured_hosts, table_of
 from barewire.report.study_page import render_study
-from barewire.results import write_run
+from barewire.results.store import write_run
 from barewire.study import claims
 from barewire.study import steps as steps_module
 from barewire.study.claims import Finding, judge

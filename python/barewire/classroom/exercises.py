@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from barewire.errors import WrongUse
-from barewire.measure import recover_run
+from barewire.measure.recover import recover_run
 from barewire.models.wire import frames_of_message, latency_limit_us, wire_bytes
-from barewire.results import Run
 from barewire.results.laws import laws_of
+from barewire.results.run import Run
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,23 @@ from barewire.errors import WrongUse
 from barewire.guests import EmulatedPair
 from barewire.guests.machines import ADDRESSES, INTERFACE
 from barewire.lab import parse_rate
-from barewire.measure import LabSite, Plan, RemoteSite, Site, measure, parse_processes, parse_subjects, parse_tests
 from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import PROBE, expand_sizes, find_program
+from barewire.measure.runner import Plan, measure
 from barewire.measure.session import StoppingRule
-from barewire.measure.sites import Station
-from barewire.measure.subjects import BROKERED, TESTS, TRANSPORTS, TUNED, WAITS, swept
+from barewire.measure.sites import LabSite, RemoteSite, Site, Station
+from barewire.measure.subjects import (
+    BROKERED,
+    TESTS,
+    TRANSPORTS,
+    TUNED,
+    WAITS,
+    parse_processes,
+    parse_subjects,
+    parse_tests,
+    swept,
+)
 from barewire.models.naming import LINKS, PACKET
 
 # Default values of a lab's link options.

@@ -19,14 +19,14 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import parse_rate
-from barewire.measure import LabSite, Plan, RemoteSite, Site
 from barewire.measure.budget import SUBJECTS, TEST, BudgetCampaign, available_subjects, measure_budget
 from barewire.measure.launch import Effort
 from barewire.measure.mpi import MpiCampaign, MpiPlan, MpiSite
 from barewire.measure.mpi_subjects import Choice, exclude_failing, parse_libraries, subjects_of
 from barewire.measure.programs import expand_sizes
-from barewire.measure.runner import ProbeCampaign
+from barewire.measure.runner import Plan, ProbeCampaign
 from barewire.measure.session import StoppingRule
+from barewire.measure.sites import LabSite, RemoteSite, Site
 from barewire.mpi import HostSlots, Library, suite
 from barewire.report.budget_tables import print_budgets
 from barewire.results.budget import budgets_of, document

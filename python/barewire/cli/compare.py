@@ -14,7 +14,7 @@ from barewire.cli import complete, options
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import MeasurementFailed, WrongUse
-from barewire.measure import recover_run
+from barewire.measure.recover import recover_run
 from barewire.models.naming import FLOOR
 from barewire.report.drift import drift_sentences, floor_sentences
 from barewire.report.gate import Gate, GateRow, judge, missing_rows, unpaired_rows
@@ -32,8 +32,8 @@ from barewire.report.versus import (
     variant_pairs,
 )
 from barewire.report.words import percent
-from barewire.results import Run
 from barewire.results.floors import Drift, Moved, drifts, moved
+from barewire.results.run import Run
 from barewire.results.store import write_atomically
 from barewire.stats.confidence import launches_for_interval
 

@@ -46,7 +46,7 @@ def _keep_or_remove(directory: Path, created: list[Path]) -> None:
     if _has_results(directory):
         run = directory / "run.json"
         if run.exists():
-            from barewire.results import read_run
+            from barewire.results.store import read_run
 
             complete = read_run(run.parent).complete
             content = "all that was measured" if complete else "what was measured so far"
@@ -69,7 +69,7 @@ def _has_results(directory: Path) -> bool:
 
 
 def _is_result(file: Path) -> bool:
-    from barewire.results import read_run, samples
+    from barewire.results.store import read_run, samples
 
     if file.name == "run.json":
         # A program that had started may have found a wrong result, which is not a sample.

@@ -18,7 +18,7 @@ from barewire.report import words
 from barewire.report.markdown import frame_markdown, run_markdown
 from barewire.report.svg import svg
 from barewire.report.versus import has_baseline
-from barewire.results import Place
+from barewire.results.run import Place
 from barewire.results.store import write_atomically
 from barewire.results.tables import without_lists
 

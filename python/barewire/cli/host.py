@@ -19,7 +19,6 @@ from barewire.errors import MachineCannot
 from barewire.lab import Lab, LinkSpec
 from barewire.measure.host import HOST_TESTS, HostPlan, measure_host
 from barewire.report.host import print_host
-from barewire.results import samples
 from barewire.results.host import (
     STORED_REFERENCE,
     host_crossovers,
@@ -27,7 +26,7 @@ from barewire.results.host import (
     host_measures,
     read_reference,
 )
-from barewire.results.store import write_atomically
+from barewire.results.store import samples, write_atomically
 from barewire.results.tuning import write_crossover
 
 # The maximum of a veth: the copy crossover may be larger than the frames of an ordinary link.

@@ -12,8 +12,9 @@ from barewire.cli.output import print_document
 from barewire.errors import WrongUse
 from barewire.lab import Lab
 from barewire.report.terminal import print_run
-from barewire.results import Run, samples
 from barewire.results.confidence import asked_confidence, at_confidence
+from barewire.results.run import Run
+from barewire.results.store import samples
 from barewire.stats.refinement import Refinement
 
 

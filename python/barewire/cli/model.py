@@ -16,14 +16,14 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse, unknown
 from barewire.lab import parse_rate
-from barewire.measure import recover_run
+from barewire.measure.recover import recover_run
 from barewire.report.decisions import decisions
 from barewire.report.model import hockney_table, loggp_table, piece_notes, piece_tables
 from barewire.report.mpi import TextTable, parameter_tables
 from barewire.report.terminal import rich_tables
-from barewire.results import Run
 from barewire.results.fits import LatencyFit, LogpFit, fit_latency, latency_fits, logp_fits
 from barewire.results.model import Model, model_of, model_of_table
+from barewire.results.run import Run
 from barewire.stats.confidence import CONFIDENCE
 
 MODELS = ("hockney", "pieces", "logp", "loggp", "loggps", "plogp")

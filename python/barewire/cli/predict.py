@@ -15,8 +15,8 @@ from barewire.cli.measuring import as_asked
 from barewire.cli.output import print_document
 from barewire.cli.progress import Progress, progress_bar
 from barewire.errors import WrongUse, unknown
-from barewire.measure import recover_run
 from barewire.measure.programs import expand_sizes
+from barewire.measure.recover import recover_run
 from barewire.models.kernels import KERNEL_VARIANTS, Grid
 from barewire.models.times import CannotSay
 from barewire.report.mpi import TextTable

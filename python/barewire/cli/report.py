@@ -14,18 +14,18 @@ from barewire.cli.output import print_document
 from barewire.cli.predict import model_from
 from barewire.cli.progress import progress_bar
 from barewire.errors import MeasurementFailed, WrongUse
-from barewire.measure import recover_run
+from barewire.measure.recover import recover_run
 from barewire.report.answer import Answer
 from barewire.report.gallery_page import Entry, render_gallery
 from barewire.report.host_page import host_answer, render_host
 from barewire.report.run_page import answer_of, compared, render
 from barewire.report.sdn_page import render_sdn, sdn_answer
-from barewire.results import Run, samples
 from barewire.results.held_out import Checked, check
 from barewire.results.host import Reference, read_reference
 from barewire.results.model import shared_cores
 from barewire.results.prediction import KERNELS
-from barewire.results.store import RUN_FILE, write_atomically
+from barewire.results.run import Run
+from barewire.results.store import RUN_FILE, samples, write_atomically
 
 REPORT_FILE, GALLERY_FILE = "report.html", "index.html"
 # The reference of `barewire bench host`, stored beside the run.

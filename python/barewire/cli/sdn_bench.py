@@ -152,9 +152,9 @@ def bench(
     """
     # Imported here: loading everything that measures takes half a second, which other commands need not wait for.
     from barewire.report.sdn import print_sdn
-    from barewire.results import samples
     from barewire.results.confidence import at_confidence
     from barewire.results.sdn import summarised
+    from barewire.results.store import samples
     from barewire.sdn.api.token import default_token_file, make_token
     from barewire.sdn.bench.experiment import measure, prepared
     from barewire.sdn.bench.plan import BenchPlan, message_bytes_of, volume_bytes_of

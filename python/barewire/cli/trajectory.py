@@ -10,7 +10,7 @@ from barewire.cli import options
 from barewire.cli.compare import AcrossEnvironments, FloorName, Margin, read_settings
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
-from barewire.measure import recover_run
+from barewire.measure.recover import recover_run
 from barewire.models.naming import FLOOR
 from barewire.report import trajectory as tracks
 from barewire.report.trajectory_page import print_trajectory

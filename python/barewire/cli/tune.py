@@ -18,8 +18,8 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
 from barewire.lab import LinkSpec, parse_rate
-from barewire.measure import LabSite, RemoteSite
 from barewire.measure.programs import read_tuning
+from barewire.measure.sites import LabSite, RemoteSite
 from barewire.measure.tune import Findings, Tuned, TunePlan
 from barewire.measure.tune import tune as measure_all
 from barewire.measure.tune_trials import Trial

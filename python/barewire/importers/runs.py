@@ -15,7 +15,10 @@ from barewire.importers.output import Hints, Output, Text, Tool, Value
 from barewire.importers.tools import AUTO, tool_of
 from barewire.measure.session import new_run
 from barewire.models.wire import Link
-from barewire.results import Launch, Run, read_run, sample_frame, samples, series_from_samples, write_run
+from barewire.results.run import Launch, Run
+from barewire.results.schema import sample_frame
+from barewire.results.series import series_from_samples
+from barewire.results.store import read_run, samples, write_run
 
 KIND = "imported"
 _NOTES_SHOWN = 4

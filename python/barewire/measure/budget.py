@@ -22,8 +22,9 @@ from barewire.measure.sites import Site
 from barewire.measure.subjects import Subject
 from barewire.models.budget import PATH, YARDSTICKS
 from barewire.models.naming import FLOOR
-from barewire.results import Run, Series, series_from_samples
 from barewire.results.budget import KIND
+from barewire.results.run import Run, Series
+from barewire.results.series import series_from_samples
 
 TEST = "pingpong"
 # The floor is added on links without a rate.

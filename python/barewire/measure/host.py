@@ -22,7 +22,8 @@ from barewire.measure.records import LaunchRecords
 from barewire.measure.session import StoppingRule, new_run, run_campaign
 from barewire.models.catalogue import Program, names_of_tests
 from barewire.processes import end_process
-from barewire.results import Run, Series, series_from_samples
+from barewire.results.run import Run, Series
+from barewire.results.series import series_from_samples
 
 HOST_TESTS = names_of_tests(Program.host)
 LAUNCHES_MAX = 1000

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from barewire.measure.records import LaunchRecords, checked_records
-from barewire.results import SampleRows
+from barewire.results.schema import SampleRows
 
 HOST_RECORDS_SCHEMA = "barewire-host-records/1"
 SUBJECT = "host"

@@ -24,9 +24,10 @@ from barewire.models.derived import DERIVED_TESTS
 from barewire.models.wire import Link
 from barewire.mpi import HostSlots, spread, start
 from barewire.mpi.prepare import is_crowded, prepare
-from barewire.results import Run, Series, series_from_samples
 from barewire.results.derived import derived_samples
 from barewire.results.quantities import is_kernel
+from barewire.results.run import Run, Series
+from barewire.results.series import series_from_samples
 
 # Tests whose results are parameters of curves, or do not depend on the message size.
 _NO_CURVES = (*DERIVED_TESTS, "startup", "footprint")

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from barewire.measure.records import LaunchRecords, checked_records
-from barewire.results import SampleRows
 from barewire.results.quantities import converted
+from barewire.results.schema import SampleRows
 
 MPI_RECORDS_SCHEMA = "barewire-mpi/1"
 _KNOWN = {"record", "variant", "quantity", "unit", "message_bytes", "pairs", "rank", "phase", "inner", "values"}

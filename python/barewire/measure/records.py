@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from barewire.errors import MeasurementFailed
-from barewire.results import SampleRows
+from barewire.results.schema import SampleRows
 
 PROBE_SCHEMA = "barewire-probe/1"
 

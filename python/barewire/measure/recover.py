@@ -13,8 +13,12 @@ from barewire.measure.sdn_records import read_sdn_records
 from barewire.measure.session import LAUNCHES_DIRECTORY, parse_launch_file_name
 from barewire.models.naming import read_mpi_subject
 from barewire.models.wire import Link
-from barewire.results import SAMPLE_SCHEMA, Launch, Run, read_run, series_from_samples, shared_from_samples, write_run
 from barewire.results.confidence import asked_confidence
+from barewire.results.run import Launch, Run
+from barewire.results.schema import SAMPLE_SCHEMA
+from barewire.results.series import series_from_samples
+from barewire.results.sharing import shared_from_samples
+from barewire.results.store import read_run, write_run
 from barewire.stats.intervals import PRECISION
 
 

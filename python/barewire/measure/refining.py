@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from barewire.errors import WrongUse
-from barewire.results import Place, Row, Series
 from barewire.results.quantities import is_detail, message_time_us
+from barewire.results.run import Place, Row, Series
 from barewire.stats.intervals import is_precise
 from barewire.stats.refinement import LAUNCHES_TO_JUDGE, Measured, Refinement, next_sizes, undecided
 

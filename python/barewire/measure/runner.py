@@ -18,7 +18,9 @@ from barewire.measure.session import Progress, StoppingRule, new_run, run_campai
 from barewire.measure.sites import Site
 from barewire.measure.subjects import TUNED, Subject, check_tuned, floors_of
 from barewire.models.naming import XDP_LINKS
-from barewire.results import Run, Series, series_from_samples, shared_from_samples
+from barewire.results.run import Run, Series
+from barewire.results.series import series_from_samples
+from barewire.results.sharing import shared_from_samples
 
 
 @dataclass(frozen=True)

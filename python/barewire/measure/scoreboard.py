@@ -22,7 +22,8 @@ from barewire.measure.records import LaunchRecords
 from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
 from barewire.mpi import start
 from barewire.mpi.prepare import is_crowded, prepare
-from barewire.results import Run, Series, series_from_samples
+from barewire.results.run import Run, Series
+from barewire.results.series import series_from_samples
 
 # The program that measures several patterns in one start of MPI.
 SEVERAL = "several"

@@ -8,7 +8,7 @@ from barewire.errors import WrongUse
 from barewire.measure.patterns import TESTBEDS
 from barewire.measure.recover import recover_run
 from barewire.measure.scoreboard_plan import BoardPlan
-from barewire.results import Run
+from barewire.results.run import Run
 from barewire.results.scoreboard import Scoreboard, scoreboard
 from barewire.results.store import RUN_FILE
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.measure.records import LaunchRecords, checked_records
-from barewire.results import SampleRows
+from barewire.results.schema import SampleRows
 from barewire.results.sdn import JOB, MEAN_COMPLETION
 
 SCHEMA = "barewire-sdn/1"

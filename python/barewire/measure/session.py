@@ -22,8 +22,10 @@ from barewire.errors import BarewireError, MeasurementFailed, WrongUse
 from barewire.interrupts import Hold, interrupts_held
 from barewire.measure.records import LaunchRecords
 from barewire.measure.refining import SizePlanner
-from barewire.results import SAMPLE_SCHEMA, Launch, Run, Series, Stop, series_key, write_run
-from barewire.results.series import Key
+from barewire.results.run import Launch, Run, Series, Stop
+from barewire.results.schema import SAMPLE_SCHEMA
+from barewire.results.series import Key, series_key
+from barewire.results.store import write_run
 from barewire.stats.confidence import CONFIDENCE
 from barewire.stats.intervals import PRECISION, is_precise
 from barewire.stats.refinement import Refinement

@@ -14,8 +14,8 @@ from barewire.measure.launch import Effort, Order, launch
 from barewire.measure.records import read_records
 from barewire.measure.sites import Site
 from barewire.measure.subjects import Subject
-from barewire.results import series_from_samples
 from barewire.results.quantities import TIME_UNITS
+from barewire.results.series import series_from_samples
 from barewire.stats.comparison import Comparison, compare_over_sizes
 
 Values = Mapping[str, int]

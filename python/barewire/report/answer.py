@@ -22,8 +22,8 @@ from barewire.report.words import (
     title_of,
     verdict_word,
 )
-from barewire.results import Place, Run, Series
 from barewire.results.quantities import has_own_sizes, is_detail
+from barewire.results.run import Place, Run, Series
 from barewire.stats.confidence import launches_for_interval
 
 _FIRST_TESTS = ("pingpong", "stream")

@@ -8,8 +8,8 @@ from barewire.models.budget import Budget, Layer
 from barewire.models.naming import FLOOR, read_mpi_subject
 from barewire.report.budget_figure import Formatters, waterfall
 from barewire.report.words import interval_heading, message_size, number, quantity, subject_name
-from barewire.results import Run
 from barewire.results.budget import budgets_of
+from barewire.results.run import Run
 from barewire.stats.comparison import RESAMPLES
 
 # Display names of the layers.

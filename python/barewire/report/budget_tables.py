@@ -12,7 +12,7 @@ from rich.text import Text
 from barewire.models.budget import Budget, Layer
 from barewire.report.budget import added, cumulative, fixed, headline, layer_name
 from barewire.report.words import interval_heading, message_size, number
-from barewire.results import Run
+from barewire.results.run import Run
 from barewire.stats.confidence import launches_for_interval
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from barewire.report.figures import DISTRIBUTIONS_MAX
 from barewire.report.versus import MARGIN, Versus
 from barewire.report.words import message_size, number, percent, subject_name, verdict_word
-from barewire.results import Series, Shared
+from barewire.results.run import Series, Shared
 from barewire.stats.confidence import launches_for_interval
 
 # Samples of the slowest percent that are so much longer than the median are worth a word.

@@ -7,10 +7,10 @@ from itertools import groupby
 from barewire.models.times import Interval
 from barewire.report.versus import Versus, compare_in_run, has_baseline
 from barewire.report.words import interval, message_size, number, subject_name, test_title, verdict_word
-from barewire.results import Run, Series
 from barewire.results.fits import LatencyFit
 from barewire.results.limits import eager_limit
 from barewire.results.quantities import is_detail
+from barewire.results.run import Run, Series
 
 _BASELINE = "tcp"
 # Less is not worth the work of hiding it.

@@ -17,7 +17,7 @@ from barewire.models.naming import FLOOR, is_floor, on_link_of, read_mpi_subject
 from barewire.models.verdict import protocol_of
 from barewire.report.versus import MARGIN, Versus
 from barewire.report.words import message_size, row_name, subject_name, unit_name
-from barewire.results import Row, Series, Shared
+from barewire.results.run import Row, Series, Shared
 from barewire.results.series import SUBJECT_ORDER
 
 Figure = dict[str, Any]

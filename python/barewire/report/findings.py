@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from barewire.models.naming import is_floor, read_mpi_subject
 from barewire.report.versus import Versus
 from barewire.report.words import message_size, number, percent, quantity, row_name, subject_name, title_of
-from barewire.results import Run, Series, Shared
 from barewire.results.quantities import is_detail, is_kernel
+from barewire.results.run import Run, Series, Shared
 from barewire.results.series import subject_order
 from barewire.stats.confidence import launches_for_interval
 

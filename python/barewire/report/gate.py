@@ -8,8 +8,9 @@ from typing import Any, Literal
 from barewire.models.naming import baseline_of, is_floor
 from barewire.report.versus import MaybePair, Settings, Versus, coordinates, is_usable
 from barewire.report.words import bounds, number, percent, series_name
-from barewire.results import Run, Series, series_key
 from barewire.results.quantities import is_detail
+from barewire.results.run import Run, Series
+from barewire.results.series import series_key
 from barewire.stats.comparison import compare_over_sizes
 from barewire.stats.confidence import launches_for_interval
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from barewire.report.figures import Figure, bars
 from barewire.report.profile import TextTable
 from barewire.report.words import bounds, interval, message_size, number, quantity, subject_name, test_title, unit_name
-from barewire.results import Run
 from barewire.results.host import HOST_TEST_ORDER, Crossover, Measure, Reference
+from barewire.results.run import Run
 
 # The bar spans half to double; larger deviations end at its edge, with the number beside it.
 _FULL_BAR_LOG2 = 1.0

@@ -14,8 +14,8 @@ from barewire.report.answer import Answer
 from barewire.report.figures import against_size
 from barewire.report.findings import warnings
 from barewire.report.html import page, rows
-from barewire.results import Run
 from barewire.results.host import HOST_TEST_ORDER, Crossover, Measure, Reference, host_crossovers, host_measures
+from barewire.results.run import Run
 from barewire.stats.confidence import LAUNCHES_FOR_INTERVAL
 
 

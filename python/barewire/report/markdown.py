@@ -8,8 +8,8 @@ import polars as pl
 from barewire.report import mpi, words
 from barewire.report.findings import warnings
 from barewire.report.mpi import TextTable
-from barewire.results import Run, Series
 from barewire.results.laws import laws_of
+from barewire.results.run import Run, Series
 
 
 def run_markdown(run: Run) -> str:

@@ -27,10 +27,10 @@ from barewire.report.figures import (
 from barewire.report.mpi import task_name
 from barewire.report.prediction import errors_text
 from barewire.report.words import interval_heading, message_size, percent, subject_name, test_title, unit_name
-from barewire.results import Run, Series
 from barewire.results.held_out import Checked, Errors
 from barewire.results.laws import SIZES_MIN, Law
 from barewire.results.limits import limits_of
+from barewire.results.run import Run, Series
 from barewire.results.speedups import Speedup, speedups
 
 Captioned = dict[str, Any]

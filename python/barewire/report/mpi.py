@@ -23,10 +23,10 @@ from barewire.report.words import (
     subject_name,
     test_title,
 )
-from barewire.results import Place, Run, Series
 from barewire.results.laws import Law
 from barewire.results.limits import limits_of
 from barewire.results.quantities import KERNEL_TOTAL, has_own_sizes, is_kernel, is_phase
+from barewire.results.run import Place, Run, Series
 from barewire.results.speedups import Speedup, speedups
 
 _OVERLAPPED = {

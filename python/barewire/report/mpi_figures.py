@@ -25,9 +25,9 @@ from barewire.report.figures import (
 )
 from barewire.report.mpi import task_name
 from barewire.report.words import bounds, message_size, number, subject_name, unit_name
-from barewire.results import Series
 from barewire.results.derived import Curve
 from barewire.results.quantities import KERNEL_TOTAL
+from barewire.results.run import Series
 from barewire.stats.confidence import CONFIDENCE
 from barewire.stats.intervals import median_interval
 

@@ -27,11 +27,11 @@ from barewire.report.model_figures import laws_figure, logp_figures, prediction_
 from barewire.report.mpi_figures import BEYOND_MEAN, against_computation, by_variant, phases
 from barewire.report.prediction import checked_tables
 from barewire.report.versus import MARGIN, Settings, Versus, compare_in_run, has_baseline
-from barewire.results import Place, Run, Series
 from barewire.results.derived import curves
 from barewire.results.held_out import Checked, errors
 from barewire.results.laws import laws_of
 from barewire.results.quantities import has_own_sizes
+from barewire.results.run import Place, Run, Series
 from barewire.stats.comparison import RESAMPLES
 from barewire.stats.confidence import launches_for_interval
 

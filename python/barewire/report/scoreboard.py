@@ -13,9 +13,9 @@ from rich.table import Table
 from barewire.measure.patterns import TESTBEDS
 from barewire.measure.scoreboard_runs import Board
 from barewire.report.words import message_size, number, quantity
-from barewire.results import Run
 from barewire.results.bounds import Judged, judge
 from barewire.results.quantities import is_kernel
+from barewire.results.run import Run
 from barewire.results.scoreboard import SHORT_BYTES, SLOWER, Scoreboard, ScoreRow, Summary
 
 TITLES = {testbed.name: testbed.title for testbed in TESTBEDS}

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from barewire.report.words import percent
-from barewire.results import Run
+from barewire.results.run import Run
 from barewire.results.sdn import NATURAL, RANDOM, Cell, Ranking, Summary, unit_of
 from barewire.stats.confidence import launches_for_interval
 from barewire.stats.paired import Ratio

@@ -25,7 +25,7 @@ from barewire.report.html import page, rows
 from barewire.report.sdn import calibration, headlines, legend, tables
 from barewire.report.sdn import warnings as sdn_warnings
 from barewire.report.words import interval_heading
-from barewire.results import Run
+from barewire.results.run import Run
 from barewire.results.sdn import (
     JOB,
     MEAN_COMPLETION,

@@ -13,8 +13,8 @@ from rich.text import Text
 from barewire.report.host import tables_of
 from barewire.report.profile import TextTable
 from barewire.report.words import bounds, number, p_value, unit_name
-from barewire.results import read_run
 from barewire.results.host import Measure, host_measures
+from barewire.results.store import read_run
 from barewire.study.claims import Finding, Row, Verdict
 from barewire.study.plan import Plan
 from barewire.study.steps import Record

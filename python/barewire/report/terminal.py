@@ -32,9 +32,9 @@ from barewire.report.words import (
     unit_name,
     verdict_word,
 )
-from barewire.results import Place, Row, Run, Series, Shared
 from barewire.results.laws import laws_of
 from barewire.results.quantities import is_detail
+from barewire.results.run import Place, Row, Run, Series, Shared
 from barewire.stats.comparison import Comparison
 from barewire.stats.confidence import launches_for_interval
 

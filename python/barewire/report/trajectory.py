@@ -10,10 +10,10 @@ import numpy as np
 from barewire.errors import WrongUse
 from barewire.models.naming import is_floor
 from barewire.report.versus import Settings, coordinates, is_usable, refuse_other_environment, refuse_other_unit
-from barewire.results import Run, Series, series_key
 from barewire.results.floors import Floors
 from barewire.results.quantities import is_detail
-from barewire.results.series import Key
+from barewire.results.run import Run, Series
+from barewire.results.series import Key, series_key
 from barewire.stats.changes import Change, find_changes
 
 # A single launch has no spread.

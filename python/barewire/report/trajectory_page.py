@@ -10,7 +10,7 @@ from rich.table import Table
 
 from barewire.report.trajectory import Track, Trajectory
 from barewire.report.words import bounds, message_size, number, percent, row_name, series_name, subject_name, title_of
-from barewire.results import Place
+from barewire.results.run import Place
 from barewire.stats.changes import Change
 
 # Columns of the newest runs; the JSON document has all.

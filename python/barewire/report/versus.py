@@ -8,9 +8,9 @@ from typing import Any
 
 from barewire.errors import WrongUse
 from barewire.models.naming import FLOOR, baseline_of
-from barewire.results import Place, Row, Run, Series
 from barewire.results.floors import Floors
 from barewire.results.quantities import has_own_sizes
+from barewire.results.run import Place, Row, Run, Series
 from barewire.stats.comparison import Comparison, Outcome, compare_over_sizes
 from barewire.stats.confidence import CONFIDENCE
 

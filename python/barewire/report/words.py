@@ -4,7 +4,7 @@
 from collections.abc import Iterable
 
 from barewire.models.naming import MTU, PACKET, UDP, mtu_of, read_mpi_subject, read_subject
-from barewire.results import Place, Row, Series
+from barewire.results.run import Place, Row, Series
 from barewire.stats.comparison import Outcome
 
 TEST_TITLES = {

@@ -5,10 +5,12 @@ import os
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from barewire.errors import MachineCannot, WrongUse
-from barewire.results.host import Crossover
-from barewire.results.store import write_atomically
+
+if TYPE_CHECKING:
+    from barewire.results.host import Crossover
 
 TUNING_VARIABLE = "BAREWIRE_TUNING"
 COPY_CROSSOVER = "copy_crossover_bytes"
@@ -24,7 +26,7 @@ def tuning_path(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(folder) / "barewire" / "tuning.toml"
 
 
-def write_crossover(crossovers: Iterable[Crossover], *, source: str, path: Path | None = None) -> Path:
+def write_crossover(crossovers: Iterable["Crossover"], *, source: str, path: Path | None = None) -> Path:
     """Write the copy crossover, in bytes, with its run as the source; MachineCannot if that run has none."""
     found = next((each for each in crossovers if each.name == _CROSSOVER), None)
     if found is None:
@@ -43,6 +45,9 @@ def write_tuning(
     path = path or tuning_path()
     lines = {**_kept(path, measured), **{name: f"{name} = {value}  # {source}" for name, value in values.items()}}
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Imported late: endpoints' programs and `barewire run` only read the file, and need no samples.
+    from barewire.results.store import write_atomically
+
     write_atomically(path, "".join(f"{lines[name]}\n" for name in sorted(lines)).encode())
     return path
 

@@ -15,10 +15,11 @@ from barewire.errors import WrongUse
 from barewire.models.wire import latency_limit_us
 from barewire.report.host import sentence
 from barewire.report.words import bounds, message_size, number, percent
-from barewire.results import Run, Series, read_run, samples
 from barewire.results.host import host_crossovers
 from barewire.results.laws import laws_of
+from barewire.results.run import Run, Series
 from barewire.results.sdn import Summary, summarised
+from barewire.results.store import read_run, samples
 from barewire.sdn.classify.learn import correct
 from barewire.stats.comparison import Comparison, compare_over_sizes
 from barewire.stats.confidence import launches_for_interval

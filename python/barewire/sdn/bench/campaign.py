@@ -15,8 +15,9 @@ from barewire.measure.records import LaunchRecords
 from barewire.measure.sdn_records import SCHEMA, read_sdn_records
 from barewire.measure.session import StoppingRule
 from barewire.mpi import Library
-from barewire.results import Run, Series, series_from_samples
+from barewire.results.run import Run, Series
 from barewire.results.sdn import JOB
+from barewire.results.series import series_from_samples
 from barewire.sdn.bench.controlled import controlled
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import concluded

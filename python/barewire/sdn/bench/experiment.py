@@ -15,7 +15,7 @@ from barewire.measure.environment import describe_machine
 from barewire.measure.session import Progress, new_run, run_campaign
 from barewire.mpi import FabricOptions, Family, Library, find_library, installed_libraries, suite
 from barewire.mpi.fabrics import PROVIDER, fabric_settings, provider_folder
-from barewire.results import Run
+from barewire.results.run import Run
 from barewire.sdn.bench.campaign import BenchCampaign
 from barewire.sdn.bench.plan import REPLAY, RING, BenchPlan
 from barewire.sdn.frameworks.cluster import require

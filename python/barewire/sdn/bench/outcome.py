@@ -10,8 +10,8 @@ import polars as pl
 
 from barewire.models.beff import bandwidth_byte_s, mean_latency_ns
 from barewire.mpi.fabrics import PROVIDER
-from barewire.results import Run
 from barewire.results.derived import derived_samples
+from barewire.results.run import Run
 from barewire.results.sdn import JOB, MEAN_COMPLETION, NATURAL, RANDOM, REFERENCES, SHORT_BYTES, WIDE
 from barewire.sdn.bench.plan import LATENCY, REPLAY, RING, BenchPlan
 from barewire.sdn.calibration import Calibration, fit
