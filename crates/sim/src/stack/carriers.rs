@@ -84,6 +84,8 @@ impl Scenario {
     fn on(mut self, topology: Topology) -> Self {
         let ranks = self.programs.len();
         self.addresses = (0..ranks).map(|rank| topology.address(rank, self.addresses[rank])).collect();
+        // Room for a frame of any carrier: what follows a request that is refused cannot pass it.
+        self.messages.unexpected_bytes = self.messages.unexpected_bytes.max(topology.socket_mtu);
         self.faults_end_ns = self.programs.iter().flatten().map(|(time, _)| *time).max().unwrap_or(0);
         let disturbed = self.disturbances.iter().map(|(time, what)| time + what.lasts_ns()).max().unwrap_or(0);
         self.faults_end_ns = self.faults_end_ns.max(disturbed).max(topology.faults_end_ns());
