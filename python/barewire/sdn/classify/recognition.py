@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Flows recognised by a trained classifier, a few at a time, and the services that they belong to. No clock, no I/O.
 
-    counted() for each counted flow ─▶ round(): work for another thread ─▶ evaluated() ─▶ step() until it returns False
-                                                                                            ─▶ profile_of()
+    counted() for each counted flow
+    round(): work for another thread ─▶ evaluated() ─▶ step() until nothing is left ─▶ profile_of()
 
 A new flow to a service that was recognised belongs to it at once; that is one look into a dictionary.
 """
