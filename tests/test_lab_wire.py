@@ -12,6 +12,7 @@ from barewire.lab import Lab, LinkSpec
 from barewire.lab.state import Wire
 
 SHORT = ("--launches", "2", "--samples", "200", "--warmup", "10", "--seconds", "0.3")
+ATTEMPTS = 3
 RATE_MBIT_S = 100
 # What the wire's limit counts of each transport's frame with 1400 bytes; its own headers come on top.
 FRAMES = {"raw": 1438, "udp": 1466, "tcp": 1490, "llc2": 1438, "endpoint": 1438}
@@ -28,14 +29,22 @@ def test_a_ping_pong_takes_the_wires_time_and_the_software_s(tmp_path: Path) -> 
         if lab.wire != Wire.CLOCK:
             pytest.skip(f"links are not held by the clock on this machine: {'; '.join(lab.notes)}")
     transports = ("--transport", ",".join(FRAMES))
-    unshaped = series_of(tmp_path / "unshaped", *transports)
-    shaped = series_of(tmp_path / "shaped", *transports, "--rate", f"{RATE_MBIT_S}mbit")
-    for transport, frame_bytes in FRAMES.items():
-        wire_us = 8 * frame_bytes / RATE_MBIT_S
-        assert shaped[transport]["verdict"] == "ok"
-        # Other work on the machine makes the rest later, never earlier.
-        least_us = shaped[transport]["min"]
-        assert wire_us <= least_us <= 1.03 * (wire_us + unshaped[transport]["median"]), transport
+    late: dict[str, tuple[float, float]] = {}
+    for attempt in range(ATTEMPTS):
+        unshaped = series_of(tmp_path / f"unshaped-{attempt}", *transports)
+        shaped = series_of(tmp_path / f"shaped-{attempt}", *transports, "--rate", f"{RATE_MBIT_S}mbit")
+        late.clear()
+        for transport, frame_bytes in FRAMES.items():
+            wire_us = 8 * frame_bytes / RATE_MBIT_S
+            assert shaped[transport]["verdict"] == "ok"
+            least_us, most_us = shaped[transport]["min"], 1.03 * (wire_us + unshaped[transport]["median"])
+            assert wire_us <= least_us
+            if least_us > most_us:
+                late[transport] = (least_us, most_us)
+        # Other work on the machine makes frames later, never earlier.
+        if not late:
+            break
+    assert not late
 
 
 @pytest.mark.parametrize("topology", [pytest.param("star:2", marks=pytest.mark.matrix), "routed:2"])

@@ -42,8 +42,9 @@ silent=$(wc -l <"$BAREWIRE_SKIP_LOG")
 # Beside the tests in the lab.
 nice -n 19 tools/lint.sh >"$scratch/lint" 2>&1 &
 lint=$!
-# Three files at a time: most tests mostly wait, and each manages only its own labs.
-.venv/bin/pytest tests --numprocesses 3 --dist loadfile --no-loadscope-reorder --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
+# Two files at a time, each of which manages only its own labs: beside the other tests and the lints both cores are full,
+# and with three, processes waited for half a second and more, which tests took for failures.
+.venv/bin/pytest tests --numprocesses 2 --dist loadfile --no-loadscope-reorder --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
 
 wait "$pure" || true
 pure=
