@@ -474,12 +474,21 @@ def test_an_mpi_job_announces_itself_while_it_runs(site: Site) -> None:
     assert site.client.get("jobs")["jobs"] == [], "withdrawn at the end"
 
 
-def _sprays(site: Site, size: int) -> dict[str, float]:
-    """Exchange messages of this size over Barewire with labels; meanwhile the controller ends and a cable is pulled."""
+def _sprays(site: Site, size: int, milliseconds: int) -> dict[str, float]:
+    """Exchange messages of this size with labels for a time; meanwhile the controller ends and a cable is pulled."""
     network = site.lab.network
     assert network is not None
     place = ("--lab", site.lab.id, "--hosts", "h1,h16", "--sdn", site.api, "--sdn-token", str(site.token))
-    job = ("--fabric", "barewire", "--library", "openmpi-5", "--", program("openmpi-5", "silence"), "5000", str(size))
+    job = (
+        "--fabric",
+        "barewire",
+        "--library",
+        "openmpi-5",
+        "--",
+        program("openmpi-5", "silence"),
+        str(milliseconds),
+        str(size),
+    )
     command = (BAREWIRE, "run", "-n", "2", *place, *job)
     uplinks = [port for port in network.ports["s13"] if network.peers[port].node in network.switches]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
@@ -520,9 +529,9 @@ def test_sprayed_frames_leave_a_pulled_cable_while_no_controller_runs(site: Site
     library("openmpi-5")
     needs("barewire")
     site.client.set_strategy("mpi", "spray")
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         assert site.stands() and eventually(lambda: site.status().get("being_laid") == 0, 20)
-        found = _sprays(site, size)
+        found = _sprays(site, size, 5000 * (attempt + 1))
         if found["longest_ms"] < found["median_ms"] + SILENCE_MS:
             break
     else:
