@@ -2,10 +2,12 @@
 """A pair of controllers without switches: what the standby is told, who leads, and how clients find the leader."""
 
 import asyncio
+import gc
 import json
 import random
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -261,6 +263,22 @@ class Line:
 
     def close(self, why: str) -> None:
         self.closed = why
+
+
+def test_a_replaced_core_is_gone_at_once() -> None:
+    """The daemon lets the collector look at everything once an hour: leaders that alternate would fill the memory."""
+
+    async def run() -> None:
+        shell = Shell(Settings(), Policy(), Hosts(NAMED), [], lambda _: None, is_paired=True)
+        before = weakref.ref(shell.core)
+        gc.disable()
+        try:
+            shell.reset()
+        finally:
+            gc.enable()
+        assert before() is None
+
+    asyncio.run(run())
 
 
 def test_a_switch_that_no_pair_can_control_is_named_and_disconnected_and_deposes_no_leader() -> None:

@@ -10,8 +10,8 @@ from barewire.topology import Network, Path, Port
 
 DEFAULT_PROFILE = "default"
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 # Concurrent flows of one step: (source host, destination host) to bytes.
 Pattern = Mapping[tuple[str, str], int]
 
@@ -115,6 +115,6 @@ class View:
         )
 
 
-def _copy(mapping: Mapping[Key, Value]) -> Mapping[Key, Value]:
+def _copy(mapping: Mapping[_Key, _Value]) -> Mapping[_Key, _Value]:
     # Key by key, a copy of 10,000 flows would take 6 ms.
     return mapping.copy() if isinstance(mapping, dict | MappingProxyType) else dict(mapping)

@@ -3,6 +3,7 @@
 
 import asyncio
 import copy
+import gc
 import secrets
 import ssl
 import time
@@ -151,6 +152,8 @@ class Shell:
         self.core = self._new_core(copy.deepcopy(self._hosts))
         self._controlled.clear()
         self.renewed(self.core)
+        # The parts of the old core refer to each other, and the daemon's collector would keep them for an hour.
+        gc.collect()
 
     def _new_core(self, hosts: Hosts) -> Controller:
         core = Controller(
