@@ -94,6 +94,11 @@ def test_a_launchs_file_has_the_number_of_processes(tmp_path):
     path.write_text("\n".join(map(json.dumps, lines)))
     frame = read_records(path, 0, "stream", "tcp", 1).samples
     assert frame.select("processes", "process", "pair", "value").rows() == [(2, 0, 0, 1500), (2, 1, 0, 2500)]
+    # Without an overlap no block has a value, and the series is there all the same.
+    vain = [start] + [{**block, "pair": pair, "values": [], "messages": 0.0} for pair in range(2)]
+    path.write_text("\n".join(map(json.dumps, vain)))
+    (none,) = _shared(read_records(path, 0, "stream", "tcp", 1).samples).values()
+    assert (none.processes, none.median, none.each, none.launches) == (2, None, (None, None), 0)
 
 
 def test_a_run_stores_sharing_and_terminal_and_page_show_it(tmp_path):

@@ -55,7 +55,8 @@ def _add(rows: SampleRows, record: dict[str, Any], party: str) -> None:
     """Add the samples of one block, in the units of results.
 
     Lost round trips have no time: one sample without a value counts them. A stream's block is one sample; its losses
-    are recorded, and exclude it from rates.
+    are recorded, and exclude it from rates. A block that gave no value, as the processes did not work at the same time
+    for long enough, is one sample without a value, so that what was measured in vain is on record.
     """
     quantity, lost, size = record["quantity"], record["lost"], record["message_bytes"]
     values: list[float | None]
@@ -67,7 +68,7 @@ def _add(rows: SampleRows, record: dict[str, Any], party: str) -> None:
         case _:
             unit, values = "Mbit/s", [(record["messages"] - lost) * size * 8e3 / ns for ns in record["values"]]
     losses = [lost if quantity == "stream" else 0] * len(values)
-    if lost and (quantity != "stream" or not values):
+    if not values or (lost and quantity != "stream"):
         values, losses = [*values, None], [*losses, lost]
     point = {name: record[name] for name in ("message_bytes", "phase", "block")}
     rows.add(values, unit=unit, lost=losses, **{party: record["pair"]}, **point)

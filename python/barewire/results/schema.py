@@ -54,7 +54,7 @@ COLUMNS = (
     Column("phase", pl.Categorical(), "", "warmup or measure; only measure enters results"),
     Column("block", pl.UInt32(), "", "counts the values of one launch, point and party"),
     Column("inner", pl.UInt32(), "", "operations whose mean this value is", 1, 4),
-    Column("value", pl.Float64(), "unit's", "the value; null for lost messages"),
+    Column("value", pl.Float64(), "unit's", "the value; null for lost messages, or a block without one"),
     Column("unit", pl.Categorical(), "", "us, ns, ms, s (times); Mbit/s (10^6 bit/s), MB/s (10^6 B/s), messages/s …"),
     Column("lost", pl.UInt64(), "", "messages lost in this value", 0),
 )
