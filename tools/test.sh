@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Installs what tests need, builds, lints, runs every test. The last line has the numbers of passed, failed and skipped
-# tests; a skipped test that is not in tests/skips.txt is a failure.
+# tests; a skipped test that is not in tests/skips.txt is a failure. A test that failed beside the others runs again
+# alone, and fails if it fails again (docs/decisions/0057-failed-tests-run-again-alone.md).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:$HOME/.cargo/bin
@@ -24,10 +25,15 @@ wait "$packages"
 packages=
 export BAREWIRE_SKIP_LOG=$scratch/skips
 touch "$BAREWIRE_SKIP_LOG"
-passed=0 failed=0 skipped=0
+# With more failures something is broken.
+AGAIN_MAX=5
+tests() { # folder, name, pytest's options
+    .venv/bin/pytest "$1" -o cache_dir="$scratch/cache-$2" --junit-xml="$scratch/$2.xml" "${@:3}"
+}
+count() { .venv/bin/python tools/count_tests.py "$scratch"; }
 
 # Tests without a lab run beside the others.
-.venv/bin/pytest python/tests --junit-xml="$scratch/pure.xml" >"$scratch/pure" 2>&1 &
+tests python/tests pure >"$scratch/pure" 2>&1 &
 pure=$!
 
 # Raw frames on a separate loopback interface: as root directly, otherwise in a user namespace.
@@ -44,32 +50,30 @@ nice -n 19 tools/lint.sh >"$scratch/lint" 2>&1 &
 lint=$!
 # Two files at a time, each of which manages only its own labs: beside the other tests and the lints both cores are full,
 # and with three, processes waited for half a second and more, which tests took for failures.
-.venv/bin/pytest tests --numprocesses 2 --dist loadfile --no-loadscope-reorder --junit-xml="$scratch/lab.xml" 2>&1 | tee "$scratch/lab" || true
+tests tests lab --numprocesses 2 --dist loadfile --no-loadscope-reorder 2>&1 || true
 
 wait "$pure" || true
 pure=
 cat "$scratch/pure"
 wait "$lint" || true
 lint=
-# Lints count as one test each.
 cat "$scratch/lint"
-passed=$((passed + $(grep -c ': passed$' "$scratch/lint" || true)))
-failed=$((failed + $(grep -c ': FAILED$' "$scratch/lint" || true)))
-# A lint that ended without saying so is a failure.
-grep -q ': passed$' "$scratch/lint" || failed=$((failed + 1))
-count() { awk -v what="$1" '/^test result:/ { for (i = 1; i < NF; i++) if ($(i + 1) ~ "^" what) sum += $i } END { print sum + 0 }' "$scratch/cargo"; }
-passed=$((passed + $(count passed) - silent)) failed=$((failed + $(count failed))) skipped=$((skipped + silent))
-# A run that ended without counting a failure, for example because it did not compile, is one.
-if [ "$failed" = 0 ] && grep -q '^cargo test: broken' "$scratch/cargo"; then failed=1; fi
-read -r tests bad skips < <(.venv/bin/python - "$scratch/pure.xml" "$scratch/lab.xml" <<'P'
-import sys
-import xml.etree.ElementTree as tree
-suites = [suite for file in sys.argv[1:] for suite in tree.parse(file).getroot().iter("testsuite")]
-totals = [(int(s.get("tests")), int(s.get("failures")) + int(s.get("errors")), int(s.get("skipped"))) for s in suites]
-print(*map(sum, zip(*totals)))
-P
-) || { tests=0 bad=1 skips=0; }
-passed=$((passed + tests - bad - skips)) failed=$((failed + bad)) skipped=$((skipped + skips))
+
+read -r _ failed _ < <(count)
+if [ "$failed" -gt 0 ] && [ "$failed" -le "$AGAIN_MAX" ]; then
+    echo "tests: $failed failed; those run again alone"
+    mapfile -t names < <(.venv/bin/python tools/count_tests.py "$scratch" --failed-rust)
+    if [ -n "${names[*]}" ]; then
+        "${namespace[@]}" "${cargo[@]}" --offline --no-fail-fast -- --exact "${names[@]}" 2>&1 | tee "$scratch/cargo.again" || true
+    fi
+    last_failed=(--last-failed --last-failed-no-failures none)
+    tests python/tests pure "${last_failed[@]}" --junit-xml="$scratch/pure.again.xml" || true
+    tests tests lab "${last_failed[@]}" --junit-xml="$scratch/lab.again.xml" || true
+    read -r _ again _ < <(count)
+    echo "tests: $((failed - again)) of $failed passed alone; above is how they failed beside the others"
+fi
+read -r passed failed skipped < <(count)
+passed=$((passed - silent)) skipped=$((skipped + silent))
 
 cat "$BAREWIRE_SKIP_LOG"
 # A new skip is a failure: something is no longer tested.
