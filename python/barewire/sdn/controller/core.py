@@ -119,7 +119,10 @@ class Controller:
         self.labels = LabelTables(hosts, self.outbox, self._uses_labels)
         parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.classification_of)
         self.reception = Reception(settings, key, *parts, self._refresh)
-        self.default_way = DefaultWay(settings, self.discovery, hosts, self.outbox)
+        # Flows of tenants need rules with meters everywhere.
+        carries_flows = not self.slices.tenants.all
+        self.default_way = DefaultWay(settings, self.discovery, hosts, self.outbox, carries_flows=carries_flows)
+        self.router.is_default = self.default_way.carries
         self.reconciliation = Reconciliation(settings, *parts, self.default_way, self.labels)
         self.counts: Counter[str] = Counter()
         self._strategies: dict[str, Strategy] = {}
@@ -344,6 +347,9 @@ class Controller:
             self.default_way.links_changed(self._peers, now, is_urgent=bool(lost))
         gained = self._peers.keys() - before.keys()
         if gained:
+            # Before the default way uses them.
+            routes = list(self.router.routes)
+            self._in_turns(routes, lambda route: self.router.complete(route, self.default_way.is_only, now), now)
             self.outbox.emit("links found", _listed(gained))
 
     def _uses_labels(self) -> bool:

@@ -9,7 +9,8 @@
               (all else) ─▶ flooded along a spanning tree
 
 They have no time-outs, so they outlive the controller. Every next hop is nearer to the destination, as in the paths of
-flows, so a frame that takes rules of both kinds cannot loop. No clock, no I/O.
+flows, so a frame that takes rules of both kinds cannot loop. Where only one next hop is nearer, as on all ways down a
+fat-tree, it is also that of every path, and flows need no rule of their own. No clock, no I/O.
 """
 
 from collections import Counter, deque
@@ -50,8 +51,11 @@ _Hops = Mapping[str, tuple[tuple[int, ...], int]]
 class DefaultWay:
     """Keeps the default rules of all switches as the network requires, by sending the differences."""
 
-    def __init__(self, settings: Settings, discovery: Discovery, hosts: Hosts, outbox: Outbox) -> None:
-        """Begin without links."""
+    def __init__(
+        self, settings: Settings, discovery: Discovery, hosts: Hosts, outbox: Outbox, *, carries_flows: bool = True
+    ) -> None:
+        """Begin without links. Without `carries_flows`, flows need rules of their own everywhere."""
+        self._carries_flows = carries_flows
         self._settings, self._discovery, self._hosts, self._outbox = settings, discovery, hosts, outbox
         self._installed: dict[str, dict[_Place, Rule]] = {}
         # Ports that were edges for an earlier controller. A port whose link is not found yet looks like one, too.
@@ -82,6 +86,25 @@ class DefaultWay:
     def was_edge(self, port: Port) -> bool:
         """Return whether an earlier controller, or this one, knew that a port led to no switch."""
         return port in self._found_edges
+
+    def carries(self, hop: Port, host: str) -> bool:
+        """Return whether all that a switch sends to a host leaves through this port, without rules of flows."""
+        return self._due_s is None and not self._pending and hop.node in self._installed and self.is_only(hop, host)
+
+    def is_only(self, hop: Port, host: str) -> bool:
+        """Return whether no other port of a switch is on a shortest path to a host."""
+        known = self._hosts.by_name.get(host)
+        if not self._carries_flows or known is None or known.port is None:
+            return False
+        if hop.node == known.port.node:
+            return hop == known.port
+        ports, _ = self._hops_to(known.port.node).get(hop.node, ((), 1))
+        return ports == (hop.number,)
+
+    def installed_port(self, switch: str, mac: str) -> int | None:
+        """Return the output port of a switch's rule to a host, None without one."""
+        rule = self._installed.get(switch, {}).get(_place(destination_rule(mac, 0)))
+        return None if rule is None else rule.out[0]
 
     def forget(self, switch: str) -> None:
         """Forget the rules of a disconnected switch, which reports them when it connects again."""
@@ -178,15 +201,19 @@ class DefaultWay:
         """
         assert host.port is not None
         end = host.port.node
-        if end not in self._hops:
-            self._hops[end] = next_hops(self._peers, end)
+        toward = self._hops_to(end)
         number = int(host.mac.replace(":", ""), 16)
         for switch in self._installed:
             if switch == end:
                 yield switch, host.port.number
-            elif (hops := self._hops[end].get(switch)) is not None:
+            elif (hops := toward.get(switch)) is not None:
                 ports, later = hops
                 yield switch, ports[number // later % len(ports)]
+
+    def _hops_to(self, end: str) -> _Hops:
+        if end not in self._hops:
+            self._hops[end] = next_hops(self._peers, end)
+        return self._hops[end]
 
     def _delete_host(self, mac: str) -> None:
         for switch, rules in self._installed.items():

@@ -91,6 +91,8 @@ class Reconciliation:
         for route in self._router.routes.at(switch):
             if route.is_being_installed:
                 self._router.reinstall(route)
+            else:
+                self._router.complete(route, partial(self._is_found, switch), now)
         self._outbox.emit("switch ready", f"{switch}: {len(intended)} rules intended, {reconciled} were installed")
         self.try_soon(now)
 
@@ -107,6 +109,11 @@ class Reconciliation:
         for route in self._router.routes.at(switch):
             if switch in route.installed:
                 yield from self._router.rules_at(route, switch, now)
+
+    def _is_found(self, switch: str, hop: Port, host: str) -> bool:
+        """Whether a switch that has just connected still has the default rule to a host; others are not asked."""
+        mac = self._hosts.by_name[host].mac
+        return hop.node != switch or self._default_way.installed_port(switch, mac) == hop.number
 
     def _classify_rule(self, switch: str, rule: Rule, counter: RuleCounter, now: float) -> None:
         """Classify an unexpected rule: foreign, to be deleted, or an orphan."""
@@ -178,11 +185,14 @@ class Reconciliation:
         return state is not None and state.is_up
 
     def _path_of(self, orphan: _Orphan) -> Path | None:
-        """The complete path of an orphan's rules, from the first switch to an edge port."""
+        """The path of an orphan's packets by its rules and the default way, from the first switch to an edge port."""
         path: list[Port] = []
         switch = orphan.first
-        while switch is not None and switch in orphan.hops and len(path) <= len(orphan.hops):
-            port = Port(switch, orphan.hops[switch])
+        while switch is not None and all(hop.node != switch for hop in path):
+            number = orphan.hops.get(switch) or self._default_way.installed_port(switch, self._mac(orphan, "eth_dst"))
+            if number is None:
+                return None
+            port = Port(switch, number)
             path.append(port)
             peer = self._discovery.peers.get(port)
             if peer is None:
@@ -203,10 +213,10 @@ class Reconciliation:
         classification = self._classification_of(orphan.key, FlowCounters(*orphan.carried, orphan.age_s))
         flow = Flow(orphan.key, classification.profile, volume_bytes=classification.volume_bytes)
         until_s = since_s + orphan.reserve_s if orphan.reserve_s else 0.0
-        route = self._router.adopt(
-            orphan.key, Placed(flow, path, since_s, until_s), number, {hop.node: hop.number for hop in path}, now
-        )
+        installed = {hop.node: hop.number for hop in path if hop.node in orphan.hops}
+        route = self._router.adopt(orphan.key, Placed(flow, path, since_s, until_s), number, installed, now)
         route.known_by = classification.by
+        self._router.complete(route, self._default_way.is_only, now)
 
     def _mac(self, orphan: _Orphan, end: str) -> str:
         mac: str = getattr(next(iter(orphan.rules.values()))[0].match, end)

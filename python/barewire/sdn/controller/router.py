@@ -38,6 +38,7 @@ class NetworkState:
 
 
 StrategyOf = Callable[[str], Strategy]
+IsDefault = Callable[[Port, str], bool]
 # A strategy's name, and the paths that it wants for some of its flows, or its failure.
 Rearranged = tuple[str, Mapping[FlowKey, Path] | Exception]
 
@@ -87,6 +88,8 @@ class Router:
         self.drained: Callable[[Route], None] = lambda _: None
         # Returns the meter of a flow's rule that sends to a port.
         self.meter_of: Callable[[Route, Port], int | None] = lambda _route, _port: None
+        # Returns whether packets to a host leave a switch through this port without a rule of their flow, too.
+        self.is_default: IsDefault = lambda _port, _host: False
 
     @property
     def moving(self) -> int:
@@ -206,6 +209,21 @@ class Router:
         route.unconfirmed |= route.installed.keys()
         self._install(route)
 
+    def complete(self, route: Route, is_default: IsDefault, now: float) -> None:
+        """Install the missing rules of a flow if the default way leaves its path where it has none.
+
+        If that is because there is a shorter path now, the flow is placed again.
+        """
+        key, has_rule = route.key, route.installed.keys() | route.aggregated.keys()
+        missing = [hop for hop in route.path if hop.node not in has_rule]
+        if all(is_default(hop, key.destination) for hop in missing):
+            return
+        paths = self.network_state.paths.between(key.source, key.destination)
+        if paths and len(paths[0]) < len(route.path):
+            self.replace(route, now)
+        else:
+            self._install(route)
+
     def remove(self, route: Route) -> None:
         """Remove a flow and delete its rules."""
         for switch in list(route.installed):
@@ -285,8 +303,11 @@ class Router:
         """Plan the stages from the installed rules, and begin."""
         route.plan += 1
         route.unconfirmed |= route.waiting
+        # The first switch always has a rule, which counts the flow and notices its end.
+        default = {hop.node: hop.number for hop in route.path[1:] if self.is_default(hop, route.key.destination)}
         installed = {switch: 0 if switch in route.unconfirmed else port for switch, port in route.installed.items()}
-        route.stages, route.waiting, route.installed_s = stages(route.path, installed | route.aggregated), set(), None
+        known = default | installed | route.aggregated
+        route.stages, route.waiting, route.installed_s = stages(route.path, known), set(), None
         # A new flow has no other rules: its packets take the default way wherever one is missing.
         is_new = not route.installed and not route.aggregated
         peers = self.network_state.paths.network.peers
