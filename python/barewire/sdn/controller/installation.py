@@ -9,6 +9,9 @@ of the flow yet, so they need not wait for each other:
                                              and s1's is deleted after packets in flight have drained
     new flow            s13 s5 s1 s9 s17     all at once: where a rule is missing, packets take the default way
 
+A switch from which only one port leads to the host needs no rule of the flow: the default way's does the same, so it
+counts as installed and confirmed (docs/decisions/0058-no-rule-where-one-way-leads-on.md).
+
 Proof: at any time a final part of the new path has new rules, the other switches have old ones. A packet follows old
 rules until it is delivered or reaches the new part, which leads to the host.
 """
@@ -22,7 +25,8 @@ from barewire.topology import Path, Port
 def stages(path: Path, installed: Mapping[str, int]) -> list[list[Port]]:
     """Return the rules to install for a path, in stages; a stage begins when the previous one is confirmed.
 
-    `installed` is the output port of every switch with a rule of the flow. Correct rules are left.
+    `installed` is the output port of every switch with a rule of the flow, or another one that does the same. Correct
+    rules are left.
     """
     found: list[list[Port]] = []
     current: list[Port] = []

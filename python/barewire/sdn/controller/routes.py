@@ -90,7 +90,7 @@ class Routes:
         return self._by_number.get(number)
 
     def at(self, switch: str) -> set[Route]:
-        """Return the flows with a rule in a switch, or with a rule planned there."""
+        """Return the flows whose path enters a switch, or that still have a rule there."""
         return set(self._through.get(switch, ()))
 
     def over(self, port: Port) -> list[Route]:
