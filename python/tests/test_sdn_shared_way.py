@@ -19,7 +19,6 @@ from barewire.topology.dragonfly import dragonfly
 from barewire.topology.failures import without
 from barewire.topology.leaf_spine import leaf_spine
 
-
 NAMES = ["fat-tree", "leaf-spine", "dragonfly"]
 
 
