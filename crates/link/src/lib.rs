@@ -7,6 +7,7 @@
 //! [`MemoryLink`] is a pair of ends in one process that loses, duplicates, reorders, corrupts and delays frames on request.
 
 mod address;
+mod by_kind;
 mod claim;
 mod clock;
 mod closing;

@@ -2,13 +2,9 @@
 //! The link of an endpoint: frames, UDP or both, chosen at run time, or a simulated one.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
 use barewire_carriers::{Carriers, Lower};
-use barewire_link::{
-    Clock, Closing, Counters, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, Outgoing, PacketLink,
-    PeerAddress, UdpLink, XdpLink,
-};
+use barewire_link::{Closing, IncomingMut, LinkError, MacAddress, Outgoing, PacketLink, UdpLink, XdpLink};
 
 use crate::simulation::SimulatedLink;
 
@@ -24,95 +20,8 @@ pub(crate) enum FrameLink {
     Xdp(Box<XdpLink>),
 }
 
-/// Implements the calls of a link by those of whichever link it is.
-macro_rules! link_by_kind {
-    ($type:ident: $($kind:ident)|+) => {
-        impl Link for $type {
-            fn address(&self) -> MacAddress {
-                match self { $(Self::$kind(link) => link.address()),+ }
-            }
-
-            fn mtu(&self) -> usize {
-                match self { $(Self::$kind(link) => link.mtu()),+ }
-            }
-
-            #[inline]
-            fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-                match self { $(Self::$kind(link) => link.send(frames)),+ }
-            }
-
-            #[inline]
-            fn receive(&mut self) -> Option<Incoming<'_>> {
-                match self { $(Self::$kind(link) => link.receive()),+ }
-            }
-
-            fn wait_to_receive_or(
-                &mut self,
-                others: &[BorrowedFd<'_>],
-                timeout: Duration,
-            ) -> Result<bool, LinkError> {
-                match self { $(Self::$kind(link) => link.wait_to_receive_or(others, timeout)),+ }
-            }
-
-            fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
-                match self { $(Self::$kind(link) => link.wait_to_send(timeout)),+ }
-            }
-
-            fn check(&mut self) -> Result<(), LinkError> {
-                match self { $(Self::$kind(link) => link.check()),+ }
-            }
-
-            fn counters(&mut self) -> Result<Counters, LinkError> {
-                match self { $(Self::$kind(link) => link.counters()),+ }
-            }
-
-            fn is_local(&self, peer: MacAddress) -> bool {
-                match self { $(Self::$kind(link) => link.is_local(peer)),+ }
-            }
-
-            fn locator(&self) -> Locator {
-                match self { $(Self::$kind(link) => link.locator()),+ }
-            }
-
-            fn set_station(&mut self, sap: u8, key: u64) {
-                match self { $(Self::$kind(link) => link.set_station(sap, key)),+ }
-            }
-
-            fn add_peer(&mut self, peer: &PeerAddress) {
-                match self { $(Self::$kind(link) => link.add_peer(peer)),+ }
-            }
-
-            #[inline]
-            fn mtu_to(&mut self, mac: MacAddress, sap: u8) -> usize {
-                match self { $(Self::$kind(link) => link.mtu_to(mac, sap)),+ }
-            }
-
-            fn mtu_min(&self) -> usize {
-                match self { $(Self::$kind(link) => link.mtu_min()),+ }
-            }
-
-            #[inline]
-            fn note_time(&mut self, nanoseconds: u64) {
-                match self { $(Self::$kind(link) => link.note_time(nanoseconds)),+ }
-            }
-
-            fn has_pending(&self) -> bool {
-                match self { $(Self::$kind(link) => link.has_pending()),+ }
-            }
-
-            fn clock(&self) -> Clock {
-                match self { $(Self::$kind(link) => link.clock()),+ }
-            }
-
-            fn random_bits(&mut self) -> u64 {
-                match self { $(Self::$kind(link) => link.random_bits()),+ }
-            }
-        }
-    };
-}
-
-link_by_kind!(AnyLink: Carriers | Simulated);
-link_by_kind!(FrameLink: Packet | Xdp);
+barewire_link::link_by_kind!(AnyLink: Carriers | Simulated);
+barewire_link::link_by_kind!(FrameLink: Packet | Xdp);
 
 impl AnyLink {
     /// A link over these; at least one of them.

@@ -20,6 +20,20 @@ pub enum OpenLink {
     Udp(Box<UdpLink>),
 }
 
+barewire_link::link_by_kind!(OpenLink: Packet | Xdp | Udp);
+
+impl OpenLink {
+    /// Tells UDP where the peer is: an IPv6 address does not follow from that of the station.
+    pub fn add_station(&mut self, peer: Station) -> Result<(), LaunchError> {
+        let Self::Udp(link) = self else { return Ok(()) };
+        let known = peer.socket.and_then(|socket| link.address_of(socket.ip(), socket.port()));
+        if known.is_none() {
+            return Err(LaunchError::Failed("the peer has no address of this side's IP version".to_owned()));
+        }
+        Ok(())
+    }
+}
+
 /// Opens the session's kind of link for frames that match `filter`; only the packet link uses `protocol`, and only UDP, whose
 /// socket has a port of its own, no filter.
 pub fn open(
@@ -66,15 +80,6 @@ fn endpoint(link: &impl Link) -> Endpoint {
     let locator = link.locator();
     let socket = locator.ips().next().map(|ip| SocketAddr::new(ip, locator.port));
     Endpoint::Station(Station { address: link.address().0, mtu: link.mtu(), socket })
-}
-
-/// Tells UDP where a peer is: an IPv6 address does not follow from that of the station.
-pub fn add_peer(link: &mut UdpLink, peer: Station) -> Result<(), LaunchError> {
-    let known = peer.socket.and_then(|socket| link.address_of(socket.ip(), socket.port()));
-    if known.is_none() {
-        return Err(LaunchError::Failed("the peer has no address of this side's IP version".to_owned()));
-    }
-    Ok(())
 }
 
 /// Bytes of a frame on the wire of which the link's users know nothing: between Ethernet header and type.

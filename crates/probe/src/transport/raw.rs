@@ -37,15 +37,9 @@ impl Listening {
         Ok((Self { link }, endpoint))
     }
 
-    pub fn accept(self, session: &Session, peer: Station) -> Result<Box<dyn Transport>, LaunchError> {
-        Ok(match self.link {
-            OpenLink::Packet(link) => Box::new(Raw::new(link, session.session, peer)),
-            OpenLink::Xdp(link) => Box::new(Raw::new(*link, session.session, peer)),
-            OpenLink::Udp(mut link) => {
-                links::add_peer(&mut link, peer)?;
-                Box::new(Raw::new(*link, session.session, peer))
-            }
-        })
+    pub fn accept(mut self, session: &Session, peer: Station) -> Result<Box<dyn Transport>, LaunchError> {
+        self.link.add_station(peer)?;
+        Ok(Box::new(Raw::new(self.link, session.session, peer)))
     }
 }
 

@@ -15,7 +15,7 @@ use barewire_messages::Messenger;
 
 use self::messages::Messages;
 use self::window::Window;
-use super::links::{self, OpenLink, usage_error};
+use super::links::{OpenLink, usage_error};
 use super::llc::{SAP_COUNT, open, sap_of};
 use super::{Counters, Endpoint, LocalConfig, Transport};
 use crate::protocol::{Kind, Session, Station};
@@ -51,39 +51,23 @@ impl Listening {
     }
 
     pub fn accept(self, session: &Session, peer: Station) -> Result<Box<dyn Transport>, LaunchError> {
-        match self.link {
-            OpenLink::Packet(link) => transport(link, self.broker, session, self.role, self.tuning, peer),
-            OpenLink::Xdp(link) => transport(*link, self.broker, session, self.role, self.tuning, peer),
-            OpenLink::Udp(mut link) => {
-                links::add_peer(&mut link, peer)?;
-                transport(*link, self.broker, session, self.role, self.tuning, peer)
-            }
-        }
+        let Self { mut link, role, tuning, broker } = self;
+        link.add_station(peer)?;
+        let framing = Framing { encapsulation: Encapsulation::EtherType, token: Some(JobToken::new(session.token)) };
+        let mut config = Config { channels: 4, ..Config::new(tag(session, role), framing) };
+        let messages = barewire_messages::Config::tuned(&tuning);
+        config.set_tuning(tuning);
+        let mtu = link.mtu().min(peer.mtu);
+        let claim = claim(Address::new(link.address().0, config.sap), broker.as_deref()).map_err(usage_error)?;
+        let mut endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(usage_error)?;
+        endpoint.hold_claims(claim);
+        let other = if role == Role::Active { Role::Passive } else { Role::Active };
+        let peer = Address::new(peer.address, tag(session, other));
+        Ok(match session.transport {
+            Kind::Messages => Box::new(Messages::new(Messenger::new(endpoint, messages), peer, role, mtu)),
+            _ => Box::new(Window::new(endpoint, peer, role, mtu)),
+        })
     }
-}
-
-fn transport<L: Link + 'static>(
-    link: L,
-    broker: Option<PathBuf>,
-    session: &Session,
-    role: Role,
-    tuning: Tuning,
-    peer: Station,
-) -> Result<Box<dyn Transport>, LaunchError> {
-    let framing = Framing { encapsulation: Encapsulation::EtherType, token: Some(JobToken::new(session.token)) };
-    let mut config = Config { channels: 4, ..Config::new(tag(session, role), framing) };
-    let messages = barewire_messages::Config::tuned(&tuning);
-    config.set_tuning(tuning);
-    let mtu = link.mtu().min(peer.mtu);
-    let claim = claim(Address::new(link.address().0, config.sap), broker.as_deref()).map_err(usage_error)?;
-    let mut endpoint = barewire_endpoint::Endpoint::open(link, config, Some(mtu)).map_err(usage_error)?;
-    endpoint.hold_claims(claim);
-    let other = if role == Role::Active { Role::Passive } else { Role::Active };
-    let peer = Address::new(peer.address, tag(session, other));
-    Ok(match session.transport {
-        Kind::Messages => Box::new(Messages::new(Messenger::new(endpoint, messages), peer, role, mtu)),
-        _ => Box::new(Window::new(endpoint, peer, role, mtu)),
-    })
 }
 
 fn tag(session: &Session, role: Role) -> barewire_llc::Lsap {

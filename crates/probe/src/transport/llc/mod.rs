@@ -77,32 +77,18 @@ impl Listening {
         self.open(session, peer, true)
     }
 
-    fn open(self, session: &Session, peer: Station, connects: bool) -> Result<Box<dyn Transport>, LaunchError> {
-        match self.link {
-            OpenLink::Packet(link) => transport(link, session, peer, connects),
-            OpenLink::Xdp(link) => transport(*link, session, peer, connects),
-            OpenLink::Udp(mut link) => {
-                links::add_peer(&mut link, peer)?;
-                transport(*link, session, peer, connects)
-            }
-        }
+    fn open(self, session: &Session, station: Station, connects: bool) -> Result<Box<dyn Transport>, LaunchError> {
+        let mut link = self.link;
+        link.add_station(station)?;
+        let sap = sap_of(session.pair);
+        let peer = Peer { local: sap, mac: station.address, remote: sap };
+        let mtu = link.mtu().min(station.mtu);
+        Ok(match session.transport {
+            Kind::Llc1 => Box::new(Datagrams::new(link, session.session, peer, mtu, links::hidden_bytes(station))?),
+            Kind::Llc2 => Box::new(Reliable::connection(link, peer, mtu, connects)?),
+            _ => Box::new(Reliable::acknowledged(link, peer, mtu)?),
+        })
     }
-}
-
-fn transport<L: Link + 'static>(
-    link: L,
-    session: &Session,
-    station: Station,
-    connects: bool,
-) -> Result<Box<dyn Transport>, LaunchError> {
-    let sap = sap_of(session.pair);
-    let peer = Peer { local: sap, mac: station.address, remote: sap };
-    let mtu = link.mtu().min(station.mtu);
-    Ok(match session.transport {
-        Kind::Llc1 => Box::new(Datagrams::new(link, session.session, peer, mtu, links::hidden_bytes(station))?),
-        Kind::Llc2 => Box::new(Reliable::connection(link, peer, mtu, connects)?),
-        _ => Box::new(Reliable::acknowledged(link, peer, mtu)?),
-    })
 }
 
 #[cfg(test)]
