@@ -156,8 +156,9 @@ class FakeSwitch:
 
     name: str
     ports: dict[int, bool]
+    # Of tables 0 and 1.
     capacity: int = 1 << 20
-    # Table 0, which has the capacity, and table 1.
+    default_capacity: int = 1 << 20
     table: dict[tuple[Match, int], Entry] = field(default_factory=dict)
     default: dict[tuple[Match, int], Entry] = field(default_factory=dict)
     inbox: list[ToSwitch] = field(default_factory=list)
@@ -370,7 +371,7 @@ class World:
             self._say(switch, SwitchError(12, 3, "meter mod failed, code 3: unknown meter", message))
             self.unknown_meters += 1
             return
-        if before is None and not rule.table and len(table) >= switch.capacity:
+        if before is None and len(table) >= (switch.default_capacity if rule.table else switch.capacity):
             self._say(switch, SwitchError(5, 1, "table full", message, is_table_full=True))
             return
         table[place] = Entry(rule, self.now, self.now)

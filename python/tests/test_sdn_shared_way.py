@@ -98,6 +98,26 @@ def test_nothing_is_left_out_while_the_default_way_is_changing() -> None:
     assert rules_of(world, route) == {hop.node: hop.number for hop in route.path}
 
 
+def test_a_switch_without_room_for_the_default_way_has_rules_of_flows() -> None:
+    """Their packets would be flooded there otherwise: after a restart, and for a new flow."""
+    world = learnt(fat_tree(4, servers=0))
+    route, frame = placed(world, "h1", "h16")
+    core = route.path[2]
+    world.switches[core.node].default_capacity = 1
+    world.restart_switch(core.node)
+    world.pass_time(2)
+    assert any("refused" in event.text for event in world.events)
+    assert rules_of(world, route)[core.node] == core.number and followed(world, "h1", frame) == route.path
+    port = 20
+    while True:
+        later, frame = placed(world, "h1", "h16", port)
+        assert followed(world, "h1", frame) == later.path
+        if later.path[2] == core:
+            break
+        port += 1
+    assert rules_of(world, later)[core.node] == core.number
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_second_way_that_is_found_changes_no_flows_path(seed: int) -> None:
     """With one core link of its switch a flow needs no rule there; before the default way uses a second one, it has."""

@@ -348,9 +348,12 @@ class Controller:
         gained = self._peers.keys() - before.keys()
         if gained:
             # Before the default way uses them.
-            routes = list(self.router.routes)
-            self._in_turns(routes, lambda route: self.router.complete(route, self.default_way.is_only, now), now)
+            self._complete(list(self.router.routes), now)
             self.outbox.emit("links found", _listed(gained))
+
+    def _complete(self, routes: Collection[Route], now: float) -> None:
+        """Install missing rules of flows where the default way may no longer be that of their path."""
+        self._in_turns(routes, lambda route: self.router.complete(route, self.default_way.is_only, now), now)
 
     def _uses_labels(self) -> bool:
         # The rule of a label cannot tell whose a frame is, so it would pass by the tenants' meters.
@@ -476,6 +479,9 @@ class Controller:
             self.full.give_up(route, switch, now)
         elif rule is not None and kind is Kind.TO_HOST:
             self.full.aggregate_refused(switch, rule.match.eth_dst or "", now)
+        elif rule is not None and kind is Kind.DEFAULT:
+            self.default_way.refused(switch, rule)
+            self._complete(self.router.routes.at(switch), now)
 
     def _ask_ports(self, _now: float) -> None:
         for switch in self.discovery.switches:

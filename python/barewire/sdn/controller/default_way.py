@@ -69,11 +69,14 @@ class DefaultWay:
         # By switch, the number of flood rules with fewer ports that it has not confirmed.
         self._shrinking: Counter[str] = Counter()
         self._began_s: float | None = None
+        # Switches that have refused a rule since they connected.
+        self._refused: set[str] = set()
 
     def found(self, switch: str, rules: Iterable[Rule], now: float) -> None:
         """Take over the default rules of a switch that has connected."""
         if self._began_s is None:
             self._began_s = now
+        self._refused.discard(switch)
         self._installed[switch] = {_place(rule): rule for rule in rules}
         for rule in [rule for rule in self._installed[switch].values() if is_outdated(rule)]:
             self._delete(switch, rule)
@@ -94,7 +97,7 @@ class DefaultWay:
     def is_only(self, hop: Port, host: str) -> bool:
         """Return whether no other port of a switch is on a shortest path to a host."""
         known = self._hosts.by_name.get(host)
-        if not self._carries_flows or known is None or known.port is None:
+        if not self._carries_flows or hop.node in self._refused or known is None or known.port is None:
             return False
         if hop.node == known.port.node:
             return hop == known.port
@@ -105,6 +108,11 @@ class DefaultWay:
         """Return the output port of a switch's rule to a host, None without one."""
         rule = self._installed.get(switch, {}).get(_place(destination_rule(mac, 0)))
         return None if rule is None else rule.out[0]
+
+    def refused(self, switch: str, rule: Rule) -> None:
+        """Handle a switch that refused a rule: flows have rules of their own there until it connects again."""
+        self._installed.get(switch, {}).pop(_place(rule), None)
+        self._refused.add(switch)
 
     def forget(self, switch: str) -> None:
         """Forget the rules of a disconnected switch, which reports them when it connects again."""
