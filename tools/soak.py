@@ -52,6 +52,9 @@ TEN_MINUTES_H = 1 / 6
 HANGS_S = 300.0
 # Growth of a rank's resident memory in the last two thirds of a job: slots and windows used for the first time.
 GROWN_BYTES_MAX = 8 << 20
+# The UDP carrier has a second socket, connected to the only peer with which it exchanges datagrams, from when frames to
+# it got no answer for the first time.
+GROWN_DESCRIPTORS_MAX = 1
 # Growth of a broker or the controller per job: log and tables.
 SERVER_GROWN_BYTES_MAX = 8 << 20
 LEAVING_S = 15.0
@@ -240,7 +243,7 @@ def _judge(code: int | None, records: list[dict[str, Any]], program: str, killed
     for record in records:
         if record.get("grown_bytes", 0) > GROWN_BYTES_MAX:
             yield f"a rank's memory grew by {record['grown_bytes']} bytes"
-        if record.get("grown_descriptors", 0) > 0:
+        if record.get("grown_descriptors", 0) > GROWN_DESCRIPTORS_MAX:
             yield f"a rank has {record['grown_descriptors']} more descriptors"
 
 
