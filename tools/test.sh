@@ -25,7 +25,7 @@ wait "$packages"
 packages=
 export BAREWIRE_SKIP_LOG=$scratch/skips
 touch "$BAREWIRE_SKIP_LOG"
-# With more failures something is broken.
+# With more failures something is broken, and none runs again.
 AGAIN_MAX=5
 tests() { # folder, name, pytest's options
     .venv/bin/pytest "$1" -o cache_dir="$scratch/cache-$2" --junit-xml="$scratch/$2.xml" "${@:3}"

@@ -479,8 +479,7 @@ class Controller:
             self.full.give_up(route, switch, now)
         elif rule is not None and kind is Kind.TO_HOST:
             self.full.aggregate_refused(switch, rule.match.eth_dst or "", now)
-        elif rule is not None and kind is Kind.DEFAULT:
-            self.default_way.refused(switch, rule)
+        elif rule is not None and kind is Kind.DEFAULT and self.default_way.refused(switch, rule):
             self._complete(self.router.routes.at(switch), now)
 
     def _ask_ports(self, _now: float) -> None:

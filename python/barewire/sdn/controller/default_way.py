@@ -109,10 +109,15 @@ class DefaultWay:
         rule = self._installed.get(switch, {}).get(_place(destination_rule(mac, 0)))
         return None if rule is None else rule.out[0]
 
-    def refused(self, switch: str, rule: Rule) -> None:
-        """Handle a switch that refused a rule: flows have rules of their own there until it connects again."""
+    def refused(self, switch: str, rule: Rule) -> bool:
+        """Handle a switch that refused a rule; return whether it is the first one since it connected.
+
+        Until it connects again, flows need rules of their own there.
+        """
         self._installed.get(switch, {}).pop(_place(rule), None)
+        is_first = switch not in self._refused
         self._refused.add(switch)
+        return is_first
 
     def forget(self, switch: str) -> None:
         """Forget the rules of a disconnected switch, which reports them when it connects again."""

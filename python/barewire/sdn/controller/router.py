@@ -38,6 +38,7 @@ class NetworkState:
 
 
 StrategyOf = Callable[[str], Strategy]
+# Whether packets to a host leave a switch through this port without a rule of their flow, too.
 IsDefault = Callable[[Port, str], bool]
 # A strategy's name, and the paths that it wants for some of its flows, or its failure.
 Rearranged = tuple[str, Mapping[FlowKey, Path] | Exception]
@@ -88,7 +89,6 @@ class Router:
         self.drained: Callable[[Route], None] = lambda _: None
         # Returns the meter of a flow's rule that sends to a port.
         self.meter_of: Callable[[Route, Port], int | None] = lambda _route, _port: None
-        # Returns whether packets to a host leave a switch through this port without a rule of their flow, too.
         self.is_default: IsDefault = lambda _port, _host: False
 
     @property
