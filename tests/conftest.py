@@ -29,6 +29,8 @@ PROBE = str(ROOT / "target" / "release" / "barewire-probe")
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Open MPI 4.1 gives each daemon's ranks two seconds to end when one has failed; ours end at once.
 os.environ.setdefault("OMPI_MCA_odls_base_sigkill_timeout", "0")
+# What is built of mpi/, also by commands, is built without a warning.
+os.environ.setdefault("CFLAGS", "-O2 -Werror")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The MPI libraries that tests run under, and the test programs built with each."""
 
+import fcntl
 import functools
 import os
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from barewire import installed
 from barewire.errors import MachineCannot
 from barewire.mpi import Library, installed_libraries
 from barewire.mpi.fabrics import PROVIDER_FILE
+from barewire.mpi.suite import build, tests
 
 SOURCES = ROOT / "tests" / "mpi"
+PROGRAMS = ROOT / "target" / "tests" / "mpi"
 # All that the lists under setup/ install; how to get the one that nothing installs unasked.
 FIXES = {
     "openmpi": "apt install openmpi-bin libopenmpi-dev",
@@ -60,42 +62,47 @@ def launched(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[st
 
 @functools.cache
 def program(library_name: str, source: str) -> str:
-    """A test program built with a library's own compiler, once for all tests."""
+    """A test program built with a library's own compiler, unless an earlier run of the tests has built it."""
     chosen = library(library_name)
-    try:
-        compiler = chosen.program("mpicc")
-    except MachineCannot as error:
-        pytest.skip(str(error))
-    built = _folder() / f"{source}-{library_name}"
-    # Debian's MPICH declares MPI_STATUSES_IGNORE so that the compiler takes it for an array of nothing.
-    flags = ["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow"]
-    command = [compiler, *flags, str(SOURCES / f"{source}.c"), "-o", str(built), "-lpthread"]
-    environment = dict(os.environ) | {"I_MPI_ROOT": str(chosen.prefix)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
+    written = SOURCES / f"{source}.c"
+    folder = PROGRAMS / f"{library_name}-{chosen.version}"
+    folder.mkdir(parents=True, exist_ok=True)
+    built = folder / source
+    newest = max(file.stat().st_mtime for file in (written, *SOURCES.glob("*.h")))
+    # Serializes the processes that run tests.
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists() or built.stat().st_mtime < newest:
+            # Debian's MPICH declares MPI_STATUSES_IGNORE so that the compiler takes it for an array of nothing.
+            flags = ["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow"]
+            command = [_compiler(chosen), *flags, str(written), "-o", str(built), "-lpthread"]
+            environment = dict(os.environ) | {"I_MPI_ROOT": str(chosen.prefix)}
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+            assert done.returncode == 0, done.stderr
     return str(built)
 
 
 @functools.cache
 def suite(library_name: str) -> Path:
-    """The folder of the measurements in mpi/, built with a library's own compiler, once for all tests."""
-    chosen = library(library_name)
-    try:
-        compiler = chosen.program("mpicc")
-    except MachineCannot as error:
-        pytest.skip(str(error))
-    built = _folder() / f"suite-{library_name}"
-    command = ["make", "-s", "-j2", "-C", str(ROOT / "mpi"), f"MPICC={compiler}", f"OUT={built}", "CFLAGS=-O2 -Werror"]
-    environment = dict(os.environ) | {"I_MPI_ROOT": str(chosen.prefix)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr, done.stderr
-    return built
+    """The folder of the measurements in mpi/, built with a library's own compiler as `barewire mpi` builds them."""
+    return Path(measurement(library_name, *tests())).parent
 
 
 @functools.cache
-def _folder() -> Path:
-    holder = tempfile.TemporaryDirectory(prefix="barewire-mpi-")
-    # Kept by the function, and so until the tests end.
-    _folder.holder = holder  # type: ignore[attr-defined]
-    return Path(holder.name)
+def measurement(library_name: str, *names: str) -> str:
+    """The first of some measurements or kernels in mpi/, all of which are built; a loud skip without FFTW."""
+    chosen = library(library_name)
+    _compiler(chosen)
+    try:
+        return build(chosen, names)[names[0]]
+    except MachineCannot as error:
+        if "FFTW" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
+def _compiler(chosen: Library) -> str:
+    try:
+        return chosen.program("mpicc")
+    except MachineCannot as error:
+        pytest.skip(str(error))

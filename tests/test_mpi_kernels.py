@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The kernels in mpi/kernels under real MPI libraries: the programs check every result, and faults check the checks."""
 
-import functools
 import json
 import os
 import subprocess
-import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, barewire
-from mpi_libraries import FIXES, WITH_LIBFABRIC, library, needs
-
-from barewire.errors import MachineCannot
+from conftest import barewire
+from mpi_libraries import FIXES, WITH_LIBFABRIC, library, measurement, needs
 
 FFT = ["original", "row-by-row", "non-blocking", "multi-threaded"]
 RADIX = ["original", "non-blocking", "multi-threaded", "auto"]
@@ -24,35 +20,9 @@ QUICK = ("--samples", "2", "--seconds", "0.01", "--warmup", "0")
 Records = dict[tuple[str, str, int, float, int], list[float]]
 
 
-@functools.cache
-def _folder() -> Path:
-    holder = tempfile.TemporaryDirectory(prefix="barewire-kernels-")
-    # Kept by the function, and so until the tests end.
-    _folder.holder = holder  # type: ignore[attr-defined]
-    return Path(holder.name)
-
-
-@functools.cache
-def built(name: str, target: str) -> Path:
-    """A kernel, or what kernels are compared with, built with a library's own compiler; a loud skip without FFTW."""
-    chosen = library(name)
-    try:
-        compiler = chosen.program("mpicc")
-    except MachineCannot as error:
-        pytest.skip(str(error))
-    out = _folder() / name
-    command = ["make", "-C", str(ROOT / "mpi"), f"MPICC={compiler}", f"OUT={out}", "CFLAGS=-O2 -Werror"]
-    environment = dict(os.environ) | {"I_MPI_ROOT": str(chosen.prefix)}
-    done = subprocess.run([*command, str(out / target)], capture_output=True, text=True, env=environment, check=False)
-    if "fftw3" in done.stderr:
-        pytest.skip("FFTW is not installed: apt install libfftw3-dev libfftw3-mpi-dev")
-    assert done.returncode == 0, done.stderr
-    return out / target
-
-
 def over(fabric: str, name: str, kernel: str, *options: str) -> "subprocess.CompletedProcess[str]":
     """Two ranks on the two hosts of a lab."""
-    program = str(built(name, kernel))
+    program = measurement(name, kernel)
     return barewire("run", "-n", "2", "--lab", "pair", "--fabric", fabric, "--", program, *QUICK, *options)
 
 
@@ -67,7 +37,7 @@ def run(kernel: str, ranks: int, *options: str, **environment: str) -> "subproce
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     }
-    command = [launcher, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), str(built("openmpi", kernel))]
+    command = [launcher, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), measurement("openmpi", kernel)]
     return subprocess.run(
         [*command, *QUICK, *options],
         capture_output=True,
@@ -80,7 +50,7 @@ def run(kernel: str, ranks: int, *options: str, **environment: str) -> "subproce
 
 def alone(kernel: str, *options: str) -> "subprocess.CompletedProcess[str]":
     """One rank without a launcher, which is quicker: Debian's MPICH."""
-    command = [str(built("mpich", kernel)), *QUICK, *options]
+    command = [measurement("mpich", kernel), *QUICK, *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -212,9 +182,9 @@ int MPI_Allreduce(const void *mine, void *all, int count, MPI_Datatype type, MPI
 """
 
 
-def test_a_solver_that_needs_too_many_iterations_is_caught() -> None:
+def test_a_solver_that_needs_too_many_iterations_is_caught(tmp_path: Path) -> None:
     """Every third sum is too large, so that the directions are not conjugate; it still converges."""
-    shared = preloaded("damped", DAMPED_SUMS)
+    shared = preloaded(tmp_path, DAMPED_SUMS)
     done = run("krylov", 2, "--side", "24", "--variants", "blocking", LD_PRELOAD=str(shared))
     assert done.returncode == 1, done.stderr[-1000:]
     assert " by a serial solver" in done.stderr or "the residual is still too large after" in done.stderr, done.stderr
@@ -232,9 +202,9 @@ int MPI_Sendrecv(const void *sent, int count, MPI_Datatype type, int to, int tag
 """
 
 
-def test_a_solver_whose_ghosts_are_never_filled_is_caught() -> None:
+def test_a_solver_whose_ghosts_are_never_filled_is_caught(tmp_path: Path) -> None:
     """Its solution has a small residual by its own ghosts, but is not the known one."""
-    shared = preloaded("halo", WRONG_HALO)
+    shared = preloaded(tmp_path, WRONG_HALO)
     done = run("krylov", 2, "--side", "16", "--variants", "blocking", LD_PRELOAD=str(shared))
     assert done.returncode == 1 and "WRONG RESULT: " in done.stderr, done.stderr[-1000:]
 
@@ -374,19 +344,18 @@ int MPI_Init_thread(int *count, char ***values, int wanted, int *provided) {
 """
 
 
-def preloaded(name: str, text: str) -> Path:
+def preloaded(folder: Path, text: str) -> Path:
     """A shared object that replaces functions of the MPI library, by its own profiling interface."""
-    shared = _folder() / f"{name}.so"
-    source = shared.with_suffix(".c")
+    source, shared = folder / "preloaded.c", folder / "preloaded.so"
     source.write_text(text)
     compiler = library("openmpi").program("mpicc")
     subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(shared)], check=True)
     return shared
 
 
-def test_a_library_without_thread_multiple_gets_what_does_without() -> None:
+def test_a_library_without_thread_multiple_gets_what_does_without(tmp_path: Path) -> None:
     """The library's own profiling interface makes it one; the variant that needs more is refused, auto goes on."""
-    shared = preloaded("fewer", FEWER_THREADS)
+    shared = preloaded(tmp_path, FEWER_THREADS)
     refused = run("radix", 2, "--keys", "100", LD_PRELOAD=str(shared))
     assert refused.returncode == 3 and "does not provide MPI_THREAD_MULTIPLE" in refused.stderr, refused.stderr
     names = ["original", "non-blocking", "auto"]
