@@ -59,9 +59,8 @@ def test_frames_of_every_transport_cross_a_router_in_datagrams(tmp_path: Path) -
     assert all(one["samples"] and one["limit_kind"] == "wire" for one in series.values())
 
 
-@pytest.mark.parametrize(
-    ("launches", "samples", "within"), [("4..4", "100", 512), pytest.param("4..8", "500", 64, marks=pytest.mark.matrix)]
-)
+@pytest.mark.parametrize(("launches", "samples", "within"), [("4..4", "100", 512), ("4..8", "500", 64)])
+@pytest.mark.matrix
 def test_refined_sizes_locate_the_second_frame(tmp_path: Path, launches: str, samples: str, within: int) -> None:
     """Raw frames carry 12 bytes of header: a message above 1488 bytes needs a second frame, also of the floor.
 
@@ -137,6 +136,7 @@ def streams_fill_but_never_exceed(folder, *shaped):
     pytest.fail(f"of the wire, three times: {fractions}")
 
 
+@pytest.mark.matrix
 def test_a_shaped_link_is_filled_and_not_exceeded(tmp_path):
     shaped = ("--transport", "tcp,raw", "--rate", "10mbit", "--sizes", "1400")
     series = streams_fill_but_never_exceed(tmp_path, *shaped)

@@ -20,6 +20,7 @@ TOOL = str(ROOT / "tools" / "cluster.py")
 CHECK = ("cluster", "check", "--no-doctor", "--json")
 
 
+@pytest.mark.matrix
 def test_seeded_faults_are_named_once_and_a_clean_cluster_is_not_blamed() -> None:
     """Loss, and loss under load from both sides only; the tool compares kind, host and direction."""
     command = [sys.executable, TOOL, "--hosts", "4", "--clean", "1", "drops_transmit", "duplex"]

@@ -318,6 +318,7 @@ def test_netpipe_of_the_distribution_runs_unmodified(fabric: str) -> None:
     assert len(lines) > 20 and all(line.endswith("Integrity check passed") for line in lines)
 
 
+@pytest.mark.matrix
 def test_hpc_challenge_of_the_distribution_finds_its_results_right(tmp_path: Path) -> None:
     """HPL, PTRANS, RandomAccess and FFT over barewire, each with its own check; the smallest problem."""
     needs("barewire")

@@ -144,6 +144,7 @@ def test_a_run_is_modelled_and_more_ranks_are_predicted_from_it(
     assert barewire("predict", str(directory), "--kernel", "nosuch").returncode == 2
 
 
+@pytest.mark.matrix
 def test_parameters_of_logp_are_fitted_and_shown(tmp_path: Path) -> None:
     """Two messages so different that their overheads are, too; over TCP, where both are plain to see."""
     library("openmpi")

@@ -224,6 +224,7 @@ def test_the_passive_side_outlives_peers_that_misbehave(star):
     assert records(output)[-1]["complete"]
 
 
+@pytest.mark.matrix
 def test_memory_stays_flat(star):
     """The same measurement for 1 s and for 6 s: nothing grows with time. `make bench` does it for 60 s."""
     peaks = []

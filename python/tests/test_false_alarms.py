@@ -134,7 +134,7 @@ def _at_most_one_percent(count: int, trials: int) -> bool:
     return count <= 0.01 * trials + 2 * (0.01 * trials) ** 0.5
 
 
-@pytest.mark.parametrize("with_floor", [False, True])
+@pytest.mark.parametrize("with_floor", [False, pytest.param(True, marks=pytest.mark.matrix)])
 def test_equal_runs_are_rarely_told_apart(with_floor: bool) -> None:
     assert _at_most_one_percent(_null_alarms(25, _even, sizes=10, with_floor=with_floor), 25)
 
@@ -143,12 +143,13 @@ def test_three_percent_are_found_in_ten_launches() -> None:
     assert _found(40, sizes=8, confidence=0.95) >= 0.95
 
 
+@pytest.mark.matrix
 def test_gates_at_their_limit_rarely_fail() -> None:
     assert _at_most_one_percent(_gate_failures(20, sizes=5), 20)
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("with_floor", [False, True])
+@pytest.mark.parametrize("with_floor", [False, pytest.param(True, marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.__name__[1:])
 def test_false_alarms_over_24_sizes(noise: Noise, with_floor: bool, record: Record) -> None:
     count = _null_alarms(TRIALS, noise, sizes=24, with_floor=with_floor)

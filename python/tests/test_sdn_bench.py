@@ -323,6 +323,7 @@ def test_two_blocks_and_saturated_launches_say_nothing() -> None:
     assert ranking.best is None and "saturated in 12 of 12 launches" in ranking.reason
 
 
+@pytest.mark.matrix
 def test_equal_strategies_are_seldom_called_best() -> None:
     """20 experiments of three equal strategies whose launches vary by a tenth: at most one crowns any."""
     rng = np.random.default_rng(1)

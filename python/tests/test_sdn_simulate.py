@@ -241,6 +241,7 @@ def test_a_reducer_fetches_a_bounded_number_of_parts_at_a_time() -> None:
     assert len(job.arrived(begun[0], 1.0)) == 1
 
 
+@pytest.mark.matrix
 def test_the_model_reproduces_the_published_stp_and_the_order_of_the_four() -> None:
     """The only fitted parameter is the overhead. Published isolated at 8 and 16 hosts is within 20 %, see docs."""
     for hosts, tolerance in ((4, 0.08), (8, 0.03), (16, 0.03)):
@@ -260,6 +261,7 @@ def test_planned_rings_reach_the_bound(transport: str) -> None:
         assert planned.fraction_of(planned.bound) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.matrix
 def test_better_strategies_beat_published_isolated_at_16_hosts() -> None:
     found = simulate("ring", "isolated,least-loaded,planned", 16, 5)
     assert found["planned"].value > 1.2 * found["isolated"].value
@@ -273,6 +275,7 @@ def test_permutations_get_the_known_shares_of_line_rate() -> None:
         assert found[name].value == pytest.approx(known, abs=0.05), name
 
 
+@pytest.mark.matrix
 def test_a_permutation_of_1024_hosts_takes_seconds() -> None:
     setup = Setup(with_rate(fat_tree(16), 10**9))
     begin = time.process_time()

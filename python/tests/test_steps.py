@@ -48,7 +48,7 @@ def test_a_slow_round_is_no_difference_between_its_layers() -> None:
     assert total[1] - total[0] > 0.05, "how long all of it takes is another matter"
 
 
-@pytest.mark.parametrize("rounds", [6, 12])
+@pytest.mark.parametrize("rounds", [6, pytest.param(12, marks=pytest.mark.matrix)])
 def test_the_interval_of_a_step_has_nearly_its_nominal_coverage(rounds: int) -> None:
     """400 experiments with a known step of 0.05, noise in each launch, and a common drift of each round."""
     generator = np.random.default_rng(7)

@@ -2,7 +2,7 @@
 """Derives series from raw samples: each launch is summarised first, statistics are between launches only."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast, get_args
 
@@ -63,11 +63,7 @@ def series_from_samples(
     ValueError if one series mixes units.
     """
     measured = _comparable(frame.filter(pl.col("phase") == "measure"))
-    parts = measured.partition_by(_KEY, as_dict=True, maintain_order=True)
-    unjudged = sorted(
-        (_summary(dict(zip(_KEY, key, strict=True)), part, precision, confidence) for key, part in parts.items()),
-        key=_order,
-    )
+    unjudged = sorted(_summaries(measured, precision, confidence), key=_order)
     floors = {_floor_key(each): each for each in unjudged if is_floor(each.subject)}
     stops = stops or {}
     judged = [_judge(each, _bounding(each, link, hosts), floors.get(_floor_key(each))) for each in unjudged]
@@ -97,81 +93,113 @@ def _bounding(series: Series, link: Link | None, hosts: int | None) -> Link | No
     return None if hosts is not None and series.ranks > hosts else link
 
 
-def _summary(key: dict[str, Any], part: pl.DataFrame, precision: float, confidence: float) -> Series:
-    units = part["unit"].unique().to_list()
-    if len(units) != 1:
-        raise ValueError(f"the series {key} mixes the units {', '.join(sorted(units))}")
-    whole = combined(part)
-    lossy = pl.col("lost") > 0 if units[0] not in TIME_UNITS else pl.lit(False)
+def _summaries(measured: pl.DataFrame, precision: float, confidence: float) -> Iterator[Series]:
+    """Summarise each series; what is alike for all is computed for all at once, as a run may have thousands."""
+    units = measured.group_by(_KEY, maintain_order=True).agg(pl.col("unit").unique(), pl.col("lost").sum())
+    whole = combined(measured)
+    is_lossy = pl.col("lost") > 0
+    counts = whole.group_by(_KEY).agg(pl.len(), is_lossy.sum().alias("lossy"))
     # Derived values may be 0 or negative, such as an overhead below the noise.
-    is_valid = pl.col("value").is_finite() & (
-        (pl.col("value") > 0) | pl.lit(key["test"] in DERIVED_TESTS or may_be_zero(key["quantity"]))
+    quantities = measured["quantity"].cast(pl.String).unique()
+    may_be_any = pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) | pl.col("quantity").cast(pl.String).is_in(
+        [quantity for quantity in quantities if may_be_zero(quantity)]
     )
-    used = whole.filter(~lossy & is_valid)
-    per_launch = used.group_by("launch").agg(
-        pl.col("value").median().alias("median"), pl.col("value").mean().alias("mean"), "value"
+    used = whole.filter(
+        pl.col("unit").cast(pl.String).is_in(TIME_UNITS) | ~is_lossy,
+        pl.col("value").is_finite() & ((pl.col("value") > 0) | may_be_any),
     )
-    per_launch = per_launch.sort("launch")
-    medians = [float(value) for value in per_launch["median"]]
-    means = [float(value) for value in per_launch["mean"]]
-    values = used["value"].to_numpy()
-    quantiles = [float(q) for q in np.quantile(values, [0, 0.01, 0.25, 0.75, 0.99, 1])] if len(values) else [None] * 6
-    low, p01, p25, p75, p99, high = quantiles
-    return Series(
-        **key,
-        unit=units[0],
-        median=float(np.median(medians)) if medians else None,
-        interval=median_interval(medians) if medians else None,
-        mean=float(np.mean(means)) if means else None,
-        mean_interval=mean_interval(means) if means else None,
-        min=low,
-        max=high,
-        p01=p01,
-        p25=p25,
-        p75=p75,
-        p99=p99,
-        launches=len(medians),
-        samples=used.height,
-        samples_measured=whole.height,
-        lost=int(part["lost"].sum()),
-        lossy_samples=whole.filter(pl.col("lost") > 0).height,
-        limit=None,
-        limit_kind=None,
-        fraction_of_limit=None,
-        verdict="no limit known" if medians else "no loss-free sample",
-        stop="converged" if medians and is_precise(medians, precision, confidence) else "budget",
-        launch_medians=tuple(medians),
-        launch_numbers=tuple(per_launch["launch"]),
-        launches_to_converge=launches_to_converge(medians, precision, confidence),
-        samples_to_converge=_samples_to_converge(per_launch["value"], precision),
+    launches = (
+        used.group_by(*_KEY, "launch", maintain_order=True)
+        .agg(pl.col("value").median().alias("median"), pl.col("value").mean().alias("mean"), "value")
+        .sort("launch", maintain_order=True)
+        .group_by(_KEY)
+        .agg("launch", "median", "mean", "value")
     )
+    count_of = {row[:-2]: row[-2:] for row in counts.iter_rows()}
+    launches_of = {row[:-4]: row[-4:] for row in launches.iter_rows()}
+    for *values, units_of, lost in units.iter_rows():
+        key = dict(zip(_KEY, values, strict=True))
+        if len(units_of) != 1:
+            raise ValueError(f"the series {key} mixes the units {', '.join(sorted(units_of))}")
+        numbers, medians, means, samples = launches_of.get(tuple(values), ((), (), (), ()))
+        measured_count, lossy_count = count_of[tuple(values)]
+        yield Series(
+            **key,
+            unit=units_of[0],
+            **_statistics(medians, means, samples),
+            launches=len(medians),
+            samples=sum(map(len, samples)),
+            samples_measured=measured_count,
+            lost=lost,
+            lossy_samples=lossy_count,
+            limit=None,
+            limit_kind=None,
+            fraction_of_limit=None,
+            verdict="no limit known" if medians else "no loss-free sample",
+            stop="converged" if medians and is_precise(medians, precision, confidence) else "budget",
+            launch_medians=tuple(medians),
+            launch_numbers=tuple(numbers),
+            launches_to_converge=launches_to_converge(medians, precision, confidence),
+            samples_to_converge=_samples_to_converge(samples, precision),
+        )
 
 
-def _samples_to_converge(launches: pl.Series, precision: float) -> int | None:
-    """Return the median over the launches, each a list of values; None if more than half did not converge."""
-    counts = [samples_to_converge(values.to_numpy(), precision) or math.inf for values in launches]
+def _statistics(medians: Sequence[float], means: Sequence[float], samples: Sequence[Sequence[float]]) -> dict[str, Any]:
+    names = ("min", "p01", "p25", "p75", "p99", "max")
+    if not medians:
+        return dict.fromkeys((*names, "median", "interval", "mean", "mean_interval"))
+    quantiles = np.quantile(np.concatenate(samples), [0, 0.01, 0.25, 0.75, 0.99, 1])
+    return dict(zip(names, map(float, quantiles), strict=True)) | {
+        "median": float(np.median(medians)),
+        "interval": median_interval(medians),
+        "mean": float(np.mean(means)),
+        "mean_interval": mean_interval(means),
+    }
+
+
+def _samples_to_converge(launches: Sequence[Sequence[float]], precision: float) -> int | None:
+    """Return the median over the launches' samples; None if more than half did not converge."""
+    counts = [samples_to_converge(np.asarray(values), precision) or math.inf for values in launches]
     median = float(np.median(counts)) if counts else math.inf
     return math.ceil(median) if math.isfinite(median) else None
 
 
-def combined(part: pl.DataFrame) -> pl.DataFrame:
-    """Merge the concurrent samples of all pairs, processes or ranks of one series, unless they stay separate.
+def combined(samples: pl.DataFrame) -> pl.DataFrame:
+    """Merge the concurrent samples of all pairs, processes or ranks of each series, unless they stay separate.
 
     Goodput is summed. A time of all is that of the last one, or the mean if it is a part of another time. One-way times
-    of several pairs stay separate. A block that not all have finished has no value, and is not used.
+    of several pairs stay separate. A block that not all have finished has no value, and is not used. Returns the
+    columns that identify a series, `unit`, `launch`, `block`, `value` and `lost`.
     """
-    mode = over_all(part["test"][0], part["quantity"][0], part["unit"][0])
+    kinds = samples.select("test", "quantity", "unit").unique()
+    modes = kinds.with_columns(pl.Series("over", [over_all(*kind) for kind in kinds.iter_rows()], dtype=pl.String))
     parties = ("pair", "process", "rank")
-    party_count = part.select(parties).n_unique() if part["ranks"][0] else part["pairs"][0] * part["processes"][0]
-    if party_count == 1 or mode == "each":
-        return part
-    by_party = part.group_by("launch", "block", *parties).agg(pl.col("value").mean(), pl.col("lost").sum())
-    is_complete = pl.col("value").count() == party_count
-    value = {"total": pl.col("value").sum(), "slowest": pl.col("value").max(), "mean": pl.col("value").mean()}[mode]
-    merged = by_party.group_by("launch", "block").agg(
-        pl.when(is_complete).then(value).otherwise(None).alias("value"), pl.col("lost").sum()
+    party_count = (
+        pl.when(pl.col("ranks") > 0)
+        .then(pl.struct(parties).n_unique().over(_KEY).cast(pl.Int64))
+        .otherwise(pl.col("pairs").cast(pl.Int64) * pl.col("processes"))
     )
-    return merged.sort("launch", "block")
+    counted = samples.join(modes, on=["test", "quantity", "unit"], maintain_order="left").with_columns(
+        party_count.alias("parties")
+    )
+    is_separate = (pl.col("parties") == 1) | (pl.col("over") == "each")
+    separate = counted.filter(is_separate)
+    block = (*_KEY, "unit", "launch", "block")
+    by_party = (
+        counted.filter(~is_separate)
+        .group_by(*block, "over", "parties", *parties)
+        .agg(pl.col("value").mean(), pl.col("lost").sum())
+    )
+    over, value = pl.col("over").first(), pl.col("value")
+    of_all = (
+        pl.when(over == "total").then(value.sum()).when(over == "slowest").then(value.max()).otherwise(value.mean())
+    )
+    merged = by_party.group_by(block).agg(
+        pl.when(value.count() == pl.col("parties").first()).then(of_all).otherwise(None).alias("value"),
+        pl.col("lost").sum(),
+    )
+    columns = (*block, "value", "lost")
+    return pl.concat([separate.select(columns), merged.sort("launch", "block").select(columns)])
 
 
 def _judge(series: Series, link: Link | None, floor: Series | None) -> Series:
