@@ -760,7 +760,9 @@ impl Machine {
         // these PDUs; or the network has duplicated it.
         let sent = self.counters.information_sent as u32;
         let is_repeated = context.poll_final && core::mem::replace(&mut self.sent_at_rej, sent) == sent;
-        let covers_all = context.extension.is_flagged || !self.state.is_in(SENDING) || is_repeated;
+        // With labels the answer may have overtaken them: T1 finds out, which must not begin anew with each REJ.
+        let is_told = is_repeated && self.spray.is_none();
+        let covers_all = context.extension.is_flagged || !self.state.is_in(SENDING) || is_told;
         if self.peer_kept != 0 && !covers_all {
             // With labels, what was overtaken may be on its way: `judge_labels` has retransmitted what is lost.
             if self.spray.is_none() {

@@ -496,8 +496,10 @@ impl World {
         self.check_interval_ns = (self.check_interval_ns * 2).clamp(CHECK_INTERVAL_NS, 100 * CHECK_INTERVAL_NS);
         self.next_check_ns = self.now_ns + self.check_interval_ns;
         let mut is_settled = true;
-        // Twice: what a rank puts into a pipe, the ranks before it see in their next run.
-        for rank in (0..self.ranks.len()).chain(0..self.ranks.len()) {
+        // What a rank puts into a pipe, the ranks before it see in their next run. A message over a new pipe to a peer takes
+        // three more: the pipe is accepted, the end of the old one is read, and then what is in the new one.
+        let ranks = self.ranks.len();
+        for rank in (0..4 * ranks).map(|run| run % ranks) {
             if let Some(process) = &mut self.ranks[rank].process {
                 is_settled &= process.is_settled(&mut self.oracle);
             }
