@@ -35,10 +35,11 @@ predictions: build ## predictions from two ranks against kernels and collectives
 applications: build ## ten and more unmodified programs of Debian's over Barewire and over TCP, with their own checks
 	@setup/setup.sh applications
 	@.venv/bin/python tools/bench_applications.py --hosts all
-sim: build ## 100,000 simulated worlds of the protocol engine, of the whole stack, and of the stack with libfabric; 20,000 with carriers that fail
+sim: build ## 100,000 simulated worlds of the protocol engine, of the whole stack, of the stack with libfabric, and with labels; 20,000 with carriers that fail
 	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --seeds 0..100000
 	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --stack --seeds 0..100000
 	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --stack --libfabric --seeds 0..100000
+	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --stack --labels --seeds 0..100000
 	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --stack --carriers --seeds 0..20000
 	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --stack --libfabric --carriers --seeds 0..20000
 fuzz: ## search the engine, the message layer and pipes for inputs that break them, guided by coverage, for hours
