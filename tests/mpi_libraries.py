@@ -68,17 +68,19 @@ def program(library_name: str, source: str) -> str:
     folder = PROGRAMS / f"{library_name}-{chosen.version}"
     folder.mkdir(parents=True, exist_ok=True)
     built = folder / source
-    newest = max(file.stat().st_mtime for file in (written, *SOURCES.glob("*.h")))
+    newest = max(file.stat().st_mtime for file in (written, Path(__file__), *SOURCES.glob("*.h")))
     # Serializes the processes that run tests.
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not built.exists() or built.stat().st_mtime < newest:
             # Debian's MPICH declares MPI_STATUSES_IGNORE so that the compiler takes it for an array of nothing.
             flags = ["-std=gnu17", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow"]
-            command = [_compiler(chosen), *flags, str(written), "-o", str(built), "-lpthread"]
+            unfinished = folder / f"{source}.new"
+            command = [_compiler(chosen), *flags, str(written), "-o", str(unfinished), "-lpthread"]
             environment = dict(os.environ) | {"I_MPI_ROOT": str(chosen.prefix)}
             done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
             assert done.returncode == 0, done.stderr
+            unfinished.rename(built)
     return str(built)
 
 

@@ -59,8 +59,8 @@ def test_frames_of_every_transport_cross_a_router_in_datagrams(tmp_path: Path) -
     assert all(one["samples"] and one["limit_kind"] == "wire" for one in series.values())
 
 
-@pytest.mark.parametrize(("launches", "samples", "within"), [("4..4", "100", 512), ("4..8", "500", 64)])
 @pytest.mark.matrix
+@pytest.mark.parametrize(("launches", "samples", "within"), [("4..4", "100", 512), ("4..8", "500", 64)])
 def test_refined_sizes_locate_the_second_frame(tmp_path: Path, launches: str, samples: str, within: int) -> None:
     """Raw frames carry 12 bytes of header: a message above 1488 bytes needs a second frame, also of the floor.
 

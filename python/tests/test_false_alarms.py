@@ -149,7 +149,7 @@ def test_gates_at_their_limit_rarely_fail() -> None:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("with_floor", [False, pytest.param(True, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("with_floor", [False, True])
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.__name__[1:])
 def test_false_alarms_over_24_sizes(noise: Noise, with_floor: bool, record: Record) -> None:
     count = _null_alarms(TRIALS, noise, sizes=24, with_floor=with_floor)

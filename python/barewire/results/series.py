@@ -101,12 +101,12 @@ def _summaries(measured: pl.DataFrame, precision: float, confidence: float) -> I
     counts = whole.group_by(_KEY).agg(pl.len(), is_lossy.sum().alias("lossy"))
     # Derived values may be 0 or negative, such as an overhead below the noise.
     quantities = measured["quantity"].cast(pl.String).unique()
-    may_be_any = pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) | pl.col("quantity").cast(pl.String).is_in(
+    has_any_sign = pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) | pl.col("quantity").cast(pl.String).is_in(
         [quantity for quantity in quantities if may_be_zero(quantity)]
     )
     used = whole.filter(
         pl.col("unit").cast(pl.String).is_in(TIME_UNITS) | ~is_lossy,
-        pl.col("value").is_finite() & ((pl.col("value") > 0) | may_be_any),
+        pl.col("value").is_finite() & ((pl.col("value") > 0) | has_any_sign),
     )
     launches = (
         used.group_by(*_KEY, "launch", maintain_order=True)

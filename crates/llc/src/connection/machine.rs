@@ -759,10 +759,10 @@ impl Machine {
         // that sends REJ with P or F again, while nothing was sent, has had the answer to the first time, which followed
         // these PDUs; or the network has duplicated it.
         let sent = self.counters.information_sent as u32;
-        let is_repeated = context.poll_final && core::mem::replace(&mut self.sent_at_rej, sent) == sent;
-        // With labels the answer may have overtaken them: T1 finds out, which must not begin anew with each REJ.
-        let is_told = is_repeated && self.spray.is_none();
-        let covers_all = context.extension.is_flagged || !self.state.is_in(SENDING) || is_told;
+        // With labels the answer may have overtaken them: T1 decides, so a repeated REJ must not restart it.
+        let is_repeated =
+            self.spray.is_none() && context.poll_final && core::mem::replace(&mut self.sent_at_rej, sent) == sent;
+        let covers_all = context.extension.is_flagged || !self.state.is_in(SENDING) || is_repeated;
         if self.peer_kept != 0 && !covers_all {
             // With labels, what was overtaken may be on its way: `judge_labels` has retransmitted what is lost.
             if self.spray.is_none() {
