@@ -13,7 +13,7 @@ from barewire.cli.drawing import drawn_network, save_picture, table
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import LinkSpec, openvswitch, parse_topology
 from barewire.lab.kernel import Process
-from barewire.lab.load import Load, Moment, between, moment
+from barewire.lab.load import Load, Moment, between, busy_before, moment
 from barewire.lab.plan import End, Plan, hosts_file, plan_from_json
 from barewire.lab.switched import interfaces_of_link, switched_plan
 from barewire.topology import Network, Port, fat_tree, star
@@ -192,6 +192,16 @@ def test_load_is_the_usage_between_two_moments() -> None:
     assert between(Moment(0.0, 0, 0, 0), Moment(1.0, 90, 100, 0)).saturated
     with pytest.raises(ValueError, match="apart"):
         between(Moment(1.0, 0, 0, 0), Moment(1.0, 0, 0, 0))
+
+
+@pytest.mark.parametrize(("busy_ticks", "sentence"), [(10, None), (60, "other programs used 60% of")])
+def test_a_machine_is_busy_if_others_use_it_now(
+    monkeypatch: pytest.MonkeyPatch, busy_ticks: int, sentence: str | None
+) -> None:
+    moments = iter([Moment(0.0, 500, 5000, 0), Moment(0.5, 500 + busy_ticks, 5100, 0)])
+    monkeypatch.setattr("barewire.lab.load.moment", lambda: next(moments))
+    said = busy_before(0.0)
+    assert said is None if sentence is None else said is not None and sentence in said
 
 
 def test_a_moment_counts_guests_once_and_only_the_given_processes(tmp_path: Path) -> None:

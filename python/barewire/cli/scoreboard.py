@@ -2,7 +2,6 @@
 """`barewire mpi scoreboard`: compares every pattern with the best TCP, worst row first."""
 
 import json
-import os
 import secrets
 import sys
 import time
@@ -22,6 +21,7 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import Lab, parse_topology
+from barewire.lab.load import busy_before
 from barewire.measure.mpi import MpiSite
 from barewire.measure.mpi_subjects import exclude_failing, parse_libraries
 from barewire.measure.patterns import PATTERNS, TESTBEDS, Testbed
@@ -43,8 +43,6 @@ _TRANSPORTS = Path("transports") / "report.html"
 _QUICK_LAUNCHES, _FULL_LAUNCHES = 3, 6
 # Builds, labs and the page are extra: six minutes in all.
 _QUICK_BUDGET_S = 320.0
-# Load per core over the last minute; a command that has just ended causes less.
-_BUSY_LOAD = 0.75
 _TESTBEDS = ", ".join(testbed.name for testbed in TESTBEDS)
 _PATTERNS = ", ".join(dict.fromkeys(pattern.test for pattern in PATTERNS))
 
@@ -152,7 +150,8 @@ def scoreboard(
 def _measure(plan: BoardPlan, directory: Path) -> BaseException | None:
     """Measure the testbeds without a complete run; return the error that ended this early, with all samples on disk."""
     libraries = parse_libraries(plan.libraries) or tuple(installed_libraries())
-    busy = _busy()
+    busy = busy_before()
+    machine = () if busy is None else (f"the machine was busy: {busy}; do not rely on these rows",)
     testbeds = [testbed for testbed in plan.chosen_testbeds() if not is_measured(directory, testbed.name)]
     started = time.monotonic()
     try:
@@ -167,7 +166,7 @@ def _measure(plan: BoardPlan, directory: Path) -> BaseException | None:
                 else remaining_s * testbed.weight / sum(each.weight for each in testbeds[number:])
             )
             try:
-                _measure_testbed(plan, testbed, libraries, share_s, directory, busy)
+                _measure_testbed(plan, testbed, libraries, share_s, directory, machine)
             except MachineCannot as error:
                 if plan.testbeds is not None:
                     raise
@@ -183,7 +182,7 @@ def _measure_testbed(
     libraries: Sequence[Library],
     seconds: float | None,
     directory: Path,
-    busy: Sequence[str],
+    machine: Sequence[str],
 ) -> None:
     started = time.monotonic()
     candidates, reasons = find_subjects(libraries, testbed, quick=plan.quick)
@@ -199,7 +198,7 @@ def _measure_testbed(
         programs.update({(library.name, name): path for name, path in suite.build(library, groups).items()})
 
     subjects, unbuilt = exclude_failing(candidates, build, named=plan.libraries is not None)
-    warnings = (*busy, *reasons, *unbuilt)
+    warnings = (*machine, *reasons, *unbuilt)
     typer.echo(f"{testbed.title}: {len(subjects)} subjects", err=True)
     for warning in warnings:
         typer.echo(f"barewire: {warning}", err=True)
@@ -214,14 +213,6 @@ def _measure_testbed(
             warnings=warnings,
             progress=progress,
         )
-
-
-def _busy() -> tuple[str, ...]:
-    """Return a warning if other programs use this machine before the measurement."""
-    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
-    if load <= cores * _BUSY_LOAD:
-        return ()
-    return (f"the machine was busy before the start (load {load:.1f} on {cores} cores): do not rely on these rows",)
 
 
 @contextmanager

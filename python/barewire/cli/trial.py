@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire try`: compares a program over Barewire with another fabric."""
 
-import os
 import secrets
 import shlex
 import sys
@@ -21,6 +20,7 @@ from barewire.cli.profile import REPORT_FILE, write_result
 from barewire.cli.progress import progress_bar
 from barewire.errors import BarewireError, MeasurementFailed, WrongUse
 from barewire.lab import Lab
+from barewire.lab.load import busy_before
 from barewire.measure.environment import describe_machine
 from barewire.measure.trial import TIMED, WARM_UP, Trial, TrialLaunch, TrialPlan
 from barewire.mpi.fabrics import PROVIDER, FabricOptions
@@ -34,8 +34,6 @@ from barewire.results.trial import MAIN, WHOLE, Outcome, contest
 
 TRY_FILE = "try.json"
 _LINES_SHOWN = 12
-# Load per core over the last minute above which a machine is not idle.
-_BUSY = 0.5
 
 
 def trial(
@@ -128,12 +126,9 @@ def _facts(request: jobs.JobRequest, lab: Lab | None, fabrics: tuple[str, str], 
     notes = []
     if is_crowded(request.shares, lab):
         notes.append("There are more ranks than cores: all times include scheduling delays")
-    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
-    if load > _BUSY * cores:
-        notes.append(
-            f"The machine was busy before the first launch (load {load:.1f} on {cores} cores): other programs "
-            "affected all times"
-        )
+    busy = busy_before()
+    if busy is not None:
+        notes.append(f"The machine was busy: {busy}, which affected all times")
     return {
         "schema": SCHEMAS["try"],
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

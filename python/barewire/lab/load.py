@@ -12,6 +12,8 @@ from barewire.lab.kernel import Process
 
 # Above this share the machine limits a run, not its network.
 SATURATED_SHARE = 0.85
+# Above this share before a measurement, programs of others disturb it.
+_BUSY_SHARE = 0.2
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Columns of /proc/stat: idle, waiting for I/O, and the first of guests' time, which user time includes.
 _IDLE, _WAITING, _GUEST = 3, 4, 8
@@ -62,6 +64,19 @@ def between(first: Moment, last: Moment) -> Load:
         raise ValueError("the moments must be several clock ticks (10 ms each) apart, the earlier one first")
     switches_s = (last.switches_ticks - first.switches_ticks) / _TICKS_PER_S
     return Load(seconds, (last.busy_ticks - first.busy_ticks) / elapsed_ticks, switches_s / seconds)
+
+
+def busy_before(seconds: float = 0.5) -> str | None:
+    """Watch all cores for a time while this process sleeps, and return a sentence if others keep them busy.
+
+    The load average would not do: it remembers for minutes what has ended, such as a measurement before this one.
+    """
+    first = moment()
+    time.sleep(seconds)
+    share = between(first, moment()).busy_share
+    if share <= _BUSY_SHARE:
+        return None
+    return f"other programs used {share:.0%} of this machine's {os.cpu_count()} cores before the start"
 
 
 def _ticks_of(server: Process, root: Path) -> int:
