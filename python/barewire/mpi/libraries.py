@@ -99,7 +99,14 @@ def installed_libraries() -> list[Library]:
 
 
 def find_library(name: str) -> Library:
-    """Return the library that `--library` names: a name of `installed_libraries`, a folder, or the library's file."""
+    """Return the library that `--library` names: a name of `installed_libraries`, a folder, or the library's file.
+
+    A name comes before a folder that happens to be called the same; `./NAME` is the folder.
+    """
+    libraries = installed_libraries()
+    for library in libraries:
+        if library.name == name:
+            return library
     path = Path(name)
     if path.is_dir():
         for folder in (path / "lib", path / "lib64", path):
@@ -111,10 +118,6 @@ def find_library(name: str) -> Library:
         if (library := identify(path)) is not None:
             return library
         raise WrongUse(f"{path} is not a supported MPI library (Open MPI, MPICH, Intel MPI)")
-    libraries = installed_libraries()
-    for library in libraries:
-        if library.name == name:
-            return library
     close = closest(name, [library.name for library in libraries])
     raise WrongUse(f"unknown MPI library '{name}'; {_choice(libraries)}", close and f"did you mean '{close}'?")
 
