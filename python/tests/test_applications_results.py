@@ -103,6 +103,9 @@ def test_templates_follow_the_number_of_ranks(tmp_path: Path) -> None:
     assert (tmp_path / "eight" / "cavity.gfs").read_text().count("pid = 0") == 8
     put_inputs(APPLICATIONS["hpcc"], tmp_path / "hpcc", ranks=8, processes=8)
     assert (tmp_path / "hpcc" / "hpccinf.txt").read_text().splitlines()[10:12] == ["2            Ps", "4            Qs"]
+    put_inputs(APPLICATIONS["openfoam"], tmp_path / "openfoam", ranks=8, processes=8)
+    assert "(4 2 1)" in (tmp_path / "openfoam" / "system" / "decomposeParDict").read_text()
+    assert (tmp_path / "openfoam" / "0" / "U").is_file()
 
 
 def test_a_ratio_below_one_means_that_barewire_is_faster_for_times_and_rates() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi import FabricOptions, Family, HostSlots, Job, Library, parse_hostfile, parse_hosts, rights, spread
+from barewire.mpi import libraries as mpi_libraries
 from barewire.mpi.explain import Evidence, Report, read_evidence, read_report, rows
 from barewire.mpi.fabrics import (
     LINK,
@@ -22,7 +23,7 @@ from barewire.mpi.fabrics import (
     provider_folder,
     provider_settings,
 )
-from barewire.mpi.libraries import read_version
+from barewire.mpi.libraries import find_library, read_version
 from barewire.mpi.pin import share
 from barewire.mpi.placement import LOCAL_HOST
 from barewire.mpi.witness import MARK
@@ -433,3 +434,14 @@ def test_in_slurm_the_launcher_is_srun_with_each_librarys_pmi() -> None:
     assert line == ["srun", "-n", "2", "--export=ALL", "--mpi=pmix", "-N", "2", "-w", "a,b", "prog"]
     assert "--mpi=pmi2" in replace(job(MPICH), in_slurm=True).command({})
     assert not any(word.startswith("--mpi") for word in replace(job(), in_slurm=True).command({"SLURM_MPI_TYPE": "x"}))
+
+
+def test_a_librarys_name_comes_before_a_folder_of_that_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Many a directory has a folder that is called mpich or openmpi, such as one where that library is built."""
+    installed = Library("openmpi", Family.OPEN_MPI, "4.1.4", tmp_path / "libmpi.so")
+    monkeypatch.setattr(mpi_libraries, "installed_libraries", lambda: [installed])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "openmpi").mkdir()
+    assert find_library("openmpi") is installed
+    with pytest.raises(WrongUse, match="no MPI library in openmpi/lib"):
+        find_library("./openmpi")

@@ -2,8 +2,8 @@
 """Description of one program: its command, the figures that it reports, and the checks of its result."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -114,7 +114,8 @@ class Application:
 
     `command` runs in a new folder with its inputs: the files of inputs/NAME and the output of `generate`. Files that
     end in .j2 are Jinja templates with `ranks`, `processes` (1 in the serial run), `rows` and `columns`. `prepare` has
-    shell commands that run there once before, without MPI's launcher.
+    shell commands that run there once before, without MPI's launcher. `parallel` are further arguments of `command`,
+    but not in the serial run.
     """
 
     name: str
@@ -126,6 +127,8 @@ class Application:
     checks: tuple[Check, ...]
     generate: Callable[[Path], None] | None = None
     prepare: tuple[str, ...] = ()
+    parallel: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
     # The file in its folder with its report, if that is not its output.
     report: str | None = None
 
@@ -138,6 +141,11 @@ class Application:
     def programs(self) -> list[str]:
         """Programs that must be installed on this machine."""
         return list(dict.fromkeys(line.split()[0] for line in (self.command, *self.prepare)))
+
+    @property
+    def assignments(self) -> list[str]:
+        """The environment as arguments of env(1)."""
+        return [f"{name}={value}" for name, value in self.environment.items()]
 
     def judge(self, outcome: Outcome, serial: Outcome | None) -> dict[str, float]:
         """Check a launch and return its figures; CheckFailed if the result is wrong."""

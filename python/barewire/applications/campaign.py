@@ -155,7 +155,7 @@ class Campaign:
         try:
             put_inputs(application, folder, ranks=site.ranks, processes=site.ranks)
             for line in application.prepare:
-                _run_here(line, folder)
+                _run_here(line, folder, application.assignments)
             if application.needs_serial:
                 self._solve_serially(application, site.ranks)
         except MeasurementFailed as error:
@@ -192,10 +192,10 @@ class Campaign:
         processes = sum(count for _, count in shares)
         if processes != ranks:
             put_inputs(application, folder, ranks=ranks, processes=processes)
-        command = application.command.split()
+        command = [*application.command.split(), *(application.parallel if processes > 1 else ())]
         library, _ = library_of_program(command[0], None, os.environ)
         # All hosts of a lab see this folder; launchers forward only the environment variables that they are given.
-        program = ["env", f"--chdir={folder}", *_ONE_THREAD, *command]
+        program = ["env", f"--chdir={folder}", *_ONE_THREAD, *application.assignments, *command]
         job = prepare(library, requested, shares, program, lab, pinned=True)
         with tempfile.TemporaryFile("w+", errors="replace") as output_file:
             started = time.monotonic()
@@ -226,10 +226,10 @@ def _wait(process: "subprocess.Popen[bytes]", limit_s: float) -> int | None:
         os.close(handle)
 
 
-def _run_here(line: str, folder: Path) -> None:
+def _run_here(line: str, folder: Path, assignments: Sequence[str]) -> None:
     try:
         completed = subprocess.run(
-            ["env", *_ONE_THREAD, "sh", "-c", line],
+            ["env", *_ONE_THREAD, *assignments, "sh", "-c", line],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -59,6 +59,18 @@ _MOLECULES = (
 
 _ELECTRONS = (
     Application(
+        name="cp2k",
+        what="density functional theory with plane waves and Gaussians: 4 molecules of water",
+        pattern="all-to-all of the FFT, sparse matrices, broadcasts",
+        packages=("cp2k", "cp2k-data"),
+        command="cp2k -i water.inp",
+        figures=(Figure("wall time", "s", rf"^ CP2K +\d+ .* {NUMBER}$"),),
+        checks=(
+            AgreesWithSerial("total energy", rf"^ ENERGY\|.*\s{NUMBER}$", 1e-8),
+            Prints(r"SCF run converged"),
+        ),
+    ),
+    Application(
         name="quantum-espresso",
         what="plane waves: self-consistent field of 8 silicon atoms",
         pattern="all-to-all of the FFT, reductions",
@@ -94,6 +106,22 @@ _ELECTRONS = (
 )
 
 _FIELDS = (
+    Application(
+        name="openfoam",
+        what="fluid dynamics: a driven cavity, 64² cells, PISO, 200 steps",
+        pattern="halo exchange of 512 bytes and an 8-byte reduction, each iteration of conjugate gradients",
+        packages=("openfoam",),
+        # Where its settings are, which Debian's package leaves to the user.
+        environment={"WM_PROJECT_DIR": "/usr/share/openfoam"},
+        prepare=("blockMesh", "decomposePar"),
+        command="icoFoam",
+        parallel=("-parallel",),
+        figures=(_WALL,),
+        checks=(
+            AgreesWithSerial("Courant number", rf"^Courant Number mean: {NUMBER} max: {NUMBER}", 1e-4),
+            Prints(r"^End$"),
+        ),
+    ),
     Application(
         name="dolfinx",
         what="finite elements: Poisson, 40,000 unknowns, PETSc's conjugate gradients",
@@ -157,6 +185,15 @@ _ALGEBRA = (
 )
 
 _OTHERS = (
+    Application(
+        name="neuron",
+        what="neuroscience: 128 Hodgkin-Huxley cells, 2 s",
+        pattern="spikes gathered from all ranks, 2000 times",
+        packages=("neuron",),
+        command="nrniv -mpi ring.hoc",
+        figures=(Figure("time", "s", rf"^solved in {NUMBER} s"),),
+        checks=(AgreesWithSerial("spikes and their times", rf"^spikes {NUMBER}, sum of their times {NUMBER}", 1e-9),),
+    ),
     Application(
         name="iqtree",
         what="phylogenetics: maximum likelihood of 12 sequences",

@@ -103,10 +103,10 @@ def find_library(name: str) -> Library:
 
     A name comes before a folder that happens to be called the same; `./NAME` is the folder.
     """
-    libraries = installed_libraries()
-    for library in libraries:
-        if library.name == name:
-            return library
+    installed = installed_libraries()
+    for known in installed:
+        if known.name == name:
+            return known
     path = Path(name)
     if path.is_dir():
         for folder in (path / "lib", path / "lib64", path):
@@ -118,8 +118,8 @@ def find_library(name: str) -> Library:
         if (library := identify(path)) is not None:
             return library
         raise WrongUse(f"{path} is not a supported MPI library (Open MPI, MPICH, Intel MPI)")
-    close = closest(name, [library.name for library in libraries])
-    raise WrongUse(f"unknown MPI library '{name}'; {_choice(libraries)}", close and f"did you mean '{close}'?")
+    close = closest(name, [known.name for known in installed])
+    raise WrongUse(f"unknown MPI library '{name}'; {_choice(installed)}", close and f"did you mean '{close}'?")
 
 
 def identify(file: Path) -> Library | None:

@@ -18,12 +18,15 @@ def put_inputs(application: Application, folder: Path, *, ranks: int, processes:
     rows = max(row for row in range(1, math.isqrt(processes) + 1) if processes % row == 0)
     known = {"ranks": ranks, "processes": processes, "rows": rows, "columns": processes // rows}
     given = _HERE / application.name
-    files = sorted(filter(Path.is_file, given.iterdir())) if given.is_dir() else []
-    for file in files:
+    for file in sorted(filter(Path.is_file, given.rglob("*"))):
+        if file.parent.name == "__pycache__":
+            continue
+        target = folder / file.relative_to(given)
+        target.parent.mkdir(exist_ok=True)
         if file.suffix == ".j2":
             text = Environment(undefined=StrictUndefined, autoescape=False).from_string(file.read_text())
-            (folder / file.stem).write_text(text.render(known) + "\n")
+            target.with_suffix("").write_text(text.render(known) + "\n")
         else:
-            shutil.copyfile(file, folder / file.name)
+            shutil.copyfile(file, target)
     if application.generate is not None:
         application.generate(folder)
