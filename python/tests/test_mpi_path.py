@@ -22,6 +22,7 @@ from barewire.mpi.fabrics import (
     own_core_settings,
     provider_folder,
     provider_settings,
+    yield_settings,
 )
 from barewire.mpi.libraries import find_library, read_version
 from barewire.mpi.pin import share
@@ -445,3 +446,22 @@ def test_a_librarys_name_comes_before_a_folder_of_that_name(monkeypatch: pytest.
     assert find_library("openmpi") is installed
     with pytest.raises(WrongUse, match="no MPI library in openmpi/lib"):
         find_library("./openmpi")
+
+
+@pytest.mark.parametrize(
+    ("library", "environment", "expected"),
+    [
+        (OPEN_MPI_4, {}, [("OMPI_MCA_mpi_yield_when_idle", "1", "more ranks than cores")]),
+        (
+            OPEN_MPI_4,
+            {"OMPI_MCA_mpi_yield_when_idle": "0"},
+            [("OMPI_MCA_mpi_yield_when_idle", "0", "environment")],
+        ),
+        (MPICH, {}, []),
+    ],
+)
+def test_ranks_that_share_cores_yield_unless_the_user_says_otherwise(
+    library: Library, environment: dict[str, str], expected: list[tuple[str, str, str]]
+) -> None:
+    found = yield_settings(library, environment)
+    assert [(setting.name, setting.value, setting.source) for setting in found] == expected

@@ -21,6 +21,7 @@ PROVIDER_FILE = f"lib{PROVIDER}-fi.so"
 # Makes sched_yield cheap and skips waits in Open MPI that are unnecessary; crates/provider/preload.
 YIELD_FILE = f"lib{PROVIDER}-yield.so"
 START_FILES = [f"lib{PROVIDER}-{name}.so" for name in ("start", "psm_infinipath", "psm2")]
+_YIELD_WHEN_IDLE = "OMPI_MCA_mpi_yield_when_idle"
 FABRICS = f"{', '.join(MPI_FABRICS)}, or ofi-NAME for any other libfabric provider, such as ofi-tcp"
 WAITS = ("spin", "adaptive", "block")
 LINKS = ("auto", "packet", "xdp", "udp")
@@ -197,14 +198,17 @@ def provider_folder(environment: Mapping[str, str], built: Path) -> Setting:
     return Setting("FI_PROVIDER_PATH", str(folder), source)
 
 
-def yield_settings(library: Library) -> list[Setting]:
-    """Return the settings with which a waiting rank yields its core; MPICH yields without any.
+def yield_settings(library: Library, environment: Mapping[str, str]) -> list[Setting]:
+    """Return the settings with which a waiting rank yields its core after each empty poll; MPICH does without any.
 
-    Not over our provider, which sleeps instead: beside a process that computes, each yield costs a scheduler's slice.
+    Over our provider as well, which yields after several polls: programs are 10 to 25 % faster. Beside processes that
+    compute, where each yield costs a scheduler's slice, they are up to 1.5 times as slow, and faster than over TCP.
     """
-    if library.family is Family.OPEN_MPI:
-        return [Setting("OMPI_MCA_mpi_yield_when_idle", "1", "more ranks than cores")]
-    return []
+    if library.family is not Family.OPEN_MPI:
+        return []
+    if _YIELD_WHEN_IDLE in environment:
+        return [Setting(_YIELD_WHEN_IDLE, environment[_YIELD_WHEN_IDLE], "environment")]
+    return [Setting(_YIELD_WHEN_IDLE, "1", "more ranks than cores")]
 
 
 def own_core_settings(library: Library, environment: Mapping[str, str], built: Path) -> list[Setting]:

@@ -67,10 +67,10 @@ def prepare(
             requested, os.environ, interface=interface, crowded=crowded, token=token, secret=secret
         )
         settings += start_settings(library, os.environ, installed.PROVIDER)
-    if not crowded:
+    if crowded:
+        settings += yield_settings(library, os.environ)
+    else:
         settings += own_core_settings(library, os.environ, installed.PROVIDER)
-    elif requested.fabric != PROVIDER:
-        settings += yield_settings(library)
     if lab is not None and lab.management_interface is not None:
         settings += launcher_settings(library, lab.management_interface)
     if lab is not None:
