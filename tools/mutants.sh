@@ -5,5 +5,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PWD/target/tools/bin:$PATH:$HOME/.cargo/bin
+# Some tests need raw frames: as root directly, otherwise in a user namespace.
+namespace=(unshare --net)
+[ "$(id -u)" = 0 ] || namespace=(unshare --user --map-root-user --net)
 [ $# -gt 0 ] || set -- -p barewire-messages -p barewire-broker -p barewire-shm
-exec cargo mutants --output target "$@"
+exec "${namespace[@]}" .venv/bin/python tools/with_loopback.py cargo mutants --output target "$@"
