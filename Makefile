@@ -58,7 +58,7 @@ miri: ## tests without system calls under Miri, which sees undefined behaviour; 
 sanitize: build ## the provider's C tests with address and thread sanitizer in it; minutes
 	@setup/setup.sh checks
 	@tools/sanitize.sh
-mutants: ## change the code at one place after the other: a test must fail (cargo-mutants); hours
+mutants: setup ## change the code at one place after the other: a test must fail (cargo-mutants); hours
 	@setup/setup.sh checks
 	@tools/mutants.sh
 huge: build ## a message beyond 4 GiB through the provider: a minute, 9 GB of memory

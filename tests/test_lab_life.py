@@ -306,6 +306,18 @@ def test_a_persistent_lab_outlives_its_creator_and_ends_when_told() -> None:
     assert lab.status == "gone"
 
 
+def test_a_lab_is_created_without_standard_streams() -> None:
+    """Sockets and pipes would get their numbers."""
+    for closed in ("<&-", ">&-", "<&- >&- 2>&-"):
+        command = f"exec {closed}; {sys.executable} -m barewire lab up --topology pair --json"
+        done = subprocess.run(["sh", "-c", command], env=environment(), capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+    labs = Lab.list()
+    assert [lab.status for lab in labs] == 3 * ["running"]
+    for lab in labs:
+        lab.down()
+
+
 def test_a_running_lab_is_small(pair: Lab) -> None:
     """Resident memory of a pair at rest, in MB of 10^6 bytes: its keeper and two hosts."""
 

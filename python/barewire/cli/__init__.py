@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 from barewire.cli.output import print_error
@@ -16,6 +17,7 @@ _NAME_SHOWN = 120
 
 def main() -> None:
     """Run the command line; exits the process."""
+    _open_missing_streams()
     # A terminated run must clean up like an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A terminal that lacks a sign shows another one.
@@ -23,8 +25,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="replace")
     try:
         code = _command(sys.argv[1:])
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
         sys.exit(code)
     except BarewireError as error:
         print_error(str(error), error.hint, error.exit_code, as_json=error.as_json)
@@ -56,6 +57,16 @@ def _end_with(error: OSError) -> NoReturn:
         _end_without_output(code)
     print_error(f"{name}: {error.strerror}", None, code, as_json="--json" in sys.argv)
     sys.exit(code)
+
+
+def _open_missing_streams() -> None:
+    """Give standard streams that were closed to nothing: a socket or a pipe would get their numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
 
 
 def _end_without_output(code: int) -> NoReturn:

@@ -9,21 +9,23 @@ import secrets
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from barewire.errors import MachineCannot, MeasurementFailed, WrongUse, unknown
+from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse, unknown
 from barewire.interrupts import interrupts_held
 from barewire.lab import agent, enter, openvswitch, state
+from barewire.lab.inside import call_inside
 from barewire.lab.kernel import Process
 from barewire.lab.layout import is_oversubscribed, make_plan
 from barewire.lab.plan import HOST_INTERFACE, MANAGEMENT_INTERFACE, End, Plan, Switched, plan_from_json
 from barewire.lab.spec import LinkSpec, Topology, parse_topology, topology_of
-from barewire.lab.startup import LabHandles, environment, needs_user_namespace, start
+from barewire.lab.startup import LabHandles, needs_user_namespace, start
 from barewire.lab.state import Host, LabState
 from barewire.lab.switched import interfaces_of_link, switched_plan
 from barewire.topology import Network
@@ -217,10 +219,7 @@ class Lab:
 
         Its address on the management network is 10.78.0.254, its name mgmt.
         """
-        keeper = self._state.keeper
-        if keeper is None:
-            raise MeasurementFailed(f"lab {self.id} is not running")
-        return self._enter_command(keeper, sorted(os.sched_getaffinity(0)), command)
+        return self._enter_command(self._keeper, sorted(os.sched_getaffinity(0)), command)
 
     def far_end(self, host_name: str) -> End:
         """Return the other end of a host's link: every frame that the host sends arrives there, once."""
@@ -259,15 +258,11 @@ class Lab:
 
     def set_link(self, host_name: str, up: bool) -> None:
         """Set a host's link down or up."""
-        program = [sys.executable, "-m", "barewire.lab.hostlink", str(self.directory / "plan.json")]
-        host, command = self.host(host_name), [*program, host_name, "up" if up else "down"]
+        from barewire.lab.network import set_host_link
+
+        host, plan = self.host(host_name), self._plan
         # On any core: the host's own may be busy with programs that use the link.
-        command_on_host = self._enter_command(
-            Process(host.pid, host.start_ticks), sorted(os.sched_getaffinity(0)), command
-        )
-        completed = subprocess.run(command_on_host, env=environment(), capture_output=True, text=True, check=False)
-        if completed.returncode != 0:
-            raise MeasurementFailed(f"cannot set {host_name}'s link: {shlex.join(command)}: {completed.stderr.strip()}")
+        self._call_inside(Process(host.pid, host.start_ticks), lambda: set_host_link(plan, plan.host(host_name), up=up))
 
     def set_carrier(self, host_name: str, up: bool) -> None:
         """Set the switch's end of a host's link down or up: the host's interface stays up and loses its carrier.
@@ -301,7 +296,8 @@ class Lab:
         network = self._switched().network
         if name not in network.switches:
             raise unknown("switch", name, network.switches)
-        self._fault(None, "switch", "up" if up else "down", name)
+        change = partial(openvswitch.add_switch, self._plan) if up else openvswitch.remove_switch
+        self._call_inside(self._keeper, lambda: change(self.directory, name))
         links = [interfaces_of_link(self._plan, str(port), str(network.peers[port])) for port in network.ports[name]]
         self._set_interfaces([end for link in links for end in link], up)
 
@@ -350,31 +346,40 @@ class Lab:
             raise WrongUse(f"lab {self.id} ({self.topology}) has no Open vSwitch switches; fat-tree:4 does")
         return switched
 
-    def _enter_command(self, process: Process, cpus: Sequence[int], command: Sequence[str]) -> "builtins.list[str]":
+    @property
+    def _keeper(self) -> Process:
+        if self._state.keeper is None:
+            raise MeasurementFailed(f"lab {self.id} is not running")
+        return self._state.keeper
+
+    def _require_running(self) -> None:
         if self.status != "running":
             raise MeasurementFailed(f"lab {self.id} is gone; `barewire lab down {self.id}` removes its remains")
+
+    def _enter_command(self, process: Process, cpus: Sequence[int], command: Sequence[str]) -> "builtins.list[str]":
+        self._require_running()
         program = [sys.executable, "-I", "-S", enter.__file__, str(process.pid), str(process.start_ticks)]
         user = str(int(self._state.user_namespace))
         names = f"{state.NAMES_VARIABLE}={state.names_file(self.directory)}"
         return [*program, user, ",".join(map(str, cpus)), names, "--", *map(str, command)]
 
     def _set_interfaces(self, ends: Sequence[End], up: bool) -> None:
+        from barewire.lab.network import set_interfaces
+
         for node in sorted({end.node or "" for end in ends}):
             names = [end.interface for end in ends if (end.node or "") == node]
-            self._fault(node or None, "interfaces", "up" if up else "down", *names)
+            process = self._state.servers[f"{openvswitch.FORWARDER} {node}"] if node else self._keeper
+            self._call_inside(process, partial(set_interfaces, names, up))
 
-    def _fault(self, switch: str | None, *what: str) -> None:
-        """Change the state of something in a switch's namespace, or in that of the bridges."""
-        command = [sys.executable, "-m", "barewire.lab.fault", str(self.directory), *what]
-        if switch is None:
-            command = self.switch_command(command)
-        else:
-            server = self._state.servers[f"{openvswitch.FORWARDER} {switch}"]
-            command = self._enter_command(server, sorted(os.sched_getaffinity(0)), command)
-        completed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-        if completed.returncode != 0:
-            kind = WrongUse if completed.returncode == WrongUse.exit_code else MeasurementFailed
-            raise kind(f"lab {self.id}: {completed.stderr.strip()}")
+    def _call_inside(self, process: Process, work: Callable[[], None]) -> None:
+        """Change something in a process's namespaces."""
+        self._require_running()
+        try:
+            call_inside(process, self._state.user_namespace, work)
+        except ProcessLookupError as error:
+            raise MeasurementFailed(f"lab {self.id}: {error}") from None
+        except BarewireError as error:
+            raise type(error)(f"lab {self.id}: {error}") from error
 
     def _start(self, plan: Plan) -> None:
         assert self._handles is not None

@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> NoReturn:
     watched = _FORWARDED | {signal.SIGIO}
     original_mask: set[int] = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
-        _enter(pid, start_ticks, has_user)
+        enter_namespaces(pid, start_ticks, has_user)
     except OSError as error:
         _fail(f"the host is gone or cannot be entered: {error}", EXIT_GONE)
     local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -123,9 +123,15 @@ def _keep_only(*kept: socket.socket | int) -> None:
     """Close everything else: readers of the command's output and writers of its input must see it close them."""
     for descriptor in (0, 1, 2):
         os.dup2(_null(), descriptor)
-    first = 3
-    for number in sorted(item if isinstance(item, int) else item.fileno() for item in kept):
-        os.closerange(first, number)
+    close_all_but(0, 1, 2, *(item if isinstance(item, int) else item.fileno() for item in kept))
+
+
+def close_all_but(*kept: int) -> None:
+    """Close every other descriptor."""
+    first = 0
+    for number in sorted(kept):
+        if first < number:  # closerange(0, 0) closes everything
+            os.closerange(first, number)
         first = number + 1
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
@@ -143,7 +149,8 @@ def _parse(arguments: list[str]) -> tuple[int, int, bool, set[int], dict[str, st
     return int(pid), int(start_ticks), has_user == "1", {int(cpu) for cpu in cpus.split(",")}, added, command
 
 
-def _enter(pid: int, start_ticks: int, has_user: bool) -> None:
+def enter_namespaces(pid: int, start_ticks: int, has_user: bool) -> None:
+    """Join the namespaces of a process of a lab, its process namespace for children; OSError if it has ended."""
     directory = Path.cwd()
     handle = os.pidfd_open(pid)
     stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")

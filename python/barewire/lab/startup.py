@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Starts the processes of a lab and collects their reports: the lab is complete, or nothing of it remains."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,14 +10,17 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import barewire
 from barewire.errors import MachineCannot
-from barewire.lab.kernel import CAP_NET_ADMIN, CAP_SYS_ADMIN, effective_capabilities
+from barewire.lab import init
+from barewire.lab.inside import start_inside
+from barewire.lab.kernel import CAP_NET_ADMIN, CAP_SYS_ADMIN, Process, effective_capabilities
 from barewire.lab.plan import Plan
 
 # A pair takes 0.4 s on two slow cores, and 250 hosts a few seconds; a longer start hangs.
@@ -58,40 +62,36 @@ def start(handles: LabHandles, plan: Plan, directory: Path, user_namespace: bool
     if program is None:
         raise MachineCannot("the lab needs unshare(1). Fix: apt install util-linux")
     (directory / "plan.json").write_text(json.dumps(plan.to_json()))
+    command = [program, "--mount", "--propagation", "slave", "--pid", "--net", "--uts", "--fork", "--kill-child"]
+    if user_namespace:
+        command += ["--user", "--map-root-user"]
+    command += [sys.executable, "-I", "-S", init.__file__]
+    reports = _Reports(plan, directory / "lab.log")
     lifeline_read, handles.lifeline = os.pipe()
-    # Packets of one report each; end of file when the last process that could report has ended.
-    receiver, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    log = directory / "keeper.log"
     try:
-        # The kernel then adds the sender's process number in *this* namespace.
-        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        command = [program, "--mount", "--propagation", "slave", "--pid", "--net", "--uts", "--fork", "--kill-child"]
-        if user_namespace:
-            command += ["--user", "--map-root-user"]
-        command += [
-            sys.executable,
-            "-m",
-            "barewire.lab.keeper",
-            str(directory),
-            str(sender.fileno()),
-            str(lifeline_read),
-        ]
-        with log.open("wb") as log_file:
+        with reports.channel() as sender:
             handles.unshare = subprocess.Popen(
-                command,
+                [*command, str(sender.fileno()), str(lifeline_read), f"barewire-lab-{plan.id}"],
                 stdin=subprocess.DEVNULL,
-                stdout=log_file,
-                stderr=log_file,
-                env=environment(),
+                stdout=reports.log,
+                stderr=reports.log,
                 pass_fds=(sender.fileno(), lifeline_read),
                 start_new_session=True,  # a terminal's Ctrl-C goes to the creator, which ends the lab in order
             )
-        sender.close()
-        _collect_reports(handles, plan, receiver, log)
+        # Imported while unshare(1) works: it takes longer.
+        from barewire.lab.creation import create
+
+        handles.keeper_pid, _ = reports.next()
+        keeper = Process.of(handles.keeper_pid)
+        with reports.channel() as sender:
+            create_lab = partial(create, plan, directory, sender)
+            start_inside(keeper, user_namespace, create_lab, sender.fileno(), reports.log.fileno())
+        _collect(handles, plan, reports)
+    except ProcessLookupError as error:
+        raise MachineCannot(f"the lab ended before it was complete: {reports.last_line() or error}") from None
     finally:
         os.close(lifeline_read)
-        receiver.close()
-        sender.close()
+        reports.close()
 
 
 def environment() -> dict[str, str]:
@@ -141,24 +141,63 @@ def namespace_settings() -> dict[str, int]:
     return settings
 
 
-def _collect_reports(handles: LabHandles, plan: Plan, reports: socket.socket, log: Path) -> None:
-    """Receive a report from the keeper, from every host, and from each of Open vSwitch's servers."""
-    deadline = time.monotonic() + _DEADLINE_S + _DEADLINE_PER_HOST_S * len(plan.hosts)
-    while not handles.keeper_pid or len(handles.host_pids) < len(plan.hosts):  # servers report before the keeper
-        reports.settimeout(max(0.001, deadline - time.monotonic()))
+class _Reports:
+    """What a lab's new processes report, and the file of their output."""
+
+    def __init__(self, plan: Plan, log: Path) -> None:
+        self.log = log.open("wb")
+        self._receiver: socket.socket | None = None
+        self._deadline = time.monotonic() + _DEADLINE_S + _DEADLINE_PER_HOST_S * len(plan.hosts)
+
+    @contextlib.contextmanager
+    def channel(self) -> Iterator[socket.socket]:
+        """Give a new channel's end for those who report; its end of file comes when the last of them has ended."""
+        self._close_receiver()
+        # Packets of one report each.
+        self._receiver, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with sender:
+            # The kernel then adds the sender's process number in *this* namespace.
+            self._receiver.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            yield sender
+
+    def next(self) -> tuple[int, dict[str, Any]]:
+        """Wait for a report; return its sender's process number as well."""
+        assert self._receiver is not None
+        self._receiver.settimeout(max(0.001, self._deadline - time.monotonic()))
         try:
-            data, ancillary, _, _ = reports.recvmsg(_REPORT_BYTES_MAX, socket.CMSG_SPACE(_CREDENTIALS.size))
+            data, ancillary, _, _ = self._receiver.recvmsg(_REPORT_BYTES_MAX, socket.CMSG_SPACE(_CREDENTIALS.size))
         except TimeoutError:
-            raise MachineCannot(f"the lab did not start in time; its output: {_last_line(log) or 'none'}") from None
+            output = self.last_line() or "none"
+            raise MachineCannot(f"the lab did not start in time; its output: {output}") from None
         if not data:
             fix = namespace_fix(needs_user_namespace(), namespace_settings())
-            raise MachineCannot(f"no namespaces for the lab: {_last_line(log) or 'no reason given'}. Fix: {fix}")
-        report: dict[str, Any] = json.loads(data)
+            raise MachineCannot(f"no namespaces for the lab: {self.last_line() or 'no reason given'}. Fix: {fix}")
+        return _sender(ancillary), json.loads(data)
+
+    def last_line(self) -> str:
+        """Return the last line of the output."""
+        lines = Path(self.log.name).read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def close(self) -> None:
+        """Close the channel and the file."""
+        self._close_receiver()
+        self.log.close()
+
+    def _close_receiver(self) -> None:
+        if self._receiver is not None:
+            self._receiver.close()
+
+
+def _collect(handles: LabHandles, plan: Plan, reports: _Reports) -> None:
+    """Receive a report from the lab's creation, from every host, and from each of Open vSwitch's servers."""
+    complete = False
+    while not complete or len(handles.host_pids) < len(plan.hosts):  # servers report before the creation ends
+        pid, report = reports.next()
         if report["role"] == "error":
             raise MachineCannot(report["message"])
-        pid = _sender(ancillary)
-        if report["role"] == "keeper":
-            handles.keeper_pid, handles.notes, handles.wire = pid, report["notes"], report["wire"]
+        if report["role"] == "lab":
+            complete, handles.notes, handles.wire = True, report["notes"], report["wire"]
         elif report["role"] == "server":
             handles.server_pids[report["name"]] = pid
         else:
@@ -171,8 +210,3 @@ def _sender(ancillary: list[tuple[int, int, bytes]]) -> int:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
             return int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
     raise MachineCannot("this kernel does not report the sender of a message on a Unix socket (SO_PASSCRED)")
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else ""

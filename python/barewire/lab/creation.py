@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Process 1 of a lab during its creation, started by `Lab.up` in new mount, process, network and UTS namespaces.
+"""Creates a lab's hosts and network: runs in a fork of `Lab.up`'s process, in the lab's new namespaces.
 
-    unshare ── keeper (pid 1, the bridges' network) ─┬─ h1   own network, UTS and mount namespace
-                                                     ├─ h2
-                                                     ├─ ovsdb-server s1   own network namespace
-                                                     ├─ ovs-vswitchd s1   the same
-                                                     └─ …
+    unshare ── init.py (process 1, the bridges' network) ─┬─ h1   own network, UTS and mount namespace
+                                                          ├─ h2
+                                                          ├─ ovsdb-server s1   own network namespace
+                                                          ├─ ovs-vswitchd s1   the same
+                                                          └─ …
 
 It creates the hosts, the wires between them and, if the plan has any, Open vSwitch's switches; lets the hosts configure
-themselves, and executes `init.py`; hosts execute `sleep`. Every process reports on one socket, whose credentials give
-the creator the process's number in its own namespace. No code here cleans up: when process 1 ends, the kernel does.
+themselves, and ends; its children then belong to process 1. Hosts execute `sleep`. Every process reports on one socket,
+whose credentials give the creator the process's number in its own namespace. No code here cleans up: when process 1
+ends, the kernel does.
 """
 
 import contextlib
@@ -18,7 +19,6 @@ import os
 import shutil
 import signal
 import socket
-import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 from pyroute2.netlink.exceptions import NetlinkError
 
 from barewire.errors import BarewireError, MachineCannot
-from barewire.lab import init, openvswitch
+from barewire.lab import openvswitch
 from barewire.lab.kernel import (
     CLONE_NEWNET,
     CLONE_NEWNS,
@@ -49,7 +49,7 @@ from barewire.lab.network import (
     configure_switch,
     silence_ipv6,
 )
-from barewire.lab.plan import HostPlan, Plan, barewire_hosts_file, hosts_file, plan_from_json
+from barewire.lab.plan import HostPlan, Plan, barewire_hosts_file, hosts_file
 from barewire.lab.qdiscs import needs
 from barewire.lab.shaping import choose_wire
 from barewire.lab.state import Wire, etc_directory, names_file
@@ -57,15 +57,9 @@ from barewire.lab.state import Wire, etc_directory, names_file
 _HOST_ENDED = "a host of the lab ended before it was ready"
 
 
-def main(arguments: list[str]) -> NoReturn:
-    """Create the lab of LAB_DIRECTORY/plan.json; REPORT and LIFELINE are inherited descriptors."""
-    directory, report_fd, lifeline = Path(arguments[0]), int(arguments[1]), int(arguments[2])
-    report = socket.socket(fileno=report_fd)
-    plan = plan_from_json(json.loads((directory / "plan.json").read_text()))
+def create(plan: Plan, directory: Path, report: socket.socket) -> None:
+    """Create the lab of the plan in this process's namespaces, and report to its creator."""
     _or_report(report, partial(_create_lab, plan, directory, report))
-    report.close()
-    os.set_inheritable(lifeline, True)
-    os.execv(sys.executable, [sys.executable, "-I", "-S", init.__file__, str(lifeline), f"barewire-lab-{plan.id}"])
 
 
 def _create_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
@@ -106,7 +100,7 @@ def _create_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
         openvswitch.start_switches(plan, directory, spawn, databases)
     os.close(go_write)
     os.close(go_read)
-    _send(report, {"role": "keeper", "notes": notes, "wire": wire})
+    _send(report, {"role": "lab", "notes": notes, "wire": wire})
 
 
 def _create_host(
@@ -130,7 +124,7 @@ def _create_host(
     _bind(etc_directory(directory) / f"hostname-{host.name}", "/etc/hostname")
     os.write(ready_write, b"1")
     os.close(ready_write)
-    os.read(go_read, 1)  # returns when the keeper has created the wires
+    os.read(go_read, 1)  # returns when the wires are there
     os.close(go_read)
     configure_host(plan, host, wire)
     _send(report, {"role": "host", "name": host.name, "inner_pid": os.getpid()})
@@ -147,7 +141,7 @@ def _spawn(
     """Start a program that runs as long as the lab, as `openvswitch.Spawn` defines."""
     pid = os.fork()
     if pid == 0:
-        # The child must end here in any case: it is a copy of process 1.
+        # The child must end here in any case: it is a copy of the creation's process.
         try:
             _or_report(report, partial(_enter_switch, plan, switch))
             _send(report, {"role": "server", "name": name})
@@ -241,7 +235,3 @@ def _execute_sleep(plan: Plan, host: HostPlan) -> NoReturn:
     # A multi-call binary selects its command by argument zero, which must then stay.
     label = f"barewire-lab-{plan.id}-{host.name}" if Path(program).resolve().name == "sleep" else "sleep"
     os.execv(program, [label, "infinity"])
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
