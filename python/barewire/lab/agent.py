@@ -10,15 +10,17 @@ import ctypes
 import json
 import os
 import sys
-from pathlib import Path
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 VARIABLE = "BAREWIRE_LAB_HOSTS"  # {"h1": [process number in the lab's process namespace, [core, …]], …}
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x0002_0000, 0x0400_0000, 0x4000_0000
 EXIT_UNREACHABLE = 255  # ssh's own
 
 
-def main(arguments: list[str]) -> NoReturn:
+def main(arguments: list[str]) -> "NoReturn":
     """Enter the host and execute the command."""
     while arguments and arguments[0].startswith("-"):
         arguments = arguments[1:]
@@ -29,7 +31,7 @@ def main(arguments: list[str]) -> NoReturn:
     if host not in hosts:
         _fail(f"this lab has no host '{host}'; there are: {', '.join(hosts) or 'none'}")
     pid, cpus = hosts[host]
-    directory = Path.cwd()
+    directory = os.getcwd()
     try:
         handle = os.pidfd_open(pid)
         if ctypes.CDLL(None, use_errno=True).setns(handle, CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET) != 0:
@@ -42,7 +44,7 @@ def main(arguments: list[str]) -> NoReturn:
     os.execv("/bin/sh", ["sh", "-c", command])
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str) -> "NoReturn":
     os.write(2, f"barewire lab: {message}\n".encode())
     os._exit(EXIT_UNREACHABLE)
 

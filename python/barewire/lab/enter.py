@@ -14,7 +14,6 @@ The supervisor's parent is process 1 of the lab. If the command were a child of 
 process 1 of the machine would have to reap it before the lab can end; in many containers it does so late or never.
 """
 
-import contextlib
 import ctypes
 import fcntl
 import os
@@ -24,8 +23,10 @@ import signal
 import socket
 import struct
 import sys
-from pathlib import Path
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER = 0x0002_0000, 0x0400_0000, 0x1000_0000
 CLONE_NEWPID, CLONE_NEWNET = 0x2000_0000, 0x4000_0000
@@ -48,7 +49,7 @@ _FORWARDED = {
 _STATUS = struct.Struct("i")  # waitpid's status; in the other direction a signal number is one byte
 
 
-def main(arguments: list[str]) -> NoReturn:
+def main(arguments: list[str]) -> "NoReturn":
     """Enter the host, start the command, and represent it until its end."""
     pid, start_ticks, has_user, cpus, added, command = _parse(arguments)
     os.environ.update(added)
@@ -75,11 +76,13 @@ def main(arguments: list[str]) -> NoReturn:
         information = signal.sigwaitinfo(watched)
         # Signals of the terminal (SI_KERNEL) reach the command directly: it is in the same process group.
         if information.si_signo != signal.SIGIO and information.si_code != SI_KERNEL:
-            with contextlib.suppress(OSError):
+            try:
                 local.send(bytes([information.si_signo]))
+            except OSError:
+                pass  # the supervisor has ended, as `_follow` will see
 
 
-def _supervise(link: socket.socket, command: list[str], cpus: set[int], mask: set[int]) -> NoReturn:
+def _supervise(link: socket.socket, command: list[str], cpus: set[int], mask: set[int]) -> "NoReturn":
     """Start the command, forward signals to it and its status back; kill it when the other end of `link` is closed."""
     # A Python handler would run only after a blocking call that the signal just precedes; a wake-up pipe is not late.
     wake_read, wake_write = os.pipe()
@@ -113,8 +116,10 @@ def _report(link: socket.socket, child: int) -> None:
         ended, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
         if ended == 0:
             return
-        with contextlib.suppress(OSError):
+        try:
             link.send(_STATUS.pack(status))
+        except OSError:
+            pass  # nobody waits for the command any more
         if not os.WIFSTOPPED(status):
             os._exit(0)
 
@@ -151,9 +156,10 @@ def _parse(arguments: list[str]) -> tuple[int, int, bool, set[int], dict[str, st
 
 def enter_namespaces(pid: int, start_ticks: int, has_user: bool) -> None:
     """Join the namespaces of a process of a lab, its process namespace for children; OSError if it has ended."""
-    directory = Path.cwd()
+    directory = os.getcwd()
     handle = os.pidfd_open(pid)
-    stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    with open(f"/proc/{pid}/stat", errors="replace") as file:
+        stat = file.read()
     if int(stat[stat.rindex(")") + 2 :].split()[19]) != start_ticks:
         raise ProcessLookupError("its process has ended")
     flags = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWPID | CLONE_NEWNET | (CLONE_NEWUSER if has_user else 0)
@@ -163,11 +169,13 @@ def enter_namespaces(pid: int, start_ticks: int, has_user: bool) -> None:
         raise OSError(number, os.strerror(number))
     os.close(handle)
     # A new mount namespace starts at its root.
-    with contextlib.suppress(OSError):
+    try:
         os.chdir(directory)
+    except OSError:
+        pass
 
 
-def _become(command: list[str], cpus: set[int], mask: set[int], parent_read: int) -> NoReturn:
+def _become(command: list[str], cpus: set[int], mask: set[int], parent_read: int) -> "NoReturn":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # The supervisor may have died before prctl; then its end of the pipe is closed.
     if select.select([parent_read], [], [], 0)[0]:
@@ -208,7 +216,7 @@ def _follow(link: socket.socket) -> None:
             _die_of(os.WTERMSIG(status))
 
 
-def _die_of(number: int) -> NoReturn:
+def _die_of(number: int) -> "NoReturn":
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the useful core dump is the command's
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
@@ -217,7 +225,7 @@ def _die_of(number: int) -> NoReturn:
     os._exit(128 + number)
 
 
-def _fail(message: str, code: int) -> NoReturn:
+def _fail(message: str, code: int) -> "NoReturn":
     os.write(2, f"barewire: {message}\n".encode())
     os._exit(code)
 
