@@ -1,11 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The end of child processes."""
 
+import math
+import os
+import select
 import subprocess
 from collections.abc import Callable
 from typing import Any
 
 from barewire.errors import MeasurementFailed
+
+
+def wait(process: "subprocess.Popen[Any]", limit_s: float | None) -> int | None:
+    """Sleep until a process ends and return its code; None after the limit.
+
+    `Popen.wait` with a limit looks every 50 ms whether the process has ended.
+    """
+    if limit_s is None or process.poll() is not None:
+        return process.wait()
+    handle = os.pidfd_open(process.pid)
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return process.wait() if poll.poll(math.ceil(limit_s * 1e3)) else None
+    finally:
+        os.close(handle)
 
 
 def end_process(process: "subprocess.Popen[Any]", timeout_s: float = 1.0) -> None:
@@ -21,9 +40,6 @@ def terminate(process: "subprocess.Popen[Any]", timeout_s: float) -> None:
 def _end(process: "subprocess.Popen[Any]", timeout_s: float, ways: tuple[Callable[[], None], ...]) -> None:
     for way in ways:
         way()
-        try:
-            process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            continue
-        return
+        if wait(process, timeout_s) is not None:
+            return
     raise MeasurementFailed(f"process {process.pid} cannot be killed; it may be stuck in a driver")

@@ -3,7 +3,6 @@
 
 import os
 import random
-import select
 import shutil
 import subprocess
 import tempfile
@@ -21,6 +20,7 @@ from barewire.lab import Lab
 from barewire.mpi import FabricOptions, library_of_program, start
 from barewire.mpi.placement import LOCAL_HOST
 from barewire.mpi.prepare import prepare
+from barewire.processes import wait
 
 # Replaces the fabric where inputs are created and the problem is solved by one rank.
 ONE_RANK = "one rank"
@@ -200,7 +200,7 @@ class Campaign:
         with tempfile.TemporaryFile("w+", errors="replace") as output_file:
             started = time.monotonic()
             with start.running(job, lab, output_file) as process:
-                code = _wait(process, limit_s)
+                code = wait(process, limit_s)
                 wall_s = time.monotonic() - started
             output_file.seek(0)
             output = output_file.read()
@@ -213,17 +213,6 @@ class Campaign:
             except OSError as error:
                 raise CheckFailed(f"it wrote no {application.report}: {error.strerror}") from error
         return Outcome(output, folder, wall_s)
-
-
-def _wait(process: "subprocess.Popen[bytes]", limit_s: float) -> int | None:
-    """Sleep until the process ends, or return None after the limit. Popen.wait would poll every few milliseconds."""
-    handle = os.pidfd_open(process.pid)
-    try:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        return process.wait() if poll.poll(limit_s * 1e3) else None
-    finally:
-        os.close(handle)
 
 
 def _run_here(line: str, folder: Path, assignments: Sequence[str]) -> None:

@@ -28,6 +28,7 @@ from barewire.lab.spec import LinkSpec, Topology, parse_topology, topology_of
 from barewire.lab.startup import LabHandles, needs_user_namespace, start
 from barewire.lab.state import Host, LabState
 from barewire.lab.switched import interfaces_of_link, switched_plan
+from barewire.processes import wait
 from barewire.topology import Network
 
 # Ending takes some 50 ms; the limit is for a process that cannot be killed (stuck in a driver).
@@ -429,9 +430,7 @@ def _plan(lab_id: str, shape: Topology, link: LinkSpec, standalone: bool, neighb
 
 def _end_unshare(process: "subprocess.Popen[bytes]", at_once: bool) -> None:
     """Reap unshare(1), which ends after the keeper; killing it also kills a keeper that is not known yet."""
-    if not at_once:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_KILL_TIMEOUT_S)
-            return
+    if not at_once and wait(process, _KILL_TIMEOUT_S) is not None:
+        return
     process.kill()
     process.wait()

@@ -15,7 +15,7 @@ from barewire.measure.programs import FLOOR, HOST, PROBE, XDP_FLOOR, find_progra
 from barewire.measure.sites import Site, Station
 from barewire.measure.subjects import BROKERED, Subject
 from barewire.models.naming import LIBFABRIC, PACKET
-from barewire.processes import end_process
+from barewire.processes import end_process, wait
 
 READY_TIMEOUT_S = 20.0
 # A side that has finished ends by itself; a longer wait would only hide that it does not.
@@ -186,10 +186,8 @@ def _running(
 
 def _wait_for_end(passive: "subprocess.Popen[Any]") -> None:
     """Let the active floor's end marker reach the passive one."""
-    try:
-        passive.wait(timeout=END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise MeasurementFailed("the floor's passive side received no end marker: too many frames were lost") from None
+    if wait(passive, END_TIMEOUT_S) is None:
+        raise MeasurementFailed("the floor's passive side received no end marker: too many frames were lost")
 
 
 def _wait_until_ready(process: "subprocess.Popen[Any]", output: Path, errors: IO[str]) -> None:

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Starts MPI jobs in a lab or on real hosts: the user's program, or witnesses of the path."""
 
-import contextlib
 import os
 import secrets
-import select
 import stat
 import subprocess
 import sys
@@ -20,7 +18,7 @@ from barewire.mpi.fabrics import report_settings
 from barewire.mpi.job import Job
 from barewire.mpi.leftovers import JOB_MARK, end_marked, remove_orphaned_memory
 from barewire.mpi.libraries import Family
-from barewire.processes import terminate
+from barewire.processes import terminate, wait
 
 if TYPE_CHECKING:
     from barewire.lab import Lab
@@ -72,19 +70,12 @@ def run_watched(job: Job, lab: "Lab | None", output: IO[str], records: Path, pat
     This process sleeps meanwhile: it may share a core with a rank.
     """
     with _running_launcher(job, lab, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT) as process:
-        ended = select.poll()
-        handle = os.pidfd_open(process.pid)
-        try:
-            ended.register(handle, select.POLLIN)
-            previous = _version_of(records)
-            while not ended.poll(patience_s * 1e3):
-                current = _version_of(records)
-                if current == previous:
-                    return None
-                previous = current
-        finally:
-            os.close(handle)
-        code = process.wait()
+        previous = _version_of(records)
+        while (code := wait(process, patience_s)) is None:
+            current = _version_of(records)
+            if current == previous:
+                return None
+            previous = current
     return code if code >= 0 else _SIGNALLED - code
 
 
@@ -99,8 +90,7 @@ def run_limited(job: Job, lab: "Lab | None", limit_s: float | None, **streams: A
     code: int | None = None
     with _running_launcher(job.with_mark(mark), lab, **streams) as process:
         try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = process.wait(limit_s)
+            code = wait(process, limit_s)
         finally:
             if code is None:
                 terminate(process, _END_TIMEOUT_S)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from barewire.errors import MeasurementFailed
+from barewire.processes import wait
 
 END_S = 5.0
 
@@ -98,9 +99,7 @@ class RepeatedJob(ABC):
             process.terminate()
         self._join()
         for process in processes.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
-            if process.poll() is None:
+            if wait(process, END_S) is None:
                 process.kill()
                 process.wait()
             for pipe in (process.stdin, process.stdout):
