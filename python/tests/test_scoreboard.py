@@ -208,6 +208,21 @@ def test_without_a_competitor_there_is_no_ratio_and_the_page_shows_that(tmp_path
     assert "have no ratio" in render_board(board)
 
 
+def test_intervals_have_the_confidence_that_is_asked_for(tmp_path: Path) -> None:
+    """Six launches give an interval at 90 and 95 %, and a range at 99 %; the plan's confidence is the default."""
+    measured(tmp_path, campaign())
+    narrow, usual, wide = (read_board(tmp_path, confidence) for confidence in (0.5, None, 0.99))
+    for within, around, row in zip(narrow.scores.rows, usual.scores.rows, wide.scores.rows, strict=True):
+        assert within.interval[0] >= around.interval[0] and within.interval[1] <= around.interval[1]
+        assert within.ratio == around.ratio == row.ratio and row.is_range and not around.is_range
+    assert narrow.scores.rows[0].interval != usual.scores.rows[0].interval
+    assert (usual.scores.confidence, wide.scores.to_json()["confidence"]) == (0.95, 0.99)
+    assert any("Fewer than 8 launches" in note and "99 %" in note for note in notes(wide))
+    plan = replace(BoardPlan.read(tmp_path), confidence=0.99)
+    plan.write(tmp_path)
+    assert read_board(tmp_path).scores.confidence == 0.99
+
+
 def test_the_worst_rows_beside_the_same_library_are_the_losing_ones(whole: Board) -> None:
     rows = worst_beside_the_same_library(whole.scores)
     ratios = [row.same_library for row in rows if row.same_library is not None]

@@ -36,6 +36,7 @@ from barewire.report.scoreboard import TITLES, markdown, print_board
 from barewire.report.scoreboard_page import render_board
 from barewire.results.bounds import judge
 from barewire.results.store import write_atomically
+from barewire.stats.confidence import CONFIDENCE
 
 PAGE, DOCUMENT = "scoreboard.html", "scoreboard.json"
 # Report of a run of the probe, which tools/demo.sh puts beside the testbeds.
@@ -99,6 +100,7 @@ def scoreboard(
         float | None,
         typer.Option(metavar="RATIO", help="exit with 1 if a row's whole interval is above this"),
     ] = None,
+    confidence: options.ConfidenceOrItsOwn = None,
     to_markdown: Annotated[Path | None, options.MARKDOWN] = None,
     seed: options.Seed = None,
     output: options.Output = None,
@@ -114,6 +116,7 @@ def scoreboard(
         raise WrongUse("give one of RUN (show it), --resume RUN (continue it) and --output (measure)")
     if fail_above is not None and not fail_above > 0:
         raise WrongUse(f"--fail-above must be a ratio above 0, such as 1.05, not {fail_above}")
+    share = None if confidence is None else options.read_confidence(confidence)
     existing = run or resume
     with results_directory(output, "scoreboard") if existing is None else nullcontext(existing) as directory:
         stopped: BaseException | None = None
@@ -129,13 +132,14 @@ def scoreboard(
                 patterns=patterns,
                 libraries=library,
                 sizes=None if sizes is None else expand_sizes(sizes, 0),
+                confidence=share or CONFIDENCE,
             )
             parse_libraries(library)
             make_empty(directory)
             plan.write(directory)
             stopped = _measure(plan, directory)
         try:
-            board = read_board(directory)
+            board = read_board(directory, share)
         except WrongUse:
             # The error that ended the measurement before its first run is more specific than its absence.
             raise stopped or sys.exception() from None  # type: ignore[misc]

@@ -15,6 +15,7 @@ from barewire.mpi import Family, Library
 from barewire.mpi.fabrics import PROVIDER, fabric_settings
 from barewire.mpi.rights import why_no_frames
 from barewire.results.store import write_atomically
+from barewire.stats.confidence import CONFIDENCE
 
 PLAN_FILE = "plan.json"
 _SCHEMA = "barewire-scoreboard-plan/1"
@@ -35,6 +36,7 @@ class BoardPlan:
     patterns: str | None = None
     libraries: str | None = None
     sizes: tuple[int, ...] | None = None
+    confidence: float = CONFIDENCE
 
     def __post_init__(self) -> None:
         """Reject invalid values."""

@@ -27,9 +27,10 @@ class Board:
         return [testbed.name for testbed in self.plan.chosen_testbeds() if testbed.name not in self.runs]
 
 
-def read_board(directory: Path) -> Board:
+def read_board(directory: Path, confidence: float | None = None) -> Board:
     """Compute the scoreboard from the runs in `directory`; WrongUse if there are none.
 
+    Intervals have this confidence, a share of 1, by default the plan's.
     If a testbed was measured again after an interrupted run, its complete run counts, or else the one with the most
     launches.
     """
@@ -42,7 +43,7 @@ def read_board(directory: Path) -> Board:
     if not runs:
         raise WrongUse(f"{directory} contains a plan but no run: `barewire mpi scoreboard --resume {directory}`")
     parts = ((name, run.series, run.parameters["competitors"]) for name, run in runs.items())
-    return Board(plan, runs, scoreboard(parts))
+    return Board(plan, runs, scoreboard(parts, confidence=confidence or plan.confidence))
 
 
 def is_measured(directory: Path, testbed: str) -> bool:

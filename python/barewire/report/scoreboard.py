@@ -12,11 +12,12 @@ from rich.table import Table
 
 from barewire.measure.patterns import TESTBEDS
 from barewire.measure.scoreboard_runs import Board
-from barewire.report.words import message_size, number, quantity
+from barewire.report.words import message_size, number, percent, quantity
 from barewire.results.bounds import Judged, judge
 from barewire.results.quantities import is_kernel
 from barewire.results.run import Run
 from barewire.results.scoreboard import SHORT_BYTES, SLOWER, Scoreboard, ScoreRow, Summary
+from barewire.stats.confidence import launches_for_interval
 
 TITLES = {testbed.name: testbed.title for testbed in TESTBEDS}
 _MARKS = {"slower": "slower", "undecided": "undecided", "not slower": ""}
@@ -96,8 +97,9 @@ def notes(board: Board) -> list[str]:
             f"{first.library}, {TITLES[first.testbed]}: {first.reason}."
         )
     if any(row.is_range for row in scores.rows):
+        needed, sure = launches_for_interval(scores.confidence), percent(scores.confidence)
         sentences.append(
-            "Fewer than six launches: intervals are the range of what the launches allow, wider than 95 %."
+            f"Fewer than {needed} launches: intervals are the range of what the launches allow, wider than {sure}."
         )
     return sentences
 

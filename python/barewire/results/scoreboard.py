@@ -10,6 +10,7 @@ from barewire.models.naming import OWN_PROVIDER, read_mpi_subject
 from barewire.results.quantities import is_detail, may_be_zero
 from barewire.results.run import Place, Row, Series
 from barewire.stats.best import geometric_mean, ratio_to_best
+from barewire.stats.confidence import CONFIDENCE
 
 SCHEMA = "barewire-scoreboard/1"
 # Rows above this ratio count as slower; smaller differences are within the machine's variation.
@@ -104,6 +105,7 @@ class Scoreboard:
     rows: tuple[ScoreRow, ...]
     missing: tuple[Missing, ...] = ()
     testbeds: tuple[str, ...] = ()
+    confidence: float = CONFIDENCE
 
     def summaries(self) -> list[Summary]:
         """Return for each testbed with rows the summaries of its libraries, and of all if there are several."""
@@ -124,6 +126,7 @@ class Scoreboard:
         """Return rows, summaries and missing rows as JSON."""
         return {
             "schema": SCHEMA,
+            "confidence": self.confidence,
             "slower_above": SLOWER,
             "short_bytes": SHORT_BYTES,
             "summaries": [asdict(each) for each in self.summaries()],
@@ -132,16 +135,21 @@ class Scoreboard:
         }
 
 
-def scoreboard(runs: Iterable[tuple[str, Sequence[Series], Collection[str]]]) -> Scoreboard:
-    """Make a scoreboard from the series of runs, each with its testbed and its competitors' fabrics."""
+def scoreboard(
+    runs: Iterable[tuple[str, Sequence[Series], Collection[str]]], *, confidence: float = CONFIDENCE
+) -> Scoreboard:
+    """Make a scoreboard from the series of runs, each with its testbed and its competitors' fabrics.
+
+    Intervals have this confidence, a share of 1.
+    """
     rows: list[ScoreRow] = []
     missing: list[Missing] = []
     testbeds = []
     for testbed, series, competitors in runs:
         testbeds.append(testbed)
         for (place, row), at_point in _points(series).items():
-            _compare(testbed, place, row, at_point, competitors, rows, missing)
-    return Scoreboard(tuple(worst_first(rows)), tuple(missing), tuple(testbeds))
+            _compare(testbed, place, row, at_point, competitors, rows, missing, confidence)
+    return Scoreboard(tuple(worst_first(rows)), tuple(missing), tuple(testbeds), confidence)
 
 
 def worst_first(rows: Iterable[ScoreRow]) -> list[ScoreRow]:
@@ -168,6 +176,7 @@ def _compare(
     competitors: Collection[str],
     rows: list[ScoreRow],
     missing: list[Missing],
+    confidence: float,
 ) -> None:
     names = {subject: read_mpi_subject(subject) for subject in at_point}
     libraries = {subject: name.library for subject, name in names.items() if name}
@@ -183,7 +192,7 @@ def _compare(
             missing.append(Missing(testbed, pattern, row.message_bytes, name.library, reason))
             continue
         ours = at_point[subject]
-        comparison = ratio_to_best(_times(ours), competing)
+        comparison = ratio_to_best(_times(ours), competing, confidence=confidence)
         same_library = {other: times for other, times in competing.items() if libraries[other] == name.library}
         median, best_median = ours.median, at_point[comparison.best].median
         assert median is not None and best_median is not None
