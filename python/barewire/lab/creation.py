@@ -214,7 +214,7 @@ def _or_report(report: socket.socket, work: Callable[[], None]) -> None:
     except (NetlinkError, OSError) as error:
         _fail(report, f"the kernel refused: {error}")
     except Exception as error:  # a bug here must not be taken for a limit of the machine
-        traceback.print_exc()
+        os.write(2, traceback.format_exc().encode())  # `sys.stderr` is the creator's
         _fail(report, f"bug in barewire, please report it: {error!r}")
 
 
