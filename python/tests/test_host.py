@@ -15,6 +15,7 @@ from barewire.measure.host import HostCampaign, HostPlan
 from barewire.measure.host_records import read_host_records
 from barewire.report.host import bar_figure, chosen_for_bars, print_host, tables_of
 from barewire.report.host_page import render_host
+from barewire.results.confidence import at_confidence
 from barewire.results.host import STORED_REFERENCE, host_crossovers, host_document, host_measures, read_reference
 
 
@@ -88,6 +89,19 @@ def test_terminal_and_page_show_every_measure(tmp_path):
     for expected in ("Against the reference", "memory/read", "switch/process", "Copy crossover", "<svg"):
         assert expected in page
     assert "Against the reference" not in render_host(run, frame, None)
+
+
+def test_intervals_have_the_runs_confidence_and_are_called_so(tmp_path):
+    run, frame = synthetic_host(tmp_path)
+    narrow = at_confidence(run, frame, 0.5)
+    (usual,), (half,) = host_crossovers(frame), host_crossovers(frame, 0.5)
+    assert usual.interval[0] <= half.interval[0] <= half.interval[1] <= usual.interval[1]
+    assert usual.interval != half.interval
+    assert {"ci50"} == {key for each in host_document(narrow, frame)["crossovers"] for key in each if "ci" in key}
+    console = Console(width=100, record=True, file=(tmp_path / "out").open("w"))
+    print_host(console, narrow, host_measures(narrow), [half], None)
+    for text in (console.export_text(), render_host(narrow, frame, None)):
+        assert "50 % interval" in text and "95 %" not in text
 
 
 def test_invalid_references_and_records_are_rejected(tmp_path):

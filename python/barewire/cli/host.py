@@ -19,6 +19,7 @@ from barewire.errors import MachineCannot
 from barewire.lab import Lab, LinkSpec
 from barewire.measure.host import HOST_TESTS, HostPlan, measure_host
 from barewire.report.host import print_host
+from barewire.results.confidence import at_confidence
 from barewire.results.host import (
     STORED_REFERENCE,
     host_crossovers,
@@ -45,7 +46,9 @@ def host(
     ] = ",".join(HOST_TESTS),
     launches: Annotated[
         int,
-        typer.Option(metavar="N", help="launches of each test; no interval below 6", rich_help_panel=options.EFFORT),
+        typer.Option(
+            metavar="N", help="launches of each test; no interval below 6, or 8 at 99 %", rich_help_panel=options.EFFORT
+        ),
     ] = 6,
     seconds: options.Seconds = 0.03,
     largest_block: Annotated[
@@ -57,6 +60,7 @@ def host(
             show_default="4 times the last-level cache, as far as memory allows",
         ),
     ] = None,
+    confidence: options.Confidence = 95,
     reference: Annotated[
         str,
         typer.Option(metavar="FILE|none", help="document of another run to compare with"),
@@ -79,6 +83,7 @@ def host(
         seconds=seconds,
         seed=secrets.randbits(32) if seed is None else seed,
         largest_block_bytes=largest_block,
+        confidence=options.read_confidence(confidence),
     )
     reference_file = {"none": None, "stored": STORED_REFERENCE}.get(reference, Path(reference))
     stored = None if reference_file is None else read_reference(reference_file)
@@ -86,18 +91,20 @@ def host(
         lab, warnings = _lab(stack, plan) if "send" in plan.tests else (None, ())
         directory = stack.enter_context(results_directory(output, "host"))
         progress = stack.enter_context(progress_bar())
-        run = measure_host(plan, directory, command=sys.argv, lab=lab, warnings=warnings, progress=progress)
+        measured = measure_host(plan, directory, command=sys.argv, lab=lab, warnings=warnings, progress=progress)
     if reference_file is not None:
         write_atomically(directory / REFERENCE_FILE, reference_file.read_bytes())
     frame = samples(directory)
+    run = at_confidence(measured, frame, plan.confidence)
+    crossovers = host_crossovers(frame, plan.confidence)
     if tune:
-        path = write_crossover(host_crossovers(frame), source=run.id)
+        path = write_crossover(crossovers, source=run.id)
         typer.echo(f"endpoints of this user now use {path}", err=True)
     if as_json:
         document = {"directory": str(directory), **host_document(run, frame, stored)}
         print_document("bench host", document)
         return
-    print_host(Console(highlight=False), run, host_measures(run, stored), host_crossovers(frame), stored)
+    print_host(Console(highlight=False), run, host_measures(run, stored), crossovers, stored)
     typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")
 
 

@@ -24,6 +24,7 @@ from barewire.models.catalogue import Program, names_of_tests
 from barewire.processes import end_process
 from barewire.results.run import Run, Series
 from barewire.results.series import series_from_samples
+from barewire.stats.confidence import CONFIDENCE
 
 HOST_TESTS = names_of_tests(Program.host)
 LAUNCHES_MAX = 1000
@@ -38,6 +39,7 @@ class HostPlan:
     seconds: float
     seed: int
     largest_block_bytes: int | None = None
+    confidence: float = CONFIDENCE
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
@@ -75,6 +77,7 @@ def measure_host(
         "launches": plan.launches,
         "seconds": plan.seconds,
         "largest_block_bytes": plan.largest_block_bytes,
+        "confidence": plan.confidence,
     }
     environment = describe_machine()
     run = new_run(command=command, seed=plan.seed, parameters=parameters, environment=environment, warnings=warnings)

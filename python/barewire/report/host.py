@@ -12,9 +12,20 @@ from rich.table import Table
 
 from barewire.report.figures import Figure, bars
 from barewire.report.profile import TextTable
-from barewire.report.words import bounds, interval, message_size, number, quantity, subject_name, test_title, unit_name
+from barewire.report.words import (
+    bounds,
+    interval,
+    message_size,
+    number,
+    percent,
+    quantity,
+    subject_name,
+    test_title,
+    unit_name,
+)
 from barewire.results.host import HOST_TEST_ORDER, Crossover, Measure, Reference
 from barewire.results.run import Run
+from barewire.stats.confidence import CONFIDENCE, launches_for_interval
 
 # The bar spans half to double; larger deviations end at its edge, with the number beside it.
 _FULL_BAR_LOG2 = 1.0
@@ -35,12 +46,12 @@ def print_host(
             measure for measure in measures if measure.name.startswith(f"{test}/") and measure.block_bytes is not None
         ]
         if sized:
-            console.print(_sizes_table(test, sized))
+            console.print(_sizes_table(test, sized, run.confidence))
     times = [measure for measure in measures if measure.block_bytes is None]
     if times:
-        console.print(_times_table(times))
+        console.print(_times_table(times, run.confidence))
     for crossover in crossovers:
-        console.print(f"{crossover.name}: {sentence(crossover)}")
+        console.print(f"{crossover.name}: {sentence(crossover, run.confidence)}")
     compared = chosen_for_bars(measures)
     if reference is not None and compared:
         console.print(_bars_table(compared, reference))
@@ -49,10 +60,11 @@ def print_host(
     if not run.complete:
         console.print(f"[yellow]This run is incomplete (stopped by {escape(str(run.stopped_by))}).[/]")
     if any(measure.interval is None for measure in measures):
-        console.print("[dim]No interval where fewer than 6 launches were made.[/]")
+        needed = launches_for_interval(run.confidence)
+        console.print(f"[dim]No interval where fewer than {needed} launches were made.[/]")
 
 
-def sentence(crossover: Crossover) -> str:
+def sentence(crossover: Crossover, confidence: float = CONFIDENCE) -> str:
     """The size up to which the first method is cheaper, with its interval."""
     if crossover.bytes >= crossover.largest_bytes:
         text = f"{crossover.first} is cheaper at all sizes up to {message_size(crossover.largest_bytes)}"
@@ -60,10 +72,14 @@ def sentence(crossover: Crossover) -> str:
         text = f"{crossover.second} is cheaper at all sizes from {message_size(crossover.smallest_bytes)}"
     else:
         text = f"{crossover.first} is cheaper up to {number(crossover.bytes, 4)} B, {crossover.second} above"
-    return text if crossover.interval is None else f"{text}; 95 % interval {interval(crossover.interval, 4)} B"
+    if crossover.interval is None:
+        return text
+    return f"{text}; {percent(confidence)} interval {interval(crossover.interval, 4)} B"
 
 
-def headlines(measures: Sequence[Measure], crossovers: Sequence[Crossover], reference: Reference | None) -> list[str]:
+def headlines(
+    measures: Sequence[Measure], crossovers: Sequence[Crossover], reference: Reference | None, confidence: float
+) -> list[str]:
     """The key results of the run in sentences."""
     found = []
     reads = [measure for measure in measures if measure.name == "memory/read" and measure.block_bytes]
@@ -77,17 +93,17 @@ def headlines(measures: Sequence[Measure], crossovers: Sequence[Crossover], refe
     if "syscall/getppid" in named and "switch/process" in named:
         call, switch = named["syscall/getppid"].median, named["switch/process"].median
         found.append(f"A system call takes {quantity(call, 'ns')}, a context switch {quantity(switch, 'ns')}.")
-    found += [f"{crossover.name.capitalize()}: {sentence(crossover)}." for crossover in crossovers]
+    found += [f"{crossover.name.capitalize()}: {sentence(crossover, confidence)}." for crossover in crossovers]
     if reference is not None:
         system = reference.environment
         found.append(f"Reference: run {reference.run}, {system.get('cpu')}, Linux {system.get('kernel')}.")
     return found
 
 
-def tables_of(measures: Sequence[Measure]) -> list[TextTable]:
+def tables_of(measures: Sequence[Measure], confidence: float = CONFIDENCE) -> list[TextTable]:
     """All measures as text: a table of sizes and subjects for each test that has sizes, and one of the others."""
     tables = []
-    caption = "Median, with its 95 % interval if there are launches enough."
+    caption = f"Median, with its {percent(confidence)} interval if there are launches enough."
     for test in HOST_TEST_ORDER:
         sized = [each for each in measures if each.name.startswith(f"{test}/") and each.block_bytes is not None]
         if not sized:
@@ -129,9 +145,9 @@ def bar_figure(measures: Sequence[Measure]) -> Figure:
     return bars(labels, values, [BETTER if value >= 1 else WORSE for value in values], "times as good as the reference")
 
 
-def _sizes_table(test: str, measures: Sequence[Measure]) -> Table:
+def _sizes_table(test: str, measures: Sequence[Measure], confidence: float) -> Table:
     """Sizes × subjects."""
-    title = f"{test_title(test)}, {unit_name(measures[0].unit)}: median ± half its 95 % interval"
+    title = f"{test_title(test)}, {unit_name(measures[0].unit)}: median ± half its {percent(confidence)} interval"
     table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
     table.add_column("block", justify="right", no_wrap=True)
     names = list(dict.fromkeys(measure.name for measure in measures))
@@ -149,10 +165,10 @@ def _median(measure: Measure) -> str:
     return f"{number(measure.median)} [dim]±{(measure.interval[1] - measure.interval[0]) / 2 / measure.median:.0%}[/]"
 
 
-def _times_table(measures: Sequence[Measure]) -> Table:
+def _times_table(measures: Sequence[Measure], confidence: float) -> Table:
     table = Table(title="Times without a size, ns", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("", no_wrap=True)
-    for name in ("median [95 %]", "min", "p99"):
+    for name in (f"median [{percent(confidence)}]", "min", "p99"):
         table.add_column(name, justify="right", no_wrap=True)
     for measure in measures:
         median = number(measure.median) + ("" if measure.interval is None else f" {interval(measure.interval)}")

@@ -16,12 +16,12 @@ from barewire.report.findings import warnings
 from barewire.report.html import page, rows
 from barewire.results.host import HOST_TEST_ORDER, Crossover, Measure, Reference, host_crossovers, host_measures
 from barewire.results.run import Run
-from barewire.stats.confidence import LAUNCHES_FOR_INTERVAL
+from barewire.stats.confidence import launches_for_interval
 
 
 def render_host(run: Run, frame: pl.DataFrame, reference: Reference | None) -> str:
     """The page of a run that characterises a machine; `frame` holds its raw samples, columns of `SAMPLE_SCHEMA`."""
-    measures, crossovers = host_measures(run, reference), host_crossovers(frame)
+    measures, crossovers = host_measures(run, reference), host_crossovers(frame, run.confidence)
     return page(
         "host.html.j2",
         answer=_answer(run, measures, crossovers, reference),
@@ -29,14 +29,18 @@ def render_host(run: Run, frame: pl.DataFrame, reference: Reference | None) -> s
         warnings=warnings(run),
         reference=reference,
         tests=[_host_test(test, run, measures) for test in HOST_TEST_ORDER if any(s.test == test for s in run.series)],
-        crossovers=[(crossover.name, host.sentence(crossover), crossover.launches) for crossover in crossovers],
+        crossovers=[
+            (crossover.name, host.sentence(crossover, run.confidence), crossover.launches) for crossover in crossovers
+        ],
         command=shlex.join(run.command),
         environment=rows(run.environment),
         parameters=rows(run.parameters),
         launches=len(run.launches),
         measured=int((frame["phase"] == "measure").sum()),
         warmup=int((frame["phase"] == "warmup").sum()),
-        few=LAUNCHES_FOR_INTERVAL,
+        few=launches_for_interval(run.confidence),
+        interval_heading=words.interval_heading(run.confidence),
+        figures_confidence=run.confidence,
     )
 
 
@@ -58,13 +62,13 @@ def _host_test(test: str, run: Run, measures: Sequence[Measure]) -> dict[str, An
 
 def host_answer(run: Run, frame: pl.DataFrame, reference: Reference | None) -> Answer:
     """The first screen of a machine's page."""
-    return _answer(run, host_measures(run, reference), host_crossovers(frame), reference)
+    return _answer(run, host_measures(run, reference), host_crossovers(frame, run.confidence), reference)
 
 
 def _answer(
     run: Run, measures: Sequence[Measure], crossovers: Sequence[Crossover], reference: Reference | None
 ) -> Answer:
-    sentences = host.headlines(measures, crossovers, reference)
+    sentences = host.headlines(measures, crossovers, reference, run.confidence)
     if not sentences:
         return Answer("", "This run has no result.")
     compared = host.chosen_for_bars(measures)

@@ -13,7 +13,7 @@ import polars as pl
 from barewire.errors import WrongUse
 from barewire.results.quantities import TIME_UNITS
 from barewire.results.run import Run, Series
-from barewire.stats.confidence import with_interval_names
+from barewire.stats.confidence import CONFIDENCE, with_interval_names
 from barewire.stats.crossover import crossover
 from barewire.stats.intervals import median_interval
 
@@ -86,8 +86,11 @@ def host_measures(run: Run, reference: Reference | None = None) -> list[Measure]
     return [_measure(each, reference) for each in series if each.median is not None]
 
 
-def host_crossovers(frame: pl.DataFrame) -> list[Crossover]:
-    """Return a host's crossovers from its samples (columns of `SAMPLE_SCHEMA`), one per launch with both methods."""
+def host_crossovers(frame: pl.DataFrame, confidence: float = CONFIDENCE) -> list[Crossover]:
+    """Return a host's crossovers from its samples (columns of `SAMPLE_SCHEMA`), one per launch with both methods.
+
+    Intervals have this confidence, a share of 1.
+    """
     crossovers = []
     used = frame.filter((pl.col("phase") == "measure") & (pl.col("value") > 0))
     for name, test, first, second in _CROSSOVERS:
@@ -103,7 +106,8 @@ def host_crossovers(frame: pl.DataFrame) -> list[Crossover]:
                 values.append(crossover(common, *curves))
         if values:
             median, ends = float(np.median(values)), (min(sizes), max(sizes))
-            crossovers.append(Crossover(name, first, second, median, median_interval(values), *ends, len(values)))
+            interval = median_interval(values, confidence)
+            crossovers.append(Crossover(name, first, second, median, interval, *ends, len(values)))
     return crossovers
 
 
@@ -120,8 +124,12 @@ def host_document(run: Run, frame: pl.DataFrame, reference: Reference | None = N
         "environment": run.environment,
         "warnings": list(run.warnings),
         "reference": None if reference is None else {"source": reference.source, "run": reference.run},
-        "measures": [with_interval_names(_plain(asdict(each))) for each in host_measures(run, reference)],
-        "crossovers": [with_interval_names(_plain(asdict(each))) for each in host_crossovers(frame)],
+        "measures": [
+            with_interval_names(_plain(asdict(each)), run.confidence) for each in host_measures(run, reference)
+        ],
+        "crossovers": [
+            with_interval_names(_plain(asdict(each)), run.confidence) for each in host_crossovers(frame, run.confidence)
+        ],
     }
 
 
