@@ -343,6 +343,7 @@ def test_logp_finds_known_parameters(synthetic: str) -> None:
     agree(measure, expected, {})
 
 
+@pytest.mark.matrix  # beside other tests its times are not those that were injected
 def test_overheads_and_availability_are_the_injected_ones(synthetic: str) -> None:
     """Hidden computation and call timing agree here, where a call takes what it costs."""
     # The word that the receive is posted, the message, and both overheads on each side.
