@@ -309,6 +309,30 @@ fn grants_outlive_a_killed_broker() {
     check(&mut [&mut first, &mut second]);
 }
 
+/// Numbers of interfaces and sockets mean others after a boot; a list that cannot be read may hide a grant.
+#[test]
+fn grants_of_another_boot_are_ignored_and_an_unreadable_list_is_an_error() {
+    let Some(mut site) = Site::new(0x04) else { return };
+    let held = site.ask(0).unwrap();
+    let list = site.directory.join("socket.grants");
+    let text = fs::read_to_string(&list).unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let (head, entries) = text.split_once('\n').unwrap();
+    assert!(head.contains(boot.trim()), "{head}");
+    assert!(!site.end(Signal::SIGKILL).success());
+    fs::write(&list, format!("{{\"boot\":\"another\"}}\n{entries}")).unwrap();
+    site.start();
+    assert_eq!(site.last("start")["held"], 0);
+    drop(held);
+    drop(site.ask(0).unwrap());
+    assert!(site.end(Signal::SIGTERM).success());
+    fs::remove_file(&list).unwrap();
+    fs::create_dir(&list).unwrap();
+    let output = site.command("serve").output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), text.contains("the list of grants")), (Some(1), true), "{text}");
+}
+
 /// The sockets of a group stay where they are when the broker ends, so that one that is closed moves no other.
 #[test]
 fn sockets_work_after_a_terminated_broker() {
