@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use barewire_broker::{Grant, MESSAGE_BYTES_MAX, Reply, Request, RequestError, St
 use barewire_link::{Filter, Link, LinkError, Outgoing, PacketConfig, PacketLink};
 use barewire_llc::Lsap;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket};
 use nix::unistd::{Pid, geteuid};
@@ -78,7 +80,10 @@ impl Site {
     }
 
     fn start(&mut self) {
-        let mut broker = self.command("serve").stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = self.command("serve");
+        // SAFETY: prctl may be called between fork and exec. A broker ends with its test, however that ends.
+        unsafe { command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?)) };
+        let mut broker = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(broker.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.contains("ready"), "{line}");
