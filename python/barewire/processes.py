@@ -5,10 +5,14 @@ import math
 import os
 import select
 import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 
 from barewire.errors import MeasurementFailed
+
+# poll(2) takes milliseconds as a C int.
+_POLL_MAX_S = 2_000_000.0
 
 
 def wait(process: "subprocess.Popen[Any]", limit_s: float | None) -> int | None:
@@ -22,7 +26,11 @@ def wait(process: "subprocess.Popen[Any]", limit_s: float | None) -> int | None:
     try:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
-        return process.wait() if poll.poll(math.ceil(limit_s * 1e3)) else None
+        until = time.monotonic() + limit_s
+        while not poll.poll(math.ceil(min(max(until - time.monotonic(), 0), _POLL_MAX_S) * 1e3)):
+            if time.monotonic() >= until:
+                return None
+        return process.wait()
     finally:
         os.close(handle)
 

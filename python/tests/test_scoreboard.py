@@ -221,6 +221,10 @@ def test_intervals_have_the_confidence_that_is_asked_for(tmp_path: Path) -> None
     plan = replace(BoardPlan.read(tmp_path), confidence=0.99)
     plan.write(tmp_path)
     assert read_board(tmp_path).scores.confidence == 0.99
+    file = tmp_path / "plan.json"
+    file.write_text(file.read_text().replace('"confidence": 0.99', '"confidence": 99'))
+    with pytest.raises(WrongUse, match="is damaged"):
+        read_board(tmp_path)
 
 
 def test_the_worst_rows_beside_the_same_library_are_the_losing_ones(whole: Board) -> None:

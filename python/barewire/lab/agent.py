@@ -11,6 +11,7 @@ import json
 import os
 import sys
 
+# Nothing of pathlib and typing: importing them would take as long as all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn

@@ -24,6 +24,7 @@ import socket
 import struct
 import sys
 
+# Nothing of contextlib, pathlib and typing: importing them would take as long as all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn

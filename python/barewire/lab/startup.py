@@ -23,7 +23,7 @@ from barewire.lab.inside import start_inside
 from barewire.lab.kernel import CAP_NET_ADMIN, CAP_SYS_ADMIN, Process, effective_capabilities
 from barewire.lab.plan import Plan
 
-# A pair takes 0.4 s on two slow cores, and 250 hosts a few seconds; a longer start hangs.
+# A pair takes 0.2 s on two slow cores, and 250 hosts a few seconds; a longer start hangs.
 _DEADLINE_S = 30.0
 _DEADLINE_PER_HOST_S = 0.5
 _REPORT_BYTES_MAX = 65536

@@ -15,7 +15,7 @@ from barewire.mpi import Family, Library
 from barewire.mpi.fabrics import PROVIDER, fabric_settings
 from barewire.mpi.rights import why_no_frames
 from barewire.results.store import write_atomically
-from barewire.stats.confidence import CONFIDENCE
+from barewire.stats.confidence import CONFIDENCE, launches_for_interval
 
 PLAN_FILE = "plan.json"
 _SCHEMA = "barewire-scoreboard-plan/1"
@@ -44,6 +44,7 @@ class BoardPlan:
             raise WrongUse(f"--launches must be 1 or more, not {self.launches}")
         if self.budget_s is not None and not self.budget_s > 0:
             raise WrongUse(f"--budget must be a number of seconds above 0, not {self.budget_s}")
+        launches_for_interval(self.confidence)  # ValueError for an impossible one
         self.chosen_testbeds()
         self.chosen_patterns()
 
