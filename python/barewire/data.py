@@ -15,7 +15,8 @@ import polars as pl
 from barewire.errors import MachineCannot, WrongUse
 from barewire.measure.recover import recover_run
 from barewire.report import figures, words
-from barewire.report.versus import compare_in_run, compare_runs
+from barewire.report.versus import Settings, compare_in_run, compare_runs
+from barewire.results.confidence import as_asked
 from barewire.results.run import Place, Series
 from barewire.results.run import Run as Record
 from barewire.results.store import samples as read_samples
@@ -36,10 +37,14 @@ class Run:
         self.directory, self.record = directory, record
 
     @classmethod
-    def load(cls, directory: "str | os.PathLike[str]") -> "Run":
-        """Open the run in `directory`; WrongUse if there is none. An interrupted run is recovered first."""
+    def load(cls, directory: "str | os.PathLike[str]", *, confidence: float | None = None) -> "Run":
+        """Open the run in `directory`; WrongUse if there is none. An interrupted run is recovered first.
+
+        Intervals and verdicts have this confidence, 0.5 to 0.999, by default that for which the run was measured;
+        ValueError for another.
+        """
         path = Path(directory)
-        return cls(path, recover_run(path))
+        return cls(path, as_asked(recover_run(path), path, confidence))
 
     def __repr__(self) -> str:
         """Return what the run is, in one line."""
@@ -56,7 +61,7 @@ class Run:
         """Return one row for each series: medians, intervals and quantiles in `unit`, sizes in bytes.
 
         Keywords select by a column: `run.series(test="pingpong", message_bytes=64)`. Column names are those of
-        `run.json`; an interval is two columns, `ci95_low` and `ci95_high`.
+        `run.json`; an interval is two columns, at 95 % `ci95_low` and `ci95_high`.
         """
         return series_frame(self._selected(coordinates))
 
@@ -79,13 +84,13 @@ class Run:
         """Compare every subject with `baseline`: a subject or fabric of this run, or another run.
 
         Against another run every subject is compared with itself there. One row for each comparison: `ratio` is
-        `median_a` (the subject) divided by `median_b`, with its 95 % interval, `verdict` is about A. WrongUse if there
+        `median_a` (the subject) divided by `median_b`, with its interval, `verdict` is about A. WrongUse if there
         is nothing to compare, or if the runs are of different environments.
         """
         if isinstance(baseline, Run):
-            found = compare_runs(self.record, baseline.record, across_environments=across_environments)
+            found = compare_runs(self.record, baseline.record, self._settings, across_environments=across_environments)
         else:
-            found = compare_in_run(self.record, baseline)
+            found = compare_in_run(self.record, baseline, self._settings)
         if not found:
             raise WrongUse(f"{self.directory} contains nothing to compare with {baseline}")
         return comparisons_frame(versus.to_json() for versus in found)
@@ -118,13 +123,17 @@ class Run:
         if against == "size":
             return figures.against_size(chosen, _quantity_name(chosen))
         if against == "ratio":
-            found = [versus for versus in compare_in_run(self.record, baseline) if versus.a in chosen]
+            found = [versus for versus in compare_in_run(self.record, baseline, self._settings) if versus.a in chosen]
             if not found:
                 raise WrongUse(f"nothing here is compared with {baseline}")
             return figures.ratios(found, words.baseline_name(baseline, {series.subject for series in chosen}))
         if against == "distribution":
             return _distribution(self.samples, chosen)
         raise WrongUse(f"a figure shows size, ratio or distribution, not {against!r}")
+
+    @property
+    def _settings(self) -> Settings:
+        return Settings(confidence=self.record.confidence)
 
     def _selected(self, coordinates: dict[str, Any]) -> list[Series]:
         unknown = [name for name in coordinates if name not in Series.__dataclass_fields__]

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A run at another confidence: its intervals, what stops it, what is printed; on disk it stays at 95 %."""
 
+import io
 import json
 import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 from synthetic import synthetic_run
 from typer.testing import CliRunner
 
 from barewire.cli.commands import app
+from barewire.data import Run as Data
 from barewire.errors import WrongUse
 from barewire.measure.session import StoppingRule
 from barewire.report.captions import size_caption
@@ -117,11 +120,38 @@ def test_a_report_uses_what_the_run_was_measured_for(run_directory: Path) -> Non
     assert "99 % interval" in (run_directory / "report.html").read_text()
 
 
+def test_exported_tables_and_comparisons_have_the_confidence(run_directory: Path) -> None:
+    tables = {}
+    for table in ("series", "comparisons"):
+        options = ["--table", table, "--baseline", "tcp", "--confidence", "99"]
+        done = CliRunner().invoke(app, ["export", str(run_directory), *options])
+        assert done.exit_code == 0, done.output
+        tables[table] = pl.read_csv(io.StringIO(done.stdout))
+    assert "ci99_low" in tables["series"].columns and "ci95_low" not in tables["series"].columns
+    at_95, at_99 = (Data.load(run_directory, confidence=share).compare("tcp") for share in (0.95, 0.99))
+    widths = [(frame["ratio_interval_high"] - frame["ratio_interval_low"]).to_numpy() for frame in (at_95, at_99)]
+    assert (widths[1] >= widths[0]).all() and widths[1].sum() > widths[0].sum()
+    assert tables["comparisons"]["ratio_interval_high"].to_list() == pytest.approx(at_99["ratio_interval_high"])
+
+
+def test_a_simulation_has_wider_intervals_at_99() -> None:
+    series, halves = {}, {}
+    for percent in (95, 99):
+        options = ["--workload", "ring", "--strategy", "ecmp", "--host-counts", "8", "--confidence", str(percent)]
+        done = CliRunner().invoke(app, ["sdn", "simulate", *options, "--json"])
+        assert done.exit_code == 0, done.output
+        (series[percent], *_) = json.loads(done.stdout)["series"]
+        halves[percent] = series[percent][f"ci{percent}"][1] - series[percent]["mean"]
+        assert f"± {percent} %" in CliRunner().invoke(app, ["sdn", "simulate", *options]).output
+    assert series[95]["mean"] == series[99]["mean"] and halves[99] > halves[95]
+
+
 @pytest.mark.parametrize(
     "command",
     [
         "bench pingpong", "bench budget", "mpi pingpong", "try OPTION -- program", "sdn bench", "model RUN",
         "predict RUN --kernel pingpong", "report RUN", "compare RUN", "study run paz2010",
+        "export RUN", "sdn simulate", "tune",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("percent", ["0.99", "100", "49"])

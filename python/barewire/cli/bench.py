@@ -14,7 +14,6 @@ from barewire.cli import complete, links, options
 from barewire.cli.directories import results_directory
 from barewire.cli.labs import LabChoice, choose_lab
 from barewire.cli.measuring import (
-    as_asked,
     facts_of_all,
     lab_facts,
     parse_launches,
@@ -44,6 +43,7 @@ from barewire.measure.subjects import (
     swept,
 )
 from barewire.models.naming import LINKS, PACKET
+from barewire.results.confidence import as_asked
 
 # Default values of a lab's link options.
 _ANY_LINK = ("unshaped", "1500", "0", links.OnOff.off, links.CoreOf.sender)

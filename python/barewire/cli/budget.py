@@ -14,7 +14,7 @@ from barewire.cli import links, options
 from barewire.cli.bench import in_lab
 from barewire.cli.directories import results_directory
 from barewire.cli.labs import choose_lab
-from barewire.cli.measuring import as_asked, parse_launches
+from barewire.cli.measuring import parse_launches
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import MachineCannot, WrongUse
@@ -30,6 +30,7 @@ from barewire.measure.sites import LabSite, RemoteSite, Site
 from barewire.mpi import HostSlots, Library, suite
 from barewire.report.budget_tables import print_budgets
 from barewire.results.budget import budgets_of, document
+from barewire.results.confidence import as_asked
 
 NO_LIBRARY = "none"
 # The usual mode of a program's messages.

@@ -48,10 +48,11 @@ def export(
     ] = Table.series,
     baseline: Annotated[str, options.BASELINE] = "tcp",
     output: Annotated[Path | None, options.EXPORT_FILE] = None,
+    confidence: options.ConfidenceOrItsOwn = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Write a run's results as CSV or Markdown, or its figures as SVG. docs/data.md describes the columns."""
-    loaded = Run.load(run)
+    loaded = Run.load(run, confidence=None if confidence is None else options.read_confidence(confidence))
     if form is Format.svg:
         if output is None:
             raise WrongUse("--format svg writes a file for each figure: name a directory with -o")

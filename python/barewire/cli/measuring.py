@@ -12,9 +12,7 @@ from barewire.cli.output import print_document
 from barewire.errors import WrongUse
 from barewire.lab import Lab
 from barewire.report.terminal import print_run
-from barewire.results.confidence import asked_confidence, at_confidence
 from barewire.results.run import Run
-from barewire.results.store import samples
 from barewire.stats.refinement import Refinement
 
 
@@ -61,12 +59,6 @@ def lab_facts(lab: Lab) -> dict[str, Any]:
         "wire": lab.wire,
         "notes": lab.notes,
     }
-
-
-def as_asked(run: Run, directory: Path, confidence: float | None = None) -> Run:
-    """Return a run as it is in `directory` with intervals of this confidence, or of that it was measured for."""
-    chosen = confidence or asked_confidence(run)
-    return run if chosen == run.confidence else at_confidence(run, samples(directory), chosen)
 
 
 def print_result(command: str, run: Run, directory: Path, as_json: bool, **extra: Any) -> None:

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from barewire.cli import complete, options
-from barewire.cli.measuring import as_asked
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse, unknown
@@ -21,6 +20,7 @@ from barewire.report.decisions import decisions
 from barewire.report.model import hockney_table, loggp_table, piece_notes, piece_tables
 from barewire.report.mpi import TextTable, parameter_tables
 from barewire.report.terminal import rich_tables
+from barewire.results.confidence import as_asked
 from barewire.results.fits import LatencyFit, LogpFit, fit_latency, latency_fits, logp_fits
 from barewire.results.model import Model, model_of, model_of_table
 from barewire.results.run import Run

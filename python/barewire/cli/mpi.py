@@ -18,7 +18,6 @@ from barewire.cli.directories import results_directory
 from barewire.cli.host_slots import host_slots_of
 from barewire.cli.labs import LabChoice, choose_lab
 from barewire.cli.measuring import (
-    as_asked,
     facts_of_all,
     lab_facts,
     parse_launches,
@@ -36,6 +35,7 @@ from barewire.models.wire import Link
 from barewire.mpi import Library, suite
 from barewire.mpi.fabrics import FABRICS
 from barewire.mpi.placement import LOCAL_HOST, HostSlots
+from barewire.results.confidence import as_asked
 from barewire.results.laws import document, laws_of
 from barewire.results.speedups import speedups
 

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from barewire.cli import complete, options
-from barewire.cli.measuring import as_asked
 from barewire.cli.output import print_document
 from barewire.cli.progress import Progress, progress_bar
 from barewire.errors import WrongUse, unknown
@@ -22,6 +21,7 @@ from barewire.models.times import CannotSay
 from barewire.report.mpi import TextTable
 from barewire.report.prediction import checked_tables, errors_text, prediction_tables
 from barewire.report.terminal import rich_tables
+from barewire.results.confidence import as_asked
 from barewire.results.held_out import check, errors
 from barewire.results.model import Model, model_of, read_model, shared_cores
 from barewire.results.prediction import KERNELS, Prediction, Request

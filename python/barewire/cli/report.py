@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from barewire.cli import complete, options
-from barewire.cli.measuring import as_asked
 from barewire.cli.output import print_document
 from barewire.cli.predict import model_from
 from barewire.cli.progress import progress_bar
@@ -20,6 +19,7 @@ from barewire.report.gallery_page import Entry, render_gallery
 from barewire.report.host_page import host_answer, render_host
 from barewire.report.run_page import answer_of, compared, render
 from barewire.report.sdn_page import render_sdn, sdn_answer
+from barewire.results.confidence import as_asked
 from barewire.results.held_out import Checked, check
 from barewire.results.host import Reference, read_reference
 from barewire.results.model import shared_cores

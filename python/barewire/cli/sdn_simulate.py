@@ -16,6 +16,7 @@ from barewire.cli import options
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
+from barewire.report.words import percent
 from barewire.sdn.published import PUBLISHED_COUNTS, is_published
 from barewire.sdn.simulate import AT_ONCE, RingPlan, Series, Setup, Shape, TrainingPlan, experiment, simulations
 from barewire.sdn.simulate.placement import workers
@@ -86,6 +87,7 @@ def simulate(
     iterations: Annotated[int, options.ITERATIONS] = 30,
     compute_share: Annotated[float, options.COMPUTE_SHARE] = 0.25,
     announce: Annotated[bool, options.ANNOUNCE] = True,
+    confidence: options.Confidence = 95,
     form: Annotated[options.TableFormat, typer.Option("--format", help="form of the table")] = (
         options.TableFormat.table
     ),
@@ -95,6 +97,7 @@ def simulate(
     strategies = list(options.flatten(strategy))
     if not strategies:
         raise WrongUse(f"--strategy is empty; there are: {', '.join(names())}")
+    share = options.read_confidence(confidence)
     rate_bit_s = parse_rate(rate)
     check_rate(rate_bit_s)
     if rate_bit_s is None:
@@ -125,10 +128,11 @@ def simulate(
             show(done, total, what)
             done += 1
 
-        series = experiment(setup, workload.value, strategies, counts, seeds, advance)
+        simulated = experiment(setup, workload.value, strategies, counts, seeds, advance)
+    series = [replace(each, confidence=share) for each in simulated]
     if as_json:
         document = {"topology": topology, "failed": list(options.flatten(fail or [])), "rate_bit_s": rate_bit_s}
-        document |= {"host_counts": counts, "seeds": seeds, "left_out": left_out}
+        document |= {"host_counts": counts, "seeds": seeds, "confidence": share, "left_out": left_out}
         print_document("sdn simulate", {**document, "series": [part.to_json() for part in series]})
     else:
         _print(series, at_once=workload.value in AT_ONCE, markdown=form is options.TableFormat.markdown)
@@ -182,7 +186,7 @@ def _print(series: list[Series], *, at_once: bool, markdown: bool) -> None:
             "strategy",
             "hosts",
             f"{name}, {unit}",
-            "± 95 %",
+            f"± {percent(series[0].confidence)}",
             "of it alone" if at_once else "of a star",
             "of bound",
         ]

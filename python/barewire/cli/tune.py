@@ -25,6 +25,7 @@ from barewire.measure.tune import tune as measure_all
 from barewire.measure.tune_trials import Trial
 from barewire.report.words import message_size
 from barewire.results.tuning import tuning_path, write_tuning
+from barewire.stats.confidence import interval_name, launches_for_interval
 
 
 def tune(
@@ -35,6 +36,7 @@ def tune(
     interface: options.InterfaceOfHosts = None,
     remote_shell: options.RemoteShell = None,
     quick: options.Quick = False,
+    confidence: options.Confidence = 95,
     output: Annotated[Path | None, options.TUNING_FILE] = None,
     seed: options.Seed = None,
     as_json: options.AsJson = False,
@@ -52,7 +54,9 @@ def tune(
         raise WrongUse("--lab, --rate and --mtu apply to emulated hosts: omit them with --hosts")
     path = output or tuning_path()
     defaults, kept = read_tuning(path)
-    plan = TunePlan(secrets.randbits(32) if seed is None else seed, defaults, kept, quick)
+    share = options.read_confidence(confidence)
+    chosen_seed = secrets.randbits(32) if seed is None else seed
+    plan = TunePlan(chosen_seed, defaults, kept, quick, share, launches_for_interval(share) + 2)
     site_context: AbstractContextManager[Any]
     if hosts is None:
         site_context = _in_lab(choose_lab(lab or "pair", LinkSpec(parse_rate(rate), mtu)))
@@ -63,7 +67,7 @@ def tune(
     source = f"barewire tune, {datetime.now(UTC):%Y-%m-%d}, {hosts or 'lab'}, seed {plan.seed}"
     write_tuning(tuned.values, measured=plan.names, source=source, path=path)
     if as_json:
-        print_document("tune", {"file": str(path), "seed": plan.seed, **_document(tuned)})
+        print_document("tune", {"file": str(path), "seed": plan.seed, **_document(tuned, share)})
     else:
         _print(Console(highlight=False), tuned, path)
 
@@ -74,10 +78,12 @@ def _in_lab(choice: LabChoice) -> Any:
         yield LabSite(lab)
 
 
-def _document(tuned: Tuned) -> dict[str, Any]:
+def _document(tuned: Tuned, confidence: float) -> dict[str, Any]:
+    interval = interval_name(confidence)
+
     def trial(candidate: Trial) -> dict[str, Any]:
         cells = [
-            {"test": test, "bytes": size, "ratio": cell.ratio, "ci95": cell.ratio_interval, "verdict": cell.verdict}
+            {"test": test, "bytes": size, "ratio": cell.ratio, interval: cell.ratio_interval, "verdict": cell.verdict}
             for (test, size), cell in candidate.cells.items()
         ]
         return {"values": dict(candidate.values), "is_better": candidate.is_better, "cells": cells}
@@ -92,6 +98,7 @@ def _document(tuned: Tuned) -> dict[str, Any]:
         }
 
     return {
+        "confidence": confidence,
         "values": dict(tuned.values),
         "defaults": dict(tuned.defaults),
         "findings": [finding(group) for group in tuned.findings],

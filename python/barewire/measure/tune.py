@@ -9,7 +9,7 @@ from barewire.measure.launch import Effort
 from barewire.measure.sites import Site
 from barewire.measure.tune_eager import EAGER_BYTES, Crossing, crossing_of, eager_bench, eager_cells, eager_variants
 from barewire.measure.tune_trials import Bench, Cells, Launcher, Trial, Values
-from barewire.stats.confidence import LAUNCHES_FOR_INTERVAL
+from barewire.stats.confidence import CONFIDENCE, LAUNCHES_FOR_INTERVAL
 
 Progress = Callable[[int, int, str], None]
 
@@ -59,7 +59,7 @@ _QUICK = ("acknowledge_every", "ring_bytes")
 
 @dataclass(frozen=True)
 class TunePlan:
-    """Amount of measurement: launches of each value and their length.
+    """Amount of measurement: launches of each value and their length; confidence of what is found better or worse.
 
     `defaults` are the endpoints'; `kept` are the file's current values.
     """
@@ -68,6 +68,7 @@ class TunePlan:
     defaults: Values
     kept: Values
     quick: bool = False
+    confidence: float = CONFIDENCE
     launches: int = LAUNCHES_FOR_INTERVAL + 2
     effort: Effort = field(default_factory=lambda: Effort(samples=2000, seconds=0.1, warmup=200, blocks=5))
 
@@ -161,7 +162,7 @@ class _Steps:
 
 def _tune_group(site: Site, plan: TunePlan, group: Group, launcher: Launcher, steps: _Steps) -> Findings:
     group_site = site.on_one_host() if group.on_one_host else site
-    bench = Bench(group_site, group.transport, group.cells, plan.effort, plan.launches)
+    bench = Bench(group_site, group.transport, group.cells, plan.effort, plan.launches, plan.confidence)
     trials: list[Trial] = []
     for name, values in group.candidates.items():
         steps.begin(name, len(values) + 1)
@@ -172,9 +173,9 @@ def _tune_group(site: Site, plan: TunePlan, group: Group, launcher: Launcher, st
 def _tune_eager(site: Site, plan: TunePlan, launcher: Launcher, steps: _Steps) -> Findings:
     """Propose the crossover as the limit; a trial against the default decides."""
     steps.begin(EAGER, 2)
-    bench = eager_bench(site, plan.effort, plan.launches)
+    bench = eager_bench(site, plan.effort, plan.launches, plan.confidence)
     eager, rendezvous = launcher.medians(bench, [{**plan.base, **variant} for variant in eager_variants()])
-    crossings = tuple(crossing_of(test, eager, rendezvous) for test, _ in bench.cells)
+    crossings = tuple(crossing_of(test, eager, rendezvous, plan.confidence) for test, _ in bench.cells)
     default = plan.defaults[EAGER_BYTES]
     proposed = min(crossing.limit for crossing in crossings)
     cells = eager_cells(default, proposed)

@@ -15,6 +15,7 @@ import numpy as np
 from barewire.measure.launch import Effort
 from barewire.measure.sites import Site
 from barewire.measure.tune_trials import Bench, Cell, Cells, Values
+from barewire.stats.confidence import CONFIDENCE
 from barewire.stats.crossover import crossover
 from barewire.stats.intervals import median_interval
 
@@ -29,7 +30,7 @@ _ROUND_TO = 4 * _KIB
 
 @dataclass(frozen=True)
 class Crossing:
-    """The crossover of one test: eager is faster up to `bytes`; `interval` over the launches, None below 6.
+    """The crossover of one test: eager is faster up to `bytes`; `interval` over the launches, None if they are too few.
 
     At an end of the measured range the crossover may be anywhere beyond it.
     """
@@ -44,9 +45,9 @@ class Crossing:
         return max(_ROUND_TO, floor(self.bytes / _ROUND_TO) * _ROUND_TO)
 
 
-def eager_bench(site: Site, effort: Effort, launches: int) -> Bench:
+def eager_bench(site: Site, effort: Effort, launches: int, confidence: float) -> Bench:
     """Return the bench on which both protocols are measured."""
-    return Bench(site, "messages", tuple((test, SIZES) for test in _TESTS), effort, launches)
+    return Bench(site, "messages", tuple((test, SIZES) for test in _TESTS), effort, launches, confidence)
 
 
 def eager_variants() -> tuple[Values, Values]:
@@ -54,14 +55,19 @@ def eager_variants() -> tuple[Values, Values]:
     return {EAGER_BYTES: SIZES[-1]}, {EAGER_BYTES: 0}
 
 
-def crossing_of(test: str, eager: Mapping[Cell, list[float]], rendezvous: Mapping[Cell, list[float]]) -> Crossing:
+def crossing_of(
+    test: str,
+    eager: Mapping[Cell, list[float]],
+    rendezvous: Mapping[Cell, list[float]],
+    confidence: float = CONFIDENCE,
+) -> Crossing:
     """Return the median of the crossovers of all rounds; launches of the same round are compared."""
     rounds = min(len(medians[test, size]) for medians in (eager, rendezvous) for size in SIZES)
     crossovers = [
         crossover(SIZES, [eager[test, size][n] for size in SIZES], [rendezvous[test, size][n] for size in SIZES])
         for n in range(rounds)
     ]
-    return Crossing(test, float(np.median(crossovers)), median_interval(crossovers))
+    return Crossing(test, float(np.median(crossovers)), median_interval(crossovers, confidence))
 
 
 def eager_cells(default: int, proposed: int) -> Cells:

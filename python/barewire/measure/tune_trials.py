@@ -17,6 +17,7 @@ from barewire.measure.subjects import Subject
 from barewire.results.quantities import TIME_UNITS
 from barewire.results.series import series_from_samples
 from barewire.stats.comparison import Comparison, compare_over_sizes
+from barewire.stats.confidence import CONFIDENCE
 
 Values = Mapping[str, int]
 Cell = tuple[str, int]
@@ -35,6 +36,7 @@ class Bench:
     cells: Cells
     effort: Effort
     launches: int
+    confidence: float = CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,10 @@ class Launcher:
     def trials(self, bench: Bench, defaults: Values, candidates: Sequence[Values]) -> list[Trial]:
         """Return a comparison of each candidate, with the other values at their defaults, with all defaults."""
         base, *tuned = self.medians(bench, [defaults, *({**defaults, **values} for values in candidates)])
-        return [Trial(values, _compare(measured, base)) for values, measured in zip(candidates, tuned, strict=True)]
+        return [
+            Trial(values, _compare(measured, base, bench.confidence))
+            for values, measured in zip(candidates, tuned, strict=True)
+        ]
 
 
 def _times(order: Order, file: Path) -> dict[Cell, float]:
@@ -99,7 +104,10 @@ def _times(order: Order, file: Path) -> dict[Cell, float]:
     }
 
 
-def _compare(tuned: Mapping[Cell, list[float]], default: Mapping[Cell, list[float]]) -> dict[Cell, Comparison]:
+def _compare(
+    tuned: Mapping[Cell, list[float]], default: Mapping[Cell, list[float]], confidence: float
+) -> dict[Cell, Comparison]:
     cells = sorted(default)
     pairs = [(tuned[cell], default[cell]) for cell in cells]
-    return dict(zip(cells, compare_over_sizes(pairs, lower_is_better=True, margin=_MARGIN), strict=True))
+    compared = compare_over_sizes(pairs, lower_is_better=True, margin=_MARGIN, confidence=confidence)
+    return dict(zip(cells, compared, strict=True))

@@ -2,11 +2,13 @@
 """A run at another confidence: the same launches, with wider or narrower intervals."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 
 from barewire.results.run import Run, Series
 from barewire.results.sharing import shared_from_samples
+from barewire.results.store import samples
 from barewire.stats.confidence import CONFIDENCE
 from barewire.stats.intervals import median_interval
 
@@ -16,6 +18,12 @@ Interval = tuple[float, float]
 def asked_confidence(run: Run) -> float:
     """Return the confidence that the run was measured for: `--confidence`, or 95 %."""
     return float(run.parameters.get("confidence", CONFIDENCE))
+
+
+def as_asked(run: Run, directory: Path, confidence: float | None = None) -> Run:
+    """Return a run as it is in `directory` with intervals of this confidence, or of that it was measured for."""
+    chosen = confidence or asked_confidence(run)
+    return run if chosen == run.confidence else at_confidence(run, samples(directory), chosen)
 
 
 def at_confidence(run: Run, frame: pl.DataFrame, confidence: float) -> Run:

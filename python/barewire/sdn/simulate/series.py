@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean, mean
 
+from barewire.stats.confidence import CONFIDENCE, interval_name
 from barewire.stats.intervals import mean_interval
 
 
@@ -26,6 +27,7 @@ class Series:
     bound: tuple[float, ...] | None = None
     published: float | None = None
     lower_is_better: bool = False
+    confidence: float = CONFIDENCE
 
     @property
     def value(self) -> float:
@@ -34,8 +36,8 @@ class Series:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Its 95 % interval."""
-        return mean_interval(self.values)
+        """Its interval."""
+        return mean_interval(self.values, self.confidence)
 
     def fraction_of(self, reference: Sequence[float] | None) -> float | None:
         """Geometric mean of the fractions of `other`, seed by seed."""
@@ -53,7 +55,7 @@ class Series:
             "strategy": self.strategy,
             "hosts": self.hosts,
             "mean": self.value,
-            "ci95": self.interval,
+            interval_name(self.confidence): self.interval,
             "values": self.values,
             "of_reference": self.fraction_of(self.reference),
             "of_bound": self.fraction_of(self.bound),
