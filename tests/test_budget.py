@@ -86,7 +86,7 @@ def test_without_libfabric_the_rest_of_the_path_is_measured_and_the_reason_told(
     [
         (("--library", "nosuch"), 2, "unknown MPI library"),
         (("--sizes", "0"), 2, "'0'"),
-        (("--launches", "0"), 2, "minimum of launches must be at least 1"),
+        (("--launches", "0"), 2, "--launches takes N or N..M with 1 ≤ N ≤ M"),
         (("--hosts", "a"), 2, "two hosts"),
         (("--rate", "fast"), 2, "1gbit"),
         (("--transport", "tcp"), 2, "No such option"),

@@ -20,6 +20,6 @@ bin/barewire report "$run/transports" >/dev/null
 echo
 bin/barewire mpi scoreboard "$run" --rows 10 || status=$?
 echo
-echo "Report: $run/scoreboard.html"
+echo "Report: $run/scoreboard.html; of the transports: $run/transports/report.html"
 echo "Open it in a browser; it needs no network. 'bin/barewire mpi scoreboard' measures all of it, in hours."
 exit $status

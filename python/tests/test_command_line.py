@@ -143,6 +143,10 @@ def test_help_is_written_in_one_way() -> None:
         ("bnech pingpong", "did you mean 'bench'?"),
         ("lab lst", "did you mean 'list'?"),
         ("bench pingpong --transprot tcp", "did you mean --transport?"),
+        (
+            "bench pingpong --delay 50us",
+            "--delay is an option of `barewire lab up`: create the lab there, and name it with --lab ID",
+        ),
         ("bench pingpong --transport tpc", "did you mean 'tcp'?"),
         ("bench pingpnog", "did you mean 'pingpong'?"),
         ("bench pingpong --cache onn", "did you mean on?"),

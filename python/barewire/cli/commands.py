@@ -117,7 +117,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=CONTEXT,
     help="MPI over plain Ethernet frames: carry it, measure it, route it.",
-    epilog="Exit codes: 0 success, 1 the measured system failed, 2 wrong use, 3 unsupported machine, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 the measured system failed, 2 wrong use, 3 unsupported machine, 130 interrupted, "
+    "141 output closed.",
 )
 
 

@@ -23,6 +23,8 @@ _RENAMED = {
     "--tests": ("--p-values",),
     "--only": ("[TEST,TEST]",),
 }
+# Options of a lab that only its creation takes.
+_OF_A_LAB = ("--delay", "--jitter")
 _NOT_A_CHOICE = re.compile(r"(?:Value error, )?'(.*)' is not one of ")
 
 
@@ -98,6 +100,8 @@ def _hint(error: TyperException, context: Any) -> str | None:
     parameters = _parameters(context).values()
     if (option := getattr(error, "option_name", None)) is not None and hasattr(error, "possibilities"):
         known = [name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)]
+        if option in _OF_A_LAB and "--lab" in known:
+            return f"{option} is an option of `barewire lab up`: create the lab there, and name it with --lab ID"
         metavars = [parameter.metavar for parameter in parameters]
         new = [name for name in _RENAMED.get(option, ()) if name in (*known, *metavars)]
         close = closest(option, [name for name in known if name.startswith("--")])

@@ -59,7 +59,7 @@ def page(words: Sequence[str], command: Any) -> str:
     for heading, records in _sections(command, context).items():
         lines += [f'.SH "{heading.upper()}"', *(_entry(*record) for record in records)]
     lines += [".SH EXIT STATUS", _text("0 success, 1 the measured system failed, 2 wrong use, 3 unsupported machine,")]
-    lines += ["130 interrupted.", ".SH SEE ALSO", *_see_also(words)]
+    lines += ["130 interrupted, 141 output closed.", ".SH SEE ALSO", *_see_also(words)]
     return "\n".join(lines) + "\n"
 
 

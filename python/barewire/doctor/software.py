@@ -52,7 +52,7 @@ def _libfabric() -> Finding:
     folders.append(Path(sys.prefix) / "lib")
     files = {file.resolve() for folder in folders for file in folder.glob("libfabric.so*")}
     if not files:
-        fix = "apt install libfabric1 libfabric-dev libfabric-bin"
+        fix = "apt install libfabric1 libfabric-bin"
         return Finding("software", "libfabric", Status.WARNING, "not found; raw measuring works", fix)
     detail = ", ".join(f"{libfabric_version(file.name)} ({file})" for file in sorted(files))
     return Finding("software", "libfabric", Status.OK, detail)

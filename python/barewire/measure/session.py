@@ -55,10 +55,7 @@ class StoppingRule:
     def __post_init__(self) -> None:
         """Reject invalid values."""
         if not 1 <= self.launches_min <= self.launches_max:
-            raise WrongUse(
-                f"the minimum of launches must be at least 1 and at most the maximum: "
-                f"{self.launches_min} to {self.launches_max}"
-            )
+            raise WrongUse(f"--launches takes N or N..M with 1 ≤ N ≤ M, not {self.launches_min}..{self.launches_max}")
         if not self.precision > 0 or not self.budget_s > 0:
             raise WrongUse("the precision and the budget must be above 0")
 

@@ -33,7 +33,10 @@ def build_profiler(library: Library) -> Path:
     """
     make = shutil.which("make")
     if make is None or shutil.which("cc") is None or shutil.which("nm") is None:
-        raise MachineCannot("make and a C compiler are missing, which build the profiler: apt install make gcc")
+        raise MachineCannot(
+            "make and a C compiler are missing, which build the profiler: apt install make gcc; "
+            "`barewire try --no-profile` runs without it"
+        )
     file = library.file.resolve()
     # Library names are the user's; two folders may contain libraries of the same name.
     folder = BUILT / f"{library.name}-{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
