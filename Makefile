@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak miri sanitize
-.PHONY: docs mutants wire predictions cluster huge cross fabtests starts packages ci lock
+.PHONY: bindings docs mutants wire predictions cluster huge cross fabtests starts packages ci lock
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need
@@ -61,6 +61,9 @@ sanitize: build ## the provider's C tests with address and thread sanitizer in i
 mutants: setup ## change the code at one place after the other: a test must fail (cargo-mutants); hours
 	@setup/setup.sh checks
 	@tools/mutants.sh
+bindings: ## generate Rust's declarations of libfabric anew, from the headers of the libfabric-dev that is installed
+	@setup/setup.sh bindings
+	@tools/bindings.sh
 huge: build ## a message beyond 4 GiB through the provider: a minute, 9 GB of memory
 	@BAREWIRE_TEST_HUGE=1 .venv/bin/pytest -q tests/test_provider.py -k beyond
 matrix: build ## what `make test` leaves out: each MPI measurement under every library over every fabric

@@ -6,6 +6,7 @@
 #   setup.sh debian   of that only Debian's packages, which are enough to compile
 #   setup.sh applications  what building and running need, and the programs of `make applications`
 #   setup.sh checks  what `make miri`, `make sanitize` and `make mutants` need: Rust's nightly toolchain, cargo-mutants
+#   setup.sh bindings  what `make bindings` needs: libfabric's headers and libclang
 #   setup.sh cross  what `make cross` needs: compilers and Rust's libraries for arm64 and riscv64, emulators
 #   setup.sh bigdata  what building and running need, and what `barewire sdn learn`, Dask and Spark need: 700 MB
 #   setup.sh packages  what `make packages` needs: lints of packages, clean roots, hatchling, zig
@@ -15,8 +16,8 @@
 set -euo pipefail
 
 purpose=${1:-run}
-case $purpose in run | test | debian | applications | bigdata | checks | cross | packages | docs | intel) ;; *)
-    echo "setup.sh: say run, test, debian, applications, bigdata, checks, cross, packages, docs or intel, not '$purpose'" >&2
+case $purpose in run | test | debian | applications | bigdata | bindings | checks | cross | packages | docs | intel) ;; *)
+    echo "setup.sh: say run, test, debian, applications, bigdata, bindings, checks, cross, packages, docs or intel, not '$purpose'" >&2
     exit 2 ;;
 esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -39,6 +40,7 @@ install_debian_packages() {
     [[ $purpose != @(test|debian) ]] || lists+=("$here/apt-test.txt")
     [ "$purpose" != applications ] || lists+=("$here/apt-applications.txt")
     [ "$purpose" != bigdata ] || lists+=("$here/apt-bigdata.txt")
+    [ "$purpose" != bindings ] || lists+=("$here/apt-bindings.txt")
     [ "$purpose" != cross ] || lists+=("$here/apt-cross.txt")
     [ "$purpose" != packages ] || lists+=("$here/apt-packages.txt")
     if ! cargo_is_new_enough; then
@@ -230,6 +232,10 @@ if [ "$purpose" = checks ]; then
     export PATH=$PATH:$HOME/.cargo/bin
     install_nightly
     install_cargo_mutants
+    exit
+fi
+if [ "$purpose" = bindings ]; then
+    install_debian_packages
     exit
 fi
 if [ "$purpose" = cross ]; then

@@ -10,8 +10,6 @@ export PATH=$tools:$PATH:$HOME/.cargo/bin
 # No path of the builder in a program: a panic's message would print it.
 sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
 export RUSTFLAGS="--remap-path-prefix=$PWD=/usr/src/barewire --remap-path-prefix=$sources=/usr/src/cargo"
-# For the bindings clang is told to look for headers below zig only; libfabric's are Debian's.
-export BAREWIRE_LIBFABRIC_INCLUDE=/usr/include:/usr/include/x86_64-linux-gnu
 CARGO_TARGET_DIR=target/packages/cargo cargo zigbuild --release --locked --quiet --target "x86_64-unknown-linux-gnu.$glibc" \
     -p barewire-probe -p barewire-host -p barewire-broker -p barewire-provider
 

@@ -22,13 +22,7 @@ class Barewire(Package):
     depends_on("c", type="build")
     depends_on("gmake", type="build")
     depends_on("rust@1.88:", type="build")
-    # bindgen reads libfabric's headers with libclang.
-    depends_on("llvm+clang", type="build")
-    depends_on("libfabric@1.17:")
-
-    def setup_build_environment(self, env):
-        env.set("LIBCLANG_PATH", self.spec["llvm"].prefix.lib)
-        env.set("BAREWIRE_LIBFABRIC_INCLUDE", self.spec["libfabric"].prefix.include)
+    depends_on("libfabric@1.17:", type="run")
 
     def setup_run_environment(self, env):
         env.prepend_path("FI_PROVIDER_PATH", self.prefix.lib.libfabric)
