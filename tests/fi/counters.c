@@ -42,6 +42,17 @@ static struct fid_cntr *open_counter(struct node *node) {
   return counter;
 }
 
+// A second endpoint of b's, with b's queue.
+static struct node open_later(void) {
+  struct node later = b;
+  OK(fi_endpoint(b.domain, b.info, &later.ep, NULL));
+  OK(fi_ep_bind(later.ep, &b.av->fid, 0));
+  OK(fi_ep_bind(later.ep, &b.cq->fid, FI_TRANSMIT | FI_RECV));
+  OK(fi_enable(later.ep));
+  OK(fi_getname(&later.ep->fid, later.name, &later.name_bytes));
+  return later;
+}
+
 static void write_to_b(fi_addr_t to, size_t length, uint64_t key) {
   OK(fi_write(a.ep, ours, length, NULL, to, 0, key, ours));
   next_success(&a);
@@ -86,12 +97,7 @@ static void a_counter_counts_accesses_to_its_region(char **arguments) {
   next_success(&a);
   CHECK(fi_cntr_read(written) == 4 && fi_cntr_read(read) == 3 && fi_cntr_read(both) == 2);
 
-  struct node later = b;
-  OK(fi_endpoint(b.domain, b.info, &later.ep, NULL));
-  OK(fi_ep_bind(later.ep, &b.av->fid, 0));
-  OK(fi_ep_bind(later.ep, &b.cq->fid, FI_TRANSMIT | FI_RECV));
-  OK(fi_enable(later.ep));
-  OK(fi_getname(&later.ep->fid, later.name, &later.name_bytes));
+  struct node later = open_later();
   write_to_b(node_add_peer(&a, &later), 8, KEY);
   CHECK(fi_cntr_read(written) == 5, "%lu", fi_cntr_read(written));
   OK(fi_close(&later.ep->fid));
@@ -219,10 +225,79 @@ static void a_peers_write_wakes_who_waits(char **arguments) {
   }
 }
 
+static void *wait_for_one(void *counter) {
+  OK(fi_cntr_wait(counter, 1, 10000));
+  return NULL;
+}
+
+// A write through an endpoint that is enabled while a thread sleeps wakes it, whether or not a thread makes progress.
+static void a_later_endpoint_wakes_who_waits(char **arguments) {
+  (void)arguments;
+  setenv("FI_BAREWIRE_WAIT", "block", 1);
+  static const enum fi_progress kinds[] = {FI_PROGRESS_MANUAL, FI_PROGRESS_AUTO};
+  for (int kind = 0; kind < 2; kind++) {
+    open_both((struct options){.threading = FI_THREAD_SAFE, .progress = kinds[kind], .wait = FI_WAIT_UNSPEC});
+    struct fid_mr *region = expose(theirs, KEY, 0);
+    struct fid_cntr *written = open_counter(&b);
+    OK(fi_mr_bind(region, &written->fid, FI_REMOTE_WRITE));
+    pthread_t waiter;
+    CHECK(!pthread_create(&waiter, NULL, wait_for_one, written));
+    usleep(200000);
+    struct node later = open_later();
+    double began = now_s();
+    OK(fi_write(a.ep, ours, 8, NULL, node_add_peer(&a, &later), 0, KEY, ours));
+    struct fi_cq_tagged_entry entry;
+    EXPECT(1, fi_cq_sread(a.cq, &entry, 1, NULL, 5000));
+    pthread_join(waiter, NULL);
+    CHECK(now_s() - began < 0.7, "%.3f s", now_s() - began);
+    OK(fi_close(&later.ep->fid));
+    OK(fi_close(&region->fid));
+    OK(fi_close(&written->fid));
+    close_both();
+  }
+}
+
+// Returns once the program may sleep on the counter.
+static void try_wait(struct fid_cntr *counter) {
+  struct fid *fid = &counter->fid;
+  double began = now_s();
+  long status;
+  while ((status = fi_trywait(b.fabric, &fid, 1)) == -FI_EAGAIN) CHECK(now_s() - began < 1.0);
+  OK(status);
+}
+
+// Nobody may sleep who has not read the counter's last change, whichever call received it.
+static void a_change_that_was_not_read_lets_nobody_sleep(char **arguments) {
+  (void)arguments;
+  open_both((struct options){.wait = FI_WAIT_UNSPEC});
+  struct fid_mr *region = expose(theirs, KEY, 0);
+  struct fid_cntr *written = open_counter(&b);
+  OK(fi_mr_bind(region, &written->fid, FI_REMOTE_WRITE));
+  try_wait(written);
+  struct fid *fids[] = {&b.cq->fid, &written->fid};
+  for (uint64_t count = 1; count <= 2; count++) {
+    write_to_b(to_b, 8, KEY);
+    for (int turn = 0; turn < 3; turn++) EXPECT(-FI_EAGAIN, fi_trywait(b.fabric, fids, 2));
+    CHECK(fi_cntr_readerr(written) == 0);
+    EXPECT(-FI_EAGAIN, fi_trywait(b.fabric, fids, 2));
+    CHECK(fi_cntr_read(written) == count);
+    try_wait(written);
+  }
+  OK(fi_cntr_adderr(written, 1));
+  EXPECT(-FI_EAGAIN, fi_trywait(b.fabric, fids, 2));
+  CHECK(fi_cntr_readerr(written) == 1);
+  try_wait(written);
+  OK(fi_close(&region->fid));
+  OK(fi_close(&written->fid));
+  close_both();
+}
+
 const struct test counter_cases[] = {
     {"a_counter_counts_accesses_to_its_region", a_counter_counts_accesses_to_its_region},
     {"wrong_bindings_are_refused", wrong_bindings_are_refused},
     {"counters_may_be_bound_to_enabled_endpoints", counters_may_be_bound_to_enabled_endpoints},
     {"a_peers_write_wakes_who_waits", a_peers_write_wakes_who_waits},
+    {"a_later_endpoint_wakes_who_waits", a_later_endpoint_wakes_who_waits},
+    {"a_change_that_was_not_read_lets_nobody_sleep", a_change_that_was_not_read_lets_nobody_sleep},
     {NULL, NULL},
 };

@@ -53,6 +53,33 @@ static void addresses_can_be_removed(char **arguments) {
   close_both();
 }
 
+// A receive from an address that was removed and inserted again is refused only until the peer has answered: its
+// retries make progress.
+static void receives_from_a_new_number_of_an_address(char **arguments) {
+  (void)arguments;
+  open_both((struct options){0});
+  char in[8];
+  for (int turn = 0; turn < 3; turn++) {
+    POST(fi_tinject(b.ep, "message", 8, to_a, 1));
+    OK(fi_trecv(a.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, 1, 0, in));
+    next_success(&a);
+    OK(fi_av_remove(b.av, &to_a, 1, 0));
+    to_a = node_add_peer(&b, &a);
+    double began = now_s();
+    long status;
+    while ((status = fi_trecv(b.ep, in, sizeof in, NULL, to_a, 2, 0, in)) == -FI_EAGAIN) {
+      CHECK(now_s() - began < 0.5);
+      fi_cq_read(a.cq, NULL, 0);
+    }
+    OK(status);
+    // What a sends before it notices the end of its channel is lost.
+    for (double until = now_s() + 0.05; now_s() < until;) make_progress();
+    POST(fi_tinject(a.ep, "answer", 7, to_b, 2));
+    CHECK(next_success(&b).entry.len == 7);
+  }
+  close_both();
+}
+
 static void messages_to_self_and_peer(char **arguments) {
   (void)arguments;
   open_both((struct options){0});
@@ -382,6 +409,7 @@ static void frames_with_another_token_are_dropped(char **arguments) {
 const struct test message_cases[] = {
     {"messages_to_self_and_peer", messages_to_self_and_peer},
     {"addresses_can_be_removed", addresses_can_be_removed},
+    {"receives_from_a_new_number_of_an_address", receives_from_a_new_number_of_an_address},
     {"full_queues_lose_nothing", full_queues_lose_nothing},
     {"posted_receives_are_bounded", posted_receives_are_bounded},
     {"long_messages_are_truncated", long_messages_are_truncated},

@@ -52,7 +52,7 @@ impl Notifier {
 
     /// Whether it was signalled; clears the signal.
     pub fn was_signalled(&self) -> bool {
-        self.is_signalled.swap(false, Ordering::Relaxed)
+        self.is_signalled.load(Ordering::Relaxed) && self.is_signalled.swap(false, Ordering::Relaxed)
     }
 
     #[inline]

@@ -150,6 +150,9 @@ pub(crate) fn step(
         let Some(mut state) = shared.try_lock() else { return progress_request.next_interval() };
         let is_asleep = state.is_asleep();
         if has_program_progressed || is_asleep {
+            if !has_program_progressed && state.has_stale_sleepers() {
+                state.wake_sleepers();
+            }
             if !state.is_blocked() {
                 progress_request.clear_urgency();
                 if is_asleep && progress_request.is_requested() {

@@ -61,6 +61,8 @@ pub(crate) struct State {
     has_progressed: bool,
     /// A thread of the program has slept, or was permitted to by `fi_trywait`.
     pub has_sleepers: bool,
+    /// Progress was attempted since a thread last went to sleep, which may have to wake earlier now.
+    has_progressed_since_sleep: bool,
     /// The next progress call panics.
     #[cfg(test)]
     pub panics: bool,
@@ -79,6 +81,7 @@ impl State {
             backoff: Backoff::default(),
             has_progressed: false,
             has_sleepers: false,
+            has_progressed_since_sleep: false,
             #[cfg(test)]
             panics: false,
         }
@@ -91,6 +94,7 @@ impl State {
     #[inline(never)]
     pub fn progress(&mut self) -> Result<()> {
         self.has_progressed = true;
+        self.has_progressed_since_sleep = true;
         #[cfg(test)]
         assert!(!std::mem::take(&mut self.panics), "a test's panic");
         let (mut has_counted, mut status) = (false, Ok(()));
@@ -178,6 +182,11 @@ impl State {
             .map(|queue| &queue.notifier)
             .chain(self.counters.iter().map(|counter| &counter.notifier));
         notifiers.any(Notifier::is_awaited)
+    }
+
+    /// Whether threads of the program sleep, and others have attempted progress meanwhile.
+    pub fn has_stale_sleepers(&self) -> bool {
+        self.has_progressed_since_sleep && self.is_asleep()
     }
 
     /// Wakes all sleepers after a call that may have completed operations.
@@ -367,7 +376,9 @@ impl Shared {
                 };
                 let began = Instant::now();
                 if self.sleep(state, Some(left), notifier, &mut descriptors)?.is_some() {
-                    self.lock()?.backoff.slept(began.elapsed(), longest);
+                    let mut state = self.lock()?;
+                    state.backoff.slept(began.elapsed(), longest);
+                    state.wake_if_asleep();
                 }
             }
         }
@@ -383,11 +394,16 @@ impl Shared {
         notifier: impl Fn(&State) -> &Notifier,
         descriptors: &mut Vec<RawFd>,
     ) -> Result<Option<bool>> {
-        let Some(left) = state.prepare_to_sleep(patience, descriptors)? else { return Ok(None) };
+        let Some(left) = state.prepare_to_sleep(patience, descriptors)? else {
+            // What was to wake the others has been consumed.
+            state.wake_if_asleep();
+            return Ok(None);
+        };
         let notifier: *const Notifier = notifier(&state);
         // SAFETY: the object stays open while the program sleeps in a call on it, and its notifier does not move.
         let notifier = unsafe { &*notifier };
         state.has_sleepers = true;
+        state.has_progressed_since_sleep = false;
         let sleeper = notifier.register();
         drop(state);
         Ok(Some(notifier.sleep(sleeper, descriptors, left)))
@@ -396,6 +412,8 @@ impl Shared {
     /// Makes progress until `is_over` or a time, and waits in between as configured. `is_over` gets the outcome of the
     /// last wait, if one has ended (true: by polling), and returns the patience of the next one. True if interrupted by
     /// a signal or by the time.
+    ///
+    /// A thread that leaves wakes those that still sleep: they may have to wake earlier than when they went to sleep.
     pub fn wait(
         &self,
         until: Option<Instant>,
@@ -417,7 +435,12 @@ impl Shared {
             }
             if is_done {
                 is_over(&mut state, asking_until.map(|_| true));
+                state.wake_if_asleep();
                 return Ok(false);
+            }
+            if notifier(&state).was_signalled() {
+                state.wake_if_asleep();
+                return Ok(true);
             }
             polls = polls.wrapping_add(1);
             let began_asking = asking_until.is_some();
@@ -427,6 +450,7 @@ impl Shared {
             }
             let now = Instant::now();
             if until.is_some_and(|until| now >= until) {
+                state.wake_if_asleep();
                 return Ok(true);
             }
             if !patience.sleeps() || (patience.spins() && asking_until.is_some_and(|until| now < until)) {
@@ -441,10 +465,8 @@ impl Shared {
                 let mut state = self.lock()?;
                 state.collect();
                 if is_over(&mut state, None).0 {
+                    state.wake_if_asleep();
                     return Ok(false);
-                }
-                if notifier(&state).was_signalled() {
-                    return Ok(true);
                 }
                 // An operation was posted: descriptors and deadlines may have changed.
             }

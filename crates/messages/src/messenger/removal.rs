@@ -28,13 +28,13 @@ impl<L: Link> Messenger<L> {
         self.state.peers.at(peer).is_removing = true;
         self.state.peers.forget_address(peer);
         self.state.removing.push(peer);
-        if when == Removal::Abort
-            && let Some(channel) = self.state.peers.at(peer).channel
-        {
-            self.state.discard_answers(peer);
-            // Ignores its further messages.
+        if when == Removal::Abort {
+            // Ignores its further messages, and sends none that still waits for a channel.
             self.state.peers.at(peer).is_broken = true;
-            self.endpoint.abort(channel, barewire_endpoint::Ending::Closed);
+            if let Some(channel) = self.state.peers.at(peer).channel {
+                self.state.discard_answers(peer);
+                self.endpoint.abort(channel, barewire_endpoint::Ending::Closed);
+            }
         }
         self.finish_removals();
         Ok(())
@@ -49,6 +49,11 @@ impl<L: Link> Messenger<L> {
                 if self.state.is_idle(peer) {
                     self.endpoint.close(channel);
                 }
+                continue;
+            }
+            // Messages wait until the channel of the peer that had this address before has ended.
+            let Peer { is_broken, waiting, .. } = self.state.peers.at(peer);
+            if !*is_broken && !waiting.is_empty() {
                 continue;
             }
             self.state.removing.swap_remove(index);

@@ -101,6 +101,30 @@ fn drain_removes_a_peer_after_its_operations() {
     }
 }
 
+/// Proves that a drained peer gets what was posted to it while the peer that had its address before was still connected.
+#[test]
+fn drain_removes_a_peer_that_waits_for_its_predecessors_channel() {
+    for (carrier, mut pair) in carriers(Config::default()) {
+        let [first, _] = add_peers(&mut pair);
+        let address = pair[0].address_of(first).unwrap();
+        let (message, mut memory) = (bytes(1000, 1), vec![0; 1000]);
+        pair[0].inject(first, tagged(1), &message[..10]).unwrap();
+        pair[0].remove_peer(first, Removal::Drain).unwrap();
+        let second = pair[0].peer(address);
+        pair[0].inject(second, tagged(2), &message[..20]).unwrap();
+        send(&mut pair, 0, second, tagged(3), &message, options(3, CompletionLevel::Transmit));
+        pair[0].remove_peer(second, Removal::Drain).unwrap();
+        for (tag, length) in [(1, 10), (2, 20), (3, 1000)] {
+            receive(&mut pair[1], any_tagged(), &mut memory, tag);
+            let Outcome::Received(received) = completion(&mut pair, 1).outcome else { panic!("{carrier}: {tag}") };
+            assert_eq!((received.envelope.label, received.envelope.length), (tagged(tag), length), "{carrier}");
+        }
+        assert_eq!(completion(&mut pair, 0).context, 3);
+        drive(&mut pair, |pair| pair[0].address_of(second).is_none());
+        assert!(memory == message);
+    }
+}
+
 /// Proves that peers that keep coming and going leave room for others.
 #[test]
 fn removed_peers_make_room() {

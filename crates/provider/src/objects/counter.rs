@@ -22,7 +22,8 @@ struct CounterFid {
     fid: fid_cntr,
     shared: Arc<Shared>,
     number: usize,
-    /// The value and errors read last, still reported once the domain is poisoned.
+    /// The value and errors that the program read last, each by its own call: still reported once the domain is
+    /// poisoned, and any other one is a change that it does not know of.
     shown: [AtomicU64; 2],
     _used: Arc<()>,
 }
@@ -122,30 +123,33 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
     })
 }
 
-/// The counter's value and errors. A counter cannot report a link failure; `fi_cntr_wait` does. In a poisoned domain it
-/// keeps its values, plus one error.
-fn counts(call: &str, counter: &CounterFid) -> [u64; 2] {
+const VALUE: usize = 0;
+const ERRORS: usize = 1;
+
+/// Shows the counter's value or errors to the program, and returns it and whether the domain works. A counter cannot
+/// report a link failure; `fi_cntr_wait` does.
+fn show(call: &str, counter: &CounterFid, which: usize) -> (u64, bool) {
     let status = guard(call, || {
         let mut state = counter.shared.lock()?;
         state.progress_request.note_program_progress();
         let _ = state.progress();
         let (value, errors) = state.counter_value(counter.number);
-        counter.shown[0].store(value, Ordering::Relaxed);
-        counter.shown[1].store(errors, Ordering::Relaxed);
+        counter.shown[which].store([value, errors][which], Ordering::Relaxed);
         Ok(0)
     });
-    let [value, errors] = [0, 1].map(|which| counter.shown[which].load(Ordering::Relaxed));
-    [value, errors + u64::from(status != 0)]
+    (counter.shown[which].load(Ordering::Relaxed), status == 0)
 }
 
 unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: libfabric's promise.
-    counts("fi_cntr_read", unsafe { counter_of(cntr) })[0]
+    show("fi_cntr_read", unsafe { counter_of(cntr) }, VALUE).0
 }
 
 unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: libfabric's promise.
-    counts("fi_cntr_readerr", unsafe { counter_of(cntr) })[1]
+    let (errors, works) = show("fi_cntr_readerr", unsafe { counter_of(cntr) }, ERRORS);
+    // In a poisoned domain a counter keeps its values, plus one error.
+    errors + u64::from(!works)
 }
 
 /// Changes a counter and wakes its waiters.
@@ -224,7 +228,7 @@ unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout_ms: c_int
     })
 }
 
-/// `Ok` if the program may sleep on the counter's descriptor now.
+/// `Ok` if the program may sleep on the counter's descriptor now: it has read the counter's last change.
 ///
 /// # Safety
 /// `cntr` must be an open counter of ours.
@@ -232,10 +236,10 @@ pub(crate) unsafe fn trywait(cntr: *mut fid_cntr) -> Result<()> {
     // SAFETY: the caller's promise.
     let counter = unsafe { counter_of(cntr) };
     let mut state = counter.shared.lock()?;
-    let before = state.counter_value(counter.number);
     state.progress()?;
     state.counters[counter.number].notifier.clear();
-    if state.counter_value(counter.number) != before {
+    let [value, errors] = [VALUE, ERRORS].map(|which| counter.shown[which].load(Ordering::Relaxed));
+    if state.counter_value(counter.number) != (value, errors) {
         return Err(Errno::AGAIN);
     }
     let mut descriptors = Vec::new();

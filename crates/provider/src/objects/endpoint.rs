@@ -234,6 +234,8 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
                     // SAFETY: the program's promise: a region's memory is valid until it is closed.
                     unsafe { endpoint.register(region) }?;
                 }
+                // Sleepers must wake for this endpoint, too.
+                state.wake_if_asleep();
                 Ok(())
             }
             // SAFETY: libfabric's promise for these commands: 64 bits.

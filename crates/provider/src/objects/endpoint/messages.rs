@@ -159,8 +159,8 @@ impl EndpointFid {
         }
         if flags & FI_MULTI_RECV == 0 {
             // SAFETY: the caller's promise.
-            unsafe { endpoint.wire()?.receive(wanted, receive.parts, options) }?;
-            return state.finish_post(self.number, Ok(()));
+            let posted = unsafe { endpoint.wire()?.receive(wanted, receive.parts, options) };
+            return state.finish_post(self.number, posted);
         }
         let [part] = receive.parts else { return Err(Errno::INVALID) };
         endpoint.multi_receives_posted += 1;
@@ -169,9 +169,11 @@ impl EndpointFid {
         let options = ReceiveOptions { context: number, note, ..options };
         let min_room = endpoint.min_multi_recv as u64;
         // SAFETY: the caller's promise.
-        unsafe { reliable(&mut endpoint.wire)?.receive_multi(wanted, receive.parts, min_room, options) }?;
-        endpoint.multi_receives.push(MultiReceive { number, context: receive.context, base: part.address });
-        state.finish_post(self.number, Ok(()))
+        let posted = unsafe { reliable(&mut endpoint.wire)?.receive_multi(wanted, receive.parts, min_room, options) };
+        if posted.is_ok() {
+            endpoint.multi_receives.push(MultiReceive { number, context: receive.context, base: part.address });
+        }
+        state.finish_post(self.number, posted.map_err(Errno::from))
     }
 }
 
