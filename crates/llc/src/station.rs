@@ -589,13 +589,14 @@ impl<T> Station<T> {
         let has_kept = connection.has_kept();
         self.is_answer_due |= connection.is_answer_due();
         let (peer, is_connected) = (entry.peer, connection.state().is_connected());
+        let is_of_another = !connection.receives(extension.mark);
         self.update_queues(slot);
         let information = pdu.information();
         let delivery = match disposition {
             Disposition::InOrder => Delivery::Data { connection: handle, information, has_kept },
             Disposition::Early => Delivery::Early { connection: handle, number: extension.ns, information },
-            // The peer's connection does not exist here: a poll is answered with DM.
-            Disposition::Foreign if is_connected => return self.reply_dm(peer, pdu, extension),
+            // The peer's connection does not exist here: a poll is answered with DM. One of this connection is only late.
+            Disposition::Foreign if is_connected && is_of_another => return self.reply_dm(peer, pdu, extension),
             Disposition::Foreign | Disposition::NoData => return Handled::default(),
         };
         Handled { delivery: Some(delivery), reply: None }

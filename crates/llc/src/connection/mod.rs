@@ -50,7 +50,7 @@ pub struct Transmit<'c, T> {
 pub(crate) enum Disposition {
     /// No data for the user.
     NoData,
-    /// The PDU belongs to another connection and was ignored.
+    /// The PDU belongs to another connection, or is so late that its numbers have come round, and was ignored.
     Foreign,
     /// Its information field is the next in sequence.
     InOrder,

@@ -8,6 +8,8 @@ use super::*;
 use crate::connection::Cause;
 use crate::pdu::AcStatus;
 
+mod extended;
+
 const A: Mac = [2, 0, 0, 0, 0, 1];
 const B: Mac = [2, 0, 0, 0, 0, 2];
 const BROADCAST: Mac = [0xff; 6];
@@ -34,6 +36,20 @@ fn frame(body: Body<'_>, dsap: u8, ssap: u8) -> Vec<u8> {
     bytes
 }
 
+/// LLC data and trailer of a frame. Its check is not computed: the engine skips it.
+fn encode(transmit: &StationTransmit<'_, u32>) -> (Vec<u8>, Vec<u8>) {
+    let (mut llc, mut trailer) = (transmit.header.as_bytes().to_vec(), guarded(&transmit.extra));
+    if let Some(token) = transmit.token {
+        llc.append(&mut trailer);
+        llc.extend(token.to_be_bytes());
+    }
+    (llc, trailer)
+}
+
+fn guarded(extra: &Extra) -> Vec<u8> {
+    if extra.is_none() { Vec::new() } else { [&[0; extension::CHECK], extra.as_bytes()].concat() }
+}
+
 /// Moves frames between two stations until neither has any. Returns the data delivered to each.
 fn exchange(stations: &mut [Station<u32>; 2], now: Instant) -> [Vec<Vec<u8>>; 2] {
     let mut delivered: [Vec<Vec<u8>>; 2] = Default::default();
@@ -42,14 +58,12 @@ fn exchange(stations: &mut [Station<u32>; 2], now: Instant) -> [Vec<Vec<u8>>; 2]
         for end in 0..2 {
             let mut frames = Vec::new();
             while let Some(transmit) = stations[end].poll_transmit(now) {
-                let mut bytes = transmit.header.as_bytes().to_vec();
-                bytes.extend(transmit.token.iter().flat_map(|token| token.to_be_bytes()));
-                frames.push((transmit.destination, bytes));
+                frames.push((transmit.destination, encode(&transmit)));
             }
-            for (destination, bytes) in frames {
+            for (destination, (llc, trailer)) in frames {
                 is_idle = false;
                 let (from, to) = if end == 0 { (A, 1) } else { (B, 0) };
-                let handled = stations[to].handle_frame(from, destination, &bytes, &[], now);
+                let handled = stations[to].handle_frame(from, destination, &llc, &trailer, now);
                 if let Some(Delivery::Data { information, .. } | Delivery::AcknowledgedDatagram { information, .. }) =
                     handled.delivery
                 {
@@ -58,7 +72,7 @@ fn exchange(stations: &mut [Station<u32>; 2], now: Instant) -> [Vec<Vec<u8>>; 2]
                 if let Some(reply) = handled.reply {
                     let bytes = [reply.header.as_bytes(), reply.information].concat();
                     let back = if to == 0 { A } else { B };
-                    stations[end].handle_frame(back, reply.destination, &bytes, &[], now);
+                    stations[end].handle_frame(back, reply.destination, &bytes, &guarded(&reply.extra), now);
                 }
             }
         }
@@ -79,7 +93,10 @@ fn pair() -> [Station<u32>; 2] {
 const TO_B: Peer = Peer { local: Lsap::SNAP, mac: B, remote: Lsap::SNAP };
 
 fn connected() -> ([Station<u32>; 2], [ConnectionHandle; 2]) {
-    let mut stations = pair();
+    connect(pair())
+}
+
+fn connect(mut stations: [Station<u32>; 2]) -> ([Station<u32>; 2], [ConnectionHandle; 2]) {
     let a = stations[0].connect(Peer { local: sap(0x40), mac: B, remote: sap(0x40) }, 0, at(0)).unwrap();
     exchange(&mut stations, at(0));
     let StationEvent::Connection(b, ConnectionEvent::Incoming) = stations[1].poll_event().unwrap() else { panic!() };

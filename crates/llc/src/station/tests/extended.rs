@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Extended stations.
+
+use super::*;
+use crate::config::ConnectionConfig;
+
+fn extended() -> [Station<u32>; 2] {
+    let connection = ConnectionConfig { is_extended: true, ..Default::default() };
+    [(A, 1), (B, 2)].map(|(mac, hash_seed)| {
+        station(mac, &StationConfig { connection: connection.clone(), hash_seed, ..Default::default() })
+    })
+}
+
+fn states(stations: &[Station<u32>; 2], handles: [ConnectionHandle; 2]) -> [Option<State>; 2] {
+    [0, 1].map(|end| stations[end].connection(handles[end]).map(Connection::state))
+}
+
+/// Proves that a poll that was delayed until its numbers came round, in a queue of a path that was down, does not end its
+/// own connection, and that a poll of another connection is answered with DM.
+#[test]
+fn late_poll_is_ignored_and_one_of_another_connection_is_answered() {
+    for (count, is_information) in [8193, 16_384, 20_000].into_iter().flat_map(|count| [(count, true), (count, false)])
+    {
+        let (mut stations, handles @ [a, b]) = connect(extended());
+        stations[0].send(a, 0, at(0)).unwrap();
+        if !is_information {
+            exchange(&mut stations, at(0));
+        }
+        stations[0].request_ack(a, at(0));
+        let (mut llc, mut trailer) = encode(&stations[0].poll_transmit(at(0)).unwrap());
+        let poll = Pdu::decode(&llc).unwrap();
+        assert_eq!((poll.role(), poll.poll_final()), (Role::Command, true));
+        assert_eq!(matches!(poll.body, Body::I { .. }), is_information);
+        stations[1].handle_frame(A, B, &llc, &trailer, at(0));
+        for number in 1..=count {
+            stations[0].send(a, number, at(0)).unwrap();
+            stations[1].send(b, number, at(0)).unwrap();
+            if number == count {
+                stations[1].request_ack(b, at(0));
+            }
+            exchange(&mut stations, at(0));
+            stations.iter_mut().for_each(|station| drop(events(station)));
+        }
+
+        let handled = stations[1].handle_frame(A, B, &llc, &trailer, at(0));
+        assert_eq!(handled, Handled::default(), "{count}, {is_information}");
+        assert_eq!(stations[1].connection(b).unwrap().counters().unauthenticated, 1, "{count}, {is_information}");
+
+        let mark = if is_information { &mut llc[4 + extension::CHECK] } else { &mut trailer[extension::CHECK] };
+        *mark ^= 0x80;
+        let reply = stations[1].handle_frame(A, B, &llc, &trailer, at(0)).reply.unwrap();
+        assert_eq!(reply.header.as_bytes(), [0x40, 0x41, 0x1f]);
+        stations[0].handle_frame(B, A, reply.header.as_bytes(), &guarded(&reply.extra), at(0));
+        assert_eq!(states(&stations, handles), [Some(State::Normal); 2], "{count}, {is_information}");
+        stations[0].send(a, 7, at(0)).unwrap();
+        assert_eq!(exchange(&mut stations, at(0))[1], [7u32.to_be_bytes()]);
+    }
+}
