@@ -333,7 +333,11 @@ impl Machine {
                 Event::numbered(kind, is_response, poll_final)
             }
             Body::Sabme { .. } => {
-                context.cause = Cause::PeerReset;
+                context.cause = match self.state {
+                    // It has disconnected, and its UA was lost.
+                    State::DConn => Cause::Requested,
+                    _ => Cause::PeerReset,
+                };
                 // It may be a repetition, because the answer was lost.
                 self.leave_home(now);
                 let is_known = self.parameters.is_extended && self.identity.is_peer_nonce(extension.nonce);

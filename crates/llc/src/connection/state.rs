@@ -159,6 +159,7 @@ named_enum! {
         PollDue = "LAST_OF_SHRUNK_WINDOW_OR_ACK_REQUESTED",
         NothingExchanged = "NOTHING_EXCHANGED",
         VerificationFailed = "VERIFICATION_POLLS_UNANSWERED",
+        NewNonce = "NEW_NONCE",
     }
 }
 

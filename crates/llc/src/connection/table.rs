@@ -20,6 +20,7 @@
 //! - Between extended stations ([`crate::extension`]) a duplicate SABME is recognised by its nonce and answered at any time;
 //!   a gap that reordering may close is answered with REJ only if it persists; REJ, which lists the
 //!   kept PDUs, is repeated as more arrive; and a second poll with REJ retransmits whatever the peer does not keep.
+//!   A SABME with a new nonce that meets a DISC confirms it without DM: the peer has left the connection and asks for another.
 
 use super::state::Action::*;
 use super::state::Event;
@@ -230,6 +231,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     AWAIT_BUSY: LOCAL_BUSY_CLEARED => [SendReady] Await;
 
     // Disconnecting.
+    D_CONN: SABME, if NewNonce => [StopAckTimer, DisconnectConfirm] Adm;
     D_CONN: SABME => [SendDm, StopAckTimer, DisconnectConfirm] Adm;
     D_CONN: UA, if FinalMatches => [StopAckTimer, DisconnectConfirm] Adm;
     D_CONN: DISC => [SendUa];

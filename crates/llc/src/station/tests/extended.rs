@@ -56,3 +56,36 @@ fn late_poll_is_ignored_and_one_of_another_connection_is_answered() {
         assert_eq!(exchange(&mut stations, at(0))[1], [7u32.to_be_bytes()]);
     }
 }
+
+/// Of two extended stations: a SABME with a new nonce tells that the peer has left the connection.
+#[test]
+fn peer_connects_again_although_its_answer_to_disc_was_lost() {
+    for is_extended in [true, false] {
+        let (mut stations, [a, _]) = connect(if is_extended { extended() } else { pair() });
+        assert!(stations[0].disconnect(a, at(1)));
+        let (llc, trailer) = encode(&stations[0].poll_transmit(at(1)).unwrap());
+        stations[1].handle_frame(A, B, &llc, &trailer, at(1));
+        assert_eq!(stations[1].poll_transmit(at(1)).unwrap().header.as_bytes()[2], 0x73, "UA");
+        events(&mut stations[1]);
+
+        let again = stations[1].connect(Peer { local: sap(0x40), mac: A, remote: sap(0x40) }, 0, at(2)).unwrap();
+        exchange(&mut stations, at(2));
+        let disconnected = |handle, cause| [StationEvent::Connection(handle, ConnectionEvent::Disconnected(cause))];
+        assert_eq!(events(&mut stations[0]), disconnected(a, Cause::Requested));
+        if !is_extended {
+            assert_eq!(events(&mut stations[1]), disconnected(again, Cause::PeerRefused), "as IEEE 802.2 requires");
+            continue;
+        }
+        assert_eq!(events(&mut stations[1]), []);
+        let now = stations[1].exact_deadline().unwrap();
+        stations[1].handle_timeout(now);
+        exchange(&mut stations, now);
+        let [StationEvent::Connection(incoming, ConnectionEvent::Incoming)] = events(&mut stations[0])[..] else {
+            panic!("no request")
+        };
+        assert!(stations[0].accept(incoming, now));
+        exchange(&mut stations, now);
+        assert_eq!(events(&mut stations[1]), [StationEvent::Connection(again, ConnectionEvent::Connected)]);
+        assert_eq!(states(&stations, [incoming, again]), [Some(State::Normal); 2]);
+    }
+}
