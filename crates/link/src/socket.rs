@@ -67,12 +67,24 @@ pub(crate) fn wait(
     others: &[BorrowedFd<'_>],
     timeout: Duration,
 ) -> Result<bool, LinkError> {
+    wait_checked(socket, interface, events, others, timeout, check)
+}
+
+/// As [`wait`], but with this check for an error of the socket; one that passes ends the wait as an event does.
+pub(crate) fn wait_checked(
+    socket: &OwnedFd,
+    interface: &str,
+    events: libc::c_short,
+    others: &[BorrowedFd<'_>],
+    timeout: Duration,
+    check: impl FnOnce(&OwnedFd, &str) -> Result<(), LinkError>,
+) -> Result<bool, LinkError> {
     const ERRORS: libc::c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     let woken = poll(socket, events, others, timeout).map_err(|error| system("ppoll", interface, error))?;
     if woken.events & ERRORS != 0 {
         check(socket, interface)?;
     }
-    Ok(woken.events & events != 0 || woken.other)
+    Ok(woken.events != 0 || woken.other)
 }
 
 /// Checks an interface's socket for an error.

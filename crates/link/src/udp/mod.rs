@@ -511,15 +511,11 @@ impl Link for UdpLink {
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
         let partner = self.partnership.partner.as_ref().filter(|_| self.is_partner_full);
         let full = partner.map_or(&self.source.socket, |partner| &partner.source.socket);
-        socket::wait(full, &self.interface.name, libc::POLLOUT, &[], timeout)
+        socket::wait_checked(full, &self.interface.name, libc::POLLOUT, &[], timeout, check)
     }
 
     fn check(&mut self) -> Result<(), LinkError> {
-        // An error of an earlier send, such as that the peer's port is closed, is no error of the link.
-        match socket::pending_error(&self.source.socket).map_err(refusal) {
-            Err(Refusal::Failed(error)) => Err(system("SO_ERROR", &self.interface.name, error)),
-            _ => Ok(()),
-        }
+        check(&self.source.socket, &self.interface.name)
     }
 
     fn counters(&mut self) -> Result<Counters, LinkError> {
@@ -563,6 +559,14 @@ impl AsFd for UdpLink {
 fn is_fast(interface: &str) -> bool {
     let speed = interface_speed(interface);
     speed == 0 || speed >= FAST
+}
+
+/// Checks a socket for an error. One of an earlier send, such as that the peer's port is closed, is none of the link.
+fn check(socket: &OwnedFd, interface: &str) -> Result<(), LinkError> {
+    match socket::pending_error(socket).map_err(refusal) {
+        Err(Refusal::Failed(error)) => Err(system("SO_ERROR", interface, error)),
+        _ => Ok(()),
+    }
 }
 
 /// Sets a socket's options.
@@ -672,4 +676,39 @@ fn own(socket: &OwnedFd) -> io::Result<(IpAddr, u16)> {
         return Err(io::Error::last_os_error());
     }
     address.parts().ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(others: Vec<IpInterface>) -> UdpLink {
+        UdpLink::open(&UdpConfig { interface: "lo".to_owned(), others, ports: None }).unwrap()
+    }
+
+    /// Sends a frame; it must be accepted.
+    fn send(from: &mut UdpLink, to: MacAddress) {
+        assert_eq!(from.send_to(to, &[Outgoing { header: &[0; 14], payload: b"x", label: 0 }]).unwrap(), 1);
+    }
+
+    /// Sends frames until there is a second socket.
+    fn make_partner(of: &mut UdpLink, peer: MacAddress) {
+        while of.partnership.socket_to(peer).is_none() {
+            send(of, peer);
+        }
+    }
+
+    #[test]
+    fn a_wait_for_a_partner_that_is_gone_is_no_error_of_the_link() {
+        let [mut a, b] = [(); 2].map(|()| open(Vec::new()));
+        let peer = b.address();
+        make_partner(&mut a, peer);
+        drop(b);
+        // The answer is that its port is closed.
+        send(&mut a, peer);
+        a.is_partner_full = true;
+        a.wait_to_send(Duration::from_millis(1)).unwrap();
+        send(&mut a, peer);
+        a.check().unwrap();
+    }
 }
