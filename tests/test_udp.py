@@ -263,6 +263,24 @@ def change_address(lab: Lab, *commands: str) -> None:
         lab.run("h2", ["ip", "address", *command.split(), "dev", "eth0"], check=True)
 
 
+@pytest.mark.parametrize("change", ["ip link set eth0 down", "ip address flush dev eth0"])
+def test_datagrams_leave_from_another_address_when_the_first_is_lost(change: str) -> None:
+    """h1 has a second interface to the router, which leads to h2 as well; nothing leads to the first any more."""
+    needs("barewire")
+    with stand_up("routed:2") as lab:
+        wire = f"ip link add also-h1 type veth peer name eth1 netns {lab.host('h1').inner_pid}"
+        gateway = "ip link set also-h1 up; ip address add 10.77.3.254/24 dev also-h1"
+        subprocess.run(lab.switch_command(["sh", "-ec", f"{wire}; {gateway}"]), check=True)
+        own = "ip link set eth1 up; ip address add 10.77.3.1/24 dev eth1"
+        way = "ip route add default via 10.77.3.254 metric 10000"
+        lab.run("h1", ["sh", "-ec", f"{own}; {way}"], check=True)
+        # No interface is selected, as the lab would. The launcher uses h1's second one.
+        launcher = {"OMPI_MCA_oob_tcp_if_include": "10.77.2.0/23"}
+        more = {"FI_BAREWIRE_INTERFACE": "", "FI_BAREWIRE_PATIENCE": "4"} | launcher
+        with job_under_way(lab, "openmpi", 8, **more):
+            lab.run("h1", change.split(), check=True)
+
+
 def test_frames_go_on_when_the_ip_address_changes() -> None:
     needs("barewire")
     with stand_up("star:2") as lab:

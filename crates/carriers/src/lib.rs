@@ -179,6 +179,11 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         peer.current.map(|path| (carrier(path), spread.max(1)))
     }
 
+    /// Whether datagrams leave from one address of this station only.
+    fn has_one_address(&self) -> bool {
+        self.udp.as_ref().is_some_and(|udp| udp.locator().ips().count() == 1)
+    }
+
     #[inline]
     fn find(&mut self, name: Name) -> Option<usize> {
         if self.last_named.0 != name {

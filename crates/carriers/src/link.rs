@@ -201,8 +201,7 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
             self.by_udp.retain(|_, other| *other != index);
         }
         // Stations that are named by their sockets need not tell their names, unless a route may lead from another address.
-        let has_one_address = || self.udp.as_ref().is_some_and(|udp| udp.locator().ips().count() == 1);
-        let is_named_by_socket = self.frames.is_empty() && sockets == [peer.mac] && has_one_address();
+        let is_named_by_socket = self.frames.is_empty() && sockets == [peer.mac] && self.has_one_address();
         let entry = &mut self.peers[index];
         entry.key = Some(peer.key);
         if has_frames {

@@ -29,6 +29,10 @@ pub trait Datagrams: Lower {
     /// From how many peers at the same time this link receives batches of long frames without loss, if they are faster by it
     /// than by frames, because the kernel handles a batch in one piece; else 0.
     fn batching_peers(&self) -> usize;
+
+    /// From now on, what is sent to this socket leaves from the address from which its route leads now, if this link has
+    /// several. A link that looks it up for each datagram has nothing to do.
+    fn reroute(&mut self, _to: MacAddress) {}
 }
 
 impl Lower for UdpLink {
@@ -54,5 +58,9 @@ impl Datagrams for UdpLink {
 
     fn batching_peers(&self) -> usize {
         UdpLink::batching_peers(self)
+    }
+
+    fn reroute(&mut self, to: MacAddress) {
+        UdpLink::reroute(self, to);
     }
 }

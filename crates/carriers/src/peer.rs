@@ -70,6 +70,8 @@ pub(crate) struct Peer {
     pub udp: Option<MacAddress>,
     /// Addresses that the socket may have.
     pub sockets: Vec<MacAddress>,
+    /// Whether datagrams may leave from several addresses of this station.
+    pub has_several_sources: bool,
     /// The peer's interfaces for frames; the first is its station's.
     pub interfaces: Vec<Interface>,
     /// By path: whether both ends have it.
@@ -140,6 +142,7 @@ impl Peer {
             key,
             udp: None,
             sockets: Vec::new(),
+            has_several_sources: false,
             interfaces: vec![Interface { mac: MacAddress(name.mac()), speed: 0 }],
             candidates: [false; PATHS],
             works: [false; PATHS],
@@ -297,11 +300,12 @@ impl Peer {
         self.unanswered_since = 0;
     }
 
-    /// Whether there is another path to the peer, or another address of it.
+    /// Whether there is another path to the peer, or another address of it, or of this station for datagrams.
     fn has_choice(&self) -> bool {
         let is_listed = self.udp.is_none_or(|udp| self.sockets.contains(&udp));
         let sockets = self.sockets.len() + usize::from(!is_listed);
-        self.candidates().count() > 1 || self.interfaces.len() > 1 || sockets > 1
+        let has_other_address = sockets > 1 || self.has_several_sources && self.has(UDP);
+        self.candidates().count() > 1 || self.interfaces.len() > 1 || has_other_address
     }
 
     /// Asks by all paths anew, unless that is under way.
@@ -604,6 +608,18 @@ mod tests {
             }
             assert_eq!(peer.question_due(), Some(11 * MS));
         }
+    }
+
+    #[test]
+    fn the_only_carrier_is_suspected_if_datagrams_may_leave_from_another_address() {
+        let mut peer = Peer::new(NAME, None, (SPEEDS, false), 1, 1);
+        peer.add(UDP);
+        peer.has_several_sources = true;
+        assert_eq!(probed(&mut peer, UDP, 70, 1), (true, true));
+        for (now, expected) in [(1, Route::One(UDP)), (5, Route::One(UDP)), (11, Route::All)] {
+            assert_eq!(peer.route(now * MS, next), expected);
+        }
+        assert_eq!((peer.question_due(), peer.question()), (Some(11 * MS), 2));
     }
 
     #[test]

@@ -85,6 +85,12 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let probe = Probe { from: self.own, to: peer.name, nonce, echo, interfaces: self.interfaces };
         // A peer that is known only from its questions has this station's key.
         let frame = probe.to_frame(peer.key.unwrap_or(self.key));
+        if path == UDP
+            && let Some(udp) = &mut self.udp
+        {
+            // The peer takes the address from which a probe comes, so it must be right.
+            udp.reroute(to);
+        }
         let _ = self.send_by(path, to, &[Outgoing { header: &frame, payload: &[], label: 0 }]);
     }
 
@@ -161,8 +167,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let nonce = nonce(&mut self.frames, &mut self.udp);
         let speeds = self.interfaces.map(|interface| interface.speed);
         let has_fast_udp = self.udp.as_ref().is_some_and(|udp| udp.batching_peers() > 0);
-        #[cfg_attr(not(feature = "mutants"), expect(unused_mut, reason = "faults are injected"))]
         let mut peer = Peer::new(name, key, (speeds, has_fast_udp), nonce, self.now);
+        peer.has_several_sources = !self.has_one_address();
         #[cfg(feature = "mutants")]
         {
             peer.mutant = self.mutant;

@@ -28,6 +28,10 @@ struct Gated {
     sent: Rc<Cell<u32>>,
     network: u8,
     batching_peers: Rc<Cell<usize>>,
+    /// Number of addresses of this end.
+    addresses: Rc<Cell<u8>>,
+    /// Sends from an address that is gone, so that nothing arrives until it is rerouted.
+    is_stranded: Rc<Cell<bool>>,
 }
 
 impl Link for Gated {
@@ -42,7 +46,7 @@ impl Link for Gated {
 
     fn send(&mut self, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         self.sent.set(self.sent.get() + frames.len() as u32);
-        if self.passes.get() { self.link.send(frames) } else { Ok(frames.len()) }
+        if self.passes.get() && !self.is_stranded.get() { self.link.send(frames) } else { Ok(frames.len()) }
     }
 
     fn receive(&mut self) -> Option<Incoming<'_>> {
@@ -66,7 +70,8 @@ impl Link for Gated {
     }
 
     fn locator(&self) -> Locator {
-        Locator::of_port(u16::from(self.address().0[5]), [IpAddr::from([127, 0, 0, 1])])
+        let ips = (1..=self.addresses.get()).map(|last| IpAddr::from([127, 0, 0, last]));
+        Locator::of_port(u16::from(self.address().0[5]), ips)
     }
 }
 
@@ -107,6 +112,11 @@ impl Datagrams for Gated {
     fn batching_peers(&self) -> usize {
         self.batching_peers.get()
     }
+
+    fn reroute(&mut self, to: MacAddress) {
+        assert!(to.0[4] == UDP && to != self.address());
+        self.is_stranded.set(false);
+    }
 }
 
 /// Two stations; gates by network and by sender.
@@ -116,6 +126,9 @@ struct World {
     sent: [[Rc<Cell<u32>>; 2]; 5],
     /// From how many peers UDP receives batches, if it is fast for these.
     batching_peers: Rc<Cell<usize>>,
+    /// Of UDP's links, by end.
+    addresses: [Rc<Cell<u8>>; 2],
+    are_stranded: [Rc<Cell<bool>>; 2],
     now: u64,
     number: u32,
 }
@@ -138,6 +151,8 @@ impl World {
             std::array::from_fn(|_| std::array::from_fn(|_| Rc::new(Cell::new(true))));
         let sent: [[Rc<Cell<u32>>; 2]; 5] = Default::default();
         let batching_peers = Rc::new(Cell::new(0));
+        let addresses = [(); 2].map(|()| Rc::new(Cell::new(1)));
+        let are_stranded: [Rc<Cell<bool>>; 2] = Default::default();
         let mut links: Vec<[Option<Gated>; 2]> = (0..=UDP)
             .map(|network| {
                 let number = usize::from(network);
@@ -150,6 +165,8 @@ impl World {
                     sent: sent[number][end].clone(),
                     network,
                     batching_peers: batching_peers.clone(),
+                    addresses: addresses[end].clone(),
+                    is_stranded: if network == UDP { are_stranded[end].clone() } else { Rc::default() },
                 };
                 [Some(gated(a, 0)), Some(gated(b, 1))]
             })
@@ -162,7 +179,7 @@ impl World {
         for end in &mut ends {
             end.set_station(SAP, KEY);
         }
-        Self { ends, gates, sent, batching_peers, now: 1, number: 0 }
+        Self { ends, gates, sent, batching_peers, addresses, are_stranded, now: 1, number: 0 }
     }
 
     fn block(&self, network: u8, end: usize, blocked: bool) {
@@ -741,4 +758,21 @@ fn who_sends_no_batches_checks_nothing() {
         world.now += MS;
     }
     assert!(world.sent(UDP, 0) - before <= 2);
+}
+
+/// Proves that either end finds out, whichever sends: the one whose address is gone hears nothing, and the other one
+/// asks, and gets an answer from another address.
+#[test]
+fn datagrams_are_rerouted_when_the_address_that_they_come_from_is_gone() {
+    for stranded in [0, 1] {
+        let mut world = World::new([false, false], 0.0, 21);
+        world.addresses[stranded].set(2);
+        world.connect(0);
+        world.connect(1);
+        for turn in 0..100 {
+            world.are_stranded[stranded].set(turn % 10 == 5);
+            assert!(world.exchange(0, 5 * MS) < if turn % 10 == 5 { 60 * MS } else { MS }, "{stranded}, turn {turn}");
+        }
+        assert_eq!(world.carriers(), [Some(Carrier::Udp); 2]);
+    }
 }

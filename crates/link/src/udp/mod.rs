@@ -164,6 +164,15 @@ impl UdpLink {
         self.partnership.partner.as_ref().map(|partner| partner.source.socket.as_fd())
     }
 
+    /// From now on, what is sent to a peer leaves from the address from which its route leads now. The partner's socket
+    /// sends from the one that was right when it was opened; it is left, and opened anew later.
+    #[cold]
+    pub fn reroute(&mut self, peer: MacAddress) {
+        if self.ips.len() > 1 && self.partnership.socket_to(peer).is_some() {
+            self.leave_partner();
+        }
+    }
+
     /// Sends one frame as one datagram; without libc, as [`Received::fill`].
     #[inline]
     fn send_one(&mut self, frame: &Outgoing<'_>, peer: MacAddress, to: &SocketAddress) -> io::Result<()> {
@@ -258,8 +267,11 @@ impl UdpLink {
             } else {
                 self.send_parts(&left[..count], peer, &to, Some(bytes))
             };
-            if sent.is_err() {
+            if let Err(error) = &sent {
                 self.is_partner_full = self.partnership.socket_to(peer).is_some();
+                if count == 1 && has_no_way(error) {
+                    self.reroute(peer);
+                }
             }
             self.note(peer);
             if !self.singly.is_empty() {
@@ -328,8 +340,8 @@ impl UdpLink {
         let Some(to) = self.peers.find(peer, self.interface.ip.is_ipv4()) else { return };
         match connected(&self.source.socket, &self.interface, &to) {
             Ok(socket) => self.partnership.take(peer, to, socket),
-            // Out of descriptors, for example; one socket is enough.
-            Err(_) => self.partnership.give_up(),
+            // Out of descriptors, for example, or without a route; one socket is enough.
+            Err(_) => self.partnership.postpone(),
         }
     }
 
@@ -468,6 +480,12 @@ fn refusal(error: io::Error) -> Refusal {
         ) => Refusal::Lost,
         _ => Refusal::Failed(error),
     }
+}
+
+/// Whether a send was refused because no route leads to the peer from the socket's address, or that address is gone.
+fn has_no_way(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    matches!(code, Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EINVAL | libc::EADDRNOTAVAIL))
 }
 
 impl Link for UdpLink {
@@ -710,5 +728,61 @@ mod tests {
         a.wait_to_send(Duration::from_millis(1)).unwrap();
         send(&mut a, peer);
         a.check().unwrap();
+    }
+
+    /// A link with several addresses.
+    fn open_at_any() -> UdpLink {
+        let other = IpInterface { ip: Ipv4Addr::new(127, 0, 0, 2).into(), ..IpInterface::by_name("lo").unwrap() };
+        open(vec![other])
+    }
+
+    /// Sends a frame with a number, which must be the next that arrives.
+    fn exchange(from: &mut UdpLink, to: &mut UdpLink, number: u32) {
+        let frame = Outgoing { header: &[0; 14], payload: &number.to_be_bytes(), label: 0 };
+        assert_eq!(from.send_to(to.address(), &[frame]).unwrap(), 1);
+        let arrived = (0..1000).find_map(|_| to.receive().map(|frame| frame.bytes[14..] == number.to_be_bytes()));
+        assert_eq!(arrived, Some(true), "{number}");
+    }
+
+    #[test]
+    fn the_partner_is_rerouted_if_there_are_several_addresses() {
+        let b = open(Vec::new());
+        for (mut a, leaves) in [(open(Vec::new()), false), (open_at_any(), true)] {
+            make_partner(&mut a, b.address());
+            a.reroute(MacAddress([0x80, 0, 127, 0, 0, 9]));
+            assert!(a.partnership.socket_to(b.address()).is_some(), "another peer");
+            a.reroute(b.address());
+            assert_eq!(a.partnership.socket_to(b.address()).is_none(), leaves);
+        }
+    }
+
+    /// Proves that nothing is lost meanwhile, and that the socket is not missed for longer each time.
+    #[test]
+    fn a_partner_that_was_rerouted_is_soon_taken_again() {
+        let (mut a, mut b) = (open_at_any(), open(Vec::new()));
+        for number in 0..2000 {
+            exchange(&mut b, &mut a, number);
+            exchange(&mut a, &mut b, number);
+            if number % 100 == 99 {
+                assert!(a.partnership.socket_to(b.address()).is_some(), "{number}");
+                a.reroute(b.address());
+            }
+        }
+    }
+
+    #[test]
+    fn a_partner_is_left_when_its_source_address_is_gone() {
+        let (mut a, mut b) = (open_at_any(), open(Vec::new()));
+        for number in 0..100 {
+            exchange(&mut b, &mut a, number);
+        }
+        // Refuses what is longer than so many of these segments with EINVAL, as if its address were gone.
+        let socket = a.partnership.socket_to(b.address()).unwrap();
+        set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, &1).unwrap();
+        let frame = Outgoing { header: &[0; 14], payload: &[0; 1000], label: 0 };
+        assert_eq!(a.send_to(b.address(), &[frame]).unwrap(), 1, "lost");
+        assert!(a.partnership.socket_to(b.address()).is_none());
+        exchange(&mut a, &mut b, 100);
+        exchange(&mut b, &mut a, 101);
     }
 }

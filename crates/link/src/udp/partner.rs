@@ -13,7 +13,7 @@ use crate::MacAddress;
 
 /// Consecutive groups of datagrams from one peer, and sends to it, that make it the partner.
 const STREAK: u32 = 64;
-/// Maximum of that number, which doubles each time that a partner was left.
+/// Maximum of that number, which doubles each time that a partner was left for others.
 const STREAK_MAX: u32 = 1 << 16;
 /// What an exchange with another peer counts, if one with the partner counts −1 …
 const OTHER_WEIGHT: u32 = 4;
@@ -87,7 +87,11 @@ impl Partnership {
                 return Change::None;
             }
             partner.others += OTHER_WEIGHT;
-            return if partner.others < OTHERS_MAX || partner.is_leaving { Change::None } else { Change::Leave };
+            if partner.others < OTHERS_MAX || partner.is_leaving {
+                return Change::None;
+            }
+            self.need_longer_streak();
+            return Change::Leave;
         }
         if self.last != peer {
             (self.last, self.streak) = (peer, 0);
@@ -102,9 +106,10 @@ impl Partnership {
         self.partner = Some(Partner { peer, source, others: 0, is_leaving: false });
     }
 
-    /// After no socket could be opened: never tries again.
-    pub fn give_up(&mut self) {
-        self.streak_needed = u32::MAX;
+    /// After no socket could be opened: tries again later.
+    pub fn postpone(&mut self) {
+        self.streak = 0;
+        self.need_longer_streak();
     }
 
     /// Leaves the partner, once its socket is empty.
@@ -113,6 +118,9 @@ impl Partnership {
             partner.is_leaving = true;
         }
         self.streak = 0;
+    }
+
+    fn need_longer_streak(&mut self) {
         self.streak_needed = self.streak_needed.saturating_mul(2).min(STREAK_MAX);
     }
 }
@@ -163,5 +171,13 @@ mod tests {
             assert_eq!(needed, (STREAK << round).min(STREAK_MAX));
             partnership.take(A, SocketAddress::default(), null());
         }
+    }
+
+    #[test]
+    fn a_socket_that_could_not_be_opened_is_tried_again_after_a_longer_streak() {
+        let mut partnership = Partnership::new();
+        assert_eq!(until_change(&mut partnership, A, Change::Take), STREAK);
+        partnership.postpone();
+        assert_eq!(until_change(&mut partnership, A, Change::Take), 2 * STREAK);
     }
 }
