@@ -40,6 +40,26 @@ def test_intervals_of_99_are_those_of_scipy_and_need_eight_launches() -> None:
         median_interval(values, 1.0)
 
 
+@pytest.mark.parametrize(("confidence", "launches"), [(0.5, 2), (0.75, 3), (0.875, 4), (0.9375, 5)])
+def test_the_whole_range_of_the_fewest_launches_may_have_exactly_the_confidence(
+    confidence: float, launches: int
+) -> None:
+    values = [float(value) for value in range(launches)]
+    assert median_interval(values, confidence) == (0, launches - 1)
+    assert median_interval(values[1:], confidence) is None
+    assert launches_to_converge([5.0] * 10, confidence=confidence) == max(launches, 2)
+
+
+def test_intervals_are_those_of_scipy_at_all_numbers_of_launches() -> None:
+    for confidence in (0.6, 0.9, 0.95, 0.99, 0.999):
+        for launches in range(2, 60):
+            values = np.arange(float(launches))
+            found = median_interval([*values], confidence)
+            expected = stats.quantile_test(values, q=0, p=0.5).confidence_interval(confidence)
+            if found is not None:
+                assert found == (expected.low, expected.high), (confidence, launches)
+
+
 def test_a_run_is_precise_later_at_99() -> None:
     values = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1, 99.9, 100.0]
     assert is_precise(values[:6]) and not is_precise(values[:6], confidence=0.99)

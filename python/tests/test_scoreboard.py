@@ -23,9 +23,9 @@ from barewire.mpi import HostSlots, suite
 from barewire.report.scoreboard import headlines, markdown, notes, worst_beside_the_same_library
 from barewire.report.scoreboard_page import render_board
 from barewire.results.bounds import judge
-from barewire.results.run import Run
-from barewire.results.scoreboard import SLOWER, Scoreboard, ScoreRow, scoreboard
-from barewire.results.store import samples
+from barewire.results.run import Run, Series
+from barewire.results.scoreboard import SLOWER, Missing, Scoreboard, ScoreRow, scoreboard
+from barewire.results.store import read_run, samples
 from barewire.stats.best import geometric_mean, ratio_to_best
 
 SUBJECTS = (
@@ -206,6 +206,37 @@ def test_without_a_competitor_there_is_no_ratio_and_the_page_shows_that(tmp_path
     assert headlines(board.scores) == ["Nothing could be compared."]
     assert any("have no ratio" in note and "over tcp or ucx" in note for note in notes(board))
     assert "have no ratio" in render_board(board)
+
+
+def pair_series(directory: Path) -> list[Series]:
+    measured(directory, campaign())
+    return list(read_run(directory / "pair").series)
+
+
+def test_a_row_that_barewire_alone_lacks_is_missing_and_keeps_no_bound(tmp_path: Path) -> None:
+    series = pair_series(tmp_path)
+    failed = {"subject": "openmpi/barewire", "test": "pingpong", "message_bytes": 65536}
+    left = [each for each in series if {name: getattr(each, name) for name in failed} != failed]
+    assert len(left) == len(series) - 1
+    for kept, expected in [(series, []), (left, [("openmpi", 65536, "no value over barewire", True)])]:
+        board = scoreboard([("pair", kept, {"tcp", "ucx"})])
+        assert [(each.library, each.message_bytes, each.reason, each.is_ours) for each in board.missing] == expected
+    fast = [row(0.4, message_bytes=8), row(0.4, message_bytes=65536)]
+    lacking = Missing("pair", "pingpong", 65536, "openmpi", "no value over barewire", is_ours=True)
+    states = {each.what: each.state for each in judge(Scoreboard(tuple(fast), (lacking,)))}
+    assert states["pair, up to 8 KiB: mean"] == "kept" and states["pair, all sizes: mean"] == "undecided"
+    assert states["pair, above 32 KiB: each row"] == "undecided"
+
+
+def test_a_competitor_with_one_launch_decides_nothing(tmp_path: Path) -> None:
+    def alone(each: Series) -> Series:
+        fast = min(each.launch_medians) / 99
+        return replace(each, launch_medians=(fast,), launches=1, median=fast)
+
+    series = [alone(each) if each.subject == "openmpi/tcp" else each for each in pair_series(tmp_path)]
+    rows = [each for each in scoreboard([("pair", series, {"tcp", "ucx"})]).rows if each.test == "pingpong"]
+    assert rows and all(each.best == "openmpi/tcp" and each.interval[0] > 2 for each in rows)
+    assert {(each.verdict, each.launches) for each in rows} == {("undecided", 1)}
 
 
 def test_intervals_have_the_confidence_that_is_asked_for(tmp_path: Path) -> None:

@@ -57,6 +57,42 @@ def test_empty_output_is_reported() -> None:
         compare_outputs([], ["a"])
 
 
+def test_numbers_after_a_hash_and_without_one_are_compared_separately() -> None:
+    tcp, ours = "# 2\n0 1.25\n1 1.31\n", "# 2\n0 1.25\n1 1.32\n"
+    assert compare_outputs([tcp, tcp], [tcp, tcp]).agree
+    (difference,) = compare_outputs([tcp, tcp], [ours, ours]).differences
+    assert difference.line == "# #" and (difference.first, difference.second) == ("1.25 1.31", "1.25 1.32")
+    # A line like them, but with fewer numbers, after them.
+    trailer = "0 1.25\n1 1.31\n# 2\n"
+    assert compare_outputs([trailer], [trailer]).agree
+
+
+def test_numbers_that_stand_together_in_a_line_belong_together() -> None:
+    tcp, swapped = "rank 0 sum 10\nrank 1 sum 20\n", "rank 0 sum 20\nrank 1 sum 10\n"
+    (difference,) = compare_outputs([tcp, tcp], [swapped, swapped]).differences
+    assert difference.line == "rank # sum #"
+    assert (difference.first, difference.second) == ("0 10 | 1 20", "0 20 | 1 10")
+    # Which rank had which is not compared if it varies over one fabric, nor are columns that vary.
+    assert compare_outputs([tcp, swapped], [swapped, swapped]).agree
+    with_noise = [f"rank 0 sum 10 on {n}\nrank 1 sum 20 on {n + 1}\n" for n in range(4)]
+    assert compare_outputs(with_noise[:2], with_noise[2:]).agree
+
+
+def test_what_varies_over_one_fabric_only_is_named() -> None:
+    steady, once = ["norm 3.14\n"] * 5, ["norm 3.14\n"] * 4 + ["norm 3.90\n"]
+    found = compare_outputs(once, steady)
+    assert found.agree and found.varying == 1
+    (difference,) = found.unsteady
+    assert (difference.line, difference.first, difference.second) == ("norm #", "3.14 or 3.90", "3.14")
+    (warning, *_) = warnings(outcome(around(1.0), around(1.5), agreement=found), [])
+    assert "“norm #”: 3.14 or 3.90 over barewire, 3.14 over tcp" in warning
+    (missing,) = compare_outputs(["done\n"] * 4 + [""], ["done\n"] * 5).unsteady
+    assert (missing.first, missing.second) == ("once or never", "once")
+    # Not if it varies over both, is a time, or if there are too few launches.
+    for first, second in [(once, once), (["took 1 s\n"] * 4 + ["took 2 s\n"], ["took 1 s\n"] * 5), (once, steady[:2])]:
+        assert not compare_outputs(first, second).unsteady
+
+
 def outcome(first: list[float], second: list[float], *, inner: bool = True, agreement: Agreement = NOTHING) -> Outcome:
     contests = [contest(WHOLE, first, second, seed=1)]
     if inner:

@@ -12,7 +12,7 @@ from barewire.report.figures import INK, Figure, colour_of, hatch, layout_of, pl
 from barewire.report.html import page, rows
 from barewire.report.profile import TextTable, cost_sentence, percent, rich_table, seconds
 from barewire.report.profile_page import Head, profile_parts, with_figure
-from barewire.results.agreement import Agreement
+from barewire.results.agreement import Agreement, Difference
 from barewire.results.job_profile import JobProfile
 from barewire.results.trial import MAIN, Contest, Outcome
 from barewire.stats.comparison import RESAMPLES
@@ -64,6 +64,9 @@ def warnings(outcome: Outcome, notes: Sequence[str]) -> list[str]:
     found = list(notes)
     if not outcome.agreement.agree:
         found.append(disagreement(outcome.agreement, outcome.fabrics))
+    if outcome.agreement.unsteady:
+        varying = _differences(outcome.agreement.unsteady, outcome.fabrics)
+        found.append(f"the output varies from launch to launch over one fabric, and not over the other: {varying}")
     few = min(len(outcome.contests[0].first), len(outcome.contests[0].second))
     needed = launches_for_interval(outcome.confidence)
     if few < needed:
@@ -73,16 +76,18 @@ def warnings(outcome: Outcome, notes: Sequence[str]) -> list[str]:
 
 def disagreement(agreement: Agreement, fabrics: tuple[str, str]) -> str:
     """The differences in output."""
+    return "THE OUTPUT DIFFERS between the fabrics, and is the same in all launches over one of them: " + _differences(
+        agreement.differences, fabrics
+    )
+
+
+def _differences(differences: Sequence[Difference], fabrics: tuple[str, str]) -> str:
     shown = [
         f"“{difference.line}”: {difference.first} over {fabrics[0]}, {difference.second} over {fabrics[1]}"
-        for difference in agreement.differences[:_DIFFERENCES_SHOWN]
+        for difference in differences[:_DIFFERENCES_SHOWN]
     ]
-    more = len(agreement.differences) - len(shown)
-    return (
-        "THE OUTPUT DIFFERS between the fabrics, and is the same in all launches over one of them: "
-        + "; ".join(shown)
-        + (f"; and {more} more" if more else "")
-    )
+    more = len(differences) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")
 
 
 def agreement_sentence(agreement: Agreement) -> str:

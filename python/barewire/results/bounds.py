@@ -2,10 +2,10 @@
 """The bounds that the scoreboard must meet, as a table, and their evaluation."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from barewire.results.scoreboard import SHORT_BYTES, Scoreboard, ScoreRow
+from barewire.results.scoreboard import SHORT_BYTES, Missing, Scoreboard, ScoreRow
 from barewire.stats.best import geometric_mean
 
 _KIB = 1024
@@ -20,7 +20,7 @@ class Bound:
     what: str
     most: float
     of: Literal["mean", "rows"]
-    is_about: Callable[[ScoreRow], bool]
+    is_about: Callable[[ScoreRow | Missing], bool]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Judged:
     state: State
 
 
-def _on_pair(row: ScoreRow) -> bool:
+def _on_pair(row: ScoreRow | Missing) -> bool:
     return row.testbed.startswith("pair") and row.testbed != "pair-1gbit"
 
 
@@ -51,12 +51,17 @@ BOUNDS = (
 
 
 def judge(board: Scoreboard) -> list[Judged]:
-    """Evaluate the bounds that apply to any row; a row is surely above if its whole interval is."""
+    """Evaluate the bounds that apply to any row; a row is surely above if its whole interval is.
+
+    A bound is not kept while Barewire lacks values that the competitors have.
+    """
     judged = []
     for bound in BOUNDS:
         rows = [row for row in board.rows if bound.is_about(row)]
         if rows:
-            judged.append(_judge(bound, rows))
+            found = _judge(bound, rows)
+            lacks = any(each.is_ours and bound.is_about(each) for each in board.missing)
+            judged.append(replace(found, state="undecided") if found.state == "kept" and lacks else found)
     return judged
 
 

@@ -74,13 +74,14 @@ class ScoreRow:
 
 @dataclass(frozen=True)
 class Missing:
-    """A row without a ratio, and the reason."""
+    """A row without a ratio, and the reason; `is_ours` if the competitors have a value and Barewire has none."""
 
     testbed: str
     pattern: str
     message_bytes: int
     library: str
     reason: str
+    is_ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,24 @@ def scoreboard(
     testbeds = []
     for testbed, series, competitors in runs:
         testbeds.append(testbed)
-        for (place, row), at_point in _points(series).items():
+        points = _points(series)
+        with_ours = {library for at_point in points.values() for library in _libraries(at_point, {OWN_PROVIDER})}
+        for (place, row), at_point in points.items():
             _compare(testbed, place, row, at_point, competitors, rows, missing, confidence)
+            # A library that has no such pattern at all is no failure of ours.
+            for library in sorted(
+                (_libraries(at_point, competitors) & with_ours) - _libraries(at_point, {OWN_PROVIDER})
+            ):
+                pattern = f"{place.test} {row.variant}".strip()
+                reason = "no value over barewire"
+                missing.append(Missing(testbed, pattern, row.message_bytes, library, reason, is_ours=True))
     return Scoreboard(tuple(worst_first(rows)), tuple(missing), tuple(testbeds), confidence)
+
+
+def _libraries(at_point: Mapping[str, Series], fabrics: Collection[str]) -> set[str]:
+    """The libraries that have a value over one of these fabrics."""
+    names = filter(None, map(read_mpi_subject, at_point))
+    return {name.library for name in names if name.fabric in fabrics}
 
 
 def worst_first(rows: Iterable[ScoreRow]) -> list[ScoreRow]:
@@ -216,7 +232,7 @@ def _compare(
                 theirs=best_median,
                 unit=ours.unit,
                 best=comparison.best,
-                launches=ours.launches,
+                launches=min(ours.launches, at_point[comparison.best].launches),
             )
         )
 

@@ -4,7 +4,6 @@
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +34,9 @@ def _ranks_of_median(count: int, confidence: float) -> tuple[int, int]:
     """Return the ranks of the ends of a median's interval, from 0; they do not depend on the values."""
     from scipy import stats  # imported late: it takes half a second that most commands need not wait for
 
-    result: Any = stats.quantile_test(np.arange(count), q=0, p=0.5)  # its stub declares the interval a float
-    interval = result.confidence_interval(confidence)
-    return int(interval.low), int(interval.high)
+    # Those of scipy.stats.quantile_test, which has none where the whole range has exactly this confidence.
+    low = max(int(stats.binom.ppf((1 - confidence) / 2, count, 0.5)) - 1, 0)
+    return low, count - 1 - low
 
 
 def mean_interval(launch_values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
