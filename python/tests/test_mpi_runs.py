@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Runs of MPI libraries, from records to tables and the page; the programs are tested in tests/test_mpi_command.py."""
 
+import fcntl
 import io
 import json
+import os
 import re
 
 import polars as pl
@@ -30,7 +32,7 @@ from barewire.results.derived import COMPUTATION, derived_samples
 from barewire.results.laws import laws_of
 from barewire.results.run import Run, Series
 from barewire.results.series import series_from_samples
-from barewire.results.store import read_run, samples
+from barewire.results.store import read_run, samples, write_run
 
 
 def write(path, *records):
@@ -271,6 +273,39 @@ def test_a_run_that_was_killed_is_recovered_from_its_launches(tmp_path):
         ("mpich-5/tcp+eager=65536", 2, 3.0)
     ]
     assert run.launches[0].index == 3 and not run.complete
+
+
+def test_a_run_that_is_read_while_it_is_measured_is_whole_in_the_end(tmp_path):
+    """What a reader takes for a run that was killed may go on, and be killed later."""
+    done = synthetic_mpi(tmp_path / "done", "pingpong")
+    running = tmp_path / "running"
+    (running / "launches").mkdir(parents=True)
+    (running / "run.json").write_text(json.dumps(done.to_json() | {"complete": False, "launches": [], "series": []}))
+    for number in range(3):
+        name = f"{number:04}-pingpong-mpich-5+tcp.jsonl"
+        recorded = sample_record("blocking-standard", "half_round_trip", 8, 0, [3000.0 + number])
+        write(running / "launches" / name, start("pingpong"), recorded)
+        (series,) = recover_run(running).series
+        assert series.launch_medians == tuple(3.0 + each / 1000 for each in range(number + 1))
+    assert len(samples(running)) == 3 and recover_run(running) == read_run(running)
+
+
+def test_nobody_recovers_a_run_that_is_being_finished(tmp_path, monkeypatch):
+    """Otherwise a reader would write what it has read of a run that is whole meanwhile."""
+    held = []
+
+    def checked(directory, run, frame=None):
+        if frame is not None:
+            descriptor = os.open(directory, os.O_RDONLY)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(descriptor)
+            held.append(True)
+        write_run(directory, run, frame)
+
+    monkeypatch.setattr("barewire.measure.session.write_run", checked)
+    synthetic_mpi(tmp_path, "pingpong", launches=2)
+    assert held and not recover_run(tmp_path).stopped_by
 
 
 def test_runs_without_mpi_fields_are_still_read(tmp_path):

@@ -18,18 +18,24 @@ from barewire.results.run import Launch, Run
 from barewire.results.schema import SAMPLE_SCHEMA
 from barewire.results.series import series_from_samples
 from barewire.results.sharing import shared_from_samples
-from barewire.results.store import read_run, write_run
+from barewire.results.store import exclusive, read_run, write_run
 from barewire.stats.intervals import PRECISION
 
 
 def recover_run(directory: Path) -> Run:
     """Return the run in `directory`, an interrupted one completed from `launches/*.jsonl` and still marked incomplete.
 
-    The launches' files are kept. Raises the errors of `read_run`.
+    The launches' files are kept: the run may still be measured, and is recovered again when there are more of them.
+    Raises the errors of `read_run`.
     """
+    with exclusive(directory):
+        return _recovered(directory)
+
+
+def _recovered(directory: Path) -> Run:
     run = read_run(directory)
     files = sorted((directory / LAUNCHES_DIRECTORY).glob("*.jsonl"))
-    if run.complete or run.launches or not files:
+    if run.complete or len(files) <= len(run.launches):
         return run
     launches, frames = [], [pl.DataFrame(schema=SAMPLE_SCHEMA)]
     for file in files:

@@ -25,7 +25,7 @@ from barewire.measure.refining import SizePlanner
 from barewire.results.run import Launch, Run, Series, Stop
 from barewire.results.schema import SAMPLE_SCHEMA
 from barewire.results.series import Key, series_key
-from barewire.results.store import write_run
+from barewire.results.store import exclusive, write_run
 from barewire.stats.confidence import CONFIDENCE
 from barewire.stats.intervals import PRECISION, is_precise
 from barewire.stats.refinement import Refinement
@@ -218,10 +218,12 @@ class Session(Generic[OrderT]):
         if self._planner is not None:
             self.run = replace(self.run, warnings=(*self.run.warnings, *self._planner.warnings()))
         self.run = self.campaign.conclude(self.run, frame)
-        write_run(self.directory, self.run, frame)
-        for file in sorted((self.directory / LAUNCHES_DIRECTORY).iterdir()):
-            file.unlink()
-        (self.directory / LAUNCHES_DIRECTORY).rmdir()
+        # A reader may be about to recover what it takes for a run that was killed.
+        with exclusive(self.directory):
+            write_run(self.directory, self.run, frame)
+            for file in sorted((self.directory / LAUNCHES_DIRECTORY).iterdir()):
+                file.unlink()
+            (self.directory / LAUNCHES_DIRECTORY).rmdir()
         return self.run
 
     def with_stop_reason(self, series: Series) -> Series:

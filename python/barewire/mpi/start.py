@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -67,16 +67,20 @@ def run_watched(job: Job, lab: "Lab | None", output: IO[str], records: Path, pat
     """Run a job and return its exit code as `run` does; None if it hung and was terminated.
 
     It hangs if `records`, a file that it writes, does not change for `patience_s`. Its output goes to `output`.
-    This process sleeps meanwhile: it may share a core with a rank.
+    This process sleeps meanwhile: it may share a core with a rank. When it does not end by itself, its processes are
+    killed as by `run_limited`.
     """
-    with _running_launcher(job, lab, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT) as process:
+
+    def watch(process: "subprocess.Popen[bytes]") -> int | None:
         previous = _version_of(records)
         while (code := wait(process, patience_s)) is None:
             current = _version_of(records)
             if current == previous:
                 return None
             previous = current
-    return code if code >= 0 else _SIGNALLED - code
+        return code
+
+    return _run_marked(job, lab, watch, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
 
 
 def run_limited(job: Job, lab: "Lab | None", limit_s: float | None, **streams: Any) -> int | None:
@@ -86,15 +90,25 @@ def run_limited(job: Job, lab: "Lab | None", limit_s: float | None, **streams: A
     if they outlive their launcher. The launcher ends those on other hosts. `streams` are stdin, stdout and stderr as
     for Popen; the default is to inherit them.
     """
+    return _run_marked(job, lab, lambda process: wait(process, limit_s), **streams)
+
+
+def _run_marked(
+    job: Job, lab: "Lab | None", watch: "Callable[[subprocess.Popen[bytes]], int | None]", **streams: Any
+) -> int | None:
+    """Run a job as long as `watch` does; kill all of its processes here unless that returns the launcher's code."""
     mark = f"{JOB_MARK}={secrets.token_hex(16)}"
     code: int | None = None
     with _running_launcher(job.with_mark(mark), lab, **streams) as process:
         try:
-            code = wait(process, limit_s)
+            code = watch(process)
         finally:
             if code is None:
-                terminate(process, _END_TIMEOUT_S)
-                end_marked(mark)
+                try:
+                    terminate(process, _END_TIMEOUT_S)
+                finally:
+                    # Also if a second interrupt ended that.
+                    end_marked(mark)
     return code if code is None or code >= 0 else _SIGNALLED - code
 
 

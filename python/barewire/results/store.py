@@ -3,10 +3,12 @@
 
 import contextlib
 import errno
+import fcntl
 import io
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -37,6 +39,26 @@ def write_run(directory: Path, run: Run, frame: pl.DataFrame | None = None) -> N
         write_atomically(directory / RUN_FILE, text.encode() + b"\n")
     except OSError as error:
         raise MeasurementFailed(_write_failure(directory, error)) from error
+
+
+@contextlib.contextmanager
+def exclusive(directory: Path) -> Iterator[None]:
+    """Let no other process finish or recover the run in `directory` during the block.
+
+    Without effect on file systems that have no locks of directories, such as NFS.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        # Its reader or writer reports that.
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def read_run(directory: Path) -> Run:
