@@ -15,6 +15,9 @@ use nix::sys::socket::{
     recv, sendmsg, socket, sockopt,
 };
 
+/// Not in the libc crate yet.
+const SO_PASSRIGHTS: libc::c_int = 83;
+
 /// A connected process, with its credentials at connect time, which cannot be forged.
 pub struct Peer {
     pub socket: OwnedFd,
@@ -57,9 +60,25 @@ pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     let listener = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
     bind(listener.as_raw_fd(), &UnixAddr::new(fresh.as_os_str())?)?;
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o666))?;
+    refuse_descriptors(&listener)?;
     listen(&listener, Backlog::MAXCONN)?;
     fs::rename(&fresh, path)?;
     Ok(listener)
+}
+
+/// Makes the kernel refuse descriptors on connections to this listener, where it can (Linux 6.16). Closing one that came
+/// with a message may sleep: a TCP socket with SO_LINGER.
+fn refuse_descriptors(listener: &OwnedFd) -> Result<(), Errno> {
+    let off: libc::c_int = 0;
+    let size = size_of_val(&off) as libc::socklen_t;
+    // SAFETY: `off` is alive, and `size` is its size.
+    let done = unsafe {
+        libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const off).cast(), size)
+    };
+    match Errno::result(done) {
+        Err(Errno::ENOPROTOOPT) => Ok(()),
+        done => done.map(drop),
+    }
 }
 
 /// Accepts the next pending connection.
@@ -99,7 +118,7 @@ fn open_process(process: i32) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Receives the next message. The kernel closes descriptors that come with it.
+/// Receives the next message. The kernel closes descriptors that come with it, if it has not refused them.
 pub fn receive(socket: &OwnedFd) -> Received {
     let mut bytes = vec![0; MESSAGE_BYTES_MAX + 1];
     match recv(socket.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {

@@ -3,7 +3,8 @@
 //! ends. Needs CAP_NET_RAW; `make test` provides it in a user namespace.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -13,10 +14,14 @@ use std::time::{Duration, Instant};
 use barewire_broker::{Grant, MESSAGE_BYTES_MAX, Reply, Request, RequestError, Status, request_grant};
 use barewire_link::{Filter, Link, LinkError, Outgoing, PacketConfig, PacketLink};
 use barewire_llc::Lsap;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, sendmsg, setsockopt,
+    socket, sockopt,
+};
 use nix::unistd::{Pid, geteuid};
 use serde_json::{Value, json};
 
@@ -398,6 +403,44 @@ fn connections_have_one_request_and_bounds() {
     let Ok(Reply::Refused { status: Status::Malformed, text }) = answer(&silent) else { panic!("not refused") };
     assert_eq!(text, "no request within 5 s");
     drop(again);
+}
+
+/// A message with a TCP socket that sleeps when it is closed: its send buffer is full, its peer does not read, and SO_LINGER
+/// is set.
+#[test]
+fn a_descriptor_with_a_message_does_not_stop_the_broker() {
+    let Some(site) = Site::new(0x20) else { return };
+    let connection = site.connect();
+    if !has_passrights(&connection) {
+        return skip("refusing descriptors needs SO_PASSRIGHTS: Linux 6.16 or later");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut lingering = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let _never_reads = listener.accept().unwrap();
+    lingering.set_nonblocking(true).unwrap();
+    while lingering.write(&[0; 65536]).is_ok() {}
+    setsockopt(&lingering, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 30 }).unwrap();
+    let descriptors = [lingering.as_raw_fd()];
+    let rights = [ControlMessage::ScmRights(&descriptors)];
+    let sent = sendmsg::<()>(connection.as_raw_fd(), &[IoSlice::new(b"hello")], &rights, MsgFlags::MSG_NOSIGNAL, None);
+    if sent.is_err() {
+        // Nobody else has the socket: closing it here would sleep.
+        setsockopt(&lingering, sockopt::Linger, &libc::linger { l_onoff: 0, l_linger: 0 }).unwrap();
+    }
+    drop((lingering, connection));
+    let began = Instant::now();
+    let answer = site.ask(0);
+    assert!(began.elapsed() < Duration::from_secs(1), "{answer:?} after {:?}", began.elapsed());
+    answer.unwrap();
+    assert_eq!(sent, Err(Errno::EPERM));
+}
+
+fn has_passrights(socket: &OwnedFd) -> bool {
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let (mut value, mut size) = (0_i32, 4);
+    let (value, length) = ((&raw mut value).cast(), &raw mut size);
+    // SAFETY: both pointers are valid, and `length` is the size of `value`.
+    unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, length) == 0 }
 }
 
 /// A process that ends while another one has its socket and connection, or its socket only.
