@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,7 +33,10 @@ impl GrantFile {
     /// # Errors
     /// `WouldBlock` if another broker is running, or the system's error.
     pub fn open(socket: &Path) -> io::Result<Self> {
-        let file = File::options().create(true).truncate(false).write(true).open(with_suffix(socket, ".lock"))?;
+        // Locking needs no right but to open the file; earlier versions let everybody read it.
+        let (path, mode) = (with_suffix(socket, ".lock"), 0o600);
+        let file = File::options().create(true).truncate(false).write(true).mode(mode).open(path)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
         let lock = lock(file)?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
         Ok(Self { path: with_suffix(socket, ".grants"), boot, _lock: lock })

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, IoSlice, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -473,6 +474,20 @@ fn holder() {
     fcntl(&grant.socket, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
     let sleep = Command::new("sleep").arg("0.7").stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     drop(sleep.unwrap());
+}
+
+/// Whoever may open the lock file can lock it, and keep the next broker from starting.
+#[test]
+fn the_lock_file_is_the_brokers_own() {
+    let Some(mut site) = Site::new(0x40) else { return };
+    let lock = site.directory.join("socket.lock");
+    let mode = || fs::metadata(&lock).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    assert!(site.end(Signal::SIGTERM).success());
+    // As earlier versions left it.
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o644)).unwrap();
+    site.start();
+    assert_eq!(mode(), 0o600);
 }
 
 #[test]
