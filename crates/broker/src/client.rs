@@ -19,7 +19,7 @@ use barewire_link::RingGeometry;
 use crate::message::{MESSAGE_BYTES_MAX, MessageError, Reply, Request, Status};
 
 /// Timeout of a running broker's answer.
-const ANSWER_TIMEOUT_S: i64 = 10;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to retry while a broker restarts.
 const RESTART_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval between attempts.
@@ -80,7 +80,7 @@ pub fn request_grant(path: &Path, request: &Request) -> Result<Grant, RequestErr
             Ok(answer) => return granted(path, answer),
             Err(error) if is_restart(error) && began.elapsed() < RESTART_TIMEOUT => std::thread::sleep(RETRY_INTERVAL),
             Err(Errno::EAGAIN) => {
-                let reason = format!("no answer within {ANSWER_TIMEOUT_S} s");
+                let reason = format!("no answer within {} s", ANSWER_TIMEOUT.as_secs());
                 return Err(RequestError::Broken { path: path.to_owned(), reason });
             }
             Err(error) => return Err(RequestError::Unreachable { path: path.to_owned(), source: error.into() }),
@@ -101,21 +101,37 @@ struct Answer {
 
 fn attempt(path: &Path, request: &[u8]) -> Result<Answer, Errno> {
     let lease = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
-    let patience = TimeVal::new(ANSWER_TIMEOUT_S, 0);
-    setsockopt(&lease, sockopt::ReceiveTimeout, &patience)?;
-    setsockopt(&lease, sockopt::SendTimeout, &patience)?;
-    connect(lease.as_raw_fd(), &UnixAddr::new(path)?)?;
+    let address = UnixAddr::new(path)?;
+    // An interrupted connect of a Unix socket has changed nothing.
+    despite_signals(&lease, || connect(lease.as_raw_fd(), &address))?;
     // A broker that refuses before it reads has closed its end; its reply can still be received.
-    let sent = send(lease.as_raw_fd(), request, MsgFlags::MSG_NOSIGNAL);
-    let (bytes, socket) = match receive(&lease) {
+    let sent = despite_signals(&lease, || send(lease.as_raw_fd(), request, MsgFlags::MSG_NOSIGNAL));
+    let (bytes, socket) = match despite_signals(&lease, || receive(&lease)) {
         // Reported once if the request was not read; the reply follows.
-        Err(Errno::ECONNRESET) => receive(&lease)?,
+        Err(Errno::ECONNRESET) => despite_signals(&lease, || receive(&lease))?,
         received => received?,
     };
     if bytes.is_empty() {
         return Err(sent.err().unwrap_or(Errno::ECONNRESET));
     }
     Ok(Answer { bytes, socket, lease })
+}
+
+/// Repeats a call that a signal interrupts; the kernel does not do so on a socket with a timeout.
+fn despite_signals<T>(lease: &OwnedFd, mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let until = Instant::now() + ANSWER_TIMEOUT;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        // Not 0, which would be no timeout.
+        let timeout = TimeVal::new(left.as_secs().cast_signed(), i64::from(left.subsec_micros().max(1)));
+        setsockopt(lease, sockopt::ReceiveTimeout, &timeout)?;
+        setsockopt(lease, sockopt::SendTimeout, &timeout)?;
+        match call() {
+            Err(Errno::EINTR) if left.is_zero() => return Err(Errno::EAGAIN),
+            Err(Errno::EINTR) => {}
+            done => return done,
+        }
+    }
 }
 
 fn receive(lease: &OwnedFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
@@ -125,7 +141,8 @@ fn receive(lease: &OwnedFd) -> Result<(Vec<u8>, Option<OwnedFd>), Errno> {
     let message = recvmsg::<()>(lease.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
     let length = message.bytes;
     let mut sockets = Vec::new();
-    for part in message.cmsgs()? {
+    // An error if the kernel could not create the descriptor: the reply then comes without a socket.
+    for part in message.cmsgs().into_iter().flatten() {
         if let ControlMessageOwned::ScmRights(descriptors) = part {
             // SAFETY: the kernel has just created these descriptors in this process; nothing else owns them.
             sockets.extend(descriptors.into_iter().map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }));
