@@ -137,6 +137,52 @@ def test_an_idle_flows_rules_and_state_expire() -> None:
     assert all(len(switch.table) in (2, 2 + 2 * 6) for switch in world.switches.values()), "no more than at first"
 
 
+def test_an_llc_flow_of_only_long_frames_stays_known_and_follows_its_links() -> None:
+    """Its rule for frames with a length goes idle, the other one does not."""
+    world = acquainted(idle_s=20)
+    frame = llc("h1", "h16", is_jumbo=True)
+    for _ in range(10):
+        world.send("h1", frame)
+        world.pass_time(4)
+    route = world.controller.router.routes.get(FlowKey("h1", "h16", "llc"))
+    assert route is not None and world.is_placed("h1", frame) and not world.is_placed("h1", llc("h1", "h16"))
+    failed = route.path[0]
+    world.set_link(failed, is_up=False)
+    world.settle()
+    assert failed not in route.path and world.where("h1", frame) == "h16" and world.is_placed("h1", frame)
+    world.pass_time(world.settings.idle_s + world.settings.margin_s + 3)
+    assert world.controller.router.routes.get(route.key) is None, "neither rule is left"
+
+
+def test_an_llc_flow_of_only_long_frames_is_adopted() -> None:
+    world = acquainted(idle_s=20)
+    for _ in range(6):
+        for frame in (llc("h1", "h16", is_jumbo=True), llc("h1", "h9"), llc("h1", "h9", is_jumbo=True)):
+            world.send("h1", frame)
+            world.settle()
+        world.pass_time(4)
+    known = {route.key: (route.path, route.packets) for route in world.controller.router.routes}
+    assert known.keys() == {FlowKey("h1", host, "llc") for host in ("h9", "h16")}
+    world.start_controller()
+    world.connect()
+    world.pass_time(3)
+    assert {route.key: (route.path, route.packets) for route in world.controller.router.routes} == known
+
+
+def test_an_llc_flow_is_placed_again_after_its_hard_time_out() -> None:
+    world = acquainted(hard_s=10)
+    numbers = set()
+    for _ in range(60):
+        for is_jumbo in (False, True):
+            world.send("h1", llc("h1", "h16", is_jumbo))
+        world.settle()
+        route = world.controller.router.routes.get(FlowKey("h1", "h16", "llc"))
+        assert route is not None
+        numbers.add(route.number)
+        world.pass_time(0.25)
+    assert len(numbers) == 2
+
+
 def test_a_busy_flow_is_placed_again_after_its_hard_time_out_without_loss() -> None:
     world = World(fat_tree(4, servers=0), Settings(hard_s=60))
     world.stand_up()

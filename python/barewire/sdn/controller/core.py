@@ -58,6 +58,7 @@ from barewire.sdn.openflow.messages import (
     SwitchError,
     SwitchUp,
     ToSwitch,
+    Why,
 )
 from barewire.sdn.strategies import Strategy, named
 from barewire.sdn.strategies.load import is_idle
@@ -443,6 +444,8 @@ class Controller:
     def _rule_removed(self, switch: str, gone: RuleRemoved) -> None:
         """Handle the end of a flow's first rule, by time-out or deletion; the later rules expire by themselves."""
         route = self.router.routes.numbered(number_of(gone.cookie)) if kind_of(gone.cookie) is Kind.FLOW else None
+        if route is not None and len(route.matches) > 1 and gone.why is not Why.HARD:
+            return  # its other rule may be busy: it has ended once the statistics have neither
         if route is not None and route.path[0].node == switch and not route.is_being_installed:
             self.counts[f"flows ended: {gone.why}"] += 1
             self.router.forget(route)

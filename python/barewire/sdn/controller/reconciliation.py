@@ -39,7 +39,7 @@ class _Orphan:
     key: FlowKey
     reserve_s: float
     age_s: float
-    # Packets and bytes of its rule in the first switch.
+    # Packets and bytes of its rules in the first switch.
     carried: tuple[int, int] = (0, 0)
     hops: dict[str, int] = field(default_factory=dict)
     rules: dict[str, list[Rule]] = field(default_factory=dict)
@@ -133,8 +133,10 @@ class Reconciliation:
         orphan.rules.setdefault(switch, []).append(rule)
         orphan.found_s = now
         if rule.notify:
-            orphan.first, orphan.age_s = switch, counter.age_s
-            orphan.carried = counter.packets, counter.bytes
+            # The rules of both matches of an LLC flow are there.
+            before = (orphan.age_s, *orphan.carried) if orphan.first == switch else (0.0, 0, 0)
+            orphan.first, orphan.age_s = switch, max(before[0], counter.age_s)
+            orphan.carried = before[1] + counter.packets, before[2] + counter.bytes
 
     def _keep_label(self, switch: str, rule: Rule, now: float) -> None:
         """Keep a label's rule of an earlier controller until this one knows the network; learn its host's port."""

@@ -263,8 +263,8 @@ class Router:
         out = (route.installed[switch],)
         meter = self.meter_of(route, Port(switch, route.installed[switch]))
         return [
-            Rule(match, priority, value, out, idle_s, hard_s, notify=is_first and number == 0, meter=meter)
-            for number, (match, priority) in enumerate(route.matches)
+            Rule(match, priority, value, out, idle_s, hard_s, notify=is_first, meter=meter)
+            for match, priority in route.matches
         ]
 
     def _number(self) -> int:
