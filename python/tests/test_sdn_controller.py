@@ -377,6 +377,51 @@ def test_a_link_lost_while_its_switch_was_disconnected_is_avoided() -> None:
     assert hole not in route.path and world.where("h1", frame) == "h16"
 
 
+def test_a_link_lost_while_its_switch_connected_twice_is_avoided() -> None:
+    """The switch drops again before it has said which ports it has."""
+    world, frame, route = carrying()
+    hole = route.path[1]
+    world.disconnect(hole.node)
+    world.settle()
+    world.connect(hole.node)
+    world._hear()
+    world.disconnect(hole.node)
+    world.settle()
+    world.set_link(hole, is_up=False)
+    world.pass_time(1)
+    world.connect(hole.node)
+    world.settle()
+    assert hole not in route.path and world.where("h1", frame) == "h16"
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_neighbours_that_reconnect_in_any_order_move_no_flow(is_reversed: bool) -> None:
+    world, frame, route = carrying()
+    path, neighbours = route.path, [route.path[1].node, route.path[2].node]
+    for name in neighbours:
+        world.disconnect(name)
+        world.settle()
+    for name in reversed(neighbours) if is_reversed else neighbours:
+        world.connect(name)
+        world.settle()
+        world.pass_time(0.5)
+    world.pass_time(world.settings.switch_grace_s + 1)
+    assert route.path == path and world.where("h1", frame) == "h16"
+    assert not any(event.kind == "links lost" for event in world.events)
+
+
+def test_a_link_lost_while_both_its_switches_were_disconnected_is_avoided_once_one_is_back() -> None:
+    world, frame, route = carrying()
+    hole, other = route.path[1], route.path[2].node
+    world.disconnect(hole.node, other)
+    world.settle()
+    world.set_link(hole, is_up=False)
+    world.pass_time(1)
+    world.connect(hole.node)
+    world.settle()
+    assert hole not in route.path and world.where("h1", frame) == "h16"
+
+
 def test_links_to_a_dead_switch_fail_without_its_grace_period() -> None:
     world, frame, route = carrying()
     gone = route.path[1].node

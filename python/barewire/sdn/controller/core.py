@@ -342,7 +342,7 @@ class Controller:
         self.reconciliation.try_soon(now)
         self.labels.update_at(now + self.settings.settle_s, self._network_and_edges)
         # Flows over a switch in its grace period are left in place.
-        lost = {port for port, peer in before.items() if self._peers.get(port) != peer} - self._doubted()
+        lost = {port for port, peer in before.items() if self._peers.get(port) != peer} - self._doubted().keys()
         self._re_place(lost, now)
         if self._peers is not before:
             self.default_way.links_changed(self._peers, now, is_urgent=bool(lost))
@@ -396,12 +396,14 @@ class Controller:
             if known is None or not known.is_up:
                 self.hosts.forget_port(port)
         self._refresh(now)
-        # Links lost while it was disconnected; links to other disconnected switches keep their grace period.
-        gone = {port for port, peer in links.items() if self._peers.get(port) != peer}
-        self._re_place(gone - self._doubted(), now)
+        # Links lost while it was disconnected; those to other disconnected switches have their
+        # grace period if both ports are up.
+        gone = {port: peer for port, peer in links.items() if self._peers.get(port) != peer}
+        doubted, is_up = self._doubted(), self.discovery.is_up
+        self._re_place({port for port in gone if port not in doubted or not (is_up(port) and is_up(gone[port]))}, now)
 
-    def _doubted(self) -> set[Port]:
-        return {port for links in self._in_doubt.values() for port in links}
+    def _doubted(self) -> dict[Port, Port]:
+        return {port: peer for links in self._in_doubt.values() for port, peer in links.items()}
 
     def _port_status(self, port: Port, event: PortStatus, now: float) -> None:
         self.discovery.update_port(port.node, event.port, event.is_gone, now)
@@ -411,14 +413,16 @@ class Controller:
             self.hosts.forget_port(port)
             self._refresh(now)
             # The other end is a switch in its grace period, so the link is lost.
-            for links in self._in_doubt.values():
-                if port in links:
-                    self._re_place({port, links[port]}, now)
+            peer = self._doubted().get(port)
+            if peer is not None:
+                self._re_place({port, peer}, now)
 
     def _switch_down(self, switch: str, reason: str, now: float) -> None:
         self.outbox.close(switch)
         self.outbox.emit("switch lost", f"{switch}: {reason}; its flows stay for {self.settings.switch_grace_s:g} s")
-        links = {port: peer for port, peer in self.discovery.peers.items() if switch in (port.node, peer.node)}
+        # Those of other disconnected switches, or of its own earlier connection, are no peers any more.
+        known = self._doubted() | self.discovery.peers
+        links = {port: peer for port, peer in known.items() if switch in (port.node, peer.node)}
         self._in_doubt[switch] = links
         self.discovery.switch_down(switch, now)
         self.default_way.forget(switch)

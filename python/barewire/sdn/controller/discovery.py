@@ -119,7 +119,7 @@ class Discovery:
 
     def probe_arrived(self, sender: Port, receiver: Port, now: float) -> bool:
         """Record a probe's arrival; True if the other direction should be probed at once."""
-        if not (self._is_up(sender) and self._is_up(receiver)):
+        if not (self.is_up(sender) and self.is_up(receiver)):
             return False
         before = self._heard.get(sender)
         if before is not None and before[0] != receiver:
@@ -133,6 +133,11 @@ class Discovery:
     def is_between_switches(self, port: Port) -> bool:
         """Return whether a port has led to a switch, possibly its own, since it came up."""
         return port in self._between
+
+    def is_up(self, port: Port) -> bool:
+        """Return whether a port is up, as far as its switch has said."""
+        state = self._ports.get(port.node, {}).get(port.number)
+        return state is not None and state.is_up
 
     def is_settled(self, port: Port, now: float) -> bool:
         """Return whether a port has been up long enough to know whether it leads to a switch."""
@@ -167,10 +172,6 @@ class Discovery:
     def next_s(self) -> float:
         """Return when `due_probes` has something to do."""
         return self._due_s
-
-    def _is_up(self, port: Port) -> bool:
-        state = self._ports.get(port.node, {}).get(port.number)
-        return state is not None and state.is_up
 
     def _went_down(self, port: Port, now: float) -> None:
         """Handle a port that went down: another device may be behind it when it comes up again."""
