@@ -95,6 +95,7 @@ class Discovery:
             if switch in (sender.node, receiver.node):
                 del self._heard[sender]
         self._ports.pop(switch, None)
+        self._probe_at_s.pop(switch, None)
         self._between = {port for port in self._between if port.node != switch}
         self._falls = {port: falls for port, falls in self._falls.items() if port.node != switch}
         self._update(now)
@@ -111,7 +112,7 @@ class Discovery:
             ports.pop(port.number, None)
         else:
             ports[port.number] = _PortState(is_up, port.rate_bit_s, since, port.name)
-        if is_up and (known is None or not known.is_up):
+        if is_up and (known is None or not known.is_up) and switch in self._connected:
             self._probe_at_s[switch] = now
         if not is_up:
             self._went_down(Port(switch, port.number), now)
