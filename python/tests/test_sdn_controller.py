@@ -14,7 +14,7 @@ from fake_switches import Entry, World, acquainted, llc, mac, tcp
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey, Placed
-from barewire.sdn.openflow.messages import Match, Rule
+from barewire.sdn.openflow.messages import Match, PortList, PortState, PortStatus, Rule
 from barewire.topology import Path, Port, fat_tree
 
 TCP_KEY = FlowKey("h1", "h16", "tcp", 1000, 2000)
@@ -539,6 +539,21 @@ def test_a_host_that_moves_is_found_at_its_new_port() -> None:
     world.send("h1", frame)
     world.settle()
     assert world.delivered[-1] == ("h2", frame), "at the port where h16 is now"
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_hosts_are_not_kept_at_a_port_number_that_means_another_port(is_connected: bool) -> None:
+    world = acquainted()
+    port = world.controller.hosts.by_name["h1"].port
+    assert port is not None
+    renamed = PortState(port.number, "another", True)
+    if is_connected:
+        world.controller.handle(port.node, PortStatus(renamed), world.now)
+    else:
+        world.disconnect(port.node)
+        world.settle()
+        world.controller.handle(port.node, PortList((renamed,)), world.now)
+    assert world.controller.hosts.by_name["h1"].port is None
 
 
 def _on(placed: Placed, path: Path) -> Placed:

@@ -387,13 +387,13 @@ class Controller:
         self.outbox.emit("links lost", f"{_listed(lost)}: {moved} flows re-placed, {without} have no path")
 
     def _port_list(self, switch: str, ports: Iterable[PortState], now: float) -> None:
-        links = self._in_doubt.pop(switch, {})
+        links, before = self._in_doubt.pop(switch, {}), self.discovery.ports(switch)
         self.discovery.switch_up(switch, ports, now)
         self.slices.add_meters(switch, lambda: self._meters_added(switch))
         self.default_way.ports_changed(now)
         for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
             known = self.discovery.ports(switch).get(port.number)
-            if known is None or not known.is_up:
+            if known is None or not known.is_up or known.name != before.get(port.number, known).name:
                 self.hosts.forget_port(port)
         self._refresh(now)
         # Links lost while it was disconnected; those to other disconnected switches have their
@@ -406,10 +406,11 @@ class Controller:
         return {port: peer for links in self._in_doubt.values() for port, peer in links.items()}
 
     def _port_status(self, port: Port, event: PortStatus, now: float) -> None:
+        before = self.discovery.ports(port.node).get(port.number, event.port)
         self.discovery.update_port(port.node, event.port, event.is_gone, now)
         self.slices.add_meters(port.node, lambda: self._meters_added(port.node))
         self.default_way.ports_changed(now)
-        if event.is_gone or not event.port.is_up:
+        if event.is_gone or not event.port.is_up or event.port.name != before.name:
             self.hosts.forget_port(port)
             self._refresh(now)
             # The other end is a switch in its grace period, so the link is lost.

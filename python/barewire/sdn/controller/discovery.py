@@ -71,9 +71,10 @@ class Discovery:
         for port in ports:
             if port.number < RESERVED_PORTS:
                 known = before.get(port.number)
-                since = known.up_since_s if known is not None and known.is_up else now
+                is_other = known is not None and known.name != port.name
+                since = known.up_since_s if known is not None and known.is_up and not is_other else now
                 self._ports[switch][port.number] = _PortState(port.is_up, port.rate_bit_s, since, port.name)
-                if not port.is_up:
+                if not port.is_up or is_other:
                     self._went_down(Port(switch, port.number), now)
         for number in before.keys() - self._ports[switch].keys():
             self._went_down(Port(switch, number), now)
@@ -107,14 +108,16 @@ class Discovery:
             return
         known = ports.get(port.number)
         is_up = port.is_up and not is_gone
-        since = known.up_since_s if known is not None and known.is_up else now
+        is_other = known is not None and known.name != port.name
+        was_up = known is not None and known.is_up and not is_other
+        since = known.up_since_s if known is not None and was_up else now
         if is_gone:
             ports.pop(port.number, None)
         else:
             ports[port.number] = _PortState(is_up, port.rate_bit_s, since, port.name)
-        if is_up and (known is None or not known.is_up) and switch in self._connected:
+        if is_up and not was_up and switch in self._connected:
             self._probe_at_s[switch] = now
-        if not is_up:
+        if not is_up or is_other:
             self._went_down(Port(switch, port.number), now)
         self._update(now)
 
@@ -175,7 +178,7 @@ class Discovery:
         return self._due_s
 
     def _went_down(self, port: Port, now: float) -> None:
-        """Handle a port that went down: another device may be behind it when it comes up again."""
+        """Handle a port that went down, or whose number means another port: another device may be behind it."""
         self._forget_probes(port, now)
         self._between.discard(port)
 
