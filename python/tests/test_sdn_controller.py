@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 from fake_switches import Entry, World, acquainted, llc, mac, tcp
 
+from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey, Placed
@@ -554,6 +555,18 @@ def test_hosts_are_not_kept_at_a_port_number_that_means_another_port(is_connecte
         world.settle()
         world.controller.handle(port.node, PortList((renamed,)), world.now)
     assert world.controller.hosts.by_name["h1"].port is None
+
+
+def test_a_network_that_could_not_be_built_is_built_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, frame, route = carrying()
+    failed, build = route.path[1], Controller._network
+    monkeypatch.setattr(Controller, "_network", lambda *_: 1 // 0)
+    world.set_link(failed, is_up=False)
+    with pytest.raises(ZeroDivisionError):
+        world.settle()
+    monkeypatch.setattr(Controller, "_network", build)
+    world.settle()
+    assert failed not in route.path and world.where("h1", frame) == "h16"
 
 
 def _on(placed: Placed, path: Path) -> Placed:

@@ -96,6 +96,7 @@ def test_mistakes_in_a_hosts_file_are_reported_with_their_line() -> None:
     for wrong, message in (
         ("h1 02:ba:7e:00:00:01", "hosts:1: a line is 'name MAC interface'"),
         ("\nh1 03:ba:7e:00:00:01 eth0", "hosts:2: '03:ba:7e:00:00:01' is not a host's MAC address"),
+        ("s1 02:ba:7e:00:00:01 eth0", "hosts:1: switches are named like 's1'; give this host another name"),
         ("h1 02:ba:7e:00:00 eth0", "is not a host's MAC address"),
         ("h1 02:ba:7e:00:00:01 eth0\nh1 02:ba:7e:00:00:02 eth0", "hosts:2: h1 or 02:ba:7e:00:00:02 is there twice"),
     ):

@@ -325,14 +325,14 @@ class Controller:
         """Rebuild the network if links or hosts have changed, and re-place flows that lost their path."""
         if self.discovery.peers is self._peers and self.hosts.version == self._hosts_version:
             return
-        before, self._peers = self._peers, self.discovery.peers
-        for port in self._peers.keys() - before.keys():
+        before, peers = self._peers, self.discovery.peers
+        for port in peers.keys() - before.keys():
             for host in self.hosts.forget_port(port):
-                self.outbox.emit("host", f"{host.name} is not at {port}, which leads to {self._peers[port]}")
-        self._hosts_version = self.hosts.version
+                self.outbox.emit("host", f"{host.name} is not at {port}, which leads to {peers[port]}")
+        network = self._network()
+        self._peers, self._hosts_version = peers, self.hosts.version
         # Plans are of one network.
         self._plan_is_due |= bool(self.router.network_state.patterns) or self._is_merging
-        network = self._network()
         rates = self.rates
         self.router.network_state.paths = Paths(network)
         self.router.network_state.load_byte_s, self.router.network_state.received_byte_s = (
@@ -366,7 +366,7 @@ class Controller:
         return self.network(), frozenset(port.node for port in self.discovery.edge_ports(now))
 
     def _network(self) -> Network:
-        peers = dict(self._peers)
+        peers = dict(self.discovery.peers)
         hosts = []
         for host in self.hosts.attached():
             assert host.port is not None

@@ -19,6 +19,7 @@ ADDRESS_FORGOTTEN_S = 600.0
 # A host seen at a port so recently is still there: its frame from another port is an echo, or forged.
 MOVES_AFTER_S = 1.0
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_SWITCH = re.compile(r"s[0-9]+")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -204,6 +205,8 @@ def parse_hosts_file(text: str, name: str) -> dict[str, str]:
         mac = words[1].lower() if len(words) > 1 else ""
         if len(words) != 3 or not _NAME.fullmatch(words[0]):
             raise WrongUse(f"{where}: a line is 'name MAC interface', such as 'h2 02:00:00:00:00:02 eth0'")
+        if _SWITCH.fullmatch(words[0]):
+            raise WrongUse(f"{where}: switches are named like '{words[0]}'; give this host another name")
         if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1:
             raise WrongUse(f"{where}: '{words[1]}' is not a host's MAC address; write the one shown by `ip link` there")
         if words[0] in found or mac in found.values():
