@@ -25,7 +25,7 @@ from barewire.sdn.controller.full_tables import UNPLACED_S
 from barewire.sdn.controller.reception import FORGED_S
 from barewire.sdn.controller.rules import Kind, kind_of
 from barewire.sdn.flow import FlowKey
-from barewire.sdn.openflow.messages import ARP, Match
+from barewire.sdn.openflow.messages import ARP, Match, PortState, PortStatus
 from barewire.topology import Network, Port, fat_tree
 
 
@@ -290,6 +290,59 @@ def test_flows_of_a_switch_without_room_for_any_rule_stay_on_the_default_way() -
     world.send("h1", tcp("h1", "h16"))
     world.settle()
     assert world.is_placed("h1", tcp("h1", "h16"))
+
+
+def test_a_port_that_came_up_beside_a_full_table_is_heard_when_there_is_room() -> None:
+    """The switch is asked less and less often meanwhile, and the refusal is said once."""
+    world = World(fat_tree(4, servers=0), quiet())
+    port = world.network.attachment("h2")
+    assert port is not None
+    world.set_link(port, is_up=False)
+    world.stand_up()
+    switch = world.switches[port.node]
+    switch.capacity = len(switch.table)
+    world.set_link(port, is_up=True)
+    world.pass_time(30)
+    assert [event.kind for event in world.events].count("switch refused") == 1
+    world.send("h2", tcp("h2", "h1"))
+    world.settle()
+    assert world.controller.hosts.by_name["h2"].port is None
+    switch.capacity += 100
+    world.pass_time(8.1)
+    world.send("h2", tcp("h2", "h1"))
+    world.settle()
+    assert world.controller.hosts.by_name["h2"].port == port
+
+
+def test_a_copy_that_found_no_room_is_not_laid_where_a_switch_is() -> None:
+    world = World(fat_tree(4, servers=0), quiet())
+    world.stand_up()
+    port = Port("s13", 3)
+    switch = world.switches[port.node]
+    switch.capacity = len(switch.table)
+    world.set_link(port, is_up=False)
+    world.settle()
+    world.controller.handle(port.node, PortStatus(PortState(port.number, "p3", True)), world.now)
+    world.pass_time(0.5)
+    assert any(event.kind == "switch refused" for event in world.events), "it looked like a host's port"
+    world.set_link(port, is_up=True)
+    world.pass_time(0.4)
+    switch.capacity += 100
+    world.pass_time(10)
+    assert port in world.controller.discovery.peers
+    assert not any(match.in_port == port.number for match, _ in switch.table)
+
+
+def test_base_rules_that_found_no_room_are_laid_when_there_is() -> None:
+    world = World(fat_tree(4, servers=0), quiet())
+    switch = world.switches["s13"]
+    switch.capacity = 1
+    world.connect()
+    world.pass_time(3)
+    switch.capacity = 100
+    world.pass_time(8.1)
+    assert [kind_of(entry.rule.cookie) for entry in switch.table.values()].count(Kind.BASE) == 2
+    assert any(port.node == "s13" for port in world.controller.discovery.peers)
 
 
 class Failing:

@@ -482,6 +482,13 @@ class Controller:
         if route is not None and refused.is_table_full:
             self.full.refused(route, switch, now)
             return
+        if (
+            rule is not None
+            and kind in (Kind.BASE, Kind.EDGE)
+            and refused.is_table_full
+            and not self.default_way.without_room(switch, rule, now)
+        ):
+            return  # it was said of another one
         self.outbox.emit("switch refused", f"{switch} refused {rule or refused.request or 'a message'}: {refused.text}")
         if route is not None:
             self.full.give_up(route, switch, now)

@@ -42,6 +42,8 @@ QUIET_S = 0.3
 # Rules computed at a time, 2 to 4 ms; the next slice begins after the pause.
 SLICE_RULES = 2000
 SLICE_S = 0.001
+# Rules that a full table had no room for are laid again after this time, doubled by each further refusal.
+AGAIN_S, AGAIN_MAX_S = 1.0, 8.0
 
 # A rule's identity in a switch: table, match, priority.
 _Place = tuple[int, Match, int]
@@ -71,6 +73,9 @@ class DefaultWay:
         self._began_s: float | None = None
         # Switches that have refused a rule since they connected.
         self._refused: set[str] = set()
+        # By switch, base rules and copies that its full table had no room for, and how long they wait for some.
+        self._without_room: dict[str, dict[_Place, Rule]] = {}
+        self._wait_s: dict[str, float] = {}
 
     def found(self, switch: str, rules: Iterable[Rule], now: float) -> None:
         """Take over the default rules of a switch that has connected."""
@@ -117,6 +122,16 @@ class DefaultWay:
         self._installed.get(switch, {}).pop(_place(rule), None)
         is_first = switch not in self._refused
         self._refused.add(switch)
+        return is_first
+
+    def without_room(self, switch: str, rule: Rule, now: float) -> bool:
+        """Lay a base rule or copy again later; return whether the switch has had room for all others until now."""
+        is_first = switch not in self._wait_s
+        waiting = self._without_room.setdefault(switch, {})
+        if not waiting:
+            self._wait_s[switch] = AGAIN_S if is_first else min(2 * self._wait_s[switch], AGAIN_MAX_S)
+            self._outbox.at(now + self._wait_s[switch], partial(self._lay_again, switch))
+        waiting[_place(rule)] = rule
         return is_first
 
     def forget(self, switch: str) -> None:
@@ -318,6 +333,17 @@ class DefaultWay:
         if rules is not None and rules.get(_place(rule)) != rule:
             rules[_place(rule)] = rule
             self._outbox.send(switch, AddRule(rule))
+
+    def _lay_again(self, switch: str, _now: float) -> None:
+        wanted = self._installed.get(switch, {})
+        for place, rule in self._without_room.pop(switch, {}).items():
+            if kind_of(rule.cookie) is Kind.BASE or wanted.get(place) == rule:
+                self._outbox.send(switch, AddRule(rule))
+        self._outbox.when_confirmed(switch, partial(self._laid_again, switch))
+
+    def _laid_again(self, switch: str, _is_done: bool) -> None:
+        if switch not in self._without_room:
+            self._wait_s.pop(switch, None)
 
     def _delete(self, switch: str, rule: Rule) -> None:
         del self._installed[switch][_place(rule)]
