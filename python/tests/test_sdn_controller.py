@@ -15,7 +15,7 @@ from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey, Placed
-from barewire.sdn.openflow.messages import Match, PortList, PortState, PortStatus, Rule
+from barewire.sdn.openflow.messages import Match, PortState, PortStatus, Rule
 from barewire.topology import Path, Port, fat_tree
 
 TCP_KEY = FlowKey("h1", "h16", "tcp", 1000, 2000)
@@ -543,17 +543,21 @@ def test_a_host_that_moves_is_found_at_its_new_port() -> None:
 
 
 @pytest.mark.parametrize("is_connected", [False, True])
-def test_hosts_are_not_kept_at_a_port_number_that_means_another_port(is_connected: bool) -> None:
+def test_hosts_are_not_kept_at_a_port_number_that_means_another_port(
+    monkeypatch: pytest.MonkeyPatch, is_connected: bool
+) -> None:
+    """Nor learnt there from the rules that the switch still has."""
     world = acquainted()
     port = world.controller.hosts.by_name["h1"].port
     assert port is not None
-    renamed = PortState(port.number, "another", True)
     if is_connected:
-        world.controller.handle(port.node, PortStatus(renamed), world.now)
+        world.controller.handle(port.node, PortStatus(PortState(port.number, "another", True)), world.now)
     else:
         world.disconnect(port.node)
         world.settle()
-        world.controller.handle(port.node, PortList((renamed,)), world.now)
+        monkeypatch.setattr("fake_switches.PortState", lambda number, name, up: PortState(number, f"other-{name}", up))
+        world.connect(port.node)
+    world.pass_time(2)
     assert world.controller.hosts.by_name["h1"].port is None
 
 

@@ -393,7 +393,10 @@ class Controller:
         self.default_way.ports_changed(now)
         for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
             known = self.discovery.ports(switch).get(port.number)
-            if known is None or not known.is_up or known.name != before.get(port.number, known).name:
+            is_other = known is not None and known.name != before.get(port.number, known).name
+            if is_other:
+                self.default_way.forget_edge(port)
+            if known is None or not known.is_up or is_other:
                 self.hosts.forget_port(port)
         self._refresh(now)
         # Links lost while it was disconnected; those to other disconnected switches have their
@@ -410,7 +413,10 @@ class Controller:
         self.discovery.update_port(port.node, event.port, event.is_gone, now)
         self.slices.add_meters(port.node, lambda: self._meters_added(port.node))
         self.default_way.ports_changed(now)
-        if event.is_gone or not event.port.is_up or event.port.name != before.name:
+        is_other = event.port.name != before.name
+        if is_other:
+            self.default_way.forget_edge(port)
+        if event.is_gone or not event.port.is_up or is_other:
             self.hosts.forget_port(port)
             self._refresh(now)
             # The other end is a switch in its grace period, so the link is lost.

@@ -95,6 +95,10 @@ class DefaultWay:
         """Return whether an earlier controller, or this one, knew that a port led to no switch."""
         return port in self._found_edges
 
+    def forget_edge(self, port: Port) -> None:
+        """Learn no hosts from the rules to a port whose number means another port now."""
+        self._found_edges.discard(port)
+
     def carries(self, hop: Port, host: str) -> bool:
         """Return whether all that a switch sends to a host leaves through this port, without rules of flows."""
         return self._due_s is None and not self._pending and hop.node in self._installed and self.is_only(hop, host)
