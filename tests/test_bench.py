@@ -221,7 +221,7 @@ def test_a_star_measures_between_its_first_two_hosts(tmp_path):
         (("pingpong", "--sizes", "0"), "1..64KiB"),
         (("pingpong", "--sizes", "x"), "'x'"),
         (("pingpong", "--launches", "many"), "6..12"),
-        (("pingpong", "--launches", "5..2"), "5 to 2"),
+        (("pingpong", "--launches", "5..2"), "5..2"),
         (("pingpong", "--hosts", "a"), "two hosts"),
         (("pingpong", "--pairs", "0"), "pairs"),
         (("pingpong", "--refine", "0"), "the threshold must be a share between 0 and 1"),
