@@ -30,7 +30,7 @@ _Lines = dict[str, list[tuple[str, ...]]]
 
 @dataclass(frozen=True)
 class Difference:
-    """A line that differs between the fabrics, but not between launches over one of them."""
+    """A line that differs between the fabrics, and what it is in the launches over each."""
 
     line: str
     first: str
