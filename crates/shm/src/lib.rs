@@ -30,6 +30,7 @@ mod pipe;
 mod process;
 mod ring;
 mod socket;
+mod strangers;
 mod sync;
 
 pub use bounds::{HELLO_BYTES_MAX, NAME_BYTES_MAX, RING_BYTES_MAX};

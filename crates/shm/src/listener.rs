@@ -25,6 +25,7 @@ use crate::memory::Memory;
 use crate::pipe::{Pipe, PipeConfig, Side};
 use crate::process::Peer;
 use crate::socket::Socket;
+use crate::strangers;
 
 /// A name at which processes of this user connect. Readable (`poll`) when [`Listener::accept`] has work to do.
 #[derive(Debug)]
@@ -123,15 +124,20 @@ impl Listener {
         self.refused
     }
 
-    /// Accepts connections of our user into the pending list, while there is room.
+    /// Accepts connections of our user into the pending list, while there is room and other users' can be closed.
     fn accept_connections(&mut self) -> Result<(), ShmError> {
         for _ in self.pending.len()..PENDING_MAX {
+            if !strangers::can_be_closed() {
+                break;
+            }
             let socket = match accept(&self.listener) {
                 Ok(socket) => socket,
                 Err(Errno::EAGAIN) => break,
                 Err(Errno::ECONNABORTED | Errno::EINTR) => continue,
                 Err(Errno::EMFILE | Errno::ENFILE) => {
-                    self.refuse_next();
+                    if !strangers::close() {
+                        self.refuse_next();
+                    }
                     continue;
                 }
                 // In the kernel, where no initiator can be told: retry later.
@@ -139,8 +145,8 @@ impl Listener {
                 Err(error) => return Err(ShmError::system("accept4")(error)),
             };
             // Checked before any of its data is read.
-            if peer_user(&socket)? != geteuid().as_raw() {
-                self.refused.other_users += 1;
+            if !is_ours(&socket) {
+                self.refuse_stranger(socket);
                 continue;
             }
             if watch(&self.epoll, &socket).is_err() {
@@ -155,10 +161,20 @@ impl Listener {
     /// Refuses the next initiator when no descriptor is left, with the one in reserve.
     fn refuse_next(&mut self) {
         self.spare = None;
-        if let Ok(socket) = accept(&self.listener) {
-            self.refuse(&socket);
+        match accept(&self.listener) {
+            Ok(socket) if is_ours(&socket) => self.refuse(&socket),
+            Ok(socket) => {
+                self.refuse_stranger(socket);
+                strangers::close();
+            }
+            Err(_) => {}
         }
         self.spare = self.listener.try_clone().ok();
+    }
+
+    fn refuse_stranger(&mut self, socket: OwnedFd) {
+        self.refused.other_users += 1;
+        strangers::add(socket);
     }
 
     /// Tells an initiator that no descriptor or memory is left for it.
@@ -212,9 +228,19 @@ impl Drop for Listener {
         }
         // The system should not refuse this; if it does, a child keeps the initiators waiting that wait now.
         let _ = shutdown(self.listener.as_raw_fd(), Shutdown::Both);
-        while let Ok(socket) = accept(&self.listener) {
-            let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+        // So that there is a descriptor: what is not accepted here is closed with the listener, in this thread.
+        self.spare = None;
+        loop {
+            match accept(&self.listener) {
+                Ok(socket) if is_ours(&socket) => {
+                    let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+                }
+                Ok(socket) => strangers::add(socket),
+                Err(Errno::EMFILE | Errno::ENFILE) if strangers::close() => {}
+                Err(_) => break,
+            }
         }
+        strangers::close();
         for initiator in &self.pending {
             let _ = shutdown(initiator.socket.as_raw_fd(), Shutdown::Both);
         }
@@ -261,6 +287,9 @@ enum Lookup {
 
 /// Looks for a process of our user that listens at the name, with or without a suffix.
 fn find(name: &[u8]) -> Result<Lookup, ShmError> {
+    if !strangers::can_be_closed() {
+        return Ok(Lookup::Busy);
+    }
     let found = try_connect(name)?;
     let needs_scan = match found {
         Lookup::Own(..) => return Ok(found),
@@ -271,6 +300,9 @@ fn find(name: &[u8]) -> Result<Lookup, ShmError> {
     if needs_scan {
         let names = fs::read("/proc/thread-self/net/unix").map_err(ShmError::system("reading /proc/net/unix"))?;
         for suffixed in suffixed_names(name, &names) {
+            if !strangers::can_be_closed() {
+                break;
+            }
             if let ours @ Lookup::Own(..) = try_connect(suffixed)? {
                 return Ok(ours);
             }
@@ -318,6 +350,7 @@ fn try_connect(name: &[u8]) -> Result<Lookup, ShmError> {
     }
     let user = peer_user(&socket)?;
     if user != geteuid().as_raw() {
+        strangers::add(socket);
         return Ok(Lookup::OtherUser(user));
     }
     let peer = Peer::of(&socket).map_err(ShmError::system("pidfd_open"))?;
@@ -345,6 +378,10 @@ fn address(name: &[u8]) -> Result<UnixAddr, ShmError> {
 
 fn watch(epoll: &Epoll, socket: &OwnedFd) -> Result<(), ShmError> {
     epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(ShmError::system("epoll_ctl"))
+}
+
+fn is_ours(socket: &OwnedFd) -> bool {
+    peer_user(socket).is_ok_and(|user| user == geteuid().as_raw())
 }
 
 /// User of the process at the other end, according to the kernel.

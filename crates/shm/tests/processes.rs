@@ -2,8 +2,9 @@
 //! Pipes between processes: killed processes, other users, exhausted limits. The other process runs this program's test
 //! `child_process`.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::io::{BufRead, BufReader, IoSlice, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
@@ -13,13 +14,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect as connect_socket, listen, socket,
+    AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect as connect_socket,
+    listen, sendmsg, setsockopt, socket, sockopt,
 };
 use nix::unistd::{ForkResult, Pid, SysconfVar, Uid, fork, pause, setuid, sysconf};
 
 /// The unprivileged user `nobody`.
 const NOBODY: u32 = 65_534;
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// How long sockets linger that hold a thread.
+const LINGER: Duration = Duration::from_secs(10);
 
 fn name(test: &str) -> String {
     format!("barewire-shm {test} {}", std::process::id())
@@ -84,8 +88,18 @@ fn child_process() {
                 let connected = connect(name, b"nobody", &PipeConfig::default());
                 assert!(matches!(connected, Err(ShmError::OtherUser { user: 0, .. })), "{connected:?}");
                 // A client that does not check the listener's user.
-                let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::empty(), None).unwrap();
-                connect_socket(socket.as_raw_fd(), &UnixAddr::new_abstract(name).unwrap()).unwrap();
+                let _socket = careless_connection(name);
+                report("connected");
+                std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            }
+        },
+        "lingers as nobody" => match setuid(Uid::from_raw(NOBODY)) {
+            Err(error) => report(&format!("cannot be nobody: {error}")),
+            Ok(()) => {
+                // The first one is closed together with the next ones, the last one later.
+                let _first = send_lingering_socket(name);
+                let _others = [(); 18].map(|()| careless_connection(name));
+                let _last = send_lingering_socket(name);
                 report("connected");
                 std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
             }
@@ -127,6 +141,23 @@ fn child_process() {
             }
             setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
             accept(&mut listener).send([b"at last"]);
+            pause();
+        }
+        "has no descriptors for strangers" => {
+            let mut listener = Listener::open(name).unwrap();
+            report("listens");
+            std::io::stdin().read_exact(&mut [0]).unwrap();
+            let (next, hard) = (first_free_descriptor(), getrlimit(Resource::RLIMIT_NOFILE).unwrap().1);
+            setrlimit(Resource::RLIMIT_NOFILE, next, hard).unwrap();
+            let began = Instant::now();
+            assert!(listener.accept().unwrap().is_none());
+            assert_eq!(listener.refused(), Refused { other_users: 20, ..Default::default() });
+            assert!(began.elapsed() < LINGER / 2, "{:?}", began.elapsed());
+            report("refused");
+            std::io::stdin().read_exact(&mut [0]).unwrap();
+            assert!(listener.accept().unwrap().is_none());
+            assert_eq!(listener.refused(), Refused { other_users: 20, exhausted: 1, ..Default::default() });
+            report("refused");
             pause();
         }
         "may have no memory" => {
@@ -171,6 +202,30 @@ fn child_process() {
         },
         role => panic!("unknown role {role}"),
     }
+}
+
+/// A connection of a client that checks nothing.
+fn careless_connection(name: &[u8]) -> OwnedFd {
+    let connection = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::empty(), None).unwrap();
+    connect_socket(connection.as_raw_fd(), &UnixAddr::new_abstract(name).unwrap()).unwrap();
+    connection
+}
+
+/// Sends the last descriptor of a TCP socket that sleeps when it is closed: its send buffer is full, its peer does not read,
+/// and SO_LINGER is set. Returns the peer and the connection.
+fn send_lingering_socket(name: &[u8]) -> (TcpStream, OwnedFd) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback interface is up, as in `make test`");
+    let mut lingering = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let never_reads = listener.accept().unwrap().0;
+    lingering.set_nonblocking(true).unwrap();
+    while lingering.write(&[0; 65536]).is_ok() {}
+    let linger = libc::linger { l_onoff: 1, l_linger: LINGER.as_secs() as i32 };
+    setsockopt(&lingering, sockopt::Linger, &linger).unwrap();
+    let (connection, descriptors) = (careless_connection(name), [lingering.as_raw_fd()]);
+    let rights = [ControlMessage::ScmRights(&descriptors)];
+    let flags = MsgFlags::MSG_NOSIGNAL;
+    sendmsg::<()>(connection.as_raw_fd(), &[IoSlice::new(b"hello")], &rights, flags, None).unwrap();
+    (never_reads, connection)
 }
 
 /// A forked child that inherits all descriptors of this process and lives until it is killed.
@@ -429,8 +484,10 @@ fn no_pipe_leads_to_another_user() {
             return skip(&format!("{report}: needs root of the system itself, not of a user namespace"));
         }
         assert_eq!(report, "connected");
-        wait_for(&listener);
-        assert!(listener.accept().unwrap().is_none());
+        while listener.refused().other_users < 2 {
+            wait_for(&listener);
+            assert!(listener.accept().unwrap().is_none());
+        }
         // The first connection was closed after the user check; it counts as another user's as well.
         assert_eq!(listener.refused(), Refused { other_users: 2, ..Default::default() });
     }
@@ -439,6 +496,53 @@ fn no_pipe_leads_to_another_user() {
     assert_eq!(peer.next_report(), "listens");
     let connected = connect(name.as_bytes(), b"secret", &PipeConfig::default());
     assert!(matches!(connected, Err(ShmError::OtherUser { user: NOBODY, .. })), "{connected:?}");
+}
+
+/// Connections of another user whose messages contain sockets that linger, when they are refused and when they are still in
+/// the backlog as the listener is dropped.
+#[test]
+fn sockets_in_messages_of_other_users_hold_no_thread() {
+    if !Uid::effective().is_root() {
+        return skip("being another user needs root");
+    }
+    for is_accepting in [true, false] {
+        let name = name(&format!("lingering {is_accepting}"));
+        let mut listener = Listener::open(name.as_bytes()).unwrap();
+        let mut peer = ChildProcess::start("lingers as nobody", &name);
+        let report = peer.next_report();
+        if report.starts_with("cannot be nobody") {
+            return skip(&format!("{report}: needs root of the system itself, not of a user namespace"));
+        }
+        assert_eq!(report, "connected");
+        let began = Instant::now();
+        while is_accepting && listener.refused().other_users < 20 {
+            assert!(listener.accept().unwrap().is_none());
+        }
+        drop(listener);
+        assert!(began.elapsed() < LINGER / 2, "accepting {is_accepting}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn without_descriptors_sockets_in_messages_of_other_users_hold_no_thread() {
+    if !Uid::effective().is_root() {
+        return skip("being another user needs root");
+    }
+    let name = name("no descriptors for strangers");
+    let mut peer = ChildProcess::start("has no descriptors for strangers", &name);
+    assert_eq!(peer.next_report(), "listens");
+    let resume = |child: &mut ChildProcess| child.process.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+    let mut stranger = ChildProcess::start("lingers as nobody", &name);
+    let report = stranger.next_report();
+    if report.starts_with("cannot be nobody") {
+        return skip(&format!("{report}: needs root of the system itself, not of a user namespace"));
+    }
+    resume(&mut peer);
+    assert_eq!(peer.next_report(), "refused");
+    let pipe = connect(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().unwrap();
+    resume(&mut peer);
+    assert_eq!(peer.next_report(), "refused");
+    drop(pipe);
 }
 
 /// Reports a skip where `make test` counts it.
