@@ -65,11 +65,11 @@ install_debian_packages() {
 }
 
 # Installs a list into .venv: with uv, in a third of pip's time; with pip where there is no uv or it reaches no packages,
-# since it does not read pip's configuration. Compiled: other users of this checkout could not keep what they compile.
+# since it does not read pip's configuration. Further options are uv's.
 install_locked() {
     local lock=$1 pip=("$venv/bin/pip" install -q --disable-pip-version-check --require-hashes)
     { "${pip[@]}" --only-binary :all: -r "$here/uv.lock" &&
-        "$venv/bin/uv" pip install -q --system-certs --compile-bytecode --python "$venv" --require-hashes -r "$lock"; } ||
+        "$venv/bin/uv" pip install -q --system-certs "${@:2}" --python "$venv" --require-hashes -r "$lock"; } ||
         "${pip[@]}" -r "$lock"
 }
 
@@ -82,7 +82,9 @@ install_python_packages() {
     cmp -s "$lock" "$stamp" && return 0
     [ -x "$venv/bin/python" ] || /usr/bin/python3 -m venv "$venv"
     echo "setup: installing Python packages into .venv"
-    install_locked "$lock"
+    # Compiled: other users of this checkout could not keep what they compile. Of the test list only a part is used.
+    install_locked "$here/requirements.lock" --compile-bytecode
+    [ "$purpose" = run ] || install_locked "$lock"
     cp "$lock" "$stamp"
 }
 

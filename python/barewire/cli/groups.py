@@ -108,7 +108,7 @@ def _hint(error: TyperException, context: Any) -> str | None:
         meant = new or ([close] if close else [])
     elif (parameter := getattr(error, "param", None)) is not None and (found := _NOT_A_CHOICE.match(error.message)):
         close = closest(
-            found[1], [str(getattr(choice, "value", choice)) for choice in parameter.type_descriptor.choices]
+            found[1], [str(getattr(choice, "value", choice)) for choice in parameter.type.choices]
         )
         meant = [close] if close else []
     else:
