@@ -44,15 +44,16 @@ impl Groups {
         self.groups.iter().any(|group| group.index() == index && group.has(sap))
     }
 
-    /// Closes the group's descriptor of a socket; `is_gone` then checks whether the socket is closed everywhere. Removes empty
-    /// groups.
-    pub fn release(&mut self, (index, sap): Key, is_gone: impl FnOnce() -> bool) {
+    /// Closes the group's descriptor of a socket. Removes empty groups.
+    pub fn release(&mut self, (index, sap): Key) {
         let Some(group) = self.groups.iter_mut().find(|group| group.index() == index && group.has(sap)) else { return };
         group.release(sap);
-        if !is_gone() {
-            group.mark_inconsistent();
-        }
         self.groups.retain(|group| !group.is_empty());
+    }
+
+    /// Whether [`recover`](Self::recover) is to be called again soon.
+    pub fn are_waiting(&self) -> bool {
+        self.groups.iter().any(FanoutGroup::is_waiting)
     }
 
     /// Descriptors that report an error when the interface of a group has gone down, until [`recover`](Self::recover).

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::audit::Audit;
 use crate::bounds::{
     ACCEPT_PAUSE, ACCEPTS_PER_ITERATION, CONNECTIONS, CONNECTIONS_OF_UNLISTED_USERS, CONNECTIONS_OF_USER, EXIT_TIMEOUT,
-    REQUEST_TIMEOUT, SOCKETS_PER_MESSAGE, SWEEP_INTERVAL,
+    RECOVERY_INTERVAL, REQUEST_TIMEOUT, SOCKETS_PER_MESSAGE, SWEEP_INTERVAL,
 };
 use crate::egress::mark_of;
 use crate::grant_file::{GrantFile, open_packet_sockets};
@@ -101,6 +101,9 @@ impl Server {
             }
             for holder in &self.exiting_holders {
                 wake_at(holder.until);
+            }
+            if self.groups.are_waiting() {
+                wake_at(now + RECOVERY_INTERVAL);
             }
             let ready = self.wait(&connections, accept_after <= now, wake)?;
             for signal in self.signals.take() {
@@ -302,7 +305,7 @@ impl Server {
             self.claims.extend(claim.map(|claim| (key, claim)));
         } else {
             drop(socket);
-            self.groups.release(key, || is_closed(inode));
+            self.groups.release(key);
             self.ledger.remove(key);
             self.save_grants();
         }
@@ -388,9 +391,7 @@ impl Server {
 
     /// Ends a grant whose holder is gone, once its socket is closed everywhere.
     fn end(&mut self, key: Key) {
-        if let Some(inode) = self.ledger.owner(key).map(|entry| entry.inode) {
-            self.groups.release(key, || is_closed(inode));
-        }
+        self.groups.release(key);
         self.ledger.orphan(key);
         self.sweep(2);
     }
@@ -483,11 +484,6 @@ struct Ready {
 
 fn has_ended(peer: &Peer) -> bool {
     peer.pidfd.as_ref().is_some_and(is_readable)
-}
-
-/// Whether no packet socket has this inode. Checks twice: the list can miss a socket while others are opened and closed.
-fn is_closed(inode: u64) -> bool {
-    (0..2).all(|_| open_packet_sockets().is_ok_and(|open| !open.contains(&inode)))
 }
 
 fn is_readable(pidfd: &OwnedFd) -> bool {

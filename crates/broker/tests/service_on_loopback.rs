@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, IoSlice, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -17,6 +17,7 @@ use barewire_link::{Filter, Link, LinkError, Outgoing, PacketConfig, PacketLink}
 use barewire_llc::Lsap;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
@@ -474,6 +475,66 @@ fn holder() {
     fcntl(&grant.socket, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
     let sleep = Command::new("sleep").arg("0.7").stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     drop(sleep.unwrap());
+}
+
+/// Moves this thread and the processes that it starts to a network namespace of their own, whose interface it may set down.
+/// Returns whether it may.
+fn move_to_own_namespace() -> bool {
+    match unshare(CloneFlags::CLONE_NEWNET) {
+        Ok(()) => set_loopback(true),
+        Err(Errno::EPERM) => {
+            skip("a network namespace of its own needs CAP_SYS_ADMIN: run `make test`, or as root");
+            return false;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    true
+}
+
+fn set_loopback(up: bool) {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    // SAFETY: zeros are a valid request.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l' as libc::c_char;
+    request.ifr_name[1] = b'o' as libc::c_char;
+    let up = if up { libc::IFF_UP } else { 0 };
+    request.ifr_ifru.ifru_flags = (up | libc::IFF_LOOPBACK) as libc::c_short;
+    // SAFETY: the request is the kernel's structure and outlives the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const request) };
+    Errno::result(done).unwrap();
+}
+
+/// The kernel adds such a socket to the group again as well.
+#[test]
+fn a_socket_kept_without_its_connection_misleads_no_frames_after_the_interface_was_down() {
+    if !move_to_own_namespace() {
+        return;
+    }
+    let Some(site) = Site::new(0x60) else { return };
+    let kept = site.ask(0).unwrap();
+    let mut members = [site.member(1), site.member(2)];
+    drop(kept.lease);
+    // The broker looks at once whether the socket is closed.
+    assert_eq!(status_of(site.ask(3)).0, Status::TooMany);
+    let mut kept = Some(kept.socket);
+    for keeps in [true, false] {
+        set_loopback(false);
+        for member in &mut members {
+            assert!(matches!(member.link.check(), Err(LinkError::InterfaceDown(_))));
+        }
+        // In the second turn it is closed once the broker knows that the interface is down.
+        std::thread::sleep(Duration::from_millis(200));
+        if !keeps {
+            kept = None;
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        set_loopback(true);
+        std::thread::sleep(Duration::from_millis(200));
+        let [first, second] = &mut members;
+        check(&mut [first, second]);
+    }
+    drop(kept);
+    assert!(site.last("sockets may lose their frames since their interface went down").is_null(), "{:?}", site.audit());
 }
 
 /// Whoever may open the lock file can lock it, and keep the next broker from starting.

@@ -19,15 +19,22 @@
 //!
 //! When the interface goes down, all members leave; when it comes up again, the kernel adds them in the order of
 //! its own list of sockets ([`FanoutGroup::recover`]).
+//!
+//! A socket that another process keeps open after its release remains a member, which nobody can remove. Its slot stays its
+//! own, and the spare of its release stays behind all others, to take the slot whenever that socket is closed:
+//!
+//! ```text
+//! keep   │ kept │ live │ live │ anchor │ spare │   the group admits no more members
+//! ```
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
 use crate::filter::instruction;
 use crate::interface::system;
-use crate::packet_socket::{Fanout, PACKET_FANOUT_DATA, bind, open_filtered};
+use crate::packet_socket::{Fanout, PACKET_FANOUT_DATA, bind, list_sockets, open_filtered};
 use crate::restricted::Restricted;
 use crate::ring::{ReceiveRing, RingGeometry};
 use crate::socket::{self, get_option, set_option};
@@ -43,19 +50,28 @@ pub struct FanoutGroup {
     /// contains [`Member::Anchor`].
     anchor: OwnedFd,
     slots: Vec<Member>,
-    /// Whether `slots` is known to match the kernel's state. If not, the group admits no more members.
+    /// Inodes of released sockets that were still open elsewhere.
+    kept: Vec<u64>,
+    /// Whether more members may be admitted: not once a socket was kept or the interface was down.
     is_consistent: bool,
+    /// The interface was down, and the kernel has not been seen to have added the members again.
+    is_waiting: bool,
+    /// The slots in the group's program, sorted by value; `None` before the first.
+    programmed: Option<Vec<(u8, u32)>>,
 }
 
 enum Member {
     Live {
         value: u8,
-        socket: OwnedFd,
+        inode: u64,
+        _socket: OwnedFd,
         /// Mapped, so that its holder cannot change it.
         _ring: ReceiveRing,
     },
     Spare(OwnedFd),
-    /// The anchor, once the interface was down.
+    /// A released socket that is open elsewhere, by its inode.
+    Kept(u64),
+    /// The anchor, once the group is inconsistent.
     Anchor,
 }
 
@@ -70,13 +86,16 @@ impl FanoutGroup {
         set_option(&anchor, libc::SOL_PACKET, libc::PACKET_FANOUT, &Fanout::NEW).map_err(failed("PACKET_FANOUT"))?;
         let fanout: u32 =
             get_option(&anchor, libc::SOL_PACKET, libc::PACKET_FANOUT).map_err(failed("PACKET_FANOUT"))?;
-        let group = Self {
+        let mut group = Self {
             interface: interface.clone(),
             protocol,
             id: (fanout & 0xffff) as u16,
             anchor,
             slots: vec![],
+            kept: vec![],
             is_consistent: true,
+            is_waiting: false,
+            programmed: None,
         };
         group.set_program()?;
         Ok(group)
@@ -94,7 +113,7 @@ impl FanoutGroup {
         self.is_consistent
     }
 
-    /// Whether the group has no member besides anchor and spares.
+    /// Whether the group has no member besides anchor, spares, and sockets that others keep.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.slots.iter().any(|member| matches!(member, Member::Live { .. }))
@@ -117,9 +136,10 @@ impl FanoutGroup {
         }
         let Restricted { socket, ring: geometry, .. } = socket;
         let ring = ReceiveRing::map(&socket, geometry).map_err(|(operation, error)| self.failed(operation)(error))?;
+        let inode = inode_of(&socket).map_err(self.failed("fstat"))?;
         let handed = socket.try_clone().map_err(self.failed("dup"))?;
         self.join(&socket)?;
-        let live = Member::Live { value, socket, _ring: ring };
+        let live = Member::Live { value, inode, _socket: socket, _ring: ring };
         let placed = match self.slots.iter().position(|member| matches!(member, Member::Spare(_))) {
             Some(slot) => {
                 // Closes the spare; the last member, the new socket, moves to its slot.
@@ -137,6 +157,7 @@ impl FanoutGroup {
             Ok(true) => LinkError::InterfaceDown(self.interface.name.clone()),
             Err(error) => error,
         };
+        drop(handed);
         self.mark_inconsistent();
         self.release(value);
         Err(error)
@@ -148,62 +169,80 @@ impl FanoutGroup {
         self.anchor.as_fd()
     }
 
+    /// Whether [`recover`](Self::recover) is to be called again soon: the interface is down, or was at the last call, and the
+    /// order of the members depends on whether a socket that another process keeps is closed before or after it comes up.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting && !self.kept.is_empty()
+    }
+
     /// If the interface has gone down since the last call, sets the program for the order in which the kernel adds the members
-    /// again. Returns whether it has; the group is then [inconsistent](Self::is_consistent), since the anchor is not the last.
+    /// again, and does so with each further call until it has added them. Returns whether the interface has gone down since the
+    /// last call; the group is then [inconsistent](Self::is_consistent), since the anchor is not the last.
     ///
     /// # Errors
     /// The system's error; members may then receive each other's frames, and lose their own.
     pub fn recover(&mut self) -> Result<bool, LinkError> {
-        match socket::check(&self.anchor, &self.interface.name) {
-            Ok(()) => return Ok(false),
-            Err(LinkError::InterfaceDown(_)) => {}
+        let went_down = match socket::check(&self.anchor, &self.interface.name) {
+            Ok(()) => false,
+            Err(LinkError::InterfaceDown(_)) => true,
             Err(error) => return Err(error),
+        };
+        if went_down {
+            self.mark_inconsistent();
+            self.is_waiting = true;
         }
-        self.mark_inconsistent();
-        if !self.slots.iter().any(|member| matches!(member, Member::Anchor)) {
-            self.slots.push(Member::Anchor);
+        if self.is_waiting {
+            self.sort()?;
         }
-        let order = order_of_packet_sockets().map_err(self.failed("/proc/self/net/packet"))?;
-        let mut slots = Vec::with_capacity(self.slots.len());
-        for member in &self.slots {
-            let socket = match member {
-                Member::Live { socket, .. } | Member::Spare(socket) => socket,
-                Member::Anchor => &self.anchor,
-            };
-            let inode = inode_of(socket).map_err(self.failed("fstat"))?;
-            slots.push(order.iter().position(|listed| *listed == inode));
-        }
-        let mut members: Vec<_> = slots.into_iter().zip(std::mem::take(&mut self.slots)).collect();
-        members.sort_by_key(|(slot, _)| *slot);
-        self.slots = members.into_iter().map(|(_, member)| member).collect();
-        self.set_program()?;
-        Ok(true)
+        Ok(went_down)
     }
 
-    /// Closes the group's descriptor of the socket for a value; other members keep their slots.
+    /// Closes the group's descriptor of the socket for a value; other members keep their slots. If the socket is still open
+    /// elsewhere, it keeps its slot as well, and the group is [inconsistent](Self::is_consistent).
     pub fn release(&mut self, value: u8) {
         // After a failure `slots` stays as it is.
         let _ = self.recover();
+        if !self.has(value) {
+            return;
+        }
+        let mut spare = self.spare();
+        if self.is_waiting {
+            // The interface may have come up meanwhile.
+            let _ = self.recover();
+            if !self.is_waiting && spare.is_err() {
+                spare = self.spare();
+            }
+        }
         let Some(slot) = self.slot_of(value) else { return };
-        match self.spare() {
-            Ok(spare) => self.slots[slot] = Member::Spare(spare),
-            Err(LinkError::InterfaceDown(_)) => {
-                // The kernel's group is empty; the other members will join again in order.
-                self.slots.remove(slot);
-                let _ = self.set_program();
-            }
-            Err(_) => {
-                // The anchor moves to the slot, so the next member would join elsewhere.
-                self.mark_inconsistent();
-                self.slots.swap_remove(slot);
-            }
+        let Member::Live { inode, .. } = self.slots[slot] else { return };
+        self.slots[slot] = Member::Kept(inode);
+        if is_open(inode) {
+            self.mark_inconsistent();
+            self.kept.push(inode);
+            self.slots.extend(spare.ok().map(Member::Spare));
+        } else if let Ok(spare) = spare {
+            // The last member has moved to the slot.
+            self.slots[slot] = Member::Spare(spare);
+        } else if self.is_waiting {
+            // The kernel's group is empty; the other members will join again in order.
+            self.slots.remove(slot);
+        } else {
+            self.mark_inconsistent();
+            self.slots.swap_remove(slot);
+            let _ = self.set_program();
+        }
+        if self.is_waiting {
+            let _ = self.sort();
         }
     }
 
-    /// Marks the group inconsistent. Call it when a released socket is still open elsewhere: it may leave its slot at any
-    /// time, or join again at another one. The spare of its release is the last member and moves to the slot then.
-    pub fn mark_inconsistent(&mut self) {
-        self.is_consistent = false;
+    /// Marks the group inconsistent: it admits no more members.
+    fn mark_inconsistent(&mut self) {
+        if self.is_consistent {
+            self.is_consistent = false;
+            self.slots.push(Member::Anchor);
+        }
     }
 
     /// Descriptors that keep the members at their slots once this process has ended: as long as every holder of a member keeps
@@ -220,7 +259,7 @@ impl FanoutGroup {
         }
         let spares = self.slots.iter().filter_map(|member| match member {
             Member::Spare(socket) => Some(socket.as_fd()),
-            Member::Live { .. } | Member::Anchor => None,
+            Member::Live { .. } | Member::Kept(_) | Member::Anchor => None,
         });
         Ok(spares.chain([self.anchor.as_fd()]))
     }
@@ -241,23 +280,74 @@ impl FanoutGroup {
             .map_err(self.failed("PACKET_FANOUT"))
     }
 
+    /// Puts the members into the order of the kernel's list of sockets, in which it adds them when the interface comes up, and
+    /// sets the program. Once it has added them, their order is no longer that of the list.
+    fn sort(&mut self) -> Result<(), LinkError> {
+        let listed = list_sockets().map_err(self.failed("/proc/thread-self/net/packet"))?;
+        let place = |inode| listed.iter().position(|socket| socket.inode == inode);
+        let is_member = |inode| place(inode).is_some_and(|at| listed[at].is_running);
+        let has_come_up = is_member(inode_of(&self.anchor).map_err(self.failed("fstat"))?);
+        self.kept.retain(|inode| place(*inode).is_some());
+        // The kernel adds no socket whose holder is changing its ring.
+        let kept = self.kept.iter().filter(|inode| !has_come_up || is_member(**inode));
+        self.slots.retain(|member| !matches!(member, Member::Kept(_)));
+        self.slots.extend(kept.map(|inode| Member::Kept(*inode)));
+        let mut places = Vec::with_capacity(self.slots.len());
+        for member in &self.slots {
+            let inode = match member {
+                Member::Live { inode, .. } | Member::Kept(inode) => *inode,
+                Member::Spare(socket) => inode_of(socket).map_err(self.failed("fstat"))?,
+                Member::Anchor => inode_of(&self.anchor).map_err(self.failed("fstat"))?,
+            };
+            places.push(place(inode));
+        }
+        let mut members: Vec<_> = places.into_iter().zip(std::mem::take(&mut self.slots)).collect();
+        members.sort_by_key(|(place, _)| *place);
+        self.slots = members.into_iter().map(|(_, member)| member).collect();
+        self.set_program()?;
+        if has_come_up {
+            self.is_waiting = false;
+            self.add_missing_spares()?;
+        }
+        Ok(())
+    }
+
+    /// Adds spares until there is one behind the other members for each kept socket, which may be closed at any time.
+    fn add_missing_spares(&mut self) -> Result<(), LinkError> {
+        let spares = self.slots.iter().rev().take_while(|member| matches!(member, Member::Spare(_))).count();
+        for _ in spares..self.kept.len() {
+            match self.spare() {
+                Ok(spare) => self.slots.push(Member::Spare(spare)),
+                // The next call of `recover` finds out.
+                Err(LinkError::InterfaceDown(_)) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Sets the group's program according to `slots`.
-    fn set_program(&self) -> Result<(), LinkError> {
+    fn set_program(&mut self) -> Result<(), LinkError> {
         let mut values: Vec<(u8, u32)> = (0..)
             .zip(&self.slots)
             .filter_map(|(slot, member)| match member {
                 Member::Live { value, .. } => Some((*value, slot)),
-                Member::Spare(_) | Member::Anchor => None,
+                Member::Spare(_) | Member::Kept(_) | Member::Anchor => None,
             })
             .collect();
         values.sort_unstable();
+        if self.programmed.as_ref() == Some(&values) {
+            return Ok(());
+        }
         let mut program = program(&values);
         let program = libc::sock_fprog {
             len: u16::try_from(program.len()).expect("two instructions for each of 256 values"),
             filter: program.as_mut_ptr(),
         };
         set_option(&self.anchor, libc::SOL_PACKET, PACKET_FANOUT_DATA, &program)
-            .map_err(self.failed("PACKET_FANOUT_DATA"))
+            .map_err(self.failed("PACKET_FANOUT_DATA"))?;
+        self.programmed = Some(values);
+        Ok(())
     }
 
     fn failed(&self, operation: &'static str) -> impl Fn(io::Error) -> LinkError {
@@ -281,11 +371,9 @@ fn rejoin(socket: &OwnedFd) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &none)
 }
 
-/// The inodes of all AF_PACKET sockets of this network namespace, in the kernel's order.
-fn order_of_packet_sockets() -> io::Result<Vec<u64>> {
-    let text = fs::read_to_string("/proc/self/net/packet")?;
-    let numbers = text.lines().skip(1).map(|line| line.split_ascii_whitespace().next_back()?.parse().ok());
-    numbers.collect::<Option<_>>().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "has an unknown format"))
+/// Whether a packet socket is open, or may be.
+fn is_open(inode: u64) -> bool {
+    list_sockets().map_or(true, |listed| listed.iter().any(|socket| socket.inode == inode))
 }
 
 fn inode_of(socket: &OwnedFd) -> io::Result<u64> {

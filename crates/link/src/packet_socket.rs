@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! AF_PACKET sockets: opening with a filter, binding to an interface, fanout options.
 
+use std::fs;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -35,6 +36,39 @@ pub(crate) fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()
     address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index;
     socket::bind(socket, &address)
+}
+
+/// An AF_PACKET socket in the kernel's list.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) inode: u64,
+    /// Whether it receives frames: its interface is up and its ring is not being changed.
+    pub(crate) is_running: bool,
+}
+
+/// The AF_PACKET sockets of this thread's network namespace, in the kernel's order. Reads the list until two readings are
+/// equal: one can miss a socket while others are opened and closed.
+pub(crate) fn list_sockets() -> io::Result<Vec<Listed>> {
+    const READINGS_MAX: usize = 8;
+    let mut listed = read_sockets()?;
+    for _ in 1..READINGS_MAX {
+        let last = mem::replace(&mut listed, read_sockets()?);
+        if listed == last {
+            break;
+        }
+    }
+    Ok(listed)
+}
+
+fn read_sockets() -> io::Result<Vec<Listed>> {
+    let text = fs::read_to_string("/proc/thread-self/net/packet")?;
+    let sockets = text.lines().skip(1).map(|line| {
+        // sk RefCnt Type Proto Iface R Rmem User Inode
+        let columns: Vec<&str> = line.split_ascii_whitespace().collect();
+        let (running, inode) = (columns.get(5)?, columns.last()?);
+        Some(Listed { inode: inode.parse().ok()?, is_running: *running == "1" })
+    });
+    sockets.collect::<Option<_>>().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "has an unknown format"))
 }
 
 // From linux/if_packet.h; missing in libc.

@@ -3,12 +3,15 @@
 //! CAP_NET_RAW; `make test` provides it in a user namespace.
 
 use std::io::{self, Write};
+use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use barewire_link::{
     FanoutGroup, Field, Filter, Interface, Link, LinkError, Outgoing, PacketConfig, PacketLink, Restricted,
 };
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
 
 const ETHER_TYPE: u16 = 0x88b6;
 const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
@@ -59,6 +62,16 @@ impl TestBed {
         other
     }
 
+    /// Sets the loopback interface up or down. Each link reports once that it was down.
+    fn set_interface(&mut self, up: bool) {
+        set_loopback(up);
+        if !up {
+            for link in self.members.iter_mut().map(|member| &mut member.link).chain([&mut self.sender]) {
+                assert!(matches!(link.check(), Err(LinkError::InterfaceDown(_))));
+            }
+        }
+    }
+
     /// Closes a member's link, then releases it from the group, as when a program ends.
     fn release(&mut self, value: u8) {
         self.members.retain(|member| member.value != value);
@@ -90,6 +103,32 @@ fn skip(reason: &str) {
         let log = std::fs::File::options().create(true).append(true).open(path);
         log.and_then(|mut log| log.write_all(line.as_bytes())).expect("the skip log can be written");
     }
+}
+
+/// Moves this thread to a network namespace of its own, whose interface it may set down. Returns whether it may.
+fn move_to_own_namespace() -> bool {
+    match unshare(CloneFlags::CLONE_NEWNET) {
+        Ok(()) => set_loopback(true),
+        Err(Errno::EPERM) => {
+            skip("a network namespace of its own needs CAP_SYS_ADMIN: run `make test`, or as root");
+            return false;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    true
+}
+
+fn set_loopback(up: bool) {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    // SAFETY: zeros are a valid request.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l' as libc::c_char;
+    request.ifr_name[1] = b'o' as libc::c_char;
+    let up = if up { libc::IFF_UP } else { 0 };
+    request.ifr_ifru.ifru_flags = (up | libc::IFF_LOOPBACK) as libc::c_short;
+    // SAFETY: the request is the kernel's structure and outlives the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const request) };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
 }
 
 /// Sets a socket option; returns the errno if the kernel refuses.
@@ -160,7 +199,6 @@ fn socket_closed_after_its_release_moves_no_other_member() {
         bed.check();
         for value in [2, 6] {
             bed.release(value);
-            bed.group.mark_inconsistent();
             bed.check();
         }
         assert!(!bed.group.is_consistent());
@@ -175,6 +213,73 @@ fn socket_closed_after_its_release_moves_no_other_member() {
             bed.check();
         }
         bed.release(4);
+        bed.check();
+    }
+}
+
+/// When the interface comes up again, the kernel also adds sockets to the group that others kept after their release. They are
+/// released and closed before, while and after it is down, or left open.
+#[test]
+fn kept_sockets_move_no_other_member_when_the_interface_was_down() {
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    enum When {
+        Before,
+        Meanwhile,
+        After,
+        Never,
+    }
+    use When::{After, Before, Meanwhile, Never};
+    if !move_to_own_namespace() {
+        return;
+    }
+    for (released, closed) in [
+        (Before, Before),
+        (Before, Meanwhile),
+        (Before, After),
+        (Before, Never),
+        (Meanwhile, Meanwhile),
+        (Meanwhile, After),
+        (After, After),
+    ] {
+        let Some(mut bed) = TestBed::new(5) else { return };
+        let mut kept: Vec<Option<OwnedFd>> = [2, 4, 6, 8, 10].map(|value| Some(bed.admit(value))).into();
+        for unused in [1, 3, 4] {
+            kept[unused] = None;
+        }
+        let mut now = |bed: &mut TestBed, now: When| {
+            if released == now {
+                bed.release(2);
+                bed.release(6);
+            }
+            if now != Meanwhile {
+                bed.check();
+            }
+            if closed == now {
+                for at in [2, 0] {
+                    kept[at] = None;
+                    if now != Meanwhile {
+                        bed.check();
+                    }
+                }
+            }
+        };
+        now(&mut bed, Before);
+        bed.set_interface(false);
+        assert!(bed.group.recover().unwrap());
+        now(&mut bed, Meanwhile);
+        // As its owner does while it is waiting.
+        assert!(!bed.group.recover().unwrap());
+        assert_eq!(bed.group.is_waiting(), released < After && closed > Meanwhile);
+        bed.set_interface(true);
+        assert!(!bed.group.recover().unwrap());
+        assert!(!bed.group.is_waiting());
+        now(&mut bed, After);
+        // Once more, with what is left.
+        bed.set_interface(false);
+        bed.set_interface(true);
+        assert!(bed.group.recover().unwrap());
+        bed.check();
+        bed.release(8);
         bed.check();
     }
 }
