@@ -2,31 +2,45 @@
 """What figures of a report show, and that their captions and the answer above them say just that."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 import typer
 from synthetic import run_of, series_of, synthetic_run
 from synthetic_mpi import OVERHEADS, subject, synthetic_mpi, time_us
 from typer.testing import CliRunner
 
+import barewire
+from barewire.cli.commands import app
 from barewire.cli.report import report, write_gallery
 from barewire.errors import WrongUse
 from barewire.models.wire import Link
-from barewire.report.captions import distribution_caption, ratio_caption, size_caption
+from barewire.report.captions import distribution_caption, ratio_caption, size_caption, variants_caption
 from barewire.report.figure_data import figure_data
-from barewire.report.figures import DISTRIBUTIONS_MAX, against_size, distinct, distributions, ratio_rows, style_of
+from barewire.report.figures import (
+    DISTRIBUTIONS_MAX,
+    against_size,
+    chosen,
+    distinct,
+    distributions,
+    ratio_rows,
+    style_of,
+)
 from barewire.report.model_figures import laws_figure, logp_figures, prediction_figure, speedup_figures
-from barewire.report.mpi_figures import against_computation
+from barewire.report.mpi_figures import against_computation, by_variant
 from barewire.report.run_page import answer_of, compared, render
+from barewire.report.svg import svg
 from barewire.results.derived import curves
 from barewire.results.held_out import check, errors
 from barewire.results.laws import laws_of
 from barewire.results.model import model_of
 from barewire.results.run import Run
+from barewire.results.schema import sample_frame
 from barewire.results.series import series_from_samples
-from barewire.results.store import samples
+from barewire.results.store import samples, write_run
 
 LAUNCHES = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]
 
@@ -170,6 +184,69 @@ def test_of_many_rows_a_few_have_a_distribution_among_them_the_first_64_bytes_an
     assert len(labels) == DISTRIBUTIONS_MAX and {labels[0], labels[-1]} == {"10 B", "4 KiB"} and "64 B" in labels
     assert labels[figure["chosen"]] == "64 B"
     assert f"{DISTRIBUTIONS_MAX} of {len(sizes)} rows" in distribution_caption(run.series)
+
+
+def of_two_pairs(directory: Path) -> tuple[Run, pl.DataFrame]:
+    """A stream of two pairs, each with 1000 Mbit/s in 10 blocks of each of 6 launches."""
+    count = 6 * 10 * 2
+    columns = {
+        "launch": [number // 20 for number in range(count)],
+        "block": [number // 2 % 10 for number in range(count)],
+        "pair": [number % 2 for number in range(count)],
+        "message_bytes": [64] * count,
+        "value": [1000.0 + number // 20 for number in range(count)],
+    }
+    constants = {"test": "stream", "subject": "raw", "pairs": 2, "phase": "measure", "unit": "Mbit/s"}
+    frame = sample_frame(columns, **constants)
+    run = run_of("pairs", series_from_samples(frame))
+    write_run(directory, run, frame)
+    return run, frame
+
+
+def test_a_distribution_is_of_the_values_that_the_medians_are_made_of(tmp_path):
+    run, frame = of_two_pairs(tmp_path)
+    (series,) = run.series
+    for figure in (chosen(distributions(frame, run.series)), barewire.load(tmp_path).figure("distribution")):
+        (trace,) = figure["data"]
+        assert (min(trace["x"]), max(trace["x"])) == (series.min, series.max) == (2000.0, 2010.0)
+        assert trace["customdata"][0][2:] == [6, series.samples] == [6, 60]
+    assert "60 for each subject and row" in distribution_caption(run.series)
+
+
+def growing(values: Sequence[float], peers: int) -> pl.DataFrame:
+    """The growth of memory for each of so many peers, one value for each launch."""
+    constants = {"test": "footprint", "subject": "openmpi/tcp", "ranks": 4, "variant": "exchange", "unit": "KiB"}
+    constants |= {"quantity": "growth", "parameter": "peers", "parameter_value": float(peers), "phase": "measure"}
+    columns = {"launch": list(range(len(values))), "message_bytes": [64] * len(values), "value": list(values)}
+    return sample_frame(columns, block=0, **constants)
+
+
+def test_values_of_0_and_less_are_drawn_on_no_logarithmic_axis_and_counted(tmp_path):
+    spread = [-4.0, -4.0, 8.0, 8.0, 8.0, 8.0, 8.0]
+    frame = pl.concat([growing([-8.0] * 7, 1), growing(spread, 2), growing([16.0] * 7, 3)])
+    series = series_from_samples(frame)
+    variants = [replace(s, variant=f"{s.parameter_value:g} peers", parameter_value=1.0) for s in series]
+    sizes = [replace(s, message_bytes=64 << number) for number, s in enumerate(series)]
+    for caption, figure in (
+        (size_caption(sizes), against_size(sizes, "growth")),
+        (variants_caption(variants), by_variant(variants, "growth")),
+    ):
+        text = svg(figure, "growth")
+        assert "nan" not in text and "1 value of 0 or less has no place on this axis." in caption
+        assert "that reach 0 are cut off." in caption
+        assert len(figure_data(figure)["choices"][0]["series"][0]["x"]) == 2
+    for below in (sizes[:1], variants[:1]):
+        assert "no place" not in size_caption(below) and "no place" not in variants_caption(below)
+    assert figure_data(against_size(sizes[:1], "growth"))["choices"][0]["series"][0]["y"] == [-8.0]
+    svg(by_variant(variants[:1], "growth"), "growth")
+    # The samples below 0 count in the shares, so that the median is where it belongs.
+    (trace,) = (choice["data"][0] for choice in distributions(frame, series[1:2])["choices"])
+    assert trace["x"][len(trace["x"]) // 2] == series[1].median and trace["x"][0] == -4.0
+    assert "Samples of 0 or less count, but have no place" in distribution_caption(series[1:2])
+    run = run_of("footprint", series)
+    write_run(tmp_path, run, frame)
+    assert "no place on this axis" in render(run, frame)
+    assert CliRunner().invoke(app, ["export", str(tmp_path), "--format", "svg", "-o", str(tmp_path)]).exit_code == 0
 
 
 def test_ratios_without_sizes_have_a_row_each():

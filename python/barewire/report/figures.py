@@ -18,7 +18,7 @@ from barewire.models.verdict import protocol_of
 from barewire.report.versus import MARGIN, Versus
 from barewire.report.words import message_size, row_name, subject_name, unit_name
 from barewire.results.run import Row, Series, Shared
-from barewire.results.series import SUBJECT_ORDER
+from barewire.results.series import SUBJECT_ORDER, combined, usable
 
 Figure = dict[str, Any]
 
@@ -135,14 +135,19 @@ _SHORT_BYTES = 64
 
 
 def against_size(series: Sequence[Series], what: str, *, size: str = "message size") -> Figure:
-    """Median against message size, log-log: a band for the 95 % interval, the limit dashed; one test, one unit."""
+    """Median against message size, log-log: a band for the interval, the limit dashed; one test, one unit.
+
+    The axis of medians is linear if none is above 0; otherwise those of 0 and less are left out.
+    """
     traces: list[dict[str, Any]] = []
+    shown = [s for s in series if s.median is not None and s.message_bytes]
+    positive = [s for s in shown if s.median and s.median > 0]
     for subject in dict.fromkeys(s.subject for s in series):
-        points = [s for s in series if s.subject == subject and s.median is not None and s.message_bytes]
+        points = [s for s in positive or shown if s.subject == subject]
         traces += _line(subject, points) if points else []
     traces += _wire_limits(series)
-    unit = unit_name(series[0].unit)
-    layout = layout_of(size_axis(series, size), log_axis(f"{what}, {unit}", traces, "y"))
+    title = f"{what}, {unit_name(series[0].unit)}"
+    layout = layout_of(size_axis(series, size), log_axis(title, traces, "y") if positive else plain_axis(title))
     return {"data": distinct(traces), "layout": layout}
 
 
@@ -312,21 +317,18 @@ def chosen(figure: Figure, number: int | None = None) -> Figure:
 def distributions(frame: pl.DataFrame, series: Sequence[Series], most: int = DISTRIBUTIONS_MAX) -> Figure:
     """Share of samples at or below a value, one choice of traces per row, of at most `most`; only measured samples.
 
-    `series`: of one place; `frame`: a run's raw samples, columns of `SAMPLE_SCHEMA`. Of each subject and row the
-    quantiles at `_PROBABILITIES` are kept.
+    `series`: of one place; `frame`: a run's raw samples, columns of `SAMPLE_SCHEMA`. The samples are those of the
+    series' statistics: of pairs, processes and ranks `combined`. Of each subject and row the quantiles at
+    `_PROBABILITIES` are kept.
     """
     unit, place = unit_name(series[0].unit), series[0].place
     keep = pl.all_horizontal(pl.col(name) == value for name, value in place._asdict().items())
-    keep &= (pl.col("phase") == "measure") & pl.col("value").is_finite() & (pl.col("value") > 0)
-    if not series[0].lower_is_better:
-        keep &= pl.col("lost") == 0
+    keep &= pl.col("phase") == "measure"
     rows = _spread(sorted({s.row for s in series}, key=lambda row: row.order), most)
     keep &= pl.col("message_bytes").is_in([row.message_bytes for row in rows])
     parts = (
-        frame.lazy()
-        .filter(keep)
+        usable(combined(frame.lazy().filter(keep).collect()))
         .select(*_ROW, "subject", "value", "launch")
-        .collect()
         .partition_by(*_ROW, "subject", as_dict=True)
     )
     choices: list[dict[str, Any]] = []
@@ -423,10 +425,17 @@ def curve(
     unit: str,
     style: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """A line through (x, value, interval, launches, samples) and the band of the intervals, if there are any."""
+    """A line through (x, value, interval, launches, samples) and the band of the intervals, if there are any.
+
+    For values above 0 a band stays there, too, below all others of its line: a logarithmic axis has no place for 0.
+    """
     style = style or style_of(subject)
     x = [at for at, *_ in points]
     bounds = [interval or (value, value) for _, value, interval, _, _ in points]
+    lowest = min((end for interval in bounds for end in interval if end > 0), default=0.0) / 2
+    bounds = [
+        (lowest if low <= 0 < value else low, high) for (low, high), (_, value, *_) in zip(bounds, points, strict=True)
+    ]
     band = {
         "type": "scatter",
         "mode": "lines",
@@ -549,8 +558,11 @@ def _processes_axis(shared: Iterable[Shared]) -> dict[str, Any]:
 
 
 def log_axis(title: str, traces: Iterable[dict[str, Any]], axis: str) -> dict[str, Any]:
-    """A logarithmic axis with full labels: plotly's own are single digits between decades."""
-    values = [value for trace in traces for value in trace[axis] if value]
+    """A logarithmic axis with full labels: plotly's own are single digits between decades.
+
+    It is linear if no value is above 0.
+    """
+    values = [value for trace in traces for value in trace[axis] if value and value > 0]
     if not values:
         return plain_axis(title)
     low, high = min(values), max(values)

@@ -9,6 +9,7 @@ import numpy as np
 
 from barewire.models.breakpoints import Break, Piecewise, find_breakpoints
 from barewire.models.causes import Limit, explanations
+from barewire.report.captions import without_place
 from barewire.report.figures import (
     INK,
     Figure,
@@ -169,26 +170,14 @@ def _logp(series: Sequence[Series], limits: list[Limit]) -> Figure:
             marker = {"symbol": symbol, "size": 8, "line": {"width": 2, "color": colour}}
             line = {"color": colour, "dash": dash, "width": 2}
             style = {"type": "scatter", "mode": "lines+markers", "name": name, "line": line, "marker": marker}
-            known = [
-                (
-                    s.message_bytes,
-                    s.median or 0.0,
-                    s.interval if s.interval and s.interval[0] > 0 else None,
-                    s.launches,
-                    s.samples,
-                )
-                for s in positive
-            ]
+            known = [(s.message_bytes, s.median or 0.0, s.interval, s.launches, s.samples) for s in positive]
             traces += curve(quantity, known, "µs", style)
     caption = (
         f"Medians with bands for their {percent(series[0].confidence)} intervals."
         if any("fill" in trace for trace in traces)
         else "Medians."
     )
-    hidden = sum(s.median is not None and s.median <= 0 for s in series)
-    if hidden:
-        have = "values of 0 or less have" if hidden > 1 else "value of 0 or less has"
-        caption += f" {hidden} {have} no place on this axis."
+    caption += without_place(series)
     eel = sorted((s for s in series if s.quantity == "eel"), key=lambda s: s.message_bytes)
     marks: list[dict[str, Any]] = []
     if len(eel) >= SIZES_MIN:

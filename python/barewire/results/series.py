@@ -39,6 +39,7 @@ _KEY = (
     "message_bytes",
 )
 Key = tuple[Place, str, Row]
+_IS_LOSSY = pl.col("lost") > 0
 
 
 def series_from_samples(
@@ -97,17 +98,8 @@ def _summaries(measured: pl.DataFrame, precision: float, confidence: float) -> I
     """Summarise each series; what is alike for all is computed for all at once, as a run may have thousands."""
     units = measured.group_by(_KEY, maintain_order=True).agg(pl.col("unit").unique(), pl.col("lost").sum())
     whole = combined(measured)
-    is_lossy = pl.col("lost") > 0
-    counts = whole.group_by(_KEY).agg(pl.len(), is_lossy.sum().alias("lossy"))
-    # Derived values may be 0 or negative, such as an overhead below the noise.
-    quantities = measured["quantity"].cast(pl.String).unique()
-    has_any_sign = pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) | pl.col("quantity").cast(pl.String).is_in(
-        [quantity for quantity in quantities if may_be_zero(quantity)]
-    )
-    used = whole.filter(
-        pl.col("unit").cast(pl.String).is_in(TIME_UNITS) | ~is_lossy,
-        pl.col("value").is_finite() & ((pl.col("value") > 0) | has_any_sign),
-    )
+    counts = whole.group_by(_KEY).agg(pl.len(), _IS_LOSSY.sum().alias("lossy"))
+    used = usable(whole)
     launches = (
         used.group_by(*_KEY, "launch", maintain_order=True)
         .agg(pl.col("value").median().alias("median"), pl.col("value").mean().alias("mean"), "value")
@@ -200,6 +192,19 @@ def combined(samples: pl.DataFrame) -> pl.DataFrame:
     )
     columns = (*block, "value", "lost")
     return pl.concat([separate.select(columns), merged.sort("launch", "block").select(columns)])
+
+
+def usable(whole: pl.DataFrame) -> pl.DataFrame:
+    """Return those of `combined` samples that statistics are made of: with a value, and rates free of loss."""
+    # Derived values may be 0 or negative, such as an overhead below the noise.
+    quantities = whole["quantity"].cast(pl.String).unique()
+    has_any_sign = pl.col("test").cast(pl.String).is_in(DERIVED_TESTS) | pl.col("quantity").cast(pl.String).is_in(
+        [quantity for quantity in quantities if may_be_zero(quantity)]
+    )
+    return whole.filter(
+        pl.col("unit").cast(pl.String).is_in(TIME_UNITS) | ~_IS_LOSSY,
+        pl.col("value").is_finite() & ((pl.col("value") > 0) | has_any_sign),
+    )
 
 
 def _judge(series: Series, link: Link | None, floor: Series | None) -> Series:
