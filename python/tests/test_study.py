@@ -4,6 +4,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -270,6 +271,7 @@ def test_too_few_launches_decide_nothing(tmp_path: Path) -> None:
     ("factors", "noise", "verdict", "says"),
     [
         (1.0, 0.001, "held", "No difference beyond 2 %"),
+        (1.0056, 0.0001, "held", "No difference beyond 2 %"),
         (1.1, 0.001, "did not hold", "The sides differ at 8 B"),
         (1.0, 0.1, "cannot be decided", "is not excluded"),
     ],
@@ -494,6 +496,12 @@ def test_a_crossover_lies_between_the_sizes_or_not(
     with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
         (finding,) = judge(plan, tmp_path, record_of(plan))
     assert finding.verdict == verdict and says in finding.why, finding
+    if verdict == "held":
+        with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
+            (sure,) = judge(replace(plan, confidence=0.5), tmp_path, record_of(plan))
+        assert "; 95 % interval" in finding.why and "; 50 % interval" in sure.why
+        (low, high), (inner_low, inner_high) = finding.rows[0].interval, sure.rows[0].interval
+        assert low < inner_low < inner_high < high
     if finding.rows:
         assert finding.rows[0].label == "copied or gathered, published 410 to 800 B"
 

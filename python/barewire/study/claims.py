@@ -92,7 +92,7 @@ def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict
         case "break":
             return _break(claim, runs)
         case "crossover":
-            return _crossover(claim, directory)
+            return _crossover(claim, directory, plan.confidence)
         case "strategy":
             if claim.step is not None and not plan.step(claim.step).leaves_run:
                 return _simulated(claim, directory, plan.confidence)
@@ -127,7 +127,7 @@ def _of_pairs(claim: Claim, confidence: float, runs: Mapping[str, Run]) -> Findi
     elif claim.kind == "faster":
         verdict, why = _faster(rows)
     else:
-        verdict, why = _no_difference(rows, results)
+        verdict, why = _told_apart(rows, [row.label for row in rows if row.says in ("better", "worse")])
     return Finding(claim, verdict, f"{why} {_few(results, confidence)}".strip(), rows, names)
 
 
@@ -219,10 +219,6 @@ def _faster(rows: Sequence[Row]) -> tuple[Verdict, str]:
     where = _named([row.label for row in undecided])
     why = f"Better in {says['better']} of {len(rows)}, undecided at {where}: {spread}."
     return "cannot be decided", " ".join((why, *(f"{reason[0].upper()}{reason[1:]}." for reason in reasons)))
-
-
-def _no_difference(rows: Sequence[Row], results: Sequence[Comparison]) -> tuple[Verdict, str]:
-    return _told_apart(rows, [row.label for row, result in zip(rows, results, strict=True) if result.differs])
 
 
 def _told_apart(rows: Sequence[Row], differing: Sequence[str]) -> tuple[Verdict, str]:
@@ -327,10 +323,11 @@ def _break(claim: Claim, runs: Mapping[str, Run]) -> Finding:
     return Finding(claim, "did not hold", f"Breaks: {where}; none between {expected}.", rows, names)
 
 
-def _crossover(claim: Claim, directory: Path) -> Finding:
+def _crossover(claim: Claim, directory: Path, confidence: float) -> Finding:
     """Whether one method is cheaper for small blocks, and another for large ones."""
     assert claim.step is not None
-    found = [each for each in host_crossovers(samples(directory / claim.step)) if each.name == claim.crossover]
+    crossovers = host_crossovers(samples(directory / claim.step), confidence)
+    found = [each for each in crossovers if each.name == claim.crossover]
     if not found:
         return Finding(claim, "cannot be decided", f"the run has no {claim.crossover}: it needs a lab of this machine")
     crossover = found[0]
@@ -346,7 +343,7 @@ def _crossover(claim: Claim, directory: Path) -> Finding:
     label = f"{crossover.first} or {crossover.second}" + (f", published {published} B" if published else "")
     says = {"held": "here", "did not hold": "one is always cheaper"}.get(verdict, "undecided")
     row = Row(label, None, (), (crossover.bytes,), "B", None, crossover.bytes, crossover.interval, says)
-    return Finding(claim, verdict, f"{sentence(crossover)}.", (row,), (crossover.first, crossover.second))
+    return Finding(claim, verdict, f"{sentence(crossover, confidence)}.", (row,), (crossover.first, crossover.second))
 
 
 def _strategy(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding:
