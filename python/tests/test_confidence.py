@@ -124,7 +124,7 @@ def test_captions_and_pages_say_the_confidence_of_their_run(run_directory: Path,
         path = tmp_path / f"{percent}.html"
         done = CliRunner().invoke(app, ["report", str(run_directory), "--confidence", str(percent), "-o", str(path)])
         assert done.exit_code == 0, done.output
-        pages[percent] = path.read_text()
+        pages[percent] = path.read_text().replace("\u00a0", " ")
     assert "95 % interval" in pages[95] and "99 % interval" not in pages[95]
     assert "99 % interval" in pages[99] and "95 % interval" not in pages[99]
     assert "is below 0.025 after" in pages[95] and "is below 0.005 after" in pages[99]

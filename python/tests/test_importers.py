@@ -350,6 +350,17 @@ def test_subjects_added_to_a_run_compare_like_measured_ones(tmp_path):
         import_outputs(plan, tmp_path / "run", command=["x"], add=True)
     page = render(read_run(tmp_path / "run"), samples(tmp_path / "run"))
     assert "openmpi/barewire" in page and "one number for each point" in page
+    assert "12 launches (executions of the tool whose outputs were imported)" in page
+    for wrong in ("the probe", "interleaved", "Seed", "after warm-up, all kept", "the budget of time"):
+        assert wrong not in page, wrong
+
+
+def test_the_page_of_an_import_says_how_laws_were_fitted_if_there_are_any(tmp_path):
+    sizes = {1 << power: 1.0 + (1 << power) / 100 for power in range(10)}
+    for name, texts in (("many", [foreign.osu_latency(sizes)]), ("few", [foreign.osu_latency()])):
+        run = imported(tmp_path / name, *texts)
+        page = render(run, samples(tmp_path / name / "run"))
+        assert ("2·ln(sizes / 0.002)" in page) == (name == "many") and "Schwarz" not in page
 
 
 def test_imports_of_one_environment_compare_without_a_warning(tmp_path):

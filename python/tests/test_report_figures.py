@@ -87,6 +87,19 @@ def test_the_answer_says_how_sure_it_is(times, launches, said):
     assert said in answered({64: times}, launches=launches)
 
 
+def test_messages_without_a_byte_have_no_place_on_the_axis_of_sizes_and_are_not_counted_there():
+    series = [
+        series_of([value * f for f in LAUNCHES], subject=name, message_bytes=size)
+        for size in (0, 64, 4096)
+        for name, value in (("raw", 1.0), ("tcp", 2.0))
+    ]
+    run = run_of("x", series)
+    answer = answer_of(run, compared(run, "tcp"))
+    assert "of all 3 sizes" in answer.sentence or "at all 3 sizes" in answer.sentence
+    assert "Of 2 points: 2 faster" in answer.caption
+    assert [trace["x"] for trace in answer.figure["data"]] == [[64, 4096]]
+
+
 def test_equal_subjects_are_no_difference_in_the_answer():
     run = run_of("x", [series_of([1.0] * 8, subject=name) for name in ("raw", "tcp")])
     assert "no difference of more than 2 %" in answer_of(run, compared(run, "tcp")).sentence
@@ -269,7 +282,8 @@ def test_the_law_of_latency_shows_pieces_and_the_numbered_break(mpi):
     assert names.count("fitted pieces") == 2 and names.count("breaks") == 1
     assert (
         "Breaks, with bands for their intervals: 1 above 64 KiB" in choice["caption"]
-        and "in 2 pieces" in choice["caption"]
+        and "in 2 pieces, off by " in choice["caption"]
+        and "% (root mean square)" in choice["caption"]
     )
     (marker,) = (trace for trace in choice["data"] if trace.get("name") == "breaks")
     assert 65536 < marker["x"][0] < 131072

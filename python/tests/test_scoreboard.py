@@ -380,6 +380,9 @@ def test_the_page_and_the_document_contain_every_row(whole: Board) -> None:
     page, document = render_board(whole), whole.scores.to_json()
     assert page.count('<tr data-testbed="pair"') == len(document["rows"]) == 8
     assert "Not measured: One host" in page and "https://" not in page
+    assert "95 % bootstrap over launches" in page and "fewer than 6 launches" in page
+    sure = render_board(replace(whole, scores=replace(whole.scores, confidence=0.99)))
+    assert "99 % bootstrap over launches" in sure and "fewer than 8 launches" in sure
     json.dumps(document, allow_nan=False)
     text = markdown(whole, source="a command")
     assert "Made by `a command`" in text and "| 1.5" in text and "openmpi (Open MPI 4.1.4)" in text

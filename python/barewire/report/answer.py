@@ -100,7 +100,7 @@ def _compared(main: Sequence[Versus], baseline: str) -> Answer:
         rows = [row_name(versus.a.row, place) for versus in shown]
         figure = ratio_rows(shown, baseline, rows)
     else:
-        shown = list(main)
+        shown = [versus for versus in main if versus.a.message_bytes]
         figure = ratios(shown, baseline)
     word = "faster" if points[0].a.lower_is_better or points[0].a.unit.endswith("/s") else "better"
     question = f"Is {_name(points[0].a, is_first=False)} {word} than {subject_name(points[0].b.subject)}?"

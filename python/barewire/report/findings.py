@@ -147,7 +147,8 @@ def _beside(series: Series, comparisons: Sequence[Versus]) -> str:
         if versus.a == series:
             result, base = versus.result, f"{subject_name(versus.b.subject)}’s {quantity(versus.b.median, series.unit)}"
             bounds = result.ratio_interval
-            sure = f" (95\u00a0% interval {number(bounds[0])} to {number(bounds[1])})" if bounds else ""
+            share = percent(result.confidence).replace(" ", "\u00a0")
+            sure = f" ({share} interval {number(bounds[0])} to {number(bounds[1])})" if bounds else ""
             doubt = {"undecided": ", not decided", "no difference": ", no difference"}.get(result.verdict, "")
             parts.append(f"{number(result.ratio)}\u00a0× {base}{sure}{doubt}")
     if of_limit := times_limit(series):

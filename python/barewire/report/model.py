@@ -112,7 +112,7 @@ def _pieces(title: str, pieces: Pieces, confidence: float) -> TextTable:
         where = f"{message_size(point.last_before)} [{message_size(point.low)}, {message_size(point.high)}]"
         rows.append((*row, where, value(after.step_us), ", ".join(after.causes) or "unknown"))
     headings = ("from", "to", "α µs", "rate Mbit/s", "break above [95 %]", f"step µs [{percent(confidence)}]", "cause")
-    return TextTable(f"{title}; within {pieces.law.error:.1%} of the medians", headings, tuple(rows))
+    return TextTable(f"{title}; off by {pieces.law.error:.1%} (root mean square)", headings, tuple(rows))
 
 
 def _loggp(fitted: LogGP) -> tuple[str, ...]:

@@ -78,7 +78,8 @@ def _law(series: Sequence[Series], fit: Piecewise, limits: list[Limit]) -> Figur
     unit = unit_name(series[0].unit)
     layout = layout_of(size_axis(series), log_axis(f"median time, {unit}", [points, *pieces, *breaks], "y"))
     many = f"{len(fit.pieces)} pieces" if len(fit.pieces) > 1 else "one piece"
-    caption = f"Points: medians. Line: α + β·s in {many}, within {fit.error:.1%} of them. {_break_words(fit, limits)}"
+    error = f"off by {fit.error:.1%} (root mean square)"
+    caption = f"Points: medians. Line: α + β·s in {many}, {error}. {_break_words(fit, limits)}"
     return {"data": [*breaks, *pieces, points], "layout": layout, "caption": caption}
 
 

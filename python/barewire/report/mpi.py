@@ -223,7 +223,7 @@ def _law(law: Law, limits: list[Limit]) -> TextTable:
         rows.append((*_piece(piece), *_break(after, limits)))
     of = [subject_name(law.subject), *([law.variant] if law.variant else [])]
     of += [f"{law.place.ranks} ranks"] if law.place.ranks else []
-    title = f"Law of the latency: {', '.join(of)}; within {law.fit.error:.1%} of what was measured"
+    title = f"Law of the latency: {', '.join(of)}; off by {law.fit.error:.1%} (root mean square)"
     headings = ("from", "to", "α µs", "1/β Mbit/s", "break above [95 %]", "step µs", "known cause")
     return TextTable(title, headings, tuple(rows))
 

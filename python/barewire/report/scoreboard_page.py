@@ -17,10 +17,11 @@ from barewire.report.scoreboard import (
     ratio_interval,
     ratio_of_same_library,
 )
-from barewire.report.words import message_size, quantity, test_title
+from barewire.report.words import message_size, percent, quantity, test_title
 from barewire.results.bounds import judge
 from barewire.results.quantities import has_own_sizes, is_kernel
 from barewire.results.scoreboard import SHORT_BYTES, SLOWER, Scoreboard, ScoreRow
+from barewire.stats.confidence import launches_for_interval
 
 
 def render_board(board: Board, *, more: str | None = None) -> str:
@@ -43,6 +44,8 @@ def render_board(board: Board, *, more: str | None = None) -> str:
         provenance=provenance(board.runs),
         quick=board.plan.quick,
         slower=SLOWER,
+        confidence=percent(scores.confidence),
+        few=launches_for_interval(scores.confidence),
         short=message_size(SHORT_BYTES),
         launches=sum(len(run.launches) for run in board.runs.values()),
         titles=TITLES,
