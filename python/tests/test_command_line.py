@@ -368,6 +368,13 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     assert "pingpong" in drawn and "3/4" in drawn and "1 left" in drawn
 
 
+def test_a_command_that_breaks_leaves_no_empty_directory_either(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), results_directory(tmp_path / "run", "x") as directory:
+        directory.mkdir()
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("existed", [False, True])
 def test_a_failed_run_leaves_no_empty_directory(existed: bool, tmp_path: Path) -> None:
     wanted = tmp_path / "runs" / "first"

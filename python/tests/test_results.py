@@ -3,7 +3,9 @@
 
 import errno
 import json
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -122,6 +124,16 @@ def test_a_directory_with_brackets_is_no_pattern(run_directory, tmp_path):
     write_run(tmp_path / "a1", run, frame.head(3))
     write_run(tmp_path / "a[1]", run, frame)
     assert samples(tmp_path / "a[1]").equals(frame)
+
+
+def test_what_is_no_text_is_kept_and_a_run_that_json_cannot_hold_leaves_nothing(run_directory, tmp_path):
+    run, frame = read_run(run_directory), samples(run_directory)
+    name = {"name": "\udcff"}
+    write_run(tmp_path / "named", replace(run, parameters=name), frame)
+    assert read_run(tmp_path / "named").parameters == name
+    with pytest.raises(ValueError, match="JSON"):
+        write_run(tmp_path / "not", replace(run, parameters={"name": math.nan}), frame)
+    assert not (tmp_path / "not").exists()
 
 
 def test_a_full_disk_keeps_previous_files_and_leaves_no_partial_one(run_directory, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from barewire.errors import BarewireError, WrongUse
+from barewire.errors import WrongUse
 
 RUNS = Path("runs")
 
@@ -26,7 +26,7 @@ def results_directory(requested: Path | None, name: str) -> Iterator[Path]:
     was_empty = bool(created) or (directory.is_dir() and not any(directory.iterdir()))
     try:
         yield directory
-    except (BarewireError, KeyboardInterrupt):
+    except (Exception, KeyboardInterrupt):
         if was_empty and directory.is_dir():
             _keep_or_remove(directory, created)
         raise

@@ -302,7 +302,8 @@ def new_run(
     return Run(
         id=now.strftime("%Y%m%dT%H%M%S") + f"-{random.SystemRandom().getrandbits(16):04x}",
         created=now.isoformat(timespec="seconds"),
-        command=tuple(command),
+        # Arguments that are no text, such as a file's name in another encoding, have escapes, which can be printed.
+        command=tuple(word.encode(errors="backslashreplace").decode() for word in command),
         seed=seed,
         complete=False,
         stopped_by=None,

@@ -26,17 +26,20 @@ def write_run(directory: Path, run: Run, frame: pl.DataFrame | None = None) -> N
 
     Each file is replaced atomically: written to a temporary file, synced, renamed. The samples are written first, so
     `run.json` never describes missing samples. MeasurementFailed if the system refuses (full disk, no permission);
-    ValueError for a frame without the columns.
+    ValueError for a frame without the columns, or a run that JSON cannot hold, before anything is written.
     """
+    text = json.dumps(run.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
+    # A name that is no text, such as a file's in another encoding, is kept as JSON's escape.
+    content = text.encode(errors="backslashreplace") + b"\n"
+    parquet = io.BytesIO()
+    if frame is not None:
+        metadata = {METADATA_KEY: SAMPLES_SCHEMA}
+        sample_frame(frame).write_parquet(parquet, compression="zstd", metadata=metadata)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if frame is not None:
-            parquet = io.BytesIO()
-            metadata = {METADATA_KEY: SAMPLES_SCHEMA}
-            sample_frame(frame).write_parquet(parquet, compression="zstd", metadata=metadata)
             write_atomically(directory / SAMPLES_FILE, parquet.getvalue())
-        text = json.dumps(run.to_json(), indent=1, allow_nan=False, ensure_ascii=False)
-        write_atomically(directory / RUN_FILE, text.encode() + b"\n")
+        write_atomically(directory / RUN_FILE, content)
     except OSError as error:
         raise MeasurementFailed(_write_failure(directory, error)) from error
 
