@@ -103,8 +103,9 @@ def nccl(
     program: str | None = "all_reduce_perf",
     ranks: int = 4,
     wrong: str = "0",
+    kinds: Sequence[tuple[str, str, int]] = (("float", "sum", -1),),
 ) -> str:
-    """Each row: size, µs out of place, µs in place."""
+    """Each row: size, µs out of place, µs in place; all rows for each data type, operation and root, slower by 1 µs."""
     factor = 2 * (ranks - 1) / ranks
     lines = ["# nccl-tests version 2.17.6", f"# Collective test starting: {program}"] if program else []
     lines += ["# nThread 1 nGpus 4 minBytes 8 maxBytes 1024 step: 2(factor)", "#", "# Using devices"]
@@ -116,11 +117,11 @@ def nccl(
     lines += [
         "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)"
     ]
-    for size, out_us, in_us in rows:
-        halves = [
-            f"{us:8.2f} {size / us / 1e3:7.2f} {size / us / 1e3 * factor:7.2f} {wrong:>6}" for us in (out_us, in_us)
-        ]
-        lines.append(f"{size:12} {size // 4:12} {'float':>9} {'sum':>7} {-1:7} {' '.join(halves)}")
+    for slower, (data_type, operation, root) in enumerate(kinds):
+        for size, *times_us in rows:
+            times = [us + slower for us in times_us]
+            halves = [f"{us:8.2f} {size / us / 1e3:7.2f} {size / us / 1e3 * factor:7.2f} {wrong:>6}" for us in times]
+            lines.append(f"{size:12} {size // 4:12} {data_type:>9} {operation:>7} {root:7} {' '.join(halves)}")
     return "\n".join([*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 1.5 ", "#", ""])
 
 

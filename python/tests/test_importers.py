@@ -5,6 +5,7 @@ tests/test_import.py imports what the tools themselves print.
 """
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -125,6 +126,37 @@ def test_osu_one_sided_and_start_up(tmp_path):
     run = imported(tmp_path, put, init)
     assert values(run, "onesided", "put-flush", "time") == {8: 2.25}
     assert values(run, "startup", "", "init") == {0: 70.0}
+
+
+def test_osu_data_types_are_no_launches_of_each_other(tmp_path):
+    first = foreign.osu_latency({8: 1.25})
+    second = "".join(foreign.osu_latency({8: 1.5}).splitlines(keepends=True)[2:]).replace("MPI_CHAR", "MPI_INT")
+    run = imported(tmp_path, first + second)
+    assert values(run, "pingpong", "blocking-standard-char", "half_round_trip") == {8: 1.25}
+    assert values(run, "pingpong", "blocking-standard-int", "half_round_trip") == {8: 1.5}
+    assert len(run.launches) == 1
+
+
+def test_osu_3_is_read(tmp_path):
+    both = "# OSU MPI Bi-Directional Bandwidth Test v3.1.1\n# Size     Bi-Bandwidth (MB/s)\n1024          400.00\n"
+    put = "# OSU One Sided MPI_Put latency Test v3.1.1\n# Size            Latency (us)\n8                 2.25\n"
+    passive = put.replace("Put latency", "Put Passive latency").replace("2.25", "3.25")
+    run = imported(tmp_path, both, put, passive)
+    assert values(run, "bidirectional", "window", "exchange") == {1024: 3200.0}
+    assert values(run, "onesided", "put", "time") == {8: 2.25}
+    assert values(run, "onesided", "put-passive", "time") == {8: 3.25}
+
+
+@pytest.mark.parametrize(
+    ("title", "heading"),
+    [
+        ("OSU One Sided MPI_Put Bi-directional Bandwidth Test v3.1.1", "Bi-Bandwidth (MB/s)"),
+        ("OSU MPI_Put Bi-directional Bandwidth Test v5.9", "Bandwidth (MB/s)"),
+    ],
+)
+def test_osu_puts_in_both_directions_are_no_puts_in_one(tmp_path, title, heading):
+    run = imported(tmp_path, f"# {title}\n# Size      {heading}\n1024           250.50\n")
+    assert values(run, "onesided", "put-both", "bandwidth") == {1024: 2004.0}
 
 
 def test_osu_validation_that_failed_is_refused(tmp_path):
@@ -261,6 +293,24 @@ def test_hpcc_that_failed_is_refused(tmp_path):
     refused(tmp_path, foreign.hpcc({"HPL_Tflops": 0.025}, success=0), "Success=0")
 
 
+def test_hpcc_appends_an_execution_to_the_one_before(tmp_path):
+    first = foreign.hpcc({"AvgPingPongLatency_usec": 1.5, "HPL_Tflops": 0.025})
+    second = foreign.hpcc({"AvgPingPongLatency_usec": 2.5})
+    run = imported(tmp_path, first + second)
+    by_test = {series.variant: series.launch_medians for series in run.series}
+    assert by_test == {"mean-of-pairs": (1.5, 2.5), "hpl": (25.0,)}
+    failed = foreign.hpcc({"HPL_Tflops": 0.025}, success=0)
+    refused(tmp_path / "failed", failed + second, "Success=0")
+    cut = foreign.hpcc({"AvgPingPongLatency_usec": 1.5}, end=False)
+    for number, (text, missing) in enumerate(
+        ((cut + second, "End"), (second + cut, "End"), (second + second.split("Begin")[0], "Begin"))
+    ):
+        refused(tmp_path / str(number), text, f"not whole: the line '{missing} of Summary section.' is missing")
+        run = imported(tmp_path / f"partial {number}", text, is_partial=True)
+        expected = (2.5,) if missing == "Begin" else (1.5, 2.5) if text.startswith(cut) else (2.5, 1.5)
+        assert [series.launch_medians for series in run.series] == [expected] and not run.complete
+
+
 FABTESTS_ROWS = [("64", "1k", 12.9, 4.96), ("1.5k", "1k", 300.0, 5.12), ("1m", "100", 9500.0, 110.38)]
 
 
@@ -284,6 +334,11 @@ def test_fabtests_in_full_name_their_program(tmp_path):
 
 def test_fabtests_rounded_sizes_are_refused(tmp_path):
     refused(tmp_path, foreign.fabtests([("1.3k", "1k", 1.0, 1.0)]), "rounded: run fabtests with -m", name="pingpong")
+    # fi_rdm_pingpong -S 20000: the size is cut down, and only rate by time tells it.
+    rows = [("19k", "1k", 1000.0, 20.0)]
+    refused(tmp_path, foreign.fabtests(rows), "line 2: '19k' is rounded: run fabtests with -m", name="pingpong")
+    run = imported(tmp_path, foreign.fabtests([("19k", "1k", 19456 / 20.0, 20.0)]), name="pingpong")
+    assert values(run, "pingpong") == {19456: 20.0}
 
 
 def test_fi_pingpong_is_a_pingpong_and_lost_messages_are_left_out(tmp_path):
@@ -318,6 +373,34 @@ def test_nccl_alltoall_prints_empty_rows_and_checks_only_out_of_place(tmp_path):
     assert len(run.launches) == 1
     assert values(run, "collective", "alltoall", "time_mean") == {128: 38.25}
     assert values(run, "collective", "alltoall-in-place", "time_mean") == {128: 60.5}
+
+
+def test_nccl_data_types_operations_and_roots_are_no_launches_of_each_other(tmp_path):
+    kinds = (("float", "sum", -1), ("half", "max", -1))
+    both = foreign.nccl([(1 << 20, 100.0, 80.0)], kinds=kinds)
+    run = imported(tmp_path, both)
+    assert values(run, "collective", "allreduce-float-sum", "time_mean") == {1 << 20: 100.0}
+    assert values(run, "collective", "allreduce-half-max", "time_mean") == {1 << 20: 101.0}
+    assert values(run, "collective", "allreduce-in-place-half-max", "time_mean") == {1 << 20: 81.0}
+    assert len(run.launches) == 1 and {series.launches for series in run.series} == {1}
+    roots = (("float", "none", 0), ("float", "none", 1))
+    rooted = foreign.nccl([(1 << 20, 100.0, 80.0)], program="broadcast_perf", kinds=roots)
+    assert values(imported(tmp_path / "b", rooted), "collective", "bcast-float-root1", "time_mean") == {1 << 20: 101.0}
+
+
+def test_a_data_type_that_comes_with_another_file_is_no_launch_of_the_first(tmp_path):
+    one, other = (foreign.nccl([(1 << 20, 100.0, 80.0)], kinds=((name, "sum", -1),)) for name in ("float", "half"))
+    run = imported(tmp_path, one, other)
+    assert values(run, "collective", "allreduce-half-sum", "time_mean") == {1 << 20: 100.0}
+    # Alone it has no name, also if another one is added later.
+    run = imported(tmp_path / "b", one)
+    assert values(run, "collective", "allreduce", "time_mean") == {1 << 20: 100.0}
+    for number, text in enumerate((other, foreign.nccl([(1 << 20, 90.0, 80.0)]))):
+        file = tmp_path / f"added-{number}.txt"
+        file.write_text(text)
+        run = import_outputs(ImportPlan((file,)), tmp_path / "b" / "run", command=[], add=True)
+    assert values(run, "collective", "allreduce", "time_mean") == {1 << 20: 95.0}
+    assert values(run, "collective", "allreduce-half-sum", "time_mean") == {1 << 20: 100.0}
 
 
 def test_nccl_with_wrong_results_is_refused(tmp_path):
@@ -505,6 +588,18 @@ def test_files_that_are_no_outputs_are_refused(tmp_path):
         file.truncate(2 * FILE_BYTES_MAX)
     with pytest.raises(WrongUse, match="128 MiB"):
         import_outputs(ImportPlan((huge,)), tmp_path / "run", command=["x"])
+
+
+def test_a_name_that_is_no_text_is_kept_as_escapes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = os.fsdecode(b"osu-\xff.txt")
+    Path(file).write_text(foreign.osu_latency({0: 0.0, 8: 1.25}))
+    monkeypatch.setattr("sys.argv", ["barewire", "import", file])
+    done = CliRunner().invoke(app, ["import", file, "-o", "run"], catch_exceptions=False)
+    assert done.exit_code == 0
+    run = read_run(Path("run"))
+    assert run.command[-1] == run.launches[0].details["file"] == r"osu-\udcff.txt"
+    assert r"osu-\udcff.txt" in render(run, samples(Path("run"))).encode().decode()
 
 
 def test_the_same_file_twice_is_no_second_launch(tmp_path):

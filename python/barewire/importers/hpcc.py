@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Reads the summary section of HPC Challenge's hpccoutf.txt."""
+"""Reads the summary sections of HPC Challenge's hpccoutf.txt, one of each execution."""
 
 import re
 from collections.abc import Callable
@@ -12,6 +12,8 @@ _BEGIN, _END = "Begin of Summary section.", "End of Summary section."
 _ENTRY = re.compile(r"^(\w+)=(.*)$")
 # HPC Challenge's message sizes, from its bench_lat_bw.
 _LATENCY_BYTES, _BANDWIDTH_BYTES = 8, 2_000_000
+# Entries of a summary by name, each with its line's number.
+_Summary = dict[str, tuple[int, str]]
 
 
 class _Entry(NamedTuple):
@@ -72,19 +74,41 @@ _ENTRIES = (
 
 def _read(text: Text, hints: Hints) -> Output:
     output = Output()
-    if _BEGIN not in text.lines:
-        output.unfinished = f"the line '{_BEGIN}' is missing"
-        return output
-    start = text.lines.index(_BEGIN)
-    summary = {
-        match[1]: (index, match[2])
-        for index, line in enumerate(text.lines[start:], start)
-        if (match := _ENTRY.match(line))
-    }
-    if _END not in text.lines:
-        output.unfinished = f"the line '{_END}' is missing"
-    if title := next(filter(None, map(_TITLE.search, text.lines)), None):
-        output.version = title[1]
+    for summary in _summaries(text, output):
+        _add_values(output, text, summary)
+    output.left_out = list(dict.fromkeys(output.left_out))
+    return output
+
+
+def _summaries(text: Text, output: Output) -> list[_Summary]:
+    """Return the summary of each execution, which are appended to one file; notes in `output` if one is not whole."""
+    summaries: list[_Summary] = []
+    # Of the execution that has begun.
+    missing: str | None = None
+    for index, line in enumerate(text.lines):
+        title = _TITLE.search(line)
+        if title or line == _BEGIN:
+            if missing == _END or (missing and title):
+                _unfinished(output, missing)
+            if title:
+                output.version, missing = title[1], _BEGIN
+            else:
+                summaries.append({})
+                missing = _END
+        elif missing == _END and line == _END:
+            missing = None
+        elif missing == _END and (entry := _ENTRY.match(line)):
+            summaries[-1][entry[1]] = index, entry[2]
+    if missing:
+        _unfinished(output, missing)
+    return summaries
+
+
+def _unfinished(output: Output, missing: str) -> None:
+    output.unfinished = output.unfinished or f"the line '{missing}' is missing"
+
+
+def _add_values(output: Output, text: Text, summary: _Summary) -> None:
     if summary.get("Success", (0, "1"))[1] != "1":
         raise text.error(summary["Success"][0], "HPC Challenge reports that its run failed (Success=0)")
     ranks = _ranks(text, summary)
@@ -100,10 +124,9 @@ def _read(text: Text, hints: Hints) -> Output:
         value = text.number(index, word)
         printed = Value(entry.test, entry.message_bytes, value, entry.unit, entry.variant, entry.quantity, ranks)
         output.values.append(printed._replace(value=entry.convert(value)) if value else printed)
-    return output
 
 
-def _ranks(text: Text, summary: dict[str, tuple[int, str]]) -> int:
+def _ranks(text: Text, summary: _Summary) -> int:
     if "CommWorldProcs" not in summary:
         return 0
     index, word = summary["CommWorldProcs"]

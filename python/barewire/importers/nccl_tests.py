@@ -2,6 +2,7 @@
 """Reads nccl-tests and rccl-tests (all_reduce_perf …): times, and bus bandwidth, out of place and in place."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from barewire.errors import WrongUse
@@ -83,7 +84,7 @@ def _row(output: Output, text: Text, index: int, section: _Section, hints: Hints
         return
     if not text.is_whole_row(index, len(words), len(section.columns), output):
         return
-    variant = _variant(text, section, hints)
+    variant, kind = _variant(text, section, hints), _kind(section.columns[:first], words)
     size, ranks = text.size(index, words[0]), hints.ranks or section.ranks
     if not size:
         # All-to-all prints one such row for each requested size that is less than an element for each rank.
@@ -96,9 +97,17 @@ def _row(output: Output, text: Text, index: int, section: _Section, hints: Hints
         if section.columns[first + 3] == "#wrong" and cells[3] != _NOT_CHECKED and text.number(index, cells[3]):
             raise text.error(index, f"{cells[3]} results were wrong: these numbers are worth nothing")
         time_us, _, bus_gb_s = (text.number(index, cell) for cell in cells[:3])
-        of_point = Value("collective", size, time_us, "us", variant + suffix, "time_mean", ranks)
+        of_point = Value("collective", size, time_us, "us", variant + suffix, "time_mean", ranks, kind=kind)
         bus = of_point._replace(value=bus_gb_s * 8e3, unit="Mbit/s", quantity="bus_bandwidth")
         output.values += [of_point, bus]
+
+
+def _kind(columns: Sequence[str], words: Sequence[str]) -> str:
+    """Return data type, operation and root, without those that the collective does not have: `float-sum`."""
+    cells = dict(zip(columns, words, strict=False))
+    operation, root = cells.get("redop", "none"), cells.get("root", "-1")
+    parts = [cells["type"], *([operation] if operation != "none" else []), *([f"root{root}"] if root != "-1" else [])]
+    return "-".join(parts)
 
 
 def _is_cell(word: str) -> bool:

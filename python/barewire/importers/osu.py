@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 
 from barewire.importers.output import Hints, Output, Text, Tool, Value, is_row
 
-_HEADER = re.compile(r"^#\s*OSU (?:MPI|NCCL|XCCL)(?P<call>_\w+)?(?:-\w+)? (?P<title>.+?) Test v(?P<version>\S+)")
+_HEADER = re.compile(
+    r"^#\s*OSU (?:One Sided )?(?:MPI|NCCL|XCCL)(?P<call>_\w+)?(?:-\w+)? (?P<title>.+?) Test v(?P<version>\S+)"
+)
 _PAIRS = re.compile(r"^# \[ pairs: (\d+) \] \[ window size: (\w+) \]")
 _INIT = re.compile(r"^nprocs: (\d+), min: \S+ ms, max: (\S+) ms, avg: (\S+) ms")
 _SYNCHRONISATION = re.compile(r"^# Synchronization: MPI_Win_(\w+)")
+_DATA_TYPE = re.compile(r"^# Datatype: (?:MPI_)?(\w+)")
 _COLUMN_GAP = re.compile(r"\s{2,}")
 _TAIL = re.compile(r"P\d+ Tail .*")
 
@@ -21,6 +24,7 @@ _COLUMNS = {
     "Min Latency(us)": "shortest",
     "Max Latency(us)": "longest",
     "Bandwidth (MB/s)": "rate",
+    "Bi-Bandwidth (MB/s)": "rate",
     "MB/s": "rate",
     "Messages/s": "messages",
     "Iterations": "iterations",
@@ -64,6 +68,7 @@ class _Section:
     pairs: int = 1
     window: str = ""
     synchronisation: str = ""
+    data_type: str = ""
 
 
 def _read(text: Text, hints: Hints) -> Output:
@@ -80,6 +85,8 @@ def _read(text: Text, hints: Hints) -> Output:
             section.pairs, section.window = int(pairs[1]), f"-{pairs[2]}"
         elif synchronisation := _SYNCHRONISATION.match(line):
             section.synchronisation = f"-{synchronisation[1].replace('_', '-')}"
+        elif data_type := _DATA_TYPE.match(line):
+            section.data_type = data_type[1].lower().replace("_", "-")
         elif line.startswith(("# Size", "# Avg Latency(", "# Overall(")):
             section.columns = _headings(text, index, line)
         elif init := _INIT.match(line):
@@ -118,14 +125,16 @@ def _row(output: Output, text: Text, index: int, section: _Section, hints: Hints
         if heading in _COLUMNS and word != "Pass"
     }
     size = text.size(index, words[0]) if "size" in cells else 0
-    output.values += _values(section, size, cells, hints)
+    output.values += [value._replace(kind=section.data_type) for value in _values(section, size, cells, hints)]
 
 
 def _values(section: _Section, size: int, cells: dict[str, float], hints: Hints) -> list[Value]:
     inner = int(cells.get("iterations", 1))
     if section.call:
-        both = "-both" if section.title.startswith("Bi-Directional") else ""
-        variant = section.call.lower().replace("_", "-") + section.synchronisation + both
+        title = section.title.lower()
+        passive = "-passive" if title.startswith("passive ") else ""
+        both = "-both" if "bi-directional" in title else ""
+        variant = section.call.lower().replace("_", "-") + section.synchronisation + passive + both
         if "rate" in cells:
             return [Value("onesided", size, cells["rate"] * 8, "Mbit/s", variant, "bandwidth", 2)]
         return [Value("onesided", size, cells["time"], "us", variant, "time", 2, inner=inner)]

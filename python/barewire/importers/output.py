@@ -31,7 +31,8 @@ class Value(NamedTuple):
     """One printed number in a unit of results; test, variant and quantity are named like our own measurements.
 
     `inner` is the number of operations whose mean it is, 1 if the tool does not say. `ranks` is 0 without MPI, or if
-    the tool does not say.
+    the tool does not say. `kind` is what else was printed about it, data type, operation and root: it becomes a part of
+    the variant where an import has several.
     """
 
     test: str
@@ -43,6 +44,7 @@ class Value(NamedTuple):
     ranks: int = 0
     pairs: int = 1
     inner: int = 1
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,11 @@ class Text:
     path: Path
     lines: tuple[str, ...]
     ends_with_newline: bool
+
+    @property
+    def name(self) -> str:
+        """The file's name, with escapes for what is no text."""
+        return self.path.name.encode(errors="backslashreplace").decode()
 
     @classmethod
     def read(cls, path: Path) -> "Text":

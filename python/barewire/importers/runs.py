@@ -3,7 +3,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -72,17 +72,19 @@ def import_outputs(plan: ImportPlan, directory: Path, *, command: Sequence[str],
     (tool,) = tools.values()
     subject = plan.hints.subject or tool.name
     launches = list(before.launches) if before else []
+    kinds = _kinds(before, files)
     for file in files:
-        for test, values in _executions(file.output.values):
+        for test, values in _executions(_with_kinds(file.output.values, kinds)):
             number = len(launches)
-            details = {"tool": tool.name, "version": file.output.version, "file": file.text.path.name}
+            details = {"tool": tool.name, "version": file.output.version, "file": file.text.name}
             complete, error = file.output.unfinished is None, file.output.unfinished
             # The n-th execution of each subject counts as measured beside the n-th of the others.
             before_it = sum((launch.subject, launch.test) == (subject, test) for launch in launches)
             launches.append(Launch(number, subject, test, complete, error, round=before_it, details=details))
             frames.append(_frame(number, subject, values))
     run = before or _new_run(plan, command, files)
-    run = replace(run, parameters=run.parameters | {"files": [*run.parameters["files"], *map(_description, files)]})
+    described = {"files": [*run.parameters["files"], *map(_description, files)]}
+    run = replace(run, parameters=run.parameters | described | ({"kinds": kinds} if kinds else {}))
     return _written(directory, run, launches, frames, plan, files)
 
 
@@ -124,6 +126,29 @@ def _refuse_duplicates(before: Run | None, files: Sequence[_File]) -> None:
         known[file.digest] = str(file.text.path)
 
 
+def _kinds(before: Run | None, files: Sequence[_File]) -> dict[str, str]:
+    """Return by test and variant the kind whose name is the variant's alone; "" if each kind has its own name.
+
+    The first import decides, so that what is added later has the same names.
+    """
+    found: dict[str, set[str]] = {}
+    for value in (value for file in files for value in file.output.values if value.kind):
+        found.setdefault(f"{value.test} {value.variant}", set()).add(value.kind)
+    alone = {name: kinds.pop() if len(kinds) == 1 else "" for name, kinds in found.items()}
+    return alone | (before.parameters.get("kinds", {}) if before else {})
+
+
+def _with_kinds(values: Iterable[Value], kinds: Mapping[str, str]) -> list[Value]:
+    """Return values whose variants name their kind, unless it is the one without."""
+
+    def named(value: Value) -> Value:
+        if value.kind in ("", kinds.get(f"{value.test} {value.variant}")):
+            return value._replace(kind="")
+        return value._replace(variant="-".join(filter(None, (value.variant, value.kind))), kind="")
+
+    return [named(value) for value in values]
+
+
 def _executions(values: Iterable[Value]) -> list[tuple[str, list[Value]]]:
     """Return the values of each launch and test: a point that a file has twice is of a second execution."""
     counts: Counter[Value] = Counter()
@@ -137,7 +162,7 @@ def _executions(values: Iterable[Value]) -> list[tuple[str, list[Value]]]:
 
 
 def _frame(launch: int, subject: str, values: Sequence[Value]) -> pl.DataFrame:
-    columns = {name: [getattr(value, name) for value in values] for name in Value._fields}
+    columns = {name: [getattr(value, name) for value in values] for name in Value._fields if name != "kind"}
     return sample_frame(columns, launch=launch, subject=subject, phase="measure", block=0)
 
 
@@ -153,7 +178,7 @@ def _new_run(plan: ImportPlan, command: Sequence[str], files: Sequence[_File]) -
 
 def _description(file: _File) -> dict[str, Any]:
     return {
-        "name": file.text.path.name,
+        "name": file.text.name,
         "sha256": file.digest,
         "tool": file.tool.name,
         "version": file.output.version,
@@ -192,5 +217,5 @@ def _warnings(files: Sequence[_File], hints: Hints) -> list[str]:
         notes = file.output.left_out
         more = f"; and {len(notes) - _NOTES_SHOWN} more" if len(notes) > _NOTES_SHOWN else ""
         if notes:
-            found.append(f"Left out of {file.text.path.name}: {'; '.join(notes[:_NOTES_SHOWN])}{more}.")
+            found.append(f"Left out of {file.text.name}: {'; '.join(notes[:_NOTES_SHOWN])}{more}.")
     return found
