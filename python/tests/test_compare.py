@@ -191,6 +191,13 @@ def test_two_runs_that_share_nothing_are_wrong_use(runs, tmp_path):
         _json(runs / "a", tmp_path / "other")
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_run_with_nothing_to_compare_is_wrong_use_in_text_and_json(tmp_path, options):
+    synthetic_run(tmp_path, launches=2, samples_per_launch=5, tests=("pingpong",), subjects=("tcp",), sizes=(64,))
+    done = _invoke(tmp_path, *options)
+    assert isinstance(done.exception, WrongUse) and "nothing to compare" in str(done.exception)
+
+
 def test_a_baseline_between_two_runs_is_wrong_use(runs):
     with pytest.raises(WrongUse, match="--baseline"):
         _json(runs / "a", runs / "same", "--baseline", "tcp")

@@ -137,10 +137,10 @@ def compare(
     gate = None if limit is None else _gate(found, limit, settings)
     if gate is not None:
         _write(gate, found, to_junit, to_markdown)
+    if not found.comparisons:
+        raise WrongUse(f"{run} contains nothing to compare: no other subject was measured at the same sizes")
     if as_json:
         print_document("compare", _document(found, gate, settings))
-    elif not found.comparisons:
-        raise WrongUse(f"{run} contains nothing to compare: no other subject was measured at the same sizes")
     else:
         _print(found, gate, settings, with_tests=p_values)
     if gate is not None and not gate.passed:
