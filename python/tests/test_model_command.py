@@ -95,6 +95,26 @@ def test_a_prediction_from_a_model_is_that_from_its_run(bench: Path, tmp_path: P
     assert beyond and all("beyond the measured sizes" in p["marks"] for p in beyond)
 
 
+def test_short_messages_are_beyond_the_measured_sizes_if_none_as_short_was_measured(tmp_path: Path) -> None:
+    for smallest, marks in ((1024, ["beyond the measured sizes"]), (64, [])):
+        run = tmp_path / str(smallest)
+        synthetic_run(run, tests=("pingpong",), subjects=("raw",), sizes=(smallest, 4096, 16384))
+        (found,) = document("predict", run, "--kernel", "pingpong", "--sizes", "8")["predictions"]
+        assert found["marks"] == marks
+
+
+def test_one_rank_sends_nothing_and_spoils_no_other_prediction(mpi: Path, tmp_path: Path) -> None:
+    synthetic_mpi(tmp_path, "fft", subjects=(subject("openmpi", "barewire"),), ranks=(1,))
+    asked = ("--kernel", "pingpong,bcast,barrier,fft", "--order", "16", "-n", "1,2", "--sizes", "64", "--cores", "2")
+    found = document("predict", mpi, tmp_path, *asked, "--subject", "openmpi/barewire")
+    assert {(p["kernel"], p["ranks"]) for p in found["predictions"]} == {
+        *(("pingpong", 2), ("bcast", 2), ("barrier", 2)),
+        *(("fft", 1), ("fft", 2)),
+    }
+    assert [sentence.partition(",")[0] for sentence in found["cannot_say"]] == ["pingpong", "bcast", "barrier"]
+    assert all("one rank has nobody to send messages to" in sentence for sentence in found["cannot_say"])
+
+
 def test_ranks_that_share_cores_are_marked_or_refused(bench: Path, mpi: Path) -> None:
     refused = document("predict", bench, "--kernel", "bcast", "-n", "4", "--cores", "2")
     assert not refused["predictions"] and "cannot say: ranks share cores" in refused["cannot_say"][0]

@@ -170,3 +170,11 @@ def test_interpolation_passes_through_what_was_measured_and_continues_beyond_it(
     for size in (1, 1000, 65536, 1 << 24):
         assert law(size)[0] == pytest.approx(ALPHA + BETA * size, rel=1e-6)
     assert law.covers(1 << 22) and not law.covers((1 << 22) + 1)
+
+
+@pytest.mark.parametrize(("sizes", "covered"), [((1, 4096), True), ((64, 4096), True), ((1024, 4096), False)])
+def test_short_messages_are_covered_by_another_short_one_only(sizes: tuple[int, ...], covered: bool) -> None:
+    law = Interpolated.through(Times(sizes, np.full((6, len(sizes)), 1.0)), np.random.default_rng(0))
+    measured = TwoRankCosts(law)
+    assert measured.covers(0) == measured.covers(8) == measured.covers(64) == covered
+    assert measured.covers(2048) and not measured.covers(8192)

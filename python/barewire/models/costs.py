@@ -14,6 +14,9 @@ from barewire.models.interpolation import Interpolated
 from barewire.models.ports import Ports
 from barewire.models.times import CannotSay, Floats
 
+# Messages this short take the same time.
+_SHORT_BYTES = 64
+
 
 @dataclass(frozen=True, eq=False)
 class TwoRankCosts:
@@ -82,8 +85,9 @@ class TwoRankCosts:
         return self.ranks_per_core * np.maximum(self.processor(message_bytes), 0)
 
     def covers(self, message_bytes: float) -> bool:
-        """Return whether messages of this size were measured, or lie between measured sizes."""
-        return (self.exchanged or self.latency).covers(message_bytes)
+        """Return whether messages of this size were measured, lie between measured sizes, or are as short."""
+        measured = self.exchanged or self.latency
+        return measured.covers(message_bytes) or max(message_bytes, measured.sizes[0]) <= _SHORT_BYTES
 
     def _shared(self, alone: Floats, message_bytes: float) -> Floats:
         if self.ranks_per_core == 1:

@@ -33,8 +33,6 @@ from barewire.stats.confidence import CONFIDENCE, with_interval_names
 MESSAGES = ("pingpong", "exchange", "ring")
 WITH_COMPUTATION = ("fft", "radix", "krylov")
 KERNELS = (*MESSAGES, *ALGORITHMS, *WITH_COMPUTATION)
-# Messages this short take the same time.
-_SHORT_BYTES = 64
 # Of a link of which a table tells only the rate.
 _MTU = 1500
 
@@ -88,7 +86,7 @@ def predict(
     costs = costs_of(model, subject, sharing)
     for way, times, sizes in _ways(model, request, costs):
         marks = [] if sharing == 1 else [f"{sharing} ranks share a core"]
-        if any(not costs.covers(size) for size in sizes if size > _SHORT_BYTES):
+        if not all(map(costs.covers, sizes)):
             marks.append("beyond the measured sizes")
         yield Prediction(
             kernel=request.kernel,
@@ -126,6 +124,8 @@ def costs_of(model: Model, subject: str, sharing: int) -> TwoRankCosts:
 
 def _ways(model: Model, request: Request, costs: TwoRankCosts) -> Iterator[tuple[str, Floats, tuple[float, ...]]]:
     kernel, ranks, size = request.kernel, request.ranks, request.message_bytes
+    if ranks == 1 and kernel not in WITH_COMPUTATION:
+        raise CannotSay("one rank has nobody to send messages to")
     if kernel == "pingpong":
         yield "one way", costs.one_way(size), (size,)
     elif kernel == "exchange":
