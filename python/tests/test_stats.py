@@ -2,6 +2,8 @@
 """Statistics compared with published values and scipy, and their coverage by simulation."""
 
 import math
+import time
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -129,6 +131,33 @@ def test_mann_whitney_is_exact_also_with_ties():
     single = mann_whitney([9], [1, 2, 2])
     assert (single.u, single.p) == (3.0, pytest.approx(1 / 2))
     assert (mann_whitney([3], [3]).u, mann_whitney([3], [3]).p) == (0.5, 1.0)
+
+
+@pytest.mark.parametrize("digits", [9, 0])
+def test_mann_whitney_counts_all_arrangements(digits: int):
+    generator = np.random.default_rng(4)
+    for count_a, count_b in ((2, 3), (6, 6), (4, 9), (9, 4)):
+        a, b = (np.round(generator.normal(size=count), digits) for count in (count_a, count_b))
+        ranks = scipy_stats.rankdata([*a, *b])
+        sums = np.array([sum(chosen) for chosen in combinations(ranks, count_a)])
+        observed = ranks[:count_a].sum()
+        expected = 2 * min(np.mean(sums <= observed), np.mean(sums >= observed))
+        assert mann_whitney(a, b).p == pytest.approx(min(1.0, expected))
+
+
+def test_mann_whitney_of_many_launches_agrees_with_scipy_and_takes_no_minute():
+    generator = np.random.default_rng(2)
+    a, b = generator.normal(size=50), generator.normal(0.5, size=50)
+    assert mann_whitney(a, b).p == pytest.approx(scipy_stats.mannwhitneyu(a, b, method="exact").pvalue)
+    # With ties: beyond 8 launches each they were sampled, not counted.
+    a, b = np.round(a, 1), np.round(b, 1)
+    assert mann_whitney(a, b).p == pytest.approx(scipy_stats.mannwhitneyu(a, b, method="asymptotic").pvalue, rel=0.1)
+    began = time.monotonic()
+    a, b = generator.normal(size=300), generator.normal(0.1, size=300)
+    # scipy's exact p, which takes it a minute.
+    assert mann_whitney(a, b).p == pytest.approx(0.6672200, rel=1e-3)
+    assert mann_whitney(np.round(a, 1), np.round(b, 1)).p == pytest.approx(0.66722, rel=0.05)
+    assert time.monotonic() - began < 10
 
 
 def test_a_third_of_the_time_is_a_faster_and_the_interval_contains_the_ratio():
