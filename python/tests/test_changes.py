@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Steps over many runs, and trends within one: planted ones are found, and none are made up."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from barewire.stats.changes import find_changes
+from barewire.stats.changes import find_changes, has_noise
 from barewire.stats.trend import trend
 
 
@@ -83,14 +85,32 @@ def test_more_sequences_searched_together_need_more_evidence():
     assert len(alone) == 1 and together == []
 
 
-def test_unusable_runs_are_rejected_and_constant_ones_have_no_steps():
+def test_launches_without_a_spread_are_judged_by_ranks():
+    printed = {0: [0.25] * 6, 1: [0.25] * 6, 2: [0.31] * 6}
+    ((change,),) = find_changes([printed], confidence=0.99)
+    # One of the C(18, 6) arrangements at each end, and two places.
+    assert (change.at, change.p) == (2, pytest.approx(2 * 2 / math.comb(18, 6)))
+    assert change.ratio == pytest.approx(0.31 / 0.25) and change.interval == pytest.approx((change.ratio, change.ratio))
+    levels = [0.25, 0.25, 0.25, 0.31, 0.31, 0.31, 0.25, 0.25]
+    (both,) = find_changes([{number: [level] * 6 for number, level in enumerate(levels)}])
+    assert [each.at for each in both] == [3, 6]
+    assert find_changes([{0: [0.25] * 2, 1: [0.31] * 2}]) == [[]], "too few"
+    assert find_changes([{number: [0.25] * 6 for number in range(5)}]) == [[]]
+
+
+def test_runs_without_a_spread_of_launches_may_scatter_by_themselves():
+    levels = [0.25, 0.26, 0.25, 0.26, 0.25, 0.26, 0.25]
+    restless = {number: [level] * 6 for number, level in enumerate(levels)}
+    assert find_changes([restless]) == [[]] and has_noise(restless)
+    assert not has_noise({0: [0.25] * 6, 1: [0.31] * 6}) and has_noise({0: [0.25, 0.26], 1: [0.31] * 6})
+
+
+def test_unusable_runs_are_rejected():
     for first in ([1.0], [1.0, 0.0], [1.0, float("nan")], []):
         with pytest.raises(ValueError, match="launch"):
             find_changes([{0: first, 1: [2.0, 2.1]}])
     with pytest.raises(ValueError, match="confidence"):
         find_changes([_runs([5, 5])], confidence=1)
-    constant = {0: [2.0] * 5, 1: [3.0] * 5}
-    assert find_changes([constant]) == [[]], "without a spread nothing says how certain a step is"
     assert find_changes([]) == []
 
 

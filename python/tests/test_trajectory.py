@@ -67,6 +67,18 @@ def test_without_steps_that_is_said():
     assert steps(found) == ["no step in 1 rows over 2 runs (99 % confidence)"]
 
 
+def test_launches_without_a_spread_have_steps_or_are_not_decided():
+    def followed(*levels: float, launches: int) -> list[str]:
+        runs = [run_of(f"run {number}", [series_of([level] * launches)]) for number, level in enumerate(levels)]
+        return steps(trajectory(runs, Settings(confidence=0.99)))
+
+    (step,) = followed(0.25, 0.25, 0.31, launches=6)
+    assert step.startswith("slower from run 2 on: ") and "1.24" in step
+    (undecided,) = followed(0.25, 0.25, 0.31, launches=2)
+    assert undecided.startswith("not decided over 3 runs (99 % confidence): Latency, one way: raw Ethernet, 64 B: runs")
+    assert followed(0.25, 0.25, 0.251, launches=6) == ["no step in 1 rows over 3 runs (99 % confidence)"]
+
+
 def test_a_row_is_followed_over_the_runs_that_have_it():
     old, new = _series(5), _series(6, seed=1)
     few = series_of([5.0])

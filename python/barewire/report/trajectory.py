@@ -14,7 +14,7 @@ from barewire.results.floors import Floors
 from barewire.results.quantities import is_detail
 from barewire.results.run import Run, Series
 from barewire.results.series import Key, series_key
-from barewire.stats.changes import Change, find_changes
+from barewire.stats.changes import Change, find_changes, has_noise
 
 # A single launch has no spread.
 _LAUNCHES_MIN = 2
@@ -37,12 +37,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Track:
-    """One row over the runs that have it; the `at` of a change is a run's number, from 0."""
+    """One row over the runs that have it; the `at` of a change is a run's number, from 0.
+
+    `is_undecided`: its runs differ by more than the margin, but too few launches tell, all of which are equal in a run.
+    """
 
     series: Series
     normalised: bool
     points: tuple[Point, ...]
     changes: tuple[Change, ...]
+    is_undecided: bool = False
 
     def is_slower(self, change: Change) -> bool:
         """Whether a change is for the worse."""
@@ -72,6 +76,7 @@ class Trajectory:
         return {
             **coordinates(track.series),
             "normalised": track.normalised,
+            "undecided": track.is_undecided,
             "points": [
                 {
                     "run": self.runs[point.run].id,
@@ -120,10 +125,19 @@ def trajectory(runs: Sequence[Run], settings: Settings, *, across_environments: 
     followed = [_levels(row, floors) for row in shared]
     changes = find_changes([levels for levels, _ in followed], confidence=settings.confidence, margin=settings.margin)
     tracks = [
-        Track(row[0][1], normalised, _points(row, levels), tuple(found))
+        _track(row, levels, normalised, found, settings.margin)
         for row, (levels, normalised), found in zip(shared, followed, changes, strict=True)
     ]
     return Trajectory(tuple(runs), settings, tuple(tracks))
+
+
+def _track(
+    row: _Row, levels: Mapping[int, Sequence[float]], normalised: bool, changes: Sequence[Change], margin: float
+) -> Track:
+    points = _points(row, levels)
+    found = [point.level for point in points]
+    is_undecided = not changes and max(found) > min(found) * (1 + margin) and not has_noise(levels)
+    return Track(row[0][1], normalised, points, tuple(changes), is_undecided)
 
 
 def _levels(row: _Row, floors: Sequence[Floors]) -> tuple[dict[int, list[float]], bool]:

@@ -32,15 +32,26 @@ def print_trajectory(console: Console, found: Trajectory) -> None:
 
 
 def steps(found: Trajectory) -> list[str]:
-    """A sentence for each run with which a subject became faster or slower, at any sizes; or that none did."""
+    """A sentence for each run with which a subject became faster or slower, at any sizes; or that none did.
+
+    And one about rows of which that is not decided.
+    """
     groups: dict[tuple[str, int, Place, str], list[tuple[Track, Change]]] = {}
     for track in found.tracks:
         for change in track.changes:
             word = "slower" if track.is_slower(change) else "faster"
             groups.setdefault((word, change.at, track.series.place, track.series.subject), []).append((track, change))
     sentences = [_sentence(word, found.runs[at].id, changes) for (word, at, _, _), changes in groups.items()]
-    sure = percent(found.settings.confidence)
-    return sentences or [f"no step in {len(found.tracks)} rows over {len(found.runs)} runs ({sure} confidence)"]
+    sure = f"over {len(found.runs)} runs ({percent(found.settings.confidence)} confidence)"
+    undecided = [series_name(track.series) for track in found.tracks if track.is_undecided]
+    others = len(found.tracks) - len(undecided)
+    if not sentences and others:
+        sentences.append(f"no step in {others} rows {sure}")
+    if undecided:
+        more = f" and {len(undecided) - 1} more" if len(undecided) > 1 else ""
+        why = "runs differ, in each all launches are equal, and there are too few to tell"
+        sentences.append(f"not decided {sure}: {undecided[0]}{more}: {why}")
+    return sentences
 
 
 def _sentence(word: str, run: str, changes: Sequence[tuple[Track, Change]]) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from barewire.stats.confidence import CONFIDENCE, launches_for_interval
 from barewire.stats.intervals import finite
+from barewire.stats.ranks import mann_whitney
 
 _Floats = NDArray[np.float64]
 
@@ -18,13 +19,16 @@ RUNS_FOR_SCATTER = 4
 # Median of χ² with one degree of freedom.
 _MEDIAN_SQUARE = 0.4549
 _SQUARE_OF_NOTHING = np.finfo(np.float64).eps ** 2
+# Of logarithms that are equal but for rounding.
+_NO_DIFFERENCE = 1e-12
 
 
 @dataclass(frozen=True)
 class Change:
     """From run number `at` on, values are `ratio` times those since the previous change.
 
-    `interval` is the ratio's t interval; `p` is corrected for the choice of the place and the number of sequences.
+    `interval` is the ratio's t interval, and without a spread the range of the runs' ratios; `p` is corrected for the
+    choice of the place and the number of sequences.
     """
 
     at: int
@@ -43,8 +47,11 @@ def find_changes(
     the launches. If successive runs elsewhere, in all sequences, differ by more than that explains, it grows by the
     Birge ratio (1932), estimated by the median, which a few steps do not disturb. p is corrected for all possible
     splits of all sequences: of searches without any step at most 1 - `confidence` find one. Changes whose interval
-    lies within ±`margin` do not count. ValueError for a run with fewer values, values that are not above 0, or a
-    confidence outside 0.5 … 0.999.
+    lies within ±`margin` do not count.
+
+    Where launches do not differ within their runs, a split is judged by the ranks of the launches; if most of the
+    sequence's successive runs differ nevertheless, by a t test with that scatter. ValueError for a run with fewer
+    values, values that are not above 0, or a confidence outside 0.5 … 0.999.
     """
     launches_for_interval(confidence)
     summaries = [_Sequence.of(runs) for runs in sequences]
@@ -57,9 +64,10 @@ def find_changes(
 
 @dataclass(frozen=True)
 class _Sequence:
-    """The logarithms of each run's launches: how many, their mean, and the variance of the mean."""
+    """The logarithms of each run's launches, how many there are, their mean, and the variance of the mean."""
 
     numbers: list[int]
+    logs: list[_Floats]
     counts: _Floats
     means: _Floats
     variances: _Floats
@@ -74,6 +82,7 @@ class _Sequence:
         logs = [np.log(run) for run in values]
         return cls(
             numbers,
+            logs,
             np.array([len(run) for run in logs], dtype=np.float64),
             np.array([run.mean() for run in logs]),
             np.array([run.var(ddof=1) / len(run) for run in logs]),
@@ -126,6 +135,19 @@ class _Split:
         return self.difference - half, self.difference + half
 
 
+@dataclass(frozen=True)
+class _SplitByRanks:
+    """The same of launches without a spread, with the range of the runs' differences."""
+
+    difference: float
+    p: float
+    range: tuple[float, float]
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Return the range, whatever the confidence."""
+        return self.range
+
+
 class _Search:
     """The search for steps in one sequence."""
 
@@ -158,8 +180,8 @@ class _Search:
             return []
         return [*self.splits(start, at), at, *self.splits(at, end)]
 
-    def split(self, start: int, at: int, end: int) -> _Split | None:
-        """Return the runs `at` … `end` - 1 against `start` … `at` - 1; None if no launches differ."""
+    def split(self, start: int, at: int, end: int) -> _Split | _SplitByRanks | None:
+        """Return the runs `at` … `end` - 1 against `start` … `at` - 1; None if they are the same."""
         means, variance, uncertainty = [], 0.0, 0.0
         for part in (slice(start, at), slice(at, end)):
             counts, variances = self.runs.counts[part], self.runs.variances[part]
@@ -168,8 +190,34 @@ class _Search:
             variance += float(shares**2 @ variances)
             uncertainty += float(shares**4 @ (variances**2 / (counts - 1)))
         if variance <= _SQUARE_OF_NOTHING:
-            return None
+            return self._without_spread(start, at, end, means[1] - means[0])
         # Satterthwaite 1946, also for what the runs' scatter adds; a median is worth half as many runs.
         ratio, runs_df = self.scatter.ratio(self.runs.numbers[at]), max(1.0, (self.scatter.runs - 2) / 2)
         df = ratio**2 / (uncertainty / variance**2 + (ratio - 1) ** 2 / runs_df)
         return _Split(means[1] - means[0], math.sqrt(variance * ratio), df)
+
+    def _without_spread(self, start: int, at: int, end: int, difference: float) -> _Split | _SplitByRanks | None:
+        if abs(difference) <= _NO_DIFFERENCE:
+            return None
+        squares = np.diff(self.runs.means) ** 2
+        elsewhere = np.delete(squares, at - 1) if len(squares) >= RUNS_FOR_SCATTER else squares
+        if variance := _variance(elsewhere):
+            error = math.sqrt(variance * (1 / (at - start) + 1 / (end - at)))
+            return _Split(difference, error, max(1.0, (len(self.runs.means) - 2) / 2))
+        before, after = self.runs.means[start:at], self.runs.means[at:end]
+        one, other = (np.concatenate(self.runs.logs[part]) for part in (slice(start, at), slice(at, end)))
+        p = mann_whitney(list(one), list(other)).p
+        bounds = float(after.min() - before.max()), float(after.max() - before.min())
+        return _SplitByRanks(difference, p, bounds)
+
+
+def has_noise(runs: Mapping[int, Sequence[float]]) -> bool:
+    """Return whether launches differ within their runs, or most successive runs do."""
+    summary = _Sequence.of(runs)
+    return bool((summary.variances > _SQUARE_OF_NOTHING).any()) or _variance(np.diff(summary.means) ** 2) > 0
+
+
+def _variance(squares: _Floats) -> float:
+    """Return the variance of one run from the squared differences of successive ones; 0 if there are too few."""
+    variance = float(np.median(squares)) / _MEDIAN_SQUARE / 2 if len(squares) + 1 >= RUNS_FOR_SCATTER else 0.0
+    return variance if variance > _NO_DIFFERENCE**2 else 0.0
