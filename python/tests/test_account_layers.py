@@ -33,6 +33,7 @@ def row(**fields: Any) -> Row:
     common = {"time": "1.5", "encapsulation": "1", "eth_src": "02:00:00:00:00:01", "eth_dst": "02:00:00:00:00:02"}
     given = common | {name: str(value) for name, value in fields.items()}
     given.setdefault("frame_cap_len", given["frame_len"])
+    given.setdefault("ip_proto", "6" if "tcp_len" in given else "17")
     return Row(**{name: given.get(name, "") for name in Row._fields})
 
 
@@ -74,6 +75,12 @@ def test_the_layers_of_a_segment_are_the_wires_bytes(payload: int, tags: int) ->
     assert layers == Layers(ethernet=38, vlan=4 * tags, ip=20, tcp=32, payload=payload)
     if tags < 2:
         assert sum(layers) == wire_bytes(Frames(1, 52 + payload), vlan=bool(tags))
+
+
+def test_both_tags_of_802_1ad_are_counted() -> None:
+    for tags in ({"vlan_id": 7, "outer_vlan_id": 8}, {"two_outer_vlan_ids": 8}):
+        layers = parse(tcp_row(100, frame_len=14 + 8 + 52 + 100, **tags), {}).shape.layers
+        assert layers == Layers(ethernet=38, vlan=8, ip=20, tcp=32, payload=100)
 
 
 def test_a_short_frame_is_padded_whether_or_not_the_capture_has_the_padding() -> None:
@@ -373,6 +380,48 @@ def test_the_document_and_the_tables_say_the_same() -> None:
     assert shown.exit_code == 0 and f"{total['frames']} frames, {total['wire_bytes']} B on the wire" in shown.output
     for word in ("launch", "connect", "message header", "barewire frames", "h1"):
         assert word in shown.output
+
+
+def ipv4(protocol: int, content: bytes) -> bytes:
+    header = struct.pack(">BBHIBBH", 0x45, 0, 20 + len(content), 0, 64, protocol, 0)
+    return header + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + content
+
+
+def ipv6(protocol: int, content: bytes) -> bytes:
+    ends = bytes.fromhex("fe80" + "00" * 13 + "01" + "fe80" + "00" * 13 + "02")
+    return struct.pack(">IHBB", 6 << 28, len(content), protocol, 64) + ends + content
+
+
+DATAGRAM = struct.pack(">HHHH", 40000, 40001, 108, 0) + bytes(100)
+SEGMENT = struct.pack(">HHIIBBHHH", 40000, 40001, 1, 1, 0x50, ACK | PUSH, 100, 0, 0) + bytes(100)
+IP, IPV6, VLAN, OUTER_VLAN = b"\x08\0", b"\x86\xdd", b"\x81\0\0\x07", b"\x88\xa8\0\x08"
+UNREACHABLE = bytes([3, 3]) + bytes(6)
+
+
+@needs_tshark
+@pytest.mark.parametrize(
+    ("frame", "expected"),
+    [
+        (IP + ipv4(17, DATAGRAM), {"ip": 20, "udp": 8, "payload": 100}),
+        (IPV6 + ipv6(17, DATAGRAM), {"ip": 40, "udp": 8, "payload": 100}),
+        (IP + ipv4(1, UNREACHABLE + ipv4(17, DATAGRAM)), {"ip": 20, "other": 136}),
+        (IP + ipv4(1, UNREACHABLE + ipv4(6, SEGMENT)), {"ip": 20, "other": 148}),
+        (IPV6 + ipv6(58, bytes([1, 4]) + bytes(6) + ipv6(17, DATAGRAM)), {"ip": 40, "other": 156}),
+        (IP + ipv4(4, ipv4(17, DATAGRAM)), {"ip": 20, "other": 128}),
+        (VLAN + IP + ipv4(17, DATAGRAM), {"vlan": 4, "ip": 20, "udp": 8, "payload": 100}),
+        (OUTER_VLAN + IP + ipv4(17, DATAGRAM), {"vlan": 4, "ip": 20, "udp": 8, "payload": 100}),
+        (OUTER_VLAN + VLAN + IP + ipv4(17, DATAGRAM), {"vlan": 8, "ip": 20, "udp": 8, "payload": 100}),
+        (OUTER_VLAN + OUTER_VLAN + IP + ipv4(17, DATAGRAM), {"vlan": 8, "ip": 20, "udp": 8, "payload": 100}),
+    ],
+)
+def test_packets_in_packets_and_tags_are_what_they_are(tmp_path: Path, frame: bytes, expected: dict[str, int]) -> None:
+    data = bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]) + frame
+    file = tmp_path / "one.pcap"
+    file.write_bytes(
+        struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + struct.pack("<4I", 1, 0, *[len(data)] * 2) + data
+    )
+    layers = account(file).total.layers
+    assert layers == Layers(ethernet=38, **expected) and sum(layers) == len(data) + 24
 
 
 @needs_tshark

@@ -22,6 +22,8 @@ from barewire.models.wire import (
 
 ARP_BYTES = 28
 IPV6_HEADER_BYTES = 40
+# Numbers of protocols in IP's header, as tshark prints them.
+_TCP, _UDP = "6", "17"
 _FIN_RST = 0x05
 _SYN = 0x02
 _ACK = 0x10
@@ -104,7 +106,7 @@ def parse(row: Row, names: Mapping[str, str]) -> Frame:
     source, destination = source_ip or row.eth_src, destination_ip or row.eth_dst
     hosts = (names.get(source, source), names.get(destination, destination))
     frame_bytes = int(row.frame_len) - (FCS_BYTES if row.eth_fcs else 0)
-    vlan_bytes = VLAN_TAG_BYTES * (row.vlan_id.count(",") + 1) if row.vlan_id else 0
+    vlan_bytes = VLAN_TAG_BYTES * (_count(row.vlan_id) + _count(row.outer_vlan_id) + 2 * _count(row.two_outer_vlan_ids))
     room = max(frame_bytes - HEADER_BYTES - vlan_bytes, 0)
     base = Layers(
         ethernet=HEADER_BYTES + PREAMBLE_BYTES + FCS_BYTES + GAP_BYTES,
@@ -145,12 +147,16 @@ def _ip(row: Row, base: Layers, room: int) -> Shape:
         packet_bytes, header_bytes = min(IPV6_HEADER_BYTES + int(_first(row.ipv6_plen)), room), IPV6_HEADER_BYTES
     base = _with_padding(base, room - packet_bytes)
     inner_bytes = max(packet_bytes - header_bytes, 0)
-    if row.tcp_len and row.tcp_flags:
+    # ICMP's errors and tunnels carry another packet, whose header tshark tells as well.
+    is_tcp, is_udp = (
+        _first(row.ip_proto) == protocol if row.ip_src else not row.icmpv6_type for protocol in (_TCP, _UDP)
+    )
+    if is_tcp and row.tcp_len and row.tcp_flags:
         tcp_bytes, payload = int(_first(row.tcp_hdr_len)), int(_first(row.tcp_len))
         # IPv6's extension headers are IP's as well.
         layers = base._replace(ip=max(packet_bytes - tcp_bytes - payload, 0), tcp=tcp_bytes, payload=payload)
         return Shape(Carrier.TCP, _tcp_event(int(_first(row.tcp_flags), 0), payload), layers)
-    if row.udp_length:
+    if is_udp and row.udp_length:
         # The first fragment of a longer datagram has less of it.
         datagram_bytes = min(int(_first(row.udp_length)), inner_bytes)
         payload = max(datagram_bytes - UDP_HEADER_BYTES, 0)
@@ -231,6 +237,11 @@ def _barewire_bytes(row: Row) -> int:
 
 def _with_padding(layers: Layers, trailing_bytes: int) -> Layers:
     return layers._replace(padding=layers.padding + max(trailing_bytes, 0))
+
+
+def _count(text: str) -> int:
+    """Return how often a field occurs."""
+    return text.count(",") + 1 if text else 0
 
 
 def _first(text: str) -> str:

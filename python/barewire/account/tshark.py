@@ -47,14 +47,19 @@ class Row(NamedTuple):
     eth_dst: str
     eth_fcs: str
     vlan_id: str
+    # Outer tags of 802.1ad: one in front of other contents, and two of them.
+    outer_vlan_id: str
+    two_outer_vlan_ids: str
     arp_opcode: str
     ip_src: str
     ip_dst: str
+    ip_proto: str
     ip_hdr_len: str
     ip_len: str
     ipv6_src: str
     ipv6_dst: str
     ipv6_plen: str
+    icmpv6_type: str
     tcp_srcport: str
     tcp_dstport: str
     tcp_hdr_len: str
@@ -90,14 +95,18 @@ _FIELDS = Row(
     "eth.dst",
     "eth.fcs",
     "vlan.id",
+    "ieee8021ad.id",
+    "ieee8021ad.svid",
     "arp.opcode",
     "ip.src",
     "ip.dst",
+    "ip.proto",
     "ip.hdr_len",
     "ip.len",
     "ipv6.src",
     "ipv6.dst",
     "ipv6.plen",
+    "icmpv6.type",
     "tcp.srcport",
     "tcp.dstport",
     "tcp.hdr_len",
