@@ -66,6 +66,7 @@ def test_breaks_have_names_and_steps_have_intervals(mpi: Path) -> None:
     assert named["step_us"]["value"] == pytest.approx(HANDSHAKE_US, rel=0.1)
     text = invoke("model", mpi, "--model", "pieces,loggps")
     assert "the configured eager limit" in text and "Pieces" in text and "Hockney" not in text
+    assert "; off by " in text and "% (root mean square)" in text
     assert "and no longer message makes up for it" in text, "both lines have the same slope"
 
 

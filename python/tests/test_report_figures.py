@@ -30,6 +30,7 @@ from barewire.report.figures import (
     style_of,
 )
 from barewire.report.model_figures import laws_figure, logp_figures, prediction_figure, speedup_figures
+from barewire.report.mpi import law_tables
 from barewire.report.mpi_figures import against_computation, by_variant
 from barewire.report.run_page import answer_of, compared, render
 from barewire.report.svg import svg
@@ -284,6 +285,7 @@ def test_the_law_of_latency_shows_pieces_and_the_numbered_break(mpi):
         "Breaks, with bands for their intervals: 1 above 64 KiB" in choice["caption"]
         and "in 2 pieces, off by " in choice["caption"]
         and "% (root mean square)" in choice["caption"]
+        and all(table.title.endswith("% (root mean square)") for table in law_tables(run, laws))
     )
     (marker,) = (trace for trace in choice["data"] if trace.get("name") == "breaks")
     assert 65536 < marker["x"][0] < 131072
