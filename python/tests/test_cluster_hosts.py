@@ -88,14 +88,18 @@ def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, text: str) -> Non
 
 
 INTERFACES = """\
-eth0 1 up 1500 1000 1 0 0
-eth1 1 up 9000 25000 1 0 0
-eth2 1 down 1500 -1 1 0 0
-bond0 1 up 1500 50000 0 0 0
-eth3 1 up 1500 25000 1 1 0
-docker0 1 up 1500 - 0 0 0
-wlan0 1 up 1500 - 1 0 1
-lo 772 unknown 65536 - 0 0 0
+Welcome to a!
+barewire-interface: eth0 1 up 1500 1000 1 0 0
+barewire-interface: eth1 1 up 9000 25000 1 0 0
+barewire-interface: gone0 - - - - 0 0 0
+barewire-interface: eth2 1 down 1500 -1 1 0 0
+barewire-interface: bond0 1 up 1500 50000 0 0 0
+barewire-interface: eth3 1 up 1500 25000 1 1 0
+barewire-interface: docker0 1 up 1500 - 0 0 0
+barewire-interface: wlan0 1 up 1500 - 1 0 1
+barewire-interface: lo 772 unknown 65536 - 0 0 0
+
+Bye, and a line of eight words or more
 """
 
 

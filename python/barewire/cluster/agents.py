@@ -2,7 +2,6 @@
 """The agents of a check: one process on each host, which is told what to measure."""
 
 import asyncio
-import contextlib
 import itertools
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from barewire.cluster.hosts import ClusterHost
 from barewire.cluster.reach import Reach
+from barewire.cluster.remote import document_in, kill, start
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
 from barewire.measure.programs import PROBE, find_program
 
@@ -19,7 +19,6 @@ _START_TIMEOUT_S = 30.0
 # What an order takes longer than it says: a host that does not answer within this time is stuck or unreachable.
 _ANSWER_TIMEOUT_S = 20.0
 _END_TIMEOUT_S = 2.0
-_LINE_BYTES_MAX = 1 << 20
 _ERRORS: dict[int, type[BarewireError]] = {2: WrongUse, 3: MachineCannot}
 
 
@@ -63,26 +62,25 @@ class Agent:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            await asyncio.wait_for(self._process.wait(), _END_TIMEOUT_S)
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
-        await self._reader
+            await asyncio.wait([self._reader], timeout=_END_TIMEOUT_S)
+        finally:
+            if not self._reader.done():
+                await kill(self._process)
+                self._reader.cancel()
 
     async def _read(self) -> None:
         """Hand answers to those who wait; at the end of the output tell them why there will be none."""
         assert self._process.stdout is not None and self._process.stderr is not None
         errors = asyncio.create_task(self._process.stderr.read())
         async for line in self._process.stdout:
-            with contextlib.suppress(json.JSONDecodeError):  # a login's greeting
-                record = json.loads(line)
-                if not isinstance(record, dict):
-                    continue
-                if record.get("record") == "ready" and not self._ready.done():
-                    self._ready.set_result(record)
-                waiting = self._waiting.get(record.get("number", 0))
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(record["told"])
+            record = document_in(line)
+            if record is None:  # a login's greeting
+                continue
+            if record.get("record") == "ready" and not self._ready.done():
+                self._ready.set_result(record)
+            waiting = self._waiting.get(record.get("number", 0))
+            if waiting is not None and not waiting.done():
+                waiting.set_result(record["told"])
         text = (await errors).decode(errors="replace").strip().splitlines()
         code = await self._process.wait()
         reason = text[-1].removeprefix(f"{PROBE}: ") if text else f"its agent ended with code {code}"
@@ -105,10 +103,7 @@ async def agents(
     try:
         for host in hosts:
             command = [find_program(PROBE), "agent", "--interface", host.interface, "--link", carrier]
-            pipe = asyncio.subprocess.PIPE
-            process = await asyncio.create_subprocess_exec(
-                *reach.command(host.name, command), stdin=pipe, stdout=pipe, stderr=pipe, limit=_LINE_BYTES_MAX
-            )
+            process = await start(reach.command(host.name, command), stdin=asyncio.subprocess.PIPE)
             started.append(Agent(host, process))
         said = await asyncio.gather(*(agent.ready() for agent in started), return_exceptions=True)
         working: dict[str, Agent] = {}

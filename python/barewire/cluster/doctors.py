@@ -2,13 +2,12 @@
 """Runs doctor on every host, and reads what it does not like."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Mapping, Sequence
 
 from barewire.cluster.hosts import ClusterHost
 from barewire.cluster.reach import Reach
-from barewire.cluster.survey import run
+from barewire.cluster.remote import document_in, run
 from barewire.doctor import Status
 
 _TIMEOUT_S = 60.0
@@ -50,10 +49,19 @@ async def _complaints(command: Sequence[str]) -> dict[str, str] | str:
     """Return what one doctor does not like, or why there is none."""
     try:
         status, output, errors = await run(command, _TIMEOUT_S)
-        findings = json.loads(output)["findings"]
     except FileNotFoundError:
         return "barewire is not in the PATH"
-    except (json.JSONDecodeError, KeyError, TypeError):
+    findings = _findings(output)
+    if findings is None:
         return (errors.strip().splitlines() or [f"exit code {status}"])[-1]
     bad = (finding for finding in findings if finding["status"] != Status.OK)
     return {finding["what"]: f"{finding['detail']}; fix: {finding['fix']}" for finding in bad}
+
+
+def _findings(output: str) -> list[dict[str, str]] | None:
+    """Return what the document says, which is one line: a login may print a greeting before it."""
+    for line in output.splitlines():
+        document = document_in(line.encode())
+        if document is not None and "findings" in document:
+            return list(document["findings"])
+    return None

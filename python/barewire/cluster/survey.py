@@ -7,19 +7,26 @@ from dataclasses import dataclass
 
 from barewire.cluster.hosts import ClusterHost
 from barewire.cluster.reach import Reach
+from barewire.cluster.remote import run
 from barewire.errors import MeasurementFailed, WrongUse
 
 TIMEOUT_S = 30.0
+_FIELDS = 8
 _ETHERNET = "1"  # ARPHRD_ETHER
-# One line for each interface. An interface that is part of a bond or a bridge has a `master`.
-_SCRIPT = """
+# A login may print a greeting, perhaps without a line's end, so lines that count are marked.
+_MARK = "barewire-interface:"
+# One line for each interface. An interface that is part of a bond or a bridge has a `master`. Not all that is there is
+# an interface: bonding_masters is a file.
+_SCRIPT = f"""
+echo
 cd /sys/class/net || exit 1
 for i in *; do
-  get() { cat "$i/$1" 2>/dev/null || echo -; }
+  [ -d "$i" ] || continue
+  get() {{ cat "$i/$1" 2>/dev/null || echo -; }}
   [ -e "$i/device" ] && device=1 || device=0
   [ -e "$i/master" ] && master=1 || master=0
   [ -e "$i/wireless" ] && wireless=1 || wireless=0
-  echo "$i $(get type) $(get operstate) $(get mtu) $(get speed) $device $master $wireless"
+  echo "{_MARK} $i $(get type) $(get operstate) $(get mtu) $(get speed) $device $master $wireless"
 done
 """
 
@@ -69,10 +76,14 @@ def choose(host: str, found: Sequence[Found], interface: str | None) -> ClusterH
 
 
 def parse(text: str) -> list[Found]:
-    """Read the lines of the script."""
+    """Read the lines of the script, and no others."""
     found = []
     for line in text.splitlines():
-        name, kind, state, mtu, speed, device, master, wireless = line.split()
+        mark, *fields = line.split() or [""]
+        # Without an MTU it has vanished since.
+        if mark != _MARK or len(fields) != _FIELDS or not fields[3].isdigit():
+            continue
+        name, kind, state, mtu, speed, device, master, wireless = fields
         known = speed.isdigit() and int(speed) > 0
         is_ethernet = kind == _ETHERNET and master == "0" and wireless == "0"
         # Drivers without a carrier's state say "unknown".
@@ -87,16 +98,3 @@ async def _ask(reach: Reach, host: str, interface: str | None) -> ClusterHost:
         reason = errors.strip().splitlines()[-1:] or [f"exit code {status}"]
         raise MeasurementFailed(f"{host} cannot be asked: {reason[0]}; try: ssh {host} true")
     return choose(host, parse(output), interface)
-
-
-async def run(command: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
-    """Run a command to its end; return its exit code and what it printed. Killed after the timeout, with code 124."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-    try:
-        output, errors = await asyncio.wait_for(process.communicate(), timeout_s)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return 124, "", f"no answer within {timeout_s:.0f} s"
-    return process.returncode or 0, output.decode(errors="replace"), errors.decode(errors="replace")
