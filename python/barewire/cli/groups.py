@@ -107,9 +107,7 @@ def _hint(error: TyperException, context: Any) -> str | None:
         close = closest(option, [name for name in known if name.startswith("--")])
         meant = new or ([close] if close else [])
     elif (parameter := getattr(error, "param", None)) is not None and (found := _NOT_A_CHOICE.match(error.message)):
-        close = closest(
-            found[1], [str(getattr(choice, "value", choice)) for choice in parameter.type.choices]
-        )
+        close = closest(found[1], [str(getattr(choice, "value", choice)) for choice in parameter.type.choices])
         meant = [close] if close else []
     else:
         return None
