@@ -79,3 +79,8 @@ def test_hosts_are_asked_and_measured_through_ssh() -> None:
         # Nobody answers there.
         absent = cluster.barewire("cluster", "init", *shell, "--hosts", "10.77.0.9", "-o", str(cluster.folder / "no"))
         assert absent.returncode == 1 and "10.77.0.9 cannot be asked" in absent.stderr
+        done = cluster.barewire(
+            *CHECK, "--hosts", f"{ADDRESSES},10.77.0.9", *shell, "-o", str(cluster.folder / "three")
+        )
+        document = json.loads(done.stdout)
+        assert done.returncode == 1 and [*document["unreachable"]] == ["10.77.0.9"] and len(document["paths"]) == 2

@@ -13,13 +13,37 @@ from pathlib import Path
 
 import pytest
 
-from barewire.cluster import ClusterHost, ShellReach, survey
+from barewire.cluster import ClusterHost, ShellReach, check, survey
 from barewire.cluster.agents import agents
 from barewire.cluster.doctors import examine
+from barewire.cluster.finding import Kind
 from barewire.cluster.remote import run
+from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 
 # Starts what hangs, which notes its number and holds the script's pipes.
 HANGS = """sh -c 'echo $$ > {noted}; exec sleep 60'; true"""
+# An agent whose paths are healthy; h2 ends, or answers no more, with the order named in `fails`.
+AGENT = """
+import json, sys, time
+host, fails, how = sys.argv[1:4]
+interface = {"speed_mbit_s": None, "duplex": None, "errors": {}}
+print(json.dumps({"record": "ready", "address": host, "mtu": 1500, "carrier": "packet", "reason": None, "machine": host,
+                  "cores": [0], "interface": interface}), flush=True)
+told = {
+    "ping": {"round_trips_ns": [20000], "lost": 0},
+    "stream": {"sent": 1000, "nanoseconds": 10**7, "stalls": 0},
+    "received": {"received": 1000, "reordered": 0, "nanoseconds": 12 * 10**6, "dropped_here": 0},
+    "work": {"cpu_ns": 1, "wall_ns": 1, "best_unit_ns": 1},
+    "interface": interface,
+}
+for line in sys.stdin:
+    order = json.loads(line)
+    if host == "h2" and order["do"] == fails and order.get("milliseconds") in (None, 150, 60):
+        if how == "ends":
+            sys.exit("h2: out of order")
+        time.sleep(60)
+    print(json.dumps({"record": "answer", "number": order["number"], "told": told[order["do"]]}), flush=True)
+"""
 GREETS = """printf 'Welcome!\\n{{}}\\nto \\033]0;a'"""
 
 
@@ -56,7 +80,8 @@ def is_over(noted: Path) -> bool:
 
 def test_hosts_that_greet_are_asked_and_examined(shell: Callable[[str], ShellReach]) -> None:
     reach = shell(GREETS + '; shift; exec sh -c "$*"')
-    (host,) = survey.survey(reach, ["a"], None)
+    (host,), failures = survey.survey(reach, ["a"], None)
+    assert not failures
     assert host.name == "a" and host.mtu is not None
     said = json.dumps({"findings": [{"what": "SMT", "status": "missing", "detail": "on", "fix": "off"}]})
     examined, remarks = asyncio.run(
@@ -72,9 +97,8 @@ def test_files_among_the_interfaces_are_none(shell: Callable[[str], ShellReach],
         (tmp_path / "net" / "eth0" / name).write_text(f"{value}\n")
     (tmp_path / "net" / "bonding_masters").write_text("bond0\n")
     reach = shell(f'shift; exec sh -c "$(echo "$*" | sed s,/sys/class/net,{tmp_path}/net,)"')
-    assert survey.survey(reach, ["a"], None) == [
-        ClusterHost("a", "eth0", 1000, 1500, ("eth0: up, 1000 Mbit/s, MTU 1500",))
-    ]
+    hosts, _ = survey.survey(reach, ["a"], None)
+    assert hosts == [ClusterHost("a", "eth0", 1000, 1500, ("eth0: up, 1000 Mbit/s, MTU 1500",))]
 
 
 def test_a_hanging_shell_ends_with_its_limit(shell: Callable[[str], ShellReach], noted: Path) -> None:
@@ -118,3 +142,45 @@ def test_an_interrupt_ends_a_hanging_shell(
         process.send_signal(number)
         assert process.wait(20) == 130
     assert eventually(lambda: is_over(noted))
+
+
+@pytest.mark.parametrize(
+    ("how", "order"),
+    [*(("ends", order) for order in ("work", "ping", "stream", "received", "interface")), ("hangs", "received")],
+)
+def test_a_host_that_fails_in_the_middle_does_not_end_the_check(
+    shell: Callable[[str], ShellReach], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, order: str
+) -> None:
+    monkeypatch.setattr("barewire.cluster.agents._ANSWER_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("barewire.cluster.agents._END_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("barewire.cluster.agents.find_program", lambda name: name)
+    (tmp_path / "agent.py").write_text(AGENT)
+    reach = shell(f'exec {sys.executable} {tmp_path}/agent.py "$1" {order} {how}')
+    hosts = [ClusterHost(f"h{number}", "eth0") for number in range(1, 5)]
+    checked = check(reach, hosts, unreachable={"h5": "no route"}, with_doctor=False)
+    reason = "h2: out of order" if how == "ends" else f"no answer to '{order}' in 2 s"
+    assert checked.measured.unreachable == {"h5": "no route", "h2": reason}
+    assert [(finding.kind, finding.subject) for finding in checked.findings] == [
+        (Kind.UNREACHABLE, "h5"),
+        (Kind.UNREACHABLE, "h2"),
+    ]
+    left = {"h1", "h3", "h4"}
+    assert checked.measured.hosts.keys() == left
+    assert len(checked.measured.paths) == len(checked.measured.together) == 6
+    assert {end for ends in checked.measured.paths for end in ends} == left
+    with pytest.raises(MachineCannot, match=r"only 1 of the hosts can be measured: h2: "):
+        check(reach, hosts[:2], with_doctor=False)
+
+
+def test_hosts_that_cannot_be_asked_do_not_keep_others_from_being_checked(shell: Callable[[str], ShellReach]) -> None:
+    reach = shell("""[ "$1" = a ] || {{ echo no route >&2; exit 255; }}; shift; exec sh -c "$*" """)
+    hosts, failures = survey.survey(reach, ["a", "b", "c"], None)
+    assert [host.name for host in hosts] == ["a"] and failures.keys() == {"b", "c"}
+    said = survey.failure_of(failures)
+    assert isinstance(said, MeasurementFailed) and str(said).count("cannot be asked: no route; try: ssh ") == 2
+    hosts, failures = survey.survey(reach, ["a"], "absent0")
+    assert not hosts and isinstance(survey.failure_of(failures), WrongUse)
+    began = time.monotonic()
+    with pytest.raises(MachineCannot, match="only 1 of the hosts can be measured: b: no route"):
+        check(reach, [ClusterHost("a", "eth0")], unreachable={"b": "no route"})
+    assert time.monotonic() - began < 5

@@ -26,7 +26,7 @@ from barewire.cluster import ClusterHost, LabReach, Reach, ShellReach, check, re
 from barewire.cluster.check import Checked
 from barewire.cluster.measured import SCHEMA
 from barewire.cluster.nodelist import expand_nodelist
-from barewire.cluster.survey import survey
+from barewire.cluster.survey import NoAnswer, failure_of, survey
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.report.cluster import print_check, verdict
 from barewire.report.cluster_page import render_check
@@ -75,7 +75,9 @@ def init(
     if output.exists() and not force:
         raise WrongUse(f"{output} exists already; --force overwrites it")
     with progress_bar("asking the hosts"):
-        found = survey(_shell(remote_shell), _names(hosts, hostfile, None), interface)
+        found, failures = survey(_shell(remote_shell), _names(hosts, hostfile, None), interface)
+    if failures:
+        raise failure_of(failures)
     write_cluster_file(output, found, force=force)
     if as_json:
         print_document("cluster init", {"file": str(output), "hosts": [asdict(host) for host in found]})
@@ -116,10 +118,12 @@ def check_command(
     if file is not None and (hosts, hostfile) != (None, None):
         raise WrongUse("give a file or hosts, not both")
     with _reach(choice, remote_shell) as reach, progress_bar() as progress:
+        known, unreachable = _hosts(reach, choice, file, hosts, hostfile, interface)
         checked = check(
             reach,
-            _hosts(reach, choice, file, hosts, hostfile, interface),
+            known,
             carrier=carrier.value,
+            unreachable=unreachable,
             with_doctor=doctor,
             progress=progress,
         )
@@ -155,16 +159,25 @@ def _hosts(
     hosts: str | None,
     hostfile: Path | None,
     interface: str | None,
-) -> list[ClusterHost]:
-    """Return the hosts to check: the lab's, those of the options, which are asked first, or those of the file."""
+) -> tuple[list[ClusterHost], dict[str, str]]:
+    """Return the hosts to check: the lab's, those of the options, which are asked first, or those of the file.
+
+    Hosts that cannot be asked follow with the reason.
+    """
     if isinstance(reach, LabReach):
-        return [ClusterHost(name, reach.lab.host(name).interface) for name in _names(hosts, hostfile, choice)]
+        return [ClusterHost(name, reach.lab.host(name).interface) for name in _names(hosts, hostfile, choice)], {}
     if hosts is not None or hostfile is not None:
-        asked = survey(reach, _names(hosts, hostfile, None), interface)
+        asked, failures = survey(reach, _names(hosts, hostfile, None), interface)
+        if failures and not asked:
+            raise failure_of(failures)
+        unreachable = {
+            name: failure.reason if isinstance(failure, NoAnswer) else str(failure)
+            for name, failure in failures.items()
+        }
         # What a host says of itself is no expectation of it.
-        return [ClusterHost(host.name, host.interface) for host in asked]
+        return [ClusterHost(host.name, host.interface) for host in asked], unreachable
     known = read_cluster_file(file or _FILE)
-    return known if interface is None else [ClusterHost(host.name, interface) for host in known]
+    return known if interface is None else [ClusterHost(host.name, interface) for host in known], {}
 
 
 def _names(hosts: str | None, hostfile: Path | None, choice: LabChoice | None) -> list[str]:

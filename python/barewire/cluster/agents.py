@@ -11,7 +11,7 @@ from typing import Any
 from barewire.cluster.hosts import ClusterHost
 from barewire.cluster.reach import Reach
 from barewire.cluster.remote import document_in, kill, start
-from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
+from barewire.errors import MeasurementFailed
 from barewire.measure.programs import PROBE, find_program
 
 # A login may take seconds; so may sixteen at once.
@@ -19,7 +19,15 @@ _START_TIMEOUT_S = 30.0
 # What an order takes longer than it says: a host that does not answer within this time is stuck or unreachable.
 _ANSWER_TIMEOUT_S = 20.0
 _END_TIMEOUT_S = 2.0
-_ERRORS: dict[int, type[BarewireError]] = {2: WrongUse, 3: MachineCannot}
+
+
+class HostFailed(MeasurementFailed):
+    """A host's agent has ended or does not answer."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        """`reason` does not name the host."""
+        super().__init__(f"{host}: {reason}")
+        self.host, self.reason = host, reason
 
 
 class Agent:
@@ -32,28 +40,29 @@ class Agent:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._numbers = itertools.count(1)
+        self._end_reason = "its agent has ended"
         self._reader = asyncio.create_task(self._read())
 
     async def ready(self) -> dict[str, Any]:
-        """Return what the agent says of its host when it has started."""
+        """Return what the agent says of its host when it has started. HostFailed if it does not."""
         try:
             return await asyncio.wait_for(asyncio.shield(self._ready), _START_TIMEOUT_S)
         except TimeoutError:
-            raise MeasurementFailed(f"{self.host.name}: no answer within {_START_TIMEOUT_S:.0f} s") from None
+            raise HostFailed(self.host.name, f"no answer within {_START_TIMEOUT_S:g} s") from None
 
     async def order(self, what: str, **parameters: Any) -> dict[str, Any]:
-        """Give an order and return its answer. MeasurementFailed if the agent has ended or does not answer."""
+        """Give an order and return its answer. HostFailed if the agent has ended or does not answer."""
         number = next(self._numbers) if "number" not in parameters else parameters.pop("number")
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         if self._reader.done():
-            raise MeasurementFailed(f"{self.host.name}: its agent has ended")
+            raise HostFailed(self.host.name, self._end_reason)
         self._waiting[number] = answer
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": what, "number": number, **parameters}).encode() + b"\n")
         try:
             return await asyncio.wait_for(answer, _ANSWER_TIMEOUT_S)
         except TimeoutError:
-            raise MeasurementFailed(f"{self.host.name}: no answer to '{what}' in {_ANSWER_TIMEOUT_S:.0f} s") from None
+            raise HostFailed(self.host.name, f"no answer to '{what}' in {_ANSWER_TIMEOUT_S:g} s") from None
         finally:
             self._waiting.pop(number, None)
 
@@ -86,7 +95,8 @@ class Agent:
         reason = text[-1].removeprefix(f"{PROBE}: ") if text else f"its agent ended with code {code}"
         if code == 127:
             reason += f"; install {PROBE} in the PATH there"
-        failure = _ERRORS.get(code, MeasurementFailed)(f"{self.host.name}: {reason}")
+        self._end_reason = reason
+        failure = HostFailed(self.host.name, reason)
         for waiting in (self._ready, *self._waiting.values()):
             if not waiting.done():
                 waiting.set_exception(failure)
@@ -110,8 +120,8 @@ async def agents(
         facts: dict[str, dict[str, Any]] = {}
         failed: dict[str, str] = {}
         for agent, result in zip(started, said, strict=True):
-            if isinstance(result, BarewireError):
-                failed[agent.host.name] = str(result).removeprefix(f"{agent.host.name}: ")
+            if isinstance(result, HostFailed):
+                failed[result.host] = result.reason
             elif isinstance(result, BaseException):
                 raise result
             else:

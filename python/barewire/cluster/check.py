@@ -2,18 +2,19 @@
 """The course of a check: cores, all pairs in rounds, all hosts at once, and once more what looks wrong."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from barewire.cluster.agents import Agent, agents, mixed_carriers
+from barewire.cluster.agents import Agent, HostFailed, agents, mixed_carriers
 from barewire.cluster.attribution import both_ways
 from barewire.cluster.diagnosis import diagnose
 from barewire.cluster.doctors import examine
 from barewire.cluster.finding import OF_CORES, Finding, Kind
 from barewire.cluster.hosts import ClusterHost
 from barewire.cluster.measured import HostState, Measured, confirmed
-from barewire.cluster.pairs import Effort, measure_pair, measure_together
+from barewire.cluster.pairs import Effort, measure_pair, streams_together
 from barewire.cluster.reach import Reach
 from barewire.cluster.tournament import Pair, permutations, tournament
 from barewire.errors import MachineCannot, WrongUse
@@ -28,6 +29,7 @@ _WORK_ROUNDS = 3
 _HOSTS_MIN = 2
 
 Progress = Callable[[int, int, str], None]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -46,28 +48,45 @@ def check(
     effort: Effort = Effort(),  # noqa: B008 - immutable
     *,
     carrier: str = "auto",
+    unreachable: Mapping[str, str] = MappingProxyType({}),
     with_doctor: bool = True,
     progress: Progress = lambda done, total, label: None,
 ) -> Checked:
-    """Measure all hosts and pairs and diagnose them. MachineCannot if fewer than two hosts can be measured."""
-    if len(hosts) < _HOSTS_MIN:
+    """Measure all hosts and pairs and diagnose them. MachineCannot if fewer than two hosts can be measured.
+
+    `unreachable` are further hosts of which it is known, with the reason, that they cannot be measured.
+    """
+    if len(hosts) + len(unreachable) < _HOSTS_MIN:
         raise WrongUse("a check needs two hosts at least: --hosts a,b")
-    return asyncio.run(_check(reach, hosts, effort, carrier, with_doctor, progress))
+    _require_hosts(len(hosts), unreachable)
+    return asyncio.run(_check(reach, hosts, effort, carrier, unreachable, with_doctor, progress))
 
 
 async def _check(
-    reach: Reach, hosts: Sequence[ClusterHost], effort: Effort, carrier: str, with_doctor: bool, progress: Progress
+    reach: Reach,
+    hosts: Sequence[ClusterHost],
+    effort: Effort,
+    carrier: str,
+    unreachable: Mapping[str, str],
+    with_doctor: bool,
+    progress: Progress,
 ) -> Checked:
     doctor, remarks = await examine(reach, hosts) if with_doctor else ({}, [])
     async with agents(reach, hosts, carrier) as (working, facts, failed):
         reason = mixed_carriers(facts)
         if reason is None:
-            course = _Course(working, facts, failed, doctor, effort, progress)
+            course = _Course(working, facts, {**unreachable, **failed}, doctor, effort, progress)
             return await course.run([*remarks, *_carrier_remark(facts)])
     # Frames and UDP do not meet: all hosts use what all of them may use.
     async with agents(reach, hosts, "udp") as (working, facts, failed):
-        course = _Course(working, facts, failed, doctor, effort, progress)
+        course = _Course(working, facts, {**unreachable, **failed}, doctor, effort, progress)
         return await course.run([*remarks, f"measured over UDP, because not all hosts may send frames: {reason}"])
+
+
+def _require_hosts(count: int, unreachable: Mapping[str, str]) -> None:
+    if count < _HOSTS_MIN:
+        reasons = "; ".join(f"{host}: {reason}" for host, reason in unreachable.items())
+        raise MachineCannot(f"only {count} of the hosts can be measured: {reasons}")
 
 
 def _carrier_remark(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -76,7 +95,10 @@ def _carrier_remark(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 class _Course:
-    """One check with agents that work."""
+    """One check with agents that work.
+
+    A host whose agent ends or does not answer meanwhile is unreachable from then on, and the others are measured.
+    """
 
     def __init__(
         self,
@@ -87,10 +109,8 @@ class _Course:
         effort: Effort,
         progress: Progress,
     ) -> None:
-        self._agents, self._facts, self._effort, self._progress = working, facts, effort, progress
-        if len(working) < _HOSTS_MIN:
-            reasons = "; ".join(f"{host}: {reason}" for host, reason in failed.items())
-            raise MachineCannot(f"only {len(working)} of the hosts can be measured: {reasons}")
+        self._agents, self._facts, self._effort, self._progress = dict(working), dict(facts), effort, progress
+        _require_hosts(len(working), failed)
         states = {name: _state(agent.host, facts[name], doctor.get(name, {})) for name, agent in working.items()}
         self._measured = Measured(states, {}, unreachable=failed)
         self._shares_cores = self._measured.shares_cores
@@ -128,44 +148,43 @@ class _Course:
 
     async def _measure(self, pairs: Iterable[Pair], effort: Effort) -> None:
         """Measure disjoint pairs at once."""
-        measured = await asyncio.gather(
-            *(
-                measure_pair(
-                    self._agents[first], self._agents[second], (self._facts[first], self._facts[second]), effort
-                )
-                for first, second in pairs
-            )
+        measured = await self._answers(
+            measure_pair(self._agents[first], self._agents[second], (self._facts[first], self._facts[second]), effort)
+            for first, second in self._present(pairs)
         )
         paths = dict(self._measured.paths)
         for both in measured:
-            for ends, path in both.items():
+            for ends, path in (both or {}).items():
                 paths[ends] = confirmed(paths[ends], path) if ends in paths else path
         self._measured = replace(self._measured, paths=paths)
 
     async def _all_together(self, milliseconds: int) -> None:
         """Let every host send and receive at once."""
-        together = dict(self._measured.together)
         sets = permutations(list(self._agents), self._effort.permutations)
-        for number, paths in enumerate(sets):
-            together |= await measure_together(self._agents, self._facts, paths, milliseconds)
+        for number, planned in enumerate(sets):
+            paths = self._present(planned)
+            streams = await self._answers(streams_together(self._agents, self._facts, paths, milliseconds))
+            new = {path: stream for path, stream in zip(paths, streams, strict=True) if stream is not None}
+            self._measured = replace(self._measured, together={**self._measured.together, **new})
             self._progress(number + 1, len(sets), "all at once")
-        self._measured = replace(self._measured, together=together)
 
     async def _work(self, milliseconds: int, rounds: int) -> None:
         """Let all hosts compute: one after the other where they share cores. The best of all rounds counts."""
-        hosts = dict(self._measured.hosts)
         for _ in range(rounds):
             groups = [[name] for name in self._agents] if self._shares_cores else [[*self._agents]]
             for group in groups:
                 orders = (self._agents[name].order("work", milliseconds=milliseconds) for name in group)
-                for name, told in zip(group, await asyncio.gather(*orders), strict=True):
-                    host, share = hosts[name], told["cpu_ns"] / told["wall_ns"]
+                hosts = {}
+                for name, told in zip(group, await self._answers(orders), strict=True):
+                    if told is None:
+                        continue
+                    host, share = self._measured.hosts[name], told["cpu_ns"] / told["wall_ns"]
                     hosts[name] = replace(
                         host,
                         core_share=max(host.core_share or 0.0, share),
                         work_ns=min(host.work_ns or float("inf"), told["best_unit_ns"]),
                     )
-        self._measured = replace(self._measured, hosts=hosts)
+                self._measured = replace(self._measured, hosts={**self._measured.hosts, **hosts})
 
     async def _confirm(self) -> list[Finding]:
         """Measure again, longer and alone, what looks wrong; return all that looked so.
@@ -211,9 +230,13 @@ class _Course:
 
     async def _read_errors(self) -> None:
         """Note the errors that the interfaces counted during the check."""
+        names = list(self._agents)
+        told = await self._answers(agent.order("interface") for agent in self._agents.values())
         hosts = dict(self._measured.hosts)
-        for name, agent in self._agents.items():
-            before, after = self._facts[name]["interface"], await agent.order("interface")
+        for name, after in zip(names, told, strict=True):
+            if after is None:
+                continue
+            before = self._facts[name]["interface"]
             new = {
                 error: count - before["errors"][error]
                 for error, count in after["errors"].items()
@@ -221,6 +244,38 @@ class _Course:
             }
             hosts[name] = replace(hosts[name], errors={error: count for error, count in new.items() if count > 0})
         self._measured = replace(self._measured, hosts=hosts)
+
+    def _present(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Return those pairs both of whose hosts are still measured."""
+        return [pair for pair in pairs if self._agents.keys() >= {*pair}]
+
+    async def _answers(self, measurements: Iterable[Awaitable[_T]]) -> list[_T | None]:
+        """Wait for measurements that run at once; None for those that failed because of a host, which is left out."""
+        answers: list[_T | None] = []
+        for answer in await asyncio.gather(*measurements, return_exceptions=True):
+            if isinstance(answer, HostFailed):
+                self._leave_out(answer)
+                answers.append(None)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                answers.append(answer)
+        return answers
+
+    def _leave_out(self, failed: HostFailed) -> None:
+        """Forget what was measured of a host: it is unreachable now. MachineCannot if fewer than two are left."""
+        self._agents.pop(failed.host, None)
+        self._facts.pop(failed.host, None)
+        measured = self._measured
+        self._measured = replace(
+            measured,
+            hosts={name: host for name, host in measured.hosts.items() if name != failed.host},
+            paths={ends: path for ends, path in measured.paths.items() if failed.host not in ends},
+            together={ends: path for ends, path in measured.together.items() if failed.host not in ends},
+            unreachable={**measured.unreachable, failed.host: failed.reason},
+            alone=frozenset(ends for ends in measured.alone if failed.host not in ends),
+        )
+        _require_hosts(len(self._agents), self._measured.unreachable)
 
 
 def _pairs_to_repeat(suspected: Sequence[Finding]) -> list[Pair]:

@@ -3,7 +3,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,21 +80,21 @@ async def measure_pair(
     }
 
 
-async def measure_together(
+def streams_together(
     agents: Mapping[str, Agent], facts: Mapping[str, Mapping[str, Any]], paths: Sequence[Pair], milliseconds: int
-) -> dict[Pair, Together]:
-    """Measure paths at once, in which each host sends to one and receives from one."""
+) -> list[Coroutine[Any, Any, Together]]:
+    """Return streams to measure at once, in which each host sends to one and receives from one."""
     payload_bytes = min(_STREAM_BYTES_MAX, *(fact["mtu"] for fact in facts.values()))
     is_one_kernel = len({fact["machine"] for fact in facts.values()}) < len(facts)
     window = _WINDOW_SHARED_KERNEL if is_one_kernel else _WINDOW
-    streams = [
-        _stream(agents[to], agents[at], facts[at]["address"], payload_bytes, window, milliseconds) for to, at in paths
-    ]
-    told = await asyncio.gather(*streams)
-    return {
-        path: Together(each["bandwidth_bit_s"], each["sent"], each["lost"])
-        for path, each in zip(paths, told, strict=True)
-    }
+
+    async def stream(path: Pair) -> Together:
+        sender, receiver = path
+        peer = facts[receiver]["address"]
+        told = await _stream(agents[sender], agents[receiver], peer, payload_bytes, window, milliseconds)
+        return Together(told["bandwidth_bit_s"], told["sent"], told["lost"])
+
+    return [stream(path) for path in paths]
 
 
 async def _round_trip_ns(sender: Agent, peer: str, count: int) -> float | None:

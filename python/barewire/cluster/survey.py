@@ -2,13 +2,13 @@
 """Asks hosts for their interfaces; a host needs nothing but a shell for that."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from barewire.cluster.hosts import ClusterHost
 from barewire.cluster.reach import Reach
 from barewire.cluster.remote import run
-from barewire.errors import MeasurementFailed, WrongUse
+from barewire.errors import BarewireError, MeasurementFailed, WrongUse
 
 TIMEOUT_S = 30.0
 _FIELDS = 8
@@ -48,16 +48,44 @@ class Found:
         return f"{self.name}: {'up' if self.is_up else 'down'}, {speed}, MTU {self.mtu}"
 
 
-def survey(reach: Reach, names: Sequence[str], interface: str | None) -> list[ClusterHost]:
+class NoAnswer(MeasurementFailed):
+    """A host cannot be asked."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        """`reason` does not name the host."""
+        super().__init__(f"{host} cannot be asked: {reason}; try: ssh {host} true")
+        self.reason = reason
+
+
+Failures = Mapping[str, NoAnswer | WrongUse]
+
+
+def survey(reach: Reach, names: Sequence[str], interface: str | None) -> tuple[list[ClusterHost], Failures]:
     """Ask all hosts at once; `interface` is used on each of them instead of the fastest one that is up.
 
-    MeasurementFailed if a host does not answer, WrongUse if one has no such interface.
+    Return those that can be measured, and why others cannot: they do not answer, or have no such interface.
     """
 
-    async def ask_all() -> list[ClusterHost]:
-        return list(await asyncio.gather(*(_ask(reach, name, interface) for name in names)))
+    async def ask_all() -> list[ClusterHost | BaseException]:
+        return await asyncio.gather(*(_ask(reach, name, interface) for name in names), return_exceptions=True)
 
-    return asyncio.run(ask_all())
+    hosts: list[ClusterHost] = []
+    failures: dict[str, NoAnswer | WrongUse] = {}
+    for name, answer in zip(names, asyncio.run(ask_all()), strict=True):
+        if isinstance(answer, NoAnswer | WrongUse):
+            failures[name] = answer
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            hosts.append(answer)
+    return hosts, failures
+
+
+def failure_of(failures: Failures) -> BarewireError:
+    """Return one error for all hosts that failed."""
+    text = "\n".join(map(str, failures.values()))
+    is_wrong_use = all(isinstance(failure, WrongUse) for failure in failures.values())
+    return WrongUse(text) if is_wrong_use else MeasurementFailed(text)
 
 
 def choose(host: str, found: Sequence[Found], interface: str | None) -> ClusterHost:
@@ -96,5 +124,5 @@ async def _ask(reach: Reach, host: str, interface: str | None) -> ClusterHost:
     status, output, errors = await run(reach.command(host, ["sh", "-c", _SCRIPT]), TIMEOUT_S)
     if status != 0:
         reason = errors.strip().splitlines()[-1:] or [f"exit code {status}"]
-        raise MeasurementFailed(f"{host} cannot be asked: {reason[0]}; try: ssh {host} true")
+        raise NoAnswer(host, reason[0])
     return choose(host, parse(output), interface)
