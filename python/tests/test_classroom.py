@@ -48,7 +48,13 @@ def test_right_answers_are_right_and_wrong_ones_get_a_hint_without_the_number() 
     assert not says(exercise, run, {})["software_us"]
 
 
-@pytest.mark.parametrize("answers", [{"wire_bytes": 84}, {"wire_bytes_1": "84"}, {"wire_bytes_1": True}])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"wire_bytes": 84},
+        *({"wire_bytes_1": value} for value in ("84", True, float("nan"), float("inf"), 10**400)),
+    ],
+)
 def test_a_name_or_value_that_cannot_be_an_answer_is_an_error(answers: Mapping[str, Any]) -> None:
     with pytest.raises(WrongUse, match=r"has no question 'wire_bytes'|is a number, not"):
         check(BY_NAME["frame"], frame_run(), answers)
@@ -58,6 +64,22 @@ def test_material_of_another_exercise_is_an_error() -> None:
     other = run_of("other", [series_of([1.0] * 6, subject="udp", message_bytes=64)])
     with pytest.raises(WrongUse, match="measure with the exercise's own command"):
         check(BY_NAME["frame"], other, {"software_us": 3})
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"series": 1},
+        {"series": [1]},
+        {"series": [{"subject": "udp", "test": "stream", "median": 1.0}]},
+        {"series": [{"strategy": "ecmp", "workload": "permutation", "mean": float("nan")}]},
+    ],
+)
+def test_a_document_of_something_else_is_an_error(tmp_path: Path, document: dict[str, Any]) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(WrongUse, match="is not what `barewire sdn simulate "):
+        BY_NAME["collisions"].read(file)
 
 
 def test_windows_are_compared_as_the_run_has_them() -> None:
@@ -79,6 +101,8 @@ def test_a_strategy_must_be_told_right_and_be_better() -> None:
     assert says(exercise, simulated(ecmp=0.5, planned=1.0, mine=0.6), {"gain": 1.2})["gain"]
     (slow,) = check(exercise, simulated(ecmp=0.5, planned=1.0, mine=0.5), {"gain": 1.0})
     assert not slow.right and "it must reach 1.1" in slow.says
+    with pytest.raises(WrongUse, match="no rate to compare with"):
+        check(exercise, simulated(ecmp=0, mine=0.5), {"gain": 1.0})
     with pytest.raises(WrongUse, match="no strategy of yours"):
         check(exercise, simulated(ecmp=0.5, planned=1.0), {"gain": 1.0})
     assert all(
@@ -112,7 +136,11 @@ def test_the_command_checks_and_says_by_its_exit_code(tmp_path: Path) -> None:
     answers.write_text("paths = 2\n")
     done = runner.invoke(app, [*command, "--json"])
     assert isinstance(done.exception, MeasurementFailed) and json.loads(done.output.splitlines()[0])["right"] == 0
-    for text, message in [("paths =", "needs lines such as"), ("path = 4", "has no question 'path'")]:
+    for text, message in [
+        ("paths =", "needs lines such as"),
+        (f"paths = {'9' * 5000}", "needs lines such as"),
+        ("path = 4", "has no question 'path'"),
+    ]:
         answers.write_text(text)
         with pytest.raises(WrongUse, match=message):
             runner.invoke(app, command, catch_exceptions=False)

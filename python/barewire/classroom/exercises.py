@@ -6,6 +6,7 @@ An answer is compared with theory, or with what the run itself shows, so that an
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from barewire.measure.recover import recover_run
 from barewire.models.wire import frames_of_message, latency_limit_us, wire_bytes
 from barewire.results.laws import laws_of
 from barewire.results.run import Run
+
+_VALUE_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,25 @@ class Exercise:
             found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise WrongUse(f"{path} is not what `{self.command}` prints: {error}") from error
-        if not isinstance(found, dict) or "series" not in found:
+        if not isinstance(found, dict) or not _are_simulated(found.get("series")):
             raise WrongUse(f"{path} is not what `{self.command}` prints")
         return found
+
+
+def _are_simulated(series: Any) -> bool:
+    """Whether these are series of a simulation, and not those of another document."""
+    return isinstance(series, list) and all(
+        isinstance(each, dict) and {"strategy", "workload"} <= each.keys() and _is_number(each.get("mean"))
+        for each in series
+    )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it can be compared: neither infinite nor more than a float holds."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _median(run: Run, **wanted: Any) -> float:
@@ -117,7 +136,10 @@ def _gain(document: Mapping[str, Any]) -> float:
     own = [series["strategy"] for series in document["series"] if series["strategy"] not in ("ecmp", "planned")]
     if not own:
         raise WrongUse("the document has no strategy of yours: --strategy ecmp,planned,mine:Mine")
-    return _share(document, own[0]) / _share(document, "ecmp")
+    ecmp = _share(document, "ecmp")
+    if not ecmp > 0:
+        raise WrongUse("in this document ecmp has no rate to compare with: simulate with the exercise's own command")
+    return _share(document, own[0]) / ecmp
 
 
 EXERCISES = (
@@ -337,8 +359,8 @@ def check(exercise: Exercise, material: Any, answers: Mapping[str, Any]) -> list
     for name, value in answers.items():
         if name not in known:
             raise WrongUse(f"the exercise {exercise.name} has no question '{name}'; it has {', '.join(sorted(known))}")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise WrongUse(f"the answer to '{name}' is a number, not {value!r}")
+        if not _is_number(value):
+            raise WrongUse(f"the answer to '{name}' is a number, not {repr(value)[:_VALUE_SHOWN]}")
     return [_checked(question, material, answers.get(question.name)) for question in exercise.questions]
 
 
@@ -346,7 +368,8 @@ def _checked(question: Question, material: Any, given: float | None) -> Checked:
     if given is None:
         return Checked(question, None, False, f"not answered; {question.hint}")
     expected = question.expected(material)
-    if abs(given - expected) > question.tolerance * abs(expected) + 1e-9:
+    # An expected value that is no number is not reached.
+    if not abs(given - expected) <= question.tolerance * abs(expected) + 1e-9:
         return Checked(question, given, False, f"not yet: {question.hint}")
     if question.least is not None and expected < question.least:
         return Checked(question, given, False, f"right, but it must reach {question.least:g}")
