@@ -2,6 +2,7 @@
 """The three kinds of failure of a command, by whose fault it is, each with an exit code."""
 
 from collections.abc import Iterable
+from math import inf
 
 
 class BarewireError(Exception):
@@ -31,6 +32,12 @@ class MachineCannot(BarewireError):
     """This machine lacks what the command needs; the message says how to get it. Exit code 3."""
 
     exit_code = 3
+
+
+def finite_above_0(option: str, value: float, what: str = "a number of seconds") -> None:
+    """Raise WrongUse for an option's value that is 0 or less, infinite, or not a number."""
+    if not 0 < value < inf:
+        raise WrongUse(f"{option} must be {what} above 0, not {value:g}")
 
 
 def unknown(kind: str, name: str, known: Iterable[str], also: str = "") -> WrongUse:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,14 @@ from barewire import cli, installed
 from barewire.cli import output, progress
 from barewire.cli.commands import _COMMANDS, app, summary
 from barewire.cli.directories import results_directory
+from barewire.cli.jobs import check_limit
 from barewire.cli.manual import COMPLETIONS, commands, completion, page, tables, write_all
 from barewire.cli.output import SCHEMAS
 from barewire.errors import MeasurementFailed, WrongUse, unknown
 from barewire.measure import programs
-from barewire.measure.session import new_run
+from barewire.measure.launch import Effort
+from barewire.measure.mpi import MpiPlan
+from barewire.measure.session import StoppingRule, new_run
 from barewire.models import catalogue
 from barewire.models.catalogue import Program, names_of_tests
 from barewire.mpi import suite
@@ -602,3 +605,30 @@ def test_a_size_that_looks_like_an_option_is_passed_as_a_value(monkeypatch: pyte
 def test_a_page_is_not_written_over_a_directory(run_directory: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(run_directory), "-o", str(tmp_path)])
     assert isinstance(done.exception, WrongUse) and "is a directory" in str(done.exception)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 0.0, -1.0])
+def test_times_and_shares_are_finite_and_above_0(value: float) -> None:
+    """What is not cannot be written as JSON, and a launch would have begun before."""
+    makers: dict[str, Callable[[], object]] = {
+        "--precision": lambda: StoppingRule(precision=value),
+        "--budget": lambda: StoppingRule(budget_s=value),
+        "--seconds": lambda: Effort(seconds=value),
+        "--limit": lambda: check_limit(value),
+        "--patience": lambda: MpiPlan((), (), (), 1, patience_s=value),
+    }
+    for option, make in makers.items():
+        with pytest.raises(WrongUse, match=f"^{option} must be .* above 0, not {value:g}$"):
+            make()
+    with pytest.raises(WrongUse, match="--seconds must be"):
+        MpiPlan((), (), (), 1, seconds=value)
+    for option in ("--budget", "--precision"):
+        done = CliRunner().invoke(app, ["try", f"{option}={value}", "--", "/bin/true"])
+        assert isinstance(done.exception, WrongUse) and str(done.exception).startswith(f"{option} must be")
+
+
+@pytest.mark.parametrize("option", ["--samples", "--warmup", "--blocks"])
+def test_counts_are_no_more_than_programs_take(option: str) -> None:
+    done = CliRunner().invoke(app, ["bench", "pingpong", option, "9" * 20])
+    said = " ".join(done.output.replace("│", " ").split())
+    assert done.exit_code == 2 and "is not in the range 1<=x<=1000000" in said

@@ -15,7 +15,7 @@ from barewire.applications.application import Application, CheckFailed, Outcome
 from barewire.applications.busy import busy_cores
 from barewire.applications.inputs import put_inputs
 from barewire.applications.sites import Site
-from barewire.errors import MeasurementFailed, WrongUse
+from barewire.errors import MeasurementFailed, WrongUse, finite_above_0
 from barewire.lab import Lab
 from barewire.mpi import FabricOptions, library_of_program, start
 from barewire.mpi.placement import LOCAL_HOST
@@ -71,8 +71,7 @@ class Plan:
             raise WrongUse(f"--launches must be at least 1, not {self.launches}")
         if self.busy < 0:
             raise WrongUse(f"--busy must be a number of processes per core, 0 or more, not {self.busy}")
-        if not self.limit_s > 0:
-            raise WrongUse(f"--limit must be a number of seconds above 0, not {self.limit_s}")
+        finite_above_0("--limit", self.limit_s)
 
 
 def find_programs(applications: Iterable[Application]) -> tuple[list[Application], list[Skipped]]:

@@ -125,7 +125,14 @@ def bench(
     samples: Annotated[int, options.SAMPLES] = 3000,
     seconds: options.Seconds = 0.2,
     blocks: Annotated[
-        int, typer.Option(min=1, metavar="N", help="timed blocks of a stream", rich_help_panel=options.EFFORT)
+        int,
+        typer.Option(
+            min=1,
+            max=options.COUNT_MAX,
+            metavar="N",
+            help="timed blocks of a stream",
+            rich_help_panel=options.EFFORT,
+        ),
     ] = 10,
     warmup: Annotated[int, options.WARM_UP] = 200,
     tuned: Annotated[

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from barewire.cli.host_slots import host_slots_of
 from barewire.cli.labs import LabChoice, optional_lab
-from barewire.errors import WrongUse
+from barewire.errors import WrongUse, finite_above_0
 from barewire.lab import Lab, LinkSpec
 from barewire.mpi.fabrics import FabricOptions
 from barewire.mpi.job import Job
@@ -79,5 +79,5 @@ def parse_job_hosts(lab: str | None, links: LinkSpec, hosts: str | None, hostfil
 
 def check_limit(limit_s: float | None) -> None:
     """Reject an invalid time limit."""
-    if limit_s is not None and not limit_s > 0:
-        raise WrongUse(f"--limit must be a number of seconds above 0, not {limit_s:g}")
+    if limit_s is not None:
+        finite_above_0("--limit", limit_s)

@@ -218,14 +218,18 @@ RefineSmallest = Annotated[
     int | None,
     typer.Option(metavar="BYTES", help="smallest interval that is refined", show_default="32", rich_help_panel=EFFORT),
 ]
-SAMPLES = typer.Option(min=1, metavar="N", help="samples for each launch and size, at most", rich_help_panel=EFFORT)
+# The programs take no more (SAMPLES_MAX of mpi/common).
+COUNT_MAX = 1_000_000
+SAMPLES = typer.Option(
+    min=1, max=COUNT_MAX, metavar="N", help="samples for each launch and size, at most", rich_help_panel=EFFORT
+)
 Seconds = Annotated[
     float, typer.Option("--seconds", metavar="SECONDS", help="time for each launch and size", rich_help_panel=EFFORT)
 ]
 _WARM_UP = "warm-up before the samples, as a number of them"
 # The probe derives the samples' number from the warm-up's times.
-WARM_UP = typer.Option(min=1, metavar="N", help=_WARM_UP, rich_help_panel=EFFORT)
-WARM_UP_OR_NONE = typer.Option(min=0, metavar="N", help=_WARM_UP, rich_help_panel=EFFORT)
+WARM_UP = typer.Option(min=1, max=COUNT_MAX, metavar="N", help=_WARM_UP, rich_help_panel=EFFORT)
+WARM_UP_OR_NONE = typer.Option(min=0, max=COUNT_MAX, metavar="N", help=_WARM_UP, rich_help_panel=EFFORT)
 Patience = Annotated[
     float,
     typer.Option(metavar="SECONDS", help="time without output until a launch counts as hung", rich_help_panel=EFFORT),

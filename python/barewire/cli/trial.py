@@ -18,7 +18,7 @@ from barewire.cli.measuring import lab_facts, parse_launches
 from barewire.cli.output import SCHEMAS, print_document
 from barewire.cli.profile import REPORT_FILE, write_result
 from barewire.cli.progress import progress_bar
-from barewire.errors import BarewireError, MeasurementFailed, WrongUse
+from barewire.errors import BarewireError, MeasurementFailed, WrongUse, finite_above_0
 from barewire.lab import Lab
 from barewire.lab.load import busy_before
 from barewire.measure.environment import describe_machine
@@ -117,8 +117,8 @@ def _plan(
     first, last = parse_launches(launches)
     if not 1 <= first <= last:
         raise WrongUse(f"--launches takes N or N..M, from 1, not '{launches}'")
-    if not precision > 0 or not budget > 0:
-        raise WrongUse("--precision and --budget must be above 0")
+    finite_above_0("--precision", precision, "a share")
+    finite_above_0("--budget", budget)
     return TrialPlan(first, last, precision, budget, limit, seed, confidence)
 
 

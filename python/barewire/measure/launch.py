@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
+from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse, finite_above_0
 from barewire.measure.programs import FLOOR, HOST, PROBE, XDP_FLOOR, find_program
 from barewire.measure.sites import Site, Station
 from barewire.measure.subjects import BROKERED, Subject
@@ -32,6 +32,10 @@ class Effort:
     seconds: float = 0.2
     warmup: int = 200
     blocks: int = 10
+
+    def __post_init__(self) -> None:
+        """Reject invalid values."""
+        finite_above_0("--seconds", self.seconds)
 
 
 @dataclass(frozen=True)

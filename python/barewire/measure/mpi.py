@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import polars as pl
 
-from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse
+from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse, finite_above_0
 from barewire.lab import Lab
 from barewire.measure.environment import describe_environment
 from barewire.measure.mpi_records import read_mpi_records
@@ -90,8 +90,9 @@ class MpiPlan:
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
-        if not self.patience_s > 0:
-            raise WrongUse(f"--patience must be a number of seconds above 0, not {self.patience_s}")
+        finite_above_0("--patience", self.patience_s)
+        if self.seconds is not None:
+            finite_above_0("--seconds", self.seconds)
         if self.stopping_rule.refinement is not None:
             other = [test for test in self.tests if test in _NO_CURVES or is_kernel(test)]
             if other:

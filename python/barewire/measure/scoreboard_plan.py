@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
+from barewire.errors import MachineCannot, MeasurementFailed, WrongUse, finite_above_0
 from barewire.measure.mpi_subjects import Choice, MpiSubject, subjects_of
 from barewire.measure.patterns import Pattern, Testbed, parse_patterns, parse_testbeds
 from barewire.mpi import Family, Library
@@ -42,8 +42,8 @@ class BoardPlan:
         """Reject invalid values."""
         if self.launches < 1:
             raise WrongUse(f"--launches must be 1 or more, not {self.launches}")
-        if self.budget_s is not None and not self.budget_s > 0:
-            raise WrongUse(f"--budget must be a number of seconds above 0, not {self.budget_s}")
+        if self.budget_s is not None:
+            finite_above_0("--budget", self.budget_s)
         launches_for_interval(self.confidence)  # ValueError for an impossible one
         self.chosen_testbeds()
         self.chosen_patterns()

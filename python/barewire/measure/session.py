@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import polars as pl
 
-from barewire.errors import BarewireError, MeasurementFailed, WrongUse
+from barewire.errors import BarewireError, MeasurementFailed, WrongUse, finite_above_0
 from barewire.interrupts import Hold, interrupts_held
 from barewire.measure.records import LaunchRecords
 from barewire.measure.refining import SizePlanner
@@ -56,8 +56,8 @@ class StoppingRule:
         """Reject invalid values."""
         if not 1 <= self.launches_min <= self.launches_max:
             raise WrongUse(f"--launches takes N or N..M with 1 ≤ N ≤ M, not {self.launches_min}..{self.launches_max}")
-        if not self.precision > 0 or not self.budget_s > 0:
-            raise WrongUse("the precision and the budget must be above 0")
+        finite_above_0("--precision", self.precision, "a share")
+        finite_above_0("--budget", self.budget_s)
 
     def round_numbers(self) -> Iterable[int]:
         """Numbers of the rounds, from 0; with a refinement the measured values determine the last one."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from barewire.errors import WrongUse, unknown
+from barewire.errors import WrongUse, finite_above_0, unknown
 from barewire.models.wire import Protocol, wire_time_ns
 from barewire.mpi.fabrics import PROVIDER
 from barewire.results.sdn import JOB, LATENCY_TEST, REFERENCES, SHORT_BYTES, STAR, WIDE
@@ -115,6 +115,7 @@ class BenchPlan:
             raise unknown("shuffler", self.shuffler, SHUFFLERS)
         if self.experiment in REPLAYED and (self.fabric != "tcp" or self.shuffler != REPLAY):
             raise WrongUse(f"{self.experiment} is replayed over TCP: leave out --fabric and --shuffler")
+        finite_above_0("--patience", self.patience_s)
         if self.blocks < 1:
             raise WrongUse(f"--blocks {self.blocks}: at least 1")
         if not self.policies or len(set(self.policies)) < len(self.policies):
