@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 from synthetic_cluster import names
+from typer.testing import CliRunner
 
+from barewire.cli.commands import app
+from barewire.cli.host_slots import host_slots_of
 from barewire.cluster import ClusterHost, read_cluster_file, write_cluster_file
 from barewire.cluster.doctors import unlike_others
 from barewire.cluster.nodelist import expand_nodelist
@@ -73,6 +76,12 @@ def test_a_file_is_read_as_it_was_written_and_not_overwritten(tmp_path: Path) ->
         "hosts = [1]",
         "[[hosts]]\nname = 'a'",
         "[[hosts]]\nname = 'a'\ninterface = 'e'\nmtu = 'x'",
+        *(
+            f"[[hosts]]\nname = 'a'\ninterface = 'e'\n{key} = {value}"
+            for key in ("speed_mbit_s", "mtu")
+            for value in ("0", "-5", "true", "1.5")
+        ),
+        *(f"[[hosts]]\nname = '{name}'\ninterface = 'e'" for name in ("", "-oProxyCommand=x", "a b", "a,b")),
         "[[hosts]]\nname = 'a'\ninterface = 'e'\ninterfaces = 'x'",
         "[[hosts]]\nname = 'a'\ninterface = 'e'\n" * 2,
         "[[",
@@ -119,3 +128,16 @@ def test_only_what_few_doctors_do_not_like_is_a_remark() -> None:
     examined["h2"] = {"SMT": "on", "frequency governor": "powersave; fix: performance"}
     remark = "doctor, only on h2: frequency governor: powersave; fix: performance"
     assert unlike_others(examined) == [remark]
+
+
+@pytest.mark.parametrize("text", ["ssh 'x", "", " "])
+def test_a_remote_shell_that_is_no_command_is_refused(text: str) -> None:
+    for arguments in (["cluster", "init"], ["bench", "pingpong"]):
+        done = CliRunner().invoke(app, [*arguments, "--hosts", "localhost,127.0.0.1", "--remote-shell", text])
+        assert isinstance(done.exception, WrongUse) and str(done.exception).startswith("--remote-shell ")
+
+
+@pytest.mark.parametrize("name", ["a..b", "a" * 64 + ".b"])
+def test_what_cannot_be_a_hosts_name_is_refused(name: str) -> None:
+    with pytest.raises(WrongUse, match=f"'{name}' is not a host's name"):
+        host_slots_of(name, None, None)

@@ -28,6 +28,7 @@ from barewire.cluster.measured import SCHEMA
 from barewire.cluster.nodelist import expand_nodelist
 from barewire.cluster.survey import NoAnswer, failure_of, survey
 from barewire.errors import MeasurementFailed, WrongUse
+from barewire.measure.sites import parse_remote_shell
 from barewire.report.cluster import print_check, verdict
 from barewire.report.cluster_page import render_check
 from barewire.results.store import write_atomically
@@ -149,7 +150,7 @@ def _reach(choice: LabChoice | None, remote_shell: str | None) -> Iterator[Reach
 
 
 def _shell(remote_shell: str | None) -> ShellReach:
-    return ShellReach() if remote_shell is None else ShellReach(tuple(shlex.split(remote_shell)))
+    return ShellReach() if remote_shell is None else ShellReach(parse_remote_shell(remote_shell))
 
 
 def _hosts(

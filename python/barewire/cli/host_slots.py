@@ -33,4 +33,6 @@ def host_slots_of(hosts: str | None, hostfile: Path | None, topology: "Topology 
             socket.getaddrinfo(entry.host, None)
         except OSError as error:
             raise WrongUse(f"host '{entry.host}' is unknown: {error.strerror}; see /etc/hosts") from None
+        except UnicodeError:  # of two dots in a row, or more than 63 characters between two
+            raise WrongUse(f"'{entry.host}' is not a host's name") from None
     return host_slots or [HostSlots(LOCAL_HOST)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barewire.errors import WrongUse
+from barewire.mpi.placement import is_host_name
 from barewire.results.store import write_atomically
 
 _HEAD = """\
@@ -71,9 +72,12 @@ def _host(path: Path, table: object) -> ClusterHost:
     name = table.get("name")
     if not _all_are([name, table.get("interface")], str):
         raise WrongUse(f'{path}: a host needs name = "a" and interface = "eth0"')
+    if not is_host_name(str(name)):
+        raise WrongUse(f"{path}: '{name}' is not a host's name")
     speed_mbit_s, mtu = table.get("speed_mbit_s"), table.get("mtu")
-    if not _all_are([number for number in (speed_mbit_s, mtu) if number is not None], int):
-        raise WrongUse(f"{path}: speed_mbit_s and mtu of {name} must be whole numbers")
+    numbers = [number for number in (speed_mbit_s, mtu) if number is not None]
+    if not all(type(number) is int and number > 0 for number in numbers):
+        raise WrongUse(f"{path}: speed_mbit_s and mtu of {name} must be whole numbers above 0")
     interfaces = table.get("interfaces", [])
     if not isinstance(interfaces, list) or not _all_are(interfaces, str):
         raise WrongUse(f"{path}: interfaces of {name} must be a list of texts")

@@ -15,6 +15,17 @@ from barewire.models.wire import Link
 LOCAL_NAMES = ("localhost", "local")
 
 
+def parse_remote_shell(text: str) -> tuple[str, ...]:
+    """Return the words of `--remote-shell`; WrongUse if there are none, or a quotation is not closed."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise WrongUse(f"--remote-shell {text}: {error}") from None
+    if not words:
+        raise WrongUse("--remote-shell must name a command, such as 'ssh -p 2222'")
+    return tuple(words)
+
+
 @dataclass(frozen=True)
 class Station:
     """One side of a measurement; None leaves a value to the programs."""
@@ -154,7 +165,7 @@ class RemoteSite:
         if len(names) != 2 or not all(names):
             raise WrongUse(f"'{hosts}' does not name two hosts; write --hosts a,b ('localhost' is this machine)")
         if remote_shell is not None:
-            rest["remote_shell"] = tuple(shlex.split(remote_shell))
+            rest["remote_shell"] = parse_remote_shell(remote_shell)
         return cls(Station(names[0], interface), Station(names[1], interface), **rest)
 
     @property

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from barewire.errors import WrongUse
 
 LOCAL_HOST = "localhost"
-_HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?::(\d{1,6})|\s+slots\s*=\s*(\d{1,6}))?")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_HOST = re.compile(rf"({_NAME})(?::(\d{{1,6}})|\s+slots\s*=\s*(\d{{1,6}}))?")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ def parse_hostfile(text: str, name: str) -> list[HostSlots]:
     if not host_slots:
         raise WrongUse(f"hostfile {name} names no host; write one per line: a, a:4 or a slots=4")
     return _distinct(host_slots, f"hostfile {name}")
+
+
+def is_host_name(text: str) -> bool:
+    """Return whether `--hosts` and hostfiles take it as a name."""
+    return re.fullmatch(_NAME, text) is not None
 
 
 def spread(ranks: int, host_slots: Sequence[HostSlots]) -> list[tuple[str, int]]:
