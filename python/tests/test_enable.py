@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire enable`: the marked blocks, the files they go to, what is in force, and modulefiles."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -14,7 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barewire.enable import block, changes, files, modulefile
-from barewire.enable.changes import apply, check_provider, plan_disable, plan_enable, possible_files, side_effects
+from barewire.enable.changes import (
+    also_disabled,
+    apply,
+    check_provider,
+    own_files,
+    plan_disable,
+    plan_enable,
+    possible_files,
+    side_effects,
+)
 from barewire.enable.files import Form, Scope, assignments, target
 from barewire.enable.settings import Wanted, open_mpi_parameters, rank_variables, shell_variables
 from barewire.enable.state import LibraryState, state_of
@@ -265,6 +275,53 @@ def test_files_that_cannot_be_read_or_written_say_so(home: Path, wanted: Wanted,
         enable([four], wanted, home)
     with pytest.raises(MachineCannot, match=r"cannot write /proc/self/none/.openmpi/mca-params.conf: .*modulefile"):
         enable([four], wanted, Path("/proc/self/none"))
+
+
+def test_nothing_is_written_if_one_file_cannot_be(home: Path, wanted: Wanted, four: Library, five: Library) -> None:
+    (five.prefix / "etc").touch()
+    with pytest.raises(
+        MachineCannot, match=r"cannot write .*openmpi-5/etc/.*: .*/openmpi-5/etc is no folder; --system"
+    ):
+        enable([four, five], wanted, home, Scope.SYSTEM)
+    assert not files.system_parameters(four).exists()
+
+
+def test_what_was_written_before_a_failure_is_named(
+    home: Path, wanted: Wanted, four: Library, five: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk shows only when it is written to."""
+    replace_file = changes._replace
+
+    def full(file: Path, text: str) -> None:
+        if file == files.system_parameters(five):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace_file(file, text)
+
+    monkeypatch.setattr(changes, "_replace", full)
+    done = f"No space left on device; .*Already done: created {files.system_parameters(four)}$"
+    with pytest.raises(MachineCannot, match=done):
+        enable([four, five], wanted, home, Scope.SYSTEM)
+
+
+def test_only_named_libraries_are_disabled(
+    home: Path, wanted: Wanted, four: Library, five: Library, mpich: Library, intel: Library
+) -> None:
+    everything = [four, five, mpich, intel]
+    for scope in Scope:
+        for library, other in ((mpich, intel), (five, four), (intel, mpich)):
+            enable(everything, wanted, home, scope)
+            planned = plan_disable(own_files([library], scope, home), scope)
+            assert len(planned) == 1 and also_disabled(planned, [library], everything, scope, home) == []
+            apply(planned)
+            assert own_files([library], scope, home) == []
+            assert len(own_files([other], scope, home)) == 1
+            assert len(disable(everything, home, scope)) == 3
+    enable([four], wanted, home)
+    planned = plan_disable(own_files([four], Scope.USER, home), Scope.USER)
+    shared = files.home_parameters(home)
+    note = f"openmpi-5 reads {shared} as well, so it is disabled, too"
+    assert also_disabled(planned, [four], everything, Scope.USER, home) == [note]
+    assert own_files([mpich], Scope.USER, home) == []
 
 
 def test_a_file_has_one_owner(home: Path, wanted: Wanted, five: Library, four: Library) -> None:

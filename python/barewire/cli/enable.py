@@ -15,8 +15,10 @@ from barewire.cli.output import print_document
 from barewire.enable import modulefile as modulefiles
 from barewire.enable.changes import (
     Change,
+    also_disabled,
     apply,
     check_provider,
+    own_files,
     plan_disable,
     plan_enable,
     possible_files,
@@ -75,9 +77,13 @@ def disable(
 ) -> None:
     """Remove what `barewire enable` wrote, and nothing else."""
     scope = _scope(system, user)
-    changes = plan_disable(possible_files(_libraries(library), scope, Path.home()), scope)
+    named, home = _libraries(library), Path.home()
+    # Without names also what was enabled for libraries that are gone.
+    files = (possible_files if library is None else own_files)(named, scope, home)
+    changes = plan_disable(files, scope)
+    notes = [] if library is None else also_disabled(changes, named, installed_libraries(), scope, home)
     apply(changes)
-    _print_changes(changes, scope, as_json)
+    _print_changes(changes, scope, as_json, notes=notes)
 
 
 def status(library: Libraries = None, as_json: options.AsJson = False) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from barewire import installed
 from barewire.enable.block import find, insert, remove
-from barewire.enable.files import Form, Scope, Target, home_parameters, system_parameters, target
+from barewire.enable.files import ENV_LIST, Form, Scope, Target, home_parameters, system_parameters, target
 from barewire.enable.settings import Wanted
 from barewire.errors import BarewireError, MachineCannot, WrongUse
 from barewire.mpi.fabrics import PROVIDER_FILE
@@ -116,17 +116,60 @@ def possible_files(libraries: Iterable[Library], scope: Scope, home: Path) -> li
     fixed = [home_parameters(home), home / ".mpiexec.hydra.conf", home / ".mpiexec.conf"]
     files = dict.fromkeys(fixed if scope is Scope.USER else [system])
     for library in libraries:
-        with suppress(BarewireError):  # it reads no file of this scope
-            files[target(library, scope, home, ()).file] = None
-        if _is_open_mpi_5(library):
-            # It may have a user's block: see target.
-            files[system_parameters(library)] = None
+        files |= dict.fromkeys(_files_of(library, scope, home))
     return list(files)
 
 
+def own_files(libraries: Iterable[Library], scope: Scope, home: Path) -> list[Path]:
+    """Return the files that enabling has written for these libraries alone, as far as each has a file of its own."""
+    files: dict[Path, None] = {}
+    for library in libraries:
+        for file in _files_of(library, scope, home):
+            # A block of -x lines in the file that all versions read passes nothing to Open MPI 5.
+            is_others = _is_open_mpi_5(library) and file == home_parameters(home) and ENV_LIST not in (read(file) or "")
+            if _has_block(file, scope) and not is_others:
+                files[file] = None
+    return list(files)
+
+
+def also_disabled(
+    changes: Iterable[Change], named: Iterable[Library], installed: Iterable[Library], scope: Scope, home: Path
+) -> list[str]:
+    """Return which installed libraries that are not named are enabled by no other file than those to change."""
+    changed, names = [change.file for change in changes], {library.file for library in named}
+    return [
+        f"{library.name} reads {file} as well, so it is disabled, too"
+        for library in installed
+        if library.file not in names
+        for files in [_files_of(library, scope, home)]
+        for file in files
+        if file in changed and not any(each not in changed and _has_block(each, scope) for each in files)
+    ]
+
+
+def _files_of(library: Library, scope: Scope, home: Path) -> list[Path]:
+    files = []
+    with suppress(BarewireError):  # it reads no file of this scope
+        files.append(target(library, scope, home, ()).file)
+    if _is_open_mpi_5(library):
+        # It may have a user's block: see target.
+        files.append(system_parameters(library))
+    return list(dict.fromkeys(files))
+
+
+def _has_block(file: Path, scope: Scope) -> bool:
+    text = read(file)
+    block = None if text is None else find(text, str(file))
+    return block is not None and block.scope == scope
+
+
 def apply(changes: Iterable[Change]) -> None:
-    """Write the changes. MachineCannot, with what to do, at the first file that cannot be written."""
+    """Write the changes. MachineCannot, with what to do, before any is written if one of them cannot be."""
+    changes = list(changes)
     for change in changes:
+        if change.after != change.before and (reason := _obstacle(change)) is not None:
+            raise _cannot_write(change.file, reason, ())
+    for number, change in enumerate(changes):
         try:
             if change.after is None:
                 change.file.unlink()
@@ -137,10 +180,27 @@ def apply(changes: Iterable[Change]) -> None:
         except OSError as error:
             if change.after is None and not change.file.exists():
                 continue  # somebody else's files are in a folder that we created
-            raise MachineCannot(
-                f"cannot write {change.file}: {error.strerror or error}; --system needs root, --user a home "
-                "that you may write to; or use the modulefile (barewire modulefile)"
-            ) from error
+            raise _cannot_write(change.file, error.strerror or str(error), changes[:number]) from error
+
+
+def _obstacle(change: Change) -> str | None:
+    """Return why a file cannot be written or removed, as far as that shows before."""
+    file = change.file if change.after is None else change.file.resolve()
+    if change.after is not None and file.exists() and not os.access(file, os.W_OK):
+        return "it is read-only"
+    folder = next(folder for folder in file.parents if folder.exists())
+    if not folder.is_dir():
+        return f"{folder} is no folder"
+    return None if os.access(folder, os.W_OK | os.X_OK) else f"{folder} is read-only"
+
+
+def _cannot_write(file: Path, reason: str, done: Iterable[Change]) -> MachineCannot:
+    text = (
+        f"cannot write {file}: {reason}; --system needs root, --user a home that you may write to; "
+        "or use the modulefile (barewire modulefile)"
+    )
+    already = [f"{change.action} {change.file}" for change in done if change.action != "unchanged"]
+    return MachineCannot(f"{text}. Already done: {', '.join(already)}" if already else text)
 
 
 def read(file: Path) -> str | None:
