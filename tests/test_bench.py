@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from conftest import BAREWIRE, barewire, bench_json, eventually
+from conftest import BAREWIRE, barewire, bench_json, eventually, stand_up
 
 from barewire.results.store import read_run, samples
 
@@ -197,6 +197,34 @@ def test_several_pairs_perturbed_sizes_and_a_cold_cache(tmp_path):
     assert samples(tmp_path / "run")["pair"].n_unique() == 3
     assert all(launch["start"]["give_way"] for launch in document["launches"])
     assert document["parameters"]["walk_bytes"] == 4000000
+
+
+def test_a_lab_carries_one_run_after_another_and_two_at_once(tmp_path: Path) -> None:
+    with stand_up("pair") as lab:
+        before = sorted(lab.directory.iterdir())
+
+        def command(name: str, *more: str) -> list[str]:
+            place = ("--lab", lab.id, "-o", str(tmp_path / name))
+            return ["bench", "pingpong", "--sizes", "64", "--launches", "1", "--samples", "100", *place, *more]
+
+        for number in range(2):
+            done = barewire(*command(f"brokered-{number}", "--transport", "llc1", "--broker"))
+            assert done.returncode == 0, done.stderr
+            assert sorted(lab.directory.iterdir()) == before
+        at_once = [
+            subprocess.Popen(
+                [BAREWIRE, *command(transport, "--transport", transport)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for transport in ("tcp", "udp")
+        ]
+        for process in at_once:
+            _, errors = process.communicate(timeout=120)
+            assert process.returncode == 0, errors
+        failed = barewire(*command("failed", "--transport", "tcp", "--tuned", "nosuch=1"))
+        assert failed.returncode != 0
+        assert sorted(lab.directory.iterdir()) == before
 
 
 def test_a_star_measures_between_its_first_two_hosts(tmp_path):

@@ -33,8 +33,11 @@ def brokers_in(lab: Lab, hosts: Sequence[Host]) -> Iterator[dict[str, str]]:
 
 @contextlib.contextmanager
 def _broker(lab: Lab, host: Host) -> Iterator[str]:
-    directory = lab.directory / f"broker-{host.name}"
-    directory.mkdir()
+    with tempfile.TemporaryDirectory(prefix=f"broker-{host.name}-", dir=lab.directory) as directory:
+        yield from _serving(lab, host, Path(directory))
+
+
+def _serving(lab: Lab, host: Host, directory: Path) -> Iterator[str]:
     policy, socket, audit = directory / "policy.toml", directory / "socket", directory / "audit"
     policy.write_text(_POLICY.format(interface=host.interface))
     files = ["--policy", policy, "--socket", socket, "--audit", audit]

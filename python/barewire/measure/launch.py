@@ -82,30 +82,23 @@ def launch(site: Site, order: Order, samples_file: Path) -> None:
 
 
 def _run_probe(site: Site, order: Order, samples_file: Path, errors: IO[str]) -> None:
-    listen, connect = site.listen(order.number)
     probe = find_program(PROBE)
-    # Not announced, so that the link carries the measurement only.
-    serve = [
-        probe,
-        "serve",
-        "--until-eof",
-        "--no-announce",
-        "--listen",
-        listen,
-        *_placement_arguments(site.passive, order),
-    ]
-    if order.processes is not None:
-        serve.append("--processes")
-    drive = [probe, *_probe_arguments(site, order, connect), *_placement_arguments(site.active, order)]
     with (
+        site.listen() as (listen, connect),
         tempfile.NamedTemporaryFile("w") as ready,
         samples_file.open("w") as samples,
-        _running(site, site.passive, serve, ready, errors) as passive,
     ):
-        _wait_until_ready(passive, Path(ready.name), errors)
-        with _running(site, site.active, drive, samples, errors) as active:
-            active.wait()
-        raise_failure(active.returncode, errors)
+        # Not announced, so that the link carries the measurement only.
+        serve = [probe, "serve", "--until-eof", "--no-announce", "--listen", listen]
+        serve += _placement_arguments(site.passive, order)
+        if order.processes is not None:
+            serve.append("--processes")
+        drive = [probe, *_probe_arguments(site, order, connect), *_placement_arguments(site.active, order)]
+        with _running(site, site.passive, serve, ready, errors) as passive:
+            _wait_until_ready(passive, Path(ready.name), errors)
+            with _running(site, site.active, drive, samples, errors) as active:
+                active.wait()
+            raise_failure(active.returncode, errors)
 
 
 def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) -> None:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The two sides of a measurement: hosts of a lab, or two real machines."""
 
+import contextlib
+import secrets
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -70,8 +72,8 @@ class Site(Protocol):
     def warnings(self) -> tuple[str, ...]:
         """What a reader of a run must know about the site."""
 
-    def listen(self, number: int) -> tuple[str, str]:
-        """Return the addresses at which the passive probe listens and the active one connects, for launch `number`."""
+    def listen(self) -> contextlib.AbstractContextManager[tuple[str, str]]:
+        """Yield the addresses at which the passive probe listens and the active one connects, for one launch."""
 
     def popen(self, station: Station, command: Sequence[str], **arguments: Any) -> "subprocess.Popen[Any]":
         """Start a program on a station."""
@@ -121,10 +123,14 @@ class LabSite:
         """Whether the machine is the limit: there is neither a rate nor loss, so a minimal program can measure it."""
         return self.lab.link.rate_bit_s is None and not self.lab.link.loss
 
-    def listen(self, number: int) -> tuple[str, str]:
-        """Return a socket of this launch for both."""
-        address = f"unix:{self.lab.directory / f'control-{number}'}"
-        return address, address
+    @contextlib.contextmanager
+    def listen(self) -> Iterator[tuple[str, str]]:
+        """Yield a socket of this launch for both; other launches in this lab have their own."""
+        socket = self.lab.directory / f"control-{secrets.token_hex(4)}"
+        try:
+            yield f"unix:{socket}", f"unix:{socket}"
+        finally:
+            socket.unlink(missing_ok=True)
 
     def popen(self, station: Station, command: Sequence[str], **arguments: Any) -> "subprocess.Popen[Any]":
         """Start a program on a host of the lab."""
@@ -173,9 +179,10 @@ class RemoteSite:
         """The rate and MTU that the caller specified."""
         return Link(self.rate_bit_s, self.mtu)
 
-    def listen(self, number: int) -> tuple[str, str]:
-        """Return any address there, and the user's name of the host here."""
-        return f"0.0.0.0:{self.port}", f"{self.passive.host}:{self.port}"
+    @contextlib.contextmanager
+    def listen(self) -> Iterator[tuple[str, str]]:
+        """Yield any address there, and the user's name of the host here."""
+        yield f"0.0.0.0:{self.port}", f"{self.passive.host}:{self.port}"
 
     def popen(self, station: Station, command: Sequence[str], **arguments: Any) -> "subprocess.Popen[Any]":
         """Start a program on a machine; a remote machine finds native programs by name."""
