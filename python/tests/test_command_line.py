@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -406,6 +406,34 @@ def test_a_failed_run_keeps_what_it_has_and_what_is_not_its_own(tmp_path: Path) 
         (directory / "launches/0001.jsonl").write_text("{}\n")
         raise MeasurementFailed("the peer is gone")
     assert (tmp_path / "run/launches/0001.jsonl").exists()
+
+
+def test_commands_of_the_same_second_have_directories_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Noon(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Noon":
+            return cls(2026, 11, 26, 12)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("barewire.cli.directories.datetime", Noon)
+    with results_directory(None, "x") as first:
+        with pytest.raises(WrongUse), results_directory(None, "x") as second:
+            assert second != first and second.is_dir()
+            (first / "samples").touch()
+            raise WrongUse("nothing was measured")
+        assert not second.exists() and (first / "samples").exists()
+        with results_directory(None, "x") as third:
+            assert third == second
+    assert [first.name, third.name] == ["20261126-120000-x", "20261126-120000-x-2"]
+
+
+def test_a_results_directory_that_cannot_be_created_is_told_first(tmp_path: Path) -> None:
+    (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
+    with pytest.raises(WrongUse, match="cannot be created"), results_directory(tmp_path / "nowhere/a/b", "x"):
+        pytest.fail("the command began")
+    assert [path.name for path in tmp_path.iterdir()] == ["nowhere"]
 
 
 def test_wrong_use_of_a_measurement_leaves_no_directory(

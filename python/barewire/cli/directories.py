@@ -3,7 +3,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -16,13 +16,15 @@ RUNS = Path("runs")
 
 @contextmanager
 def results_directory(requested: Path | None, name: str) -> Iterator[Path]:
-    """Yield the directory for a command's results, which need not exist yet; `name` is part of the default's.
+    """Yield the directory for a command's results, created if it was missing; `name` is part of the default's.
 
-    If the block fails, says what was kept; a directory without results is removed, unless it was there before: then
-    only what the block put into it is.
+    No other command gets the same default. If the block fails, says what was kept; a directory without results is
+    removed, unless it was there before: then only what the block put into it is. WrongUse if it cannot be created.
     """
-    directory = requested or RUNS / f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
-    created = [path for path in (directory, *directory.parents) if not path.exists()]
+    if requested is None:
+        directory, created = _create_default(f"{datetime.now():%Y%m%d-%H%M%S}-{name}")
+    else:
+        directory, created = requested, _create(requested)
     was_empty = bool(created) or (directory.is_dir() and not any(directory.iterdir()))
     try:
         yield directory
@@ -42,6 +44,39 @@ def make_empty(directory: Path) -> None:
         raise WrongUse(f"{directory} cannot be created: {error.strerror}") from error
 
 
+def _create_default(name: str) -> tuple[Path, list[Path]]:
+    directory, number = RUNS / name, 1
+    # Another command that was started in the same second has it already.
+    while not (created := _create(directory)):
+        number += 1
+        directory = RUNS / f"{name}-{number}"
+    return directory, created
+
+
+def _create(directory: Path) -> list[Path]:
+    """Create a directory and its missing parents; return those that this very call created, the directory first.
+
+    Nothing if the directory itself was there.
+    """
+    created: list[Path] = []
+    try:
+        for path in reversed([path for path in (directory, *directory.parents) if not path.exists()]):
+            with suppress(FileExistsError):
+                path.mkdir()
+                created.insert(0, path)
+    except OSError as error:
+        _remove_empty(created)
+        raise WrongUse(f"{directory} cannot be created: {error.strerror}") from error
+    return created if directory in created else []
+
+
+def _remove_empty(directories: list[Path]) -> None:
+    # A parent may have another command's results by now.
+    with suppress(OSError):
+        for directory in directories:
+            directory.rmdir()
+
+
 def _keep_or_remove(directory: Path, created: list[Path]) -> None:
     if _has_results(directory):
         run = directory / "run.json"
@@ -57,10 +92,7 @@ def _keep_or_remove(directory: Path, created: list[Path]) -> None:
             shutil.rmtree(entry)
         else:
             entry.unlink()
-    for path in created:
-        if any(path.iterdir()):
-            return
-        path.rmdir()
+    _remove_empty(created)
 
 
 def _has_results(directory: Path) -> bool:
