@@ -180,14 +180,15 @@ exit 5
     assert done.stdout.splitlines() == [f"-n 4 --export=ALL --mpi=pmix {built} 10", "pml ob1 btl tcp,vader,self"]
 
 
-def test_a_terminated_run_leaves_nothing() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_run_leaves_nothing(number: signal.Signals) -> None:
     library("openmpi")
     command = [BAREWIRE, "run", *IN_PAIR, "-n", "2", "--library", "openmpi", "--", "sleep", "1000"]
     marker = os.environ["XDG_RUNTIME_DIR"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         assert eventually(lambda: len(processes_with(marker)) > 8, 20), "launcher, daemon and both ranks run"
         time.sleep(0.2)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         assert process.wait(30) == 130
     assert eventually(lambda: processes_with(marker) == [])
 

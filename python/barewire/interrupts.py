@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Deferring SIGINT and SIGTERM until a critical section ends.
+"""Deferring SIGINT, SIGTERM and SIGHUP until a critical section ends.
 
 A blocked signal mask is not enough: it applies to one thread only. Libraries start threads of their own; one of these
 would receive the signal, and the main thread would raise KeyboardInterrupt all the same.
@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-_HELD = (signal.SIGINT, signal.SIGTERM)
+_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Hold:
-    """A block that only records SIGINT and SIGTERM; created by `interrupts_held`.
+    """A block that only records SIGINT, SIGTERM and SIGHUP; created by `interrupts_held`.
 
     Its handlers stay installed until the end of the block; a flag decides whether they forward a signal. Forwarding a
     signal clears the flag, so that a second one, which may arrive at any moment, does not interrupt the held block.
@@ -91,7 +91,7 @@ class Released:
 
 @contextmanager
 def interrupts_held() -> Iterator[Hold]:
-    """Defer SIGINT and SIGTERM until the end of the block, or until a `released` block within it."""
+    """Defer SIGINT, SIGTERM and SIGHUP until the end of the block, or until a `released` block within it."""
     hold = Hold()
     try:
         hold._install()

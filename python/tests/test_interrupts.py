@@ -13,15 +13,15 @@ from barewire.interrupts import interrupts_held
 
 @pytest.fixture(autouse=True)
 def _as_the_command_line_has_it() -> Iterator[None]:
-    """Both signals interrupt, also where the tests run in the background of a shell, which ignores SIGINT there."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    """These signals interrupt, also where the tests run in the background of a shell, which ignores SIGINT there."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, signal.default_int_handler) for number in numbers]
     yield
     for number, handler in zip(numbers, before, strict=True):
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_is_deferred_until_the_end_of_the_block(number):
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts_held():

@@ -20,6 +20,9 @@ def main() -> None:
     _open_missing_streams()
     # A terminated run must clean up like an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So must one whose terminal is gone, except under nohup.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     # A terminal that lacks a sign shows another one.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")

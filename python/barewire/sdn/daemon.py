@@ -69,7 +69,7 @@ class Options:
 
 
 def run(options: Options, tell: Tell) -> None:
-    """Control a network until SIGINT or SIGTERM. WrongUse and MachineCannot before listening."""
+    """Control a network until SIGINT, SIGTERM or SIGHUP. WrongUse and MachineCannot before listening."""
     policy = policy_of(options.policy, options.strategies)
     model = model_of(options.classifier)
     tls = None if options.tls is None else load_tls(options.tls, is_paired=options.peer is not None)
@@ -127,7 +127,10 @@ class _Serving:
 async def _serve(serving: _Serving, tell: Tell) -> None:
     options, tls, listen = serving.options, serving.tls, serving.listen
     over = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    endings = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        endings.append(signal.SIGHUP)
+    for number in endings:
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     feed: Feed | None = None
 
