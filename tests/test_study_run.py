@@ -2,12 +2,13 @@
 """A small study from its plan to its page: steps are run in labs, interrupted and continued, and claims judged."""
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import BAREWIRE, barewire, eventually
+from conftest import BAREWIRE, barewire, eventually, processes_with
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
@@ -72,17 +73,36 @@ def test_a_study_is_run_judged_and_shown(tmp_path: Path) -> None:
     assert text.returncode == 0 and "**Held.**" in (tmp_path / "study.md").read_text()
 
 
-def test_an_interrupted_study_leaves_no_lab_and_can_be_continued(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_an_interrupted_study_leaves_no_lab_and_can_be_continued(number: signal.Signals, tmp_path: Path) -> None:
+    """Also one that is killed. While it runs, the same command is refused."""
     plan, folder = tmp_path / "mine.toml", tmp_path / "study"
     plan.write_text(PLAN)
-    study = subprocess.Popen(
-        [BAREWIRE, "study", "run", str(plan), "-o", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert eventually(lambda: (folder / "frames").is_dir(), 30)
-    study.send_signal(signal.SIGINT)
+    command = ["study", "run", str(plan), "-o", str(folder)]
+    study = subprocess.Popen([BAREWIRE, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert eventually(lambda: (folder / "frames" / "launches").is_dir(), 30)
+    second = barewire(*command)
+    assert second.returncode == 2 and f"is being run by process {study.pid}" in second.stderr, second.stderr
+    assert (folder / "frames" / "launches").is_dir()
+    study.send_signal(number)
     _, errors = study.communicate(timeout=60)
-    assert study.returncode == 130, errors
+    assert study.returncode == (-number if number == signal.SIGKILL else 130), errors
     record = json.loads((folder / "study.json").read_text())
     assert "frames" not in record["steps"]
+    assert eventually(lambda: processes_with(os.environ["XDG_RUNTIME_DIR"]) == [], 30)
     refused = barewire("study", "run", str(plan), "--quick", "-o", str(folder))
     assert refused.returncode == 2 and "continue it as it was begun" in refused.stderr
+
+
+def test_a_study_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+    plan, folder = tmp_path / "mine.toml", tmp_path / "study"
+    plan.write_text(PLAN)
+    command = ["nohup", BAREWIRE, "study", "run", str(plan), "-o", str(folder)]
+    study = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert eventually(lambda: (folder / "frames" / "launches").is_dir(), 30)
+    study.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        study.wait(0.5)
+    study.send_signal(signal.SIGTERM)
+    _, errors = study.communicate(timeout=60)
+    assert study.returncode == 130, errors

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The end of child processes."""
 
+import ctypes
 import math
 import os
 import select
@@ -11,8 +12,25 @@ from typing import Any
 
 from barewire.errors import MeasurementFailed
 
+_PR_SET_PDEATHSIG = 1
 # poll(2) takes milliseconds as a C int.
 _POLL_MAX_S = 2_000_000.0
+
+
+def end_with_this_process(number: int) -> Callable[[], None]:
+    """Return a `preexec_fn` with which a child gets signal `number` when this process ends, however that ends.
+
+    The kernel means the thread that starts the child: let it be the main thread.
+    """
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def prepare() -> None:
+        prctl(_PR_SET_PDEATHSIG, number)
+        # It may have ended before.
+        if os.getppid() != parent:
+            os._exit(128 + number)
+
+    return prepare
 
 
 def wait(process: "subprocess.Popen[Any]", limit_s: float | None) -> int | None:

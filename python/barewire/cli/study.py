@@ -21,7 +21,7 @@ from barewire.results.host import Measure
 from barewire.results.store import write_atomically
 from barewire.study.claims import Finding, judge
 from barewire.study.plan import Form, Plan, read_plan, shipped
-from barewire.study.steps import Record, begin, read_record, run_steps
+from barewire.study.steps import Record, begin, only_run_of, read_record, run_steps
 
 app = typer_group("The published studies, run again: each claim beside what is measured today.")
 
@@ -87,12 +87,13 @@ def run(
     _at_confidence(plan, confidence)
     form: Form = "quick" if quick else "full"
     directory = output or RUNS / f"{plan.name}-{form}"
-    record = begin(plan, directory, form, hosts)
-    typer.echo(f"study {plan.name}, {form} form, in {directory}", err=True)
-    with progress_bar(f"study {plan.name}") as progress:
-        record = run_steps(plan, directory, record, progress)
-    plan = _at_confidence(plan, confidence)
-    findings, measured, page = _write(plan, directory, record)
+    with only_run_of(directory) as lock:
+        record = begin(plan, directory, form, hosts)
+        typer.echo(f"study {plan.name}, {form} form, in {directory}", err=True)
+        with progress_bar(f"study {plan.name}") as progress:
+            record = run_steps(plan, directory, record, progress, [lock])
+        plan = _at_confidence(plan, confidence)
+        findings, measured, page = _write(plan, directory, record)
     if as_json:
         print_document("study run", {**document(plan, findings, record, measured), "page": str(page)})
     else:

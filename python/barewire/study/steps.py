@@ -5,14 +5,17 @@ A study's directory has `study.json`, and for each step its run, or `NAME.json`,
 that was finished is not run again, so an interrupted study is resumed where it was.
 """
 
+import contextlib
+import fcntl
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +23,7 @@ from typing import Any, Literal
 
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi import find_library, installed_libraries
+from barewire.processes import end_with_this_process
 from barewire.results.store import write_atomically
 from barewire.study.plan import Form, Plan, Step
 
@@ -81,6 +85,38 @@ def read_record(directory: Path) -> Record:
         raise WrongUse(f"{path} is damaged: {error}") from error
 
 
+@contextlib.contextmanager
+def only_run_of(directory: Path) -> Iterator[int]:
+    """Let no other process run the study in `directory`, created if needed; WrongUse if one does.
+
+    Yields the lock, which the steps get, so that it lasts until the last of them has ended. Without effect on file
+    systems that have no locks of directories, such as NFS.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise WrongUse(f"the study in {directory} is being run by {_holder(lock)}") from None
+        except OSError:
+            pass
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _holder(lock: int) -> str:
+    """The process that has locked this directory, as far as the system tells."""
+    status = os.fstat(lock)
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for line in Path("/proc/locks").read_text().splitlines():
+        words = line.split()
+        if words[1] == "FLOCK" and words[5] == file and Path(f"/proc/{words[4]}").exists():
+            return f"process {words[4]}"
+    return "another process, or a step of it has not ended yet"
+
+
 def begin(plan: Plan, directory: Path, form: Form, hosts: str | None) -> Record:
     """Return the record of a new study, or of the same one that was begun there; WrongUse if it is another."""
     if not (directory / STUDY_FILE).exists():
@@ -98,8 +134,14 @@ def begin(plan: Plan, directory: Path, form: Form, hosts: str | None) -> Record:
     return record
 
 
-def run_steps(plan: Plan, directory: Path, record: Record, progress: Callable[[int, int, str], None]) -> Record:
-    """Run the steps that are not done yet; return the record.
+def run_steps(
+    plan: Plan,
+    directory: Path,
+    record: Record,
+    progress: Callable[[int, int, str], None],
+    kept_open: Sequence[int] = (),
+) -> Record:
+    """Run the steps that are not done yet; return the record. `kept_open` are descriptors that each step holds.
 
     A step that this machine cannot run is left out, one that fails is noted, and the others follow. WrongUse if a
     command is wrong, which is the plan's mistake; KeyboardInterrupt if a step was interrupted.
@@ -109,7 +151,7 @@ def run_steps(plan: Plan, directory: Path, record: Record, progress: Callable[[i
         if done is not None and done.state == "done":
             continue
         progress(number, len(plan.steps), step.what)
-        result = _run(step, directory, record)
+        result = _run(step, directory, record, kept_open)
         record = replace(record, steps={**record.steps, step.name: result})
         record.write(directory)
     progress(len(plan.steps), len(plan.steps), "")
@@ -119,7 +161,7 @@ def run_steps(plan: Plan, directory: Path, record: Record, progress: Callable[[i
     return record
 
 
-def _run(step: Step, directory: Path, record: Record) -> Done:
+def _run(step: Step, directory: Path, record: Record, kept_open: Sequence[int]) -> Done:
     if record.form not in step.forms:
         return Done("left out", step.command, 0.0, f"it belongs to the {' and '.join(step.forms)} form")
     if record.hosts is not None and step.command[:2] == ("sdn", "bench"):
@@ -140,12 +182,15 @@ def _run(step: Step, directory: Path, record: Record) -> Done:
         text=True,
         # A signal of the terminal reaches it once, through the study.
         process_group=0,
+        pass_fds=kept_open,
+        # Not SIGINT, which commands in the background of a shell ignore.
+        preexec_fn=end_with_this_process(signal.SIGTERM),
     )
     try:
         output, errors = process.communicate()
     except BaseException:
         # It removes its lab.
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.communicate()
         raise
     seconds = round(time.monotonic() - started, 1)
