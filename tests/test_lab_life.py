@@ -318,6 +318,28 @@ def test_a_lab_is_created_without_standard_streams() -> None:
         lab.down()
 
 
+@pytest.mark.parametrize("arguments", ["", "--json"])
+@pytest.mark.parametrize("output", [">/dev/full", "| true"])
+def test_a_lab_whose_id_nobody_reads_ends(output: str, arguments: str) -> None:
+    stand_up_once()
+    command = f"{sys.executable} -m barewire lab up {arguments} {output}"
+    subprocess.run(["sh", "-c", command], env=environment(), capture_output=True, check=False)
+    assert Lab.list() == []
+
+
+@pytest.mark.parametrize("kib", [4, 8, 16])
+def test_a_full_directory_of_labs_is_named(kib: int, tmp_path: Path) -> None:
+    stand_up_once()
+    script = 'mount -t tmpfs -o "size=$1k" none "$2" || exit 99; exec "$3" -m barewire lab up'
+    namespaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--user", "--map-root-user"]
+    command = [*namespaces, "sh", "-c", script, "sh", str(kib), str(tmp_path), sys.executable]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode == 99:
+        pytest.skip("no tmpfs can be mounted in a namespace here; run as root")
+    assert done.returncode == 3
+    assert f"to {tmp_path}/barewire/labs" in done.stderr and done.stderr.endswith(": No space left on device\n")
+
+
 def test_a_running_lab_is_small(pair: Lab) -> None:
     """Resident memory of a pair at rest, in MB of 10^6 bytes: its keeper and two hosts."""
 

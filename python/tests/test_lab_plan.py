@@ -2,12 +2,14 @@
 """The pure part of the lab: specifications are parsed, validated and planned as documented."""
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barewire.errors import WrongUse
-from barewire.lab import LinkSpec, format_rate, parse_delay, parse_loss, parse_rate, parse_topology
+from barewire.lab import LinkSpec, format_rate, parse_delay, parse_loss, parse_rate, parse_topology, state
 from barewire.lab.layout import is_oversubscribed, make_plan, share_cpus
 from barewire.lab.plan import (
     barewire_hosts_file,
@@ -202,3 +204,24 @@ def test_a_user_namespace_is_used_only_without_the_capabilities() -> None:
     assert needs_user_namespace(0)
     assert needs_user_namespace(1 << 12)
     assert not needs_user_namespace(1 << 12 | 1 << 21)
+
+
+def test_records_of_labs_outlive_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions, own = tmp_path / "user", tmp_path / "own"
+    monkeypatch.setattr(state, "_SESSIONS", sessions)
+    monkeypatch.setattr(state, "_OF_ROOT", tmp_path / "missing" / "labs")
+    monkeypatch.setattr(state, "_SHARED", tmp_path)
+    session = sessions / str(os.geteuid())
+    session.mkdir(parents=True)
+    own.mkdir()
+    shared = tmp_path / f"barewire-{os.geteuid()}"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(session))
+    assert state.labs_directory() == shared / "labs"
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert state.labs_directory() == shared / "labs"
+    # A directory that the user chose goes first, and a session's is better than none.
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(own))
+    assert state.labs_directory() == own / "barewire" / "labs"
+    shared.chmod(0o777)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(session))
+    assert state.labs_directory() == session / "barewire" / "labs"

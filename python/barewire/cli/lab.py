@@ -81,6 +81,16 @@ def up(
         raise WrongUse(f"--standalone and --static-neighbours need a network of switches; {topology} has none")
     with progress_bar("creating the lab"):
         lab = Lab.up(shape, link, persistent=True, standalone=standalone, static_neighbours=static_neighbours)
+    try:
+        _print_new(lab, as_json=as_json, needs_controller=shape.network is not None and not standalone)
+        sys.stdout.flush()
+    except BaseException:
+        # Nobody has read its id.
+        lab.down()
+        raise
+
+
+def _print_new(lab: Lab, *, as_json: bool, needs_controller: bool) -> None:
     if as_json:
         print_document("lab up", lab_document(lab))
         return
@@ -92,7 +102,7 @@ def up(
     console.print(hosts)
     for note in lab.notes + ["hosts share cores: times depend on the scheduler"] * lab.oversubscribed:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
-    if shape.network is not None and not standalone:
+    if needs_controller:
         console.print(f"nothing is forwarded until a controller listens on {lab.controller_socket}", soft_wrap=True)
     console.print(f"try: barewire lab exec --lab {lab.id} {lab.hosts[0].name} -- hostname", soft_wrap=True)
 

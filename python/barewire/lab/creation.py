@@ -52,7 +52,7 @@ from barewire.lab.network import (
 from barewire.lab.plan import HostPlan, Plan, barewire_hosts_file, hosts_file
 from barewire.lab.qdiscs import needs
 from barewire.lab.shaping import choose_wire
-from barewire.lab.state import Wire, etc_directory, names_file
+from barewire.lab.state import Wire, etc_directory, names_file, writing_to
 
 _HOST_ENDED = "a host of the lab ended before it was ready"
 
@@ -74,7 +74,8 @@ def _create_lab(plan: Plan, directory: Path, report: socket.socket) -> None:
     choice = choose_wire(plan)
     wire = None if choice is None else choice.wire
     notes += () if choice is None else choice.notes
-    _write_name_files(plan, directory)
+    with writing_to(directory):
+        _write_name_files(plan, directory)
     ready_read, ready_write = os.pipe()
     go_read, go_write = os.pipe()
     # A host that fails reports why and ends; this process must not wait for it.

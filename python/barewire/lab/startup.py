@@ -22,6 +22,7 @@ from barewire.lab import init
 from barewire.lab.inside import start_inside
 from barewire.lab.kernel import CAP_NET_ADMIN, CAP_SYS_ADMIN, Process, effective_capabilities
 from barewire.lab.plan import Plan
+from barewire.lab.state import writing_to
 
 # A pair takes 0.2 s on two slow cores, and 250 hosts a few seconds; a longer start hangs.
 _DEADLINE_S = 30.0
@@ -61,7 +62,8 @@ def start(handles: LabHandles, plan: Plan, directory: Path, user_namespace: bool
     program = shutil.which("unshare")
     if program is None:
         raise MachineCannot("the lab needs unshare(1). Fix: apt install util-linux")
-    (directory / "plan.json").write_text(json.dumps(plan.to_json()))
+    with writing_to(directory):
+        (directory / "plan.json").write_text(json.dumps(plan.to_json()))
     command = [program, "--mount", "--propagation", "slave", "--pid", "--net", "--uts", "--fork", "--kill-child"]
     if user_namespace:
         command += ["--user", "--map-root-user"]

@@ -5,11 +5,12 @@
 <base>/labs/<id>/         scratch, accessible on all hosts
 """
 
+import contextlib
 import json
 import os
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -20,6 +21,11 @@ from barewire.lab.kernel import Process
 from barewire.lab.spec import LinkSpec
 
 SCHEMA = 5
+# Those of logind, which removes a user's when the last session ends; a lab may outlive it.
+_SESSIONS = Path("/run/user")
+# Not /run/barewire, which is the broker's and open to all users.
+_OF_ROOT = Path("/run/barewire-labs")
+_SHARED = Path("/tmp")
 # Hosts file of barewire's own programs; crates/probe reads it.
 NAMES_VARIABLE = "BAREWIRE_HOSTS"
 
@@ -130,8 +136,22 @@ def names_file(scratch: Path) -> Path:
     return etc_directory(scratch) / "barewire-hosts"
 
 
+@contextlib.contextmanager
+def writing_to(directory: Path) -> Iterator[None]:
+    """Name the directory if files in it cannot be written, as a full one; MachineCannot."""
+    try:
+        yield
+    except OSError as error:
+        raise MachineCannot(f"cannot write a lab's files to {directory}: {error.strerror}") from error
+
+
 def save(state: LabState) -> None:
-    """Write a lab's state atomically."""
+    """Write a lab's state atomically; MachineCannot if its directory is full."""
+    with writing_to(labs_directory()):
+        _save(state)
+
+
+def _save(state: LabState) -> None:
     file = _state_file(state.id)
     writer = Process.of(os.getpid())
     draft = file.with_name(f"{state.id}.{writer.pid}.{writer.start_ticks}.draft")
@@ -176,13 +196,15 @@ def _state_file(lab_id: str) -> Path:
 
 
 def _candidates() -> list[Path]:
+    """The same with and without a session: a session's directory is the last, any other XDG_RUNTIME_DIR the first."""
     user = os.geteuid()
-    candidates = [Path(f"/tmp/barewire-{user}")]
+    candidates = [_SHARED / f"barewire-{user}"]
     if user == 0:
-        candidates.insert(0, Path("/run/barewire"))
+        candidates.insert(0, _OF_ROOT)
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_dir() and Path(runtime).stat().st_uid == user:
-        candidates.insert(0, Path(runtime) / "barewire")
+        is_session = Path(runtime).resolve().parent == _SESSIONS
+        candidates.insert(len(candidates) if is_session else 0, Path(runtime) / "barewire")
     return candidates
 
 
