@@ -41,6 +41,7 @@ command = ["mpi", "pingpong", "--sizes", "64"]
 lab = ["--lab", "pair"]
 quick = ["--launches", "6", "--", "--order", "16"]
 """
+COMMAND = '"mpi", "pingpong", "--sizes", "64"'
 CLAIM = """
 [[claim]]
 text = "The first is faster."
@@ -92,6 +93,30 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
             "has no column ranks; it has processes",
         ),
         (("title =", "title"), "is no TOML file"),
+        (('kind = "faster"', 'kind = "faster"\nlow = "0"'), "claim 1: low must be a number, not '0'"),
+        (('kind = "faster"', 'kind = "faster"\nlow = 2\nhigh = 1'), "low is above high"),
+        (('kind = "faster"', 'kind = "faster"\nkey = ["tests"]'), "unknown key 'tests'; there are: confidence, "),
+        (('kind = "faster"', 'kind = "faster"\nkey = ["test"]'), "unknown key 'test'"),
+        (('kind = "faster"', 'kind = "faster"\nkey = []'), "unknown key ''"),
+        (('kind = "faster"', 'kind = "faster"\nbeside = 1'), "beside must be true or false"),
+        (('kind = "faster"', 'kind = "faster"\nexpected = {x = "1"}'), "expected 'x' must be a number, not '1'"),
+        (('kind = "faster"', 'kind = "faster"\nprotocol = "llc"'), "unknown protocol 'llc'; there are: raw, udp, tcp"),
+        (('a = {step = "messages",', 'a = {step = "messages", tst = "stream",'), "unknown field of series 'tst'"),
+        (('a = {step = "messages",', 'a = {step = "messages", ranks = "4",'), "ranks must be a number, not '4'"),
+        (('a = {step = "messages",', 'a = {step = "messages", test = ["x", 1],'), "test must be a text, not 1"),
+        (('"--sizes", "64"]', '"--library"]'), "step 1: --library needs the names of libraries behind it"),
+        (
+            ('"mpi", "pingpong", "--sizes", "64"', '"account", "a.pcapng"'),
+            "claim 1: a claim of kind 'faster' is about a step of mpi, bench, sdn bench, not 'messages'",
+        ),
+        (
+            ('kind = "faster"', 'kind = "bytes"\nstep = "messages"\nexpected = {x = 1}'),
+            "is about a step of account, sdn simulate, sdn learn, not 'messages'",
+        ),
+        (
+            ('text = "The first is faster."', 'text = "x"\npublished = "watter2006_fft.csv"\nonly = {rank = 2}'),
+            "has no column rank; it has processes",
+        ),
     ],
 )
 def test_a_mistake_in_a_plan_is_named(tmp_path: Path, change: tuple[str, str], says: str) -> None:
@@ -173,7 +198,7 @@ def test_a_study_is_continued_as_it_was_begun(tmp_path: Path, monkeypatch: pytes
     for form, hosts, says in [("quick", None, "the full study mine on labs"), ("full", "a,b", "continue it as it was")]:
         with pytest.raises(WrongUse, match=says):
             begin(plan, study, form, hosts)  # type: ignore[arg-type]
-    with pytest.raises(WrongUse, match="has changed since"):
+    with pytest.raises(WrongUse, match=r"has changed since .* study report .* --plan FILE"):
         begin(written(tmp_path, STEP + CLAIM + "# changed"), study, "full", None)
     # A half-measured step is measured anew.
     replaced(monkeypatch, lambda command: (0, ""))
@@ -338,7 +363,7 @@ def test_strategies_are_judged_by_the_tests_of_their_experiment(
         'columns = ["isolated", "stp"]\n'
     )
     run, frame, _ = synthetic_sdn({"star": 10.0, "wide": 10.0, "stp": 40.0, "isolated": isolated_ms}, blocks, busy=busy)
-    plan = written(tmp_path, STEP + claim)
+    plan = written(tmp_path, STEP.replace(COMMAND, '"sdn", "bench"') + claim)
     with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
         (finding,) = judge(plan, tmp_path, record_of(plan))
     assert finding.verdict == verdict and says in finding.why, finding.why
@@ -376,7 +401,7 @@ def test_strategies_are_alike_if_their_intervals_say_so(
     noise = pl.Series(np.random.default_rng(1).normal(1, 0.001, frame.height))
     value = pl.when(is_short).then(pl.col("value") * factor).otherwise(pl.col("value")) * noise
     frame = frame.with_columns(value.alias("value"))
-    plan = written(tmp_path, STEP + LATENCY)
+    plan = written(tmp_path, STEP.replace(COMMAND, '"sdn", "bench"') + LATENCY)
     with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
         (finding,) = judge(plan, tmp_path, record_of(plan))
     assert finding.verdict == verdict and says in finding.why, finding.why
@@ -431,7 +456,7 @@ def test_recognition_is_judged_by_an_exact_interval_of_the_share(
     tmp_path: Path, right: int, wrong: int, verdict: str
 ) -> None:
     claim = '[[claim]]\ntext = "x"\nkind = "recognised"\nstep = "messages"\nlow = 0.95\n'
-    plan = written(tmp_path, STEP.replace('"mpi", "pingpong", "--sizes", "64"', '"sdn", "learn"') + claim)
+    plan = written(tmp_path, STEP.replace(COMMAND, '"sdn", "learn", "--evaluate", "model.json"') + claim)
     confusion = {"hadoop": {"default": wrong, "hadoop": right, "mpi": 0, "unsure": 0}}
     (tmp_path / "messages.json").write_text(json.dumps({"confusion": confusion}))
     (finding,) = judge(plan, tmp_path, record_of(plan))

@@ -9,9 +9,11 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 from barewire.errors import WrongUse, unknown
+from barewire.models.wire import Protocol
+from barewire.results.run import Series
 from barewire.study.tables import Table, read_table
 
 PLANS = Path(__file__).parent / "plans"
@@ -41,12 +43,26 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "strategy": ("step", "better", "worse", "quantity"),
     "alike": ("step", "strategies", "quantity"),
     "recognised": ("step", "low"),
-    "impossible": ("message_bytes", "protocol", "rate_bit_s", "published"),
+    "impossible": ("message_bytes", "protocol", "rate_bit_s", "published", "columns"),
     "bytes": ("step", "expected"),
 }
 # Commands that leave a run; the others print a document with --json.
 _RUNS = (("mpi",), ("bench",), ("sdn", "bench"))
 _COMMANDS = (*_RUNS, ("sdn", "simulate"), ("sdn", "learn"), ("account",), ("run",))
+# Commands of the steps that claims of a kind are about; those of the other kinds are about runs.
+_COMMANDS_OF: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "crossover": (("bench", "host"),),
+    "strategy": (("sdn", "bench"), ("sdn", "simulate")),
+    "alike": (("sdn", "bench"),),
+    "recognised": (("sdn", "learn"),),
+    "bytes": (("account",), ("sdn", "simulate"), ("sdn", "learn")),
+}
+_TEXTS = ("step", "crossover", "better", "quantity", "published", "rows")
+_NUMBERS = ("low", "high", "rate_bit_s")
+# Fields of series by which claims select and compare.
+_FIELDS = get_type_hints(Series)
+_NUMERIC = {name for name, kind in _FIELDS.items() if kind in (int, float, float | None)}
+_WORDS = {name for name, kind in _FIELDS.items() if name not in _NUMERIC and not str(kind).startswith("tuple")}
 
 
 @dataclass(frozen=True)
@@ -69,7 +85,11 @@ class Step:
     @property
     def leaves_run(self) -> bool:
         """Whether its results are a run."""
-        return any(self.command[: len(known)] == known for known in _RUNS)
+        return self.begins_with(_RUNS)
+
+    def begins_with(self, commands: Sequence[tuple[str, ...]]) -> bool:
+        """Whether its command is one of these."""
+        return any(self.command[: len(known)] == known for known in commands)
 
 
 @dataclass(frozen=True)
@@ -167,7 +187,7 @@ def _plan(path: Path, content: dict[str, Any], digest: str) -> Plan:
         if names.count(name) > 1:
             raise WrongUse(f"{path} has two steps named '{name}'")
     claims = tuple(
-        _claim(f"{path}, claim {number}", each, names) for number, each in enumerate(_list(path, content, "claim"), 1)
+        _claim(f"{path}, claim {number}", each, steps) for number, each in enumerate(_list(path, content, "claim"), 1)
     )
     confidence = content.get("confidence", 95)
     if not isinstance(confidence, int | float) or not 50 <= confidence <= 99.9:
@@ -194,7 +214,10 @@ def _step(where: str, content: dict[str, Any]) -> Step:
             raise unknown("form", form, get_args(Form), f" ({where})")
     command = words.get("command", ())
     if not any(command[: len(known)] == known for known in _COMMANDS):
-        raise WrongUse(f"{where}: command begins with one of {', '.join(' '.join(known) for known in _COMMANDS)}")
+        raise WrongUse(f"{where}: command begins with one of {_listed(_COMMANDS)}")
+    options = command[: command.index("--")] if "--" in command else command
+    if options[-1] == "--library":
+        raise WrongUse(f"{where}: --library needs the names of libraries behind it")
     return Step(
         texts["name"],
         texts["what"],
@@ -206,7 +229,7 @@ def _step(where: str, content: dict[str, Any]) -> Step:
     )
 
 
-def _claim(where: str, content: dict[str, Any], steps: Sequence[str]) -> Claim:
+def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
     _refuse_unknown(where, content, {field.name for field in fields(Claim)})
     _text(where, content, "text")
     kind = _text(where, content, "kind")
@@ -218,29 +241,92 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[str]) -> Claim:
     for key in ("a", "b", "expected", "only"):
         if key in content and not isinstance(content[key], dict):
             raise WrongUse(f'{where}: {key} is a table such as {{step = "netpipe", subject = "openmpi/tcp"}}')
+    _check_values(where, content)
     several = ("key", "worse", "strategies", "columns")
     lists: dict[str, Any] = {key: _words(where, content, key) for key in several if key in content}
     if kind == "alike" and len(lists["strategies"]) < 2:
         raise WrongUse(f"{where}: strategies needs two at least")
     claim = Claim(**{**content, **lists})
+    for name in claim.key or ("",):
+        if name not in _NUMERIC:
+            raise unknown("key", name, sorted(_NUMERIC), f" ({where})")
     for side in (claim.a, claim.b):
-        if side is not None and "step" not in side:
-            raise WrongUse(f"{where}: a and b need the step that measures them")
-    for step in claim.steps:
-        if step not in steps:
-            raise unknown("step", step, steps, f" ({where})")
+        if side is not None:
+            _check_side(where, side)
+    _check_steps(where, claim, steps)
     try:
         table = claim.table
     except WrongUse as error:
         raise WrongUse(f"{where}: {error}") from error
     missing = [
-        name for name in (claim.rows, *claim.columns) if table is not None and name and name not in table.columns
+        name
+        for name in (claim.rows, *claim.columns, *(claim.only or ()))
+        if table is not None and name and name not in table.columns
     ]
     if missing and table is not None:
         raise WrongUse(
             f"{where}: {claim.published} has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
         )
     return claim
+
+
+def _check_values(where: str, content: Mapping[str, Any]) -> None:
+    """Refuse values of the wrong type; tables and lists of texts are checked elsewhere."""
+    for key in _TEXTS:
+        if key in content:
+            _text(where, content, key)
+    for key in _NUMBERS:
+        if key in content and not _is_number(content[key]):
+            raise WrongUse(f"{where}: {key} must be a number, not {content[key]!r}")
+    if "low" in content and "high" in content and content["low"] > content["high"]:
+        raise WrongUse(f"{where}: low is above high")
+    size = content.get("message_bytes", 0)
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise WrongUse(f"{where}: message_bytes must be a number of bytes, not {size!r}")
+    if "protocol" in content and content["protocol"] not in get_args(Protocol):
+        raise unknown("protocol", str(content["protocol"]), get_args(Protocol), f" ({where})")
+    if not isinstance(content.get("beside", False), bool):
+        raise WrongUse(f"{where}: beside must be true or false")
+    if not isinstance(content.get("note", ""), str):
+        raise WrongUse(f"{where}: note must be a text")
+    for path, value in content.get("expected", {}).items():
+        if not _is_number(value):
+            raise WrongUse(f"{where}: expected '{path}' must be a number, not {value!r}")
+
+
+def _check_side(where: str, side: Mapping[str, Any]) -> None:
+    if not isinstance(side.get("step"), str):
+        raise WrongUse(f"{where}: a and b need the step that measures them")
+    for name, value in side.items():
+        if name == "step":
+            continue
+        if name not in _NUMERIC | _WORDS:
+            raise unknown("field of series", name, sorted(_NUMERIC | _WORDS), f" ({where})")
+        for each in value if isinstance(value, list) else [value]:
+            if not (_is_number(each) if name in _NUMERIC else isinstance(each, str)):
+                raise WrongUse(f"{where}: {name} must be a {'number' if name in _NUMERIC else 'text'}, not {each!r}")
+
+
+def _check_steps(where: str, claim: Claim, steps: Sequence[Step]) -> None:
+    by_name = {step.name: step for step in steps}
+    commands = _COMMANDS_OF.get(claim.kind, _RUNS)
+    for name in claim.steps:
+        if name not in by_name:
+            raise unknown("step", name, by_name, f" ({where})")
+        if not by_name[name].begins_with(commands):
+            raise WrongUse(
+                f"{where}: a claim of kind '{claim.kind}' is about a step of {_listed(commands)}, not '{name}'"
+            )
+        if claim.kind == "recognised" and "--evaluate" not in by_name[name].command:
+            raise WrongUse(f"{where}: '{name}' recognises nothing: sdn learn needs --evaluate")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _listed(commands: Sequence[tuple[str, ...]]) -> str:
+    return ", ".join(" ".join(command) for command in commands)
 
 
 def _refuse_unknown(where: str, content: Mapping[str, Any], known: set[str]) -> None:

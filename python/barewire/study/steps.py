@@ -130,7 +130,10 @@ def begin(plan: Plan, directory: Path, form: Form, hosts: str | None) -> Record:
         on = "labs" if record.hosts is None else record.hosts
         raise WrongUse(f"{directory} has the {record.form} study {record.plan} on {on}: continue it as it was begun")
     if record.digest != plan.digest:
-        raise WrongUse(f"the plan {plan.name} has changed since {directory} was begun: use another directory")
+        raise WrongUse(
+            f"the plan {plan.name} has changed since {directory} was begun: use another directory, or judge what was "
+            f"measured there by the changed claims: barewire study report {directory} --plan FILE"
+        )
     return record
 
 
