@@ -31,6 +31,7 @@ from barewire.measure import programs
 from barewire.measure.launch import Effort
 from barewire.measure.mpi import MpiPlan
 from barewire.measure.session import StoppingRule, new_run
+from barewire.measure.tune import Tuned
 from barewire.models import catalogue
 from barewire.models.catalogue import Program, names_of_tests
 from barewire.mpi import suite
@@ -451,6 +452,47 @@ def test_wrong_use_of_a_measurement_leaves_no_directory(
         assert main(*arguments.split(), monkeypatch=monkeypatch) in (2, 3), arguments
         assert not (tmp_path / "runs").exists(), arguments
     capfd.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("tune --output file/tuning.toml", "file/tuning.toml cannot be written"),
+        ("tune --output .", ". is a directory"),
+        ("bench host send --tune", "file/tuning.toml cannot be written"),
+        ("bench host memory --tune", "--tune writes the copy crossover, which the test `send` measures"),
+        ("cluster check --lab pair -o full", "full is not empty"),
+        ("cluster check --lab pair -o file", "file cannot be created"),
+    ],
+)
+def test_a_target_that_cannot_be_written_is_told_before_anything_is_measured(
+    arguments: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BAREWIRE_TUNING", "file/tuning.toml")
+    for measuring in ("host.measure_host", "tune.measure_all", "cluster.check"):
+        monkeypatch.setattr(f"barewire.cli.{measuring}", lambda *_, **__: pytest.fail("it is measured"))
+    (tmp_path / "file").touch()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "run.json").touch()
+    assert main(*arguments.split(), monkeypatch=monkeypatch) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_what_was_found_is_printed_if_it_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def measured(*_: object) -> Tuned:
+        (tmp_path / "folder").rmdir()
+        (tmp_path / "folder").touch()
+        return Tuned({"window": 63}, ())
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("barewire.cli.tune.measure_all", measured)
+    monkeypatch.setattr("barewire.cli.tune.read_tuning", lambda _: (defaultdict(int), defaultdict(int)))
+    assert main("tune", "--hosts", "a,b", "--output", "folder/tuning.toml", monkeypatch=monkeypatch) == 2
+    captured = capfd.readouterr()
+    assert "nothing changed: no value is better" in captured.out and "folder/tuning.toml" in captured.err
 
 
 def test_manual_pages_are_correct_troff(tmp_path: Path) -> None:

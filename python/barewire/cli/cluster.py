@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from barewire.cli import complete, links, options
-from barewire.cli.directories import results_directory
+from barewire.cli.directories import make_empty, results_directory
 from barewire.cli.groups import typer_group
 from barewire.cli.host_slots import host_slots_of
 from barewire.cli.labs import LabChoice, optional_lab
@@ -118,23 +118,28 @@ def check_command(
         raise WrongUse("FILE, --hostfile, --interface and --remote-shell are for real machines: omit them, or --lab")
     if file is not None and (hosts, hostfile) != (None, None):
         raise WrongUse("give a file or hosts, not both")
-    with _reach(choice, remote_shell) as reach, progress_bar() as progress:
-        known, unreachable = _hosts(reach, choice, file, hosts, hostfile, interface)
-        checked = check(
-            reach,
-            known,
-            carrier=carrier.value,
-            unreachable=unreachable,
-            with_doctor=doctor,
-            progress=progress,
-        )
-    document = _document(checked)
     with results_directory(output, "cluster") as directory:
-        _write(directory, checked, document)
-    if as_json:
-        print_document("cluster check", {"directory": str(directory), **document})
-    else:
-        print_check(Console(highlight=False), checked)
+        make_empty(directory)
+        with _reach(choice, remote_shell) as reach, progress_bar() as progress:
+            known, unreachable = _hosts(reach, choice, file, hosts, hostfile, interface)
+            checked = check(
+                reach,
+                known,
+                carrier=carrier.value,
+                unreachable=unreachable,
+                with_doctor=doctor,
+                progress=progress,
+            )
+        document = _document(checked)
+        try:
+            _write(directory, checked, document)
+        finally:
+            # Also if the directory is not writable any more.
+            if as_json:
+                print_document("cluster check", {"directory": str(directory), **document})
+            else:
+                print_check(Console(highlight=False), checked)
+    if not as_json:
         typer.echo(f"page: {directory / PAGE}; every number: {directory / DOCUMENT}")
     if checked.findings:
         raise typer.Exit(_EXIT_WRONG)

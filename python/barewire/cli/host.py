@@ -15,7 +15,7 @@ from barewire.cli.directories import results_directory
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cli.report import REFERENCE_FILE
-from barewire.errors import MachineCannot
+from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import Lab, LinkSpec
 from barewire.measure.host import HOST_TESTS, HostPlan, measure_host
 from barewire.report.host import print_host
@@ -28,7 +28,7 @@ from barewire.results.host import (
     read_reference,
 )
 from barewire.results.store import samples, write_atomically
-from barewire.results.tuning import write_crossover
+from barewire.results.tuning import check_target, tuning_path, write_crossover
 
 # The maximum of a veth: the copy crossover may be larger than the frames of an ordinary link.
 _LAB_MTU = 65535
@@ -85,6 +85,10 @@ def host(
         largest_block_bytes=largest_block,
         confidence=options.read_confidence(confidence),
     )
+    if tune:
+        if "send" not in plan.tests:
+            raise WrongUse("--tune writes the copy crossover, which the test `send` measures: add it, or omit --tune")
+        check_target(tuning_path())
     reference_file = {"none": None, "stored": STORED_REFERENCE}.get(reference, Path(reference))
     stored = None if reference_file is None else read_reference(reference_file)
     with ExitStack() as stack:
@@ -97,15 +101,18 @@ def host(
     frame = samples(directory)
     run = at_confidence(measured, frame, plan.confidence)
     crossovers = host_crossovers(frame, plan.confidence)
-    if tune:
-        path = write_crossover(crossovers, source=run.id)
-        typer.echo(f"endpoints of this user now use {path}", err=True)
-    if as_json:
-        document = {"directory": str(directory), **host_document(run, frame, stored)}
-        print_document("bench host", document)
-        return
-    print_host(Console(highlight=False), run, host_measures(run, stored), crossovers, stored)
-    typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")
+    try:
+        if tune:
+            path = write_crossover(crossovers, source=run.id)
+            typer.echo(f"endpoints of this user now use {path}", err=True)
+    finally:
+        # Also if there is no crossover, or its file is not writable any more.
+        if as_json:
+            document = {"directory": str(directory), **host_document(run, frame, stored)}
+            print_document("bench host", document)
+        else:
+            print_host(Console(highlight=False), run, host_measures(run, stored), crossovers, stored)
+            typer.echo(f"every sample is in {directory}; `barewire report {directory}` makes a page of it")
 
 
 def _lab(stack: ExitStack, plan: HostPlan) -> tuple[Lab | None, tuple[str, ...]]:

@@ -24,7 +24,7 @@ from barewire.measure.tune import Findings, Tuned, TunePlan
 from barewire.measure.tune import tune as measure_all
 from barewire.measure.tune_trials import Trial
 from barewire.report.words import message_size
-from barewire.results.tuning import tuning_path, write_tuning
+from barewire.results.tuning import check_target, tuning_path, write_tuning
 from barewire.stats.confidence import interval_name, launches_for_interval
 
 
@@ -53,6 +53,7 @@ def tune(
     if hosts is not None and (lab is not None or rate != "unshaped" or mtu != 1500):
         raise WrongUse("--lab, --rate and --mtu apply to emulated hosts: omit them with --hosts")
     path = output or tuning_path()
+    check_target(path)
     defaults, kept = read_tuning(path)
     share = options.read_confidence(confidence)
     chosen_seed = secrets.randbits(32) if seed is None else seed
@@ -64,12 +65,19 @@ def tune(
         site_context = nullcontext(RemoteSite.parse(hosts, interface, remote_shell))
     with site_context as site, progress_bar() as progress:
         tuned = measure_all(site, plan, progress)
+    console = Console(highlight=False)
     source = f"barewire tune, {datetime.now(UTC):%Y-%m-%d}, {hosts or 'lab'}, seed {plan.seed}"
-    write_tuning(tuned.values, measured=plan.names, source=source, path=path)
-    if as_json:
-        print_document("tune", {"file": str(path), "seed": plan.seed, **_document(tuned, share)})
-    else:
-        _print(Console(highlight=False), tuned, path)
+    try:
+        write_tuning(tuned.values, measured=plan.names, source=source, path=path)
+    finally:
+        # Also if the file is not writable any more.
+        if as_json:
+            print_document("tune", {"file": str(path), "seed": plan.seed, **_document(tuned, share)})
+        else:
+            _print(console, tuned)
+    if not as_json:
+        then = f"endpoints that read {path} now use it" if tuned.values else f"{path} records that"
+        console.print(then, markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -105,7 +113,7 @@ def _document(tuned: Tuned, confidence: float) -> dict[str, Any]:
     }
 
 
-def _print(console: Console, tuned: Tuned, path: Path) -> None:
+def _print(console: Console, tuned: Tuned) -> None:
     for group in tuned.findings:
         for crossing in group.crossings:
             interval = "" if crossing.interval is None else f" [{crossing.interval[0]:.0f}, {crossing.interval[1]:.0f}]"
@@ -114,11 +122,11 @@ def _print(console: Console, tuned: Tuned, path: Path) -> None:
             console.print(_table(group, tuned))
     if tuned.values:
         changed = ", ".join(f"{name} {tuned.defaults[name]} → {value}" for name, value in tuned.values.items())
-        console.print(f"changed: {changed}; endpoints that read {path} now use it")
+        console.print(f"changed: {changed}")
     elif any(group.chosen for group in tuned.findings):
-        console.print(f"nothing changed: a second run did not confirm the better values; {path} records that")
+        console.print("nothing changed: a second run did not confirm the better values")
     else:
-        console.print(f"nothing changed: no value is better than its default outside the interval; {path} records that")
+        console.print("nothing changed: no value is better than its default outside the interval")
 
 
 def _table(group: Findings, tuned: Tuned) -> Table:

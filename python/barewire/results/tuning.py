@@ -2,6 +2,7 @@
 """The tuning file: values measured on this machine that replace endpoints' defaults."""
 
 import os
+import tempfile
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -50,6 +51,18 @@ def write_tuning(
 
     write_atomically(path, "".join(f"{lines[name]}\n" for name in sorted(lines)).encode())
     return path
+
+
+def check_target(path: Path) -> None:
+    """Raise WrongUse if `write_tuning` could not write this file: what is measured takes long. Creates its folder."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise WrongUse(f"{path} cannot be written: {error.strerror}; name another file") from error
+    if path.is_dir():
+        raise WrongUse(f"{path} is a directory; name a file")
 
 
 def _kept(path: Path, measured: Collection[str]) -> dict[str, str]:
