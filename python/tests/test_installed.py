@@ -15,6 +15,7 @@ import pytest
 import barewire
 from barewire import installed
 from barewire.cli import version
+from barewire.measure.environment import describe_machine
 
 ROOT = Path(__file__).resolve().parents[2]
 _PRINT = """
@@ -76,3 +77,8 @@ def test_all_parts_state_one_version() -> None:
     assert barewire.__version__ == cargo == changes[0] == conda[1]
     assert "version" in project["project"]["dynamic"], "the wheel takes it from the module"
     assert project["tool"]["hatch"]["version"]["path"] == "python/barewire/__init__.py"
+
+
+def test_what_is_measured_names_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "commit", lambda: "0123456789ab-dirty")
+    assert describe_machine()["versions"]["barewire_commit"] == "0123456789ab-dirty"

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from barewire.cli.commands import app
 from barewire.errors import MachineCannot, WrongUse
-from barewire.report.study import document, headline, left_out, markdown, measured_hosts, table_of
+from barewire.report.study import document, headline, left_out, markdown, measured_hosts, table_of, warnings
 from barewire.report.study_page import render_study
 from barewire.results.store import write_run
 from barewire.study import claims
@@ -138,8 +138,8 @@ def test_an_unknown_study_and_a_missing_file_are_errors(tmp_path: Path) -> None:
 Ran = Callable[[list[str]], tuple[int, str]]
 
 
-def replaced(monkeypatch: pytest.MonkeyPatch, answer: Ran) -> list[list[str]]:
-    """Let `answer` stand for barewire; return the commands that it is given."""
+def replaced(monkeypatch: pytest.MonkeyPatch, answer: Ran, build: str = "1, commit a") -> list[list[str]]:
+    """Let `answer` stand for barewire, of this build; return the commands that it is given."""
     commands: list[list[str]] = []
 
     class Process:
@@ -152,6 +152,8 @@ def replaced(monkeypatch: pytest.MonkeyPatch, answer: Ran) -> list[list[str]]:
             return "", self.errors
 
     monkeypatch.setattr("barewire.study.steps.subprocess.Popen", Process)
+    # It would start git.
+    monkeypatch.setattr(steps_module, "this_build", lambda: build)
     return commands
 
 
@@ -182,6 +184,28 @@ def test_of_the_libraries_those_that_are_here_are_measured(tmp_path: Path, monke
     record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
     assert commands[0][2:4] == ["--library", "openmpi"]
     assert left_out(record) == ["Step 'messages' was done without mpich-99, not installed here"]
+
+
+def test_a_study_knows_the_builds_that_measured_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    second = STEP[STEP.index("[[step]]") :].replace('"messages"', '"others"')
+    plan, study = written(tmp_path, STEP + second + CLAIM), tmp_path / "study"
+    for build, code in (("1, commit old", 1), ("2, commit new", 0)):
+        others = str(study / "others")
+        replaced(monkeypatch, lambda command, others=others, code=code: (code if others in command else 0, ""), build)
+        record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+        assert read_record(study) == record
+    assert record.builds == {"1, commit old": ["messages"], "2, commit new": ["others"]}
+    (warning,) = warnings(record)
+    assert "messages by 1, commit old; others by 2, commit new" in warning
+    assert warning in markdown(plan, [], record, {}) and warning in render_study(plan, [], record, {})
+    monkeypatch.setattr("barewire.cli.study.this_build", lambda: "2, commit new")
+    monkeypatch.setattr("barewire.cli.study.judge", lambda *_: [])
+    monkeypatch.setattr("barewire.cli.study.measured_hosts", lambda *_: {})
+    runner = CliRunner().invoke(app, ["study", "run", str(tmp_path / "mine.toml"), "--quick", "-o", str(study)])
+    assert runner.exit_code == 0
+    assert "steps were measured by another build: 1, commit old; this is 2, commit new" in runner.stderr
 
 
 def test_a_study_is_continued_as_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from barewire.results.host import Measure
 from barewire.results.store import write_atomically
 from barewire.study.claims import Finding, judge
 from barewire.study.plan import Form, Plan, read_plan, shipped
-from barewire.study.steps import Record, begin, only_run_of, read_record, run_steps
+from barewire.study.steps import Record, begin, only_run_of, read_record, run_steps, this_build
 
 app = typer_group("The published studies, run again: each claim beside what is measured today.")
 
@@ -90,6 +90,10 @@ def run(
     with only_run_of(directory) as lock:
         record = begin(plan, directory, form, hosts)
         typer.echo(f"study {plan.name}, {form} form, in {directory}", err=True)
+        if others := [build for build in record.builds if build != this_build()]:
+            typer.echo(
+                f"barewire: steps were measured by another build: {'; '.join(others)}; this is {this_build()}", err=True
+            )
         with progress_bar(f"study {plan.name}") as progress:
             record = run_steps(plan, directory, record, progress, [lock])
         plan = _at_confidence(plan, confidence)

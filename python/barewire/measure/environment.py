@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from barewire import __version__
+from barewire import __version__, installed
 from barewire.measure.sites import Station
 from barewire.models.wire import Link
 
@@ -85,7 +85,11 @@ def _describe_interface(name: str | None, lab: dict[str, Any] | None) -> dict[st
 
 
 def _versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {"barewire": __version__, "python": platform.python_version()}
+    versions: dict[str, str | None] = {
+        "barewire": __version__,
+        "barewire_commit": installed.commit(),
+        "python": platform.python_version(),
+    }
     for name in _PACKAGES:
         try:
             versions[name] = version(name)

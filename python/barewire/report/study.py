@@ -40,6 +40,13 @@ def left_out(record: Record) -> list[str]:
     ]
 
 
+def warnings(record: Record) -> list[str]:
+    """What readers must know of how the study was measured: what is missing, and builds that differ."""
+    builds = record.builds
+    by = "; ".join(f"{', '.join(steps)} by {build}" for build, steps in builds.items())
+    return left_out(record) + [f"Different builds of Barewire measured the steps: {by}"] * (len(builds) > 1)
+
+
 def measured_hosts(plan: Plan, directory: Path, record: Record) -> dict[str, list[Measure]]:
     """What the study's steps of `bench host` found, by step."""
     steps = [step.name for step in plan.steps if step.command[:2] == ("bench", "host")]
@@ -55,7 +62,7 @@ def print_findings(console: Console, plan: Plan, findings: Sequence[Finding], re
             Text(f"{finding.verdict}: ", style=_STYLES[finding.verdict]).append(finding.claim.text, style="default")
         )
         console.print(Text(f"  {finding.why}", style="dim"))
-    for sentence in left_out(record):
+    for sentence in warnings(record):
         console.print(Text(sentence, style="yellow"))
     console.print(Text(f"\n{headline(findings)}", style="bold"))
 
@@ -126,7 +133,7 @@ def _caption(finding: Finding) -> str:
 def markdown(plan: Plan, findings: Sequence[Finding], record: Record, hosts: Mapping[str, Sequence[Measure]]) -> str:
     """The study as Markdown; `hosts` are those of `measured_hosts`."""
     lines = [f"# {plan.title}", "", plan.question, "", f"Source: {plan.source}.", "", headline(findings), ""]
-    lines += [f"- {sentence}" for sentence in left_out(record)]
+    lines += [f"- {sentence}" for sentence in warnings(record)]
     for finding in findings:
         lines += ["", f"## {finding.claim.text}", "", f"**{finding.verdict.capitalize()}.** {finding.why}", ""]
         lines += [finding.claim.note, ""] if finding.claim.note else []

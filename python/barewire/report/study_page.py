@@ -19,7 +19,7 @@ from barewire.report.figures import (
 )
 from barewire.report.host import tables_of
 from barewire.report.html import page
-from barewire.report.study import headline, left_out, table_of
+from barewire.report.study import headline, table_of, warnings
 from barewire.report.words import percent
 from barewire.results.host import Measure
 from barewire.study.claims import Finding, Row
@@ -46,7 +46,8 @@ def render_study(
         record=record,
         confidence=percent(plan.confidence),
         figures_confidence=plan.confidence,
-        warnings=left_out(record),
+        warnings=warnings(record),
+        builds="; ".join(record.builds),
         claims=[
             (part["id"], finding.verdict, finding.claim.text) for part, finding in zip(parts, findings, strict=True)
         ],

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from barewire import __version__, installed
 from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi import find_library, installed_libraries
 from barewire.processes import end_with_this_process
@@ -39,12 +40,16 @@ _PROGRESS = re.compile(r"barewire: .*: \d+ of \d+ done in ")
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a step: `reason` is the command's message, or what of it was left out, unless all went well."""
+    """What became of a step: `reason` is the command's message, or what of it was left out, unless all went well.
+
+    `build` is the Barewire that ran it; empty in studies of older versions.
+    """
 
     state: State
     command: tuple[str, ...]
     seconds: float
     reason: str = ""
+    build: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,11 +68,25 @@ class Record:
         """Time of all steps."""
         return sum(step.seconds for step in self.steps.values())
 
+    @property
+    def builds(self) -> dict[str, list[str]]:
+        """The builds of Barewire that measured something, each with its steps."""
+        found: dict[str, list[str]] = {}
+        for name, step in self.steps.items():
+            if step.state == "done":
+                found.setdefault(step.build or "an unknown build", []).append(name)
+        return found
+
     def write(self, directory: Path) -> None:
         """Write it to the study's directory."""
         directory.mkdir(parents=True, exist_ok=True)
         document = {"version": VERSION, **asdict(self)}
         write_atomically(directory / STUDY_FILE, json.dumps(document, indent=1, ensure_ascii=False).encode())
+
+
+def this_build() -> str:
+    """The version and the commit of this installation."""
+    return f"{__version__}, commit {installed.commit() or 'unknown'}"
 
 
 def read_record(directory: Path) -> Record:
@@ -149,12 +168,13 @@ def run_steps(
     A step that this machine cannot run is left out, one that fails is noted, and the others follow. WrongUse if a
     command is wrong, which is the plan's mistake; KeyboardInterrupt if a step was interrupted.
     """
+    build = this_build()
     for number, step in enumerate(plan.steps):
         done = record.steps.get(step.name)
         if done is not None and done.state == "done":
             continue
         progress(number, len(plan.steps), step.what)
-        result = _run(step, directory, record, kept_open)
+        result = replace(_run(step, directory, record, kept_open), build=build)
         record = replace(record, steps={**record.steps, step.name: result})
         record.write(directory)
     progress(len(plan.steps), len(plan.steps), "")
