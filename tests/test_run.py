@@ -180,6 +180,19 @@ exit 5
     assert done.stdout.splitlines() == [f"-n 4 --export=ALL --mpi=pmix {built} 10", "pml ob1 btl tcp,vader,self"]
 
 
+def test_a_program_is_no_option_of_the_launcher(tmp_path: Path) -> None:
+    library("openmpi")
+    program = tmp_path / "-V"
+    program.write_text("#!/bin/sh\necho it runs\n")
+    program.chmod(0o755)
+    command = ("run", "-n", "1", "--library", "openmpi", "--fabric", "tcp", "--")
+    on_path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    wrong = barewire(*command, "-V", env=on_path)
+    assert wrong.returncode == 2 and "'-V' would be an option of the launcher: give the program's path" in wrong.stderr
+    done = barewire(*command, "./-V", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "it runs\n"), done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_terminated_run_leaves_nothing(number: signal.Signals) -> None:
     library("openmpi")

@@ -3,18 +3,20 @@
 
 import os
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import polars as pl
 import pytest
 
+from barewire.errors import MeasurementFailed
 from barewire.interrupts import Hold
 from barewire.measure.records import LaunchRecords
 from barewire.measure.runner import Plan, ProbeCampaign
 from barewire.measure.session import Session, StoppingRule, new_run, run_campaign
 from barewire.measure.subjects import parse_subjects
-from barewire.results.schema import sample_frame
+from barewire.results.schema import SAMPLE_SCHEMA, sample_frame
 from barewire.results.series import series_from_samples
 from barewire.results.store import read_run, samples
 
@@ -77,3 +79,13 @@ def test_an_interrupt_while_samples_are_recorded_is_deferred(tmp_path):
     assert campaign.begun == [0] and not run.complete and run.stopped_by == "interrupt"
     assert [launch.complete for launch in run.launches] == [True] and len(run.series) == 1
     assert samples(tmp_path / "run").height == 1
+
+
+def test_a_launch_that_leaves_nothing_has_failed(tmp_path: Path) -> None:
+    campaign = Interrupted()
+    campaign.read = lambda order, records: LaunchRecords(pl.DataFrame(schema=SAMPLE_SCHEMA))  # type: ignore[method-assign]
+    campaign.series = lambda frame: []  # type: ignore[method-assign]
+    run = new_run(command=["test"], seed=1, parameters={}, environment={})
+    with pytest.raises(MeasurementFailed, match="a stream ended without an error and without results"):
+        run_campaign(cast(Any, campaign), tmp_path / "run", run, lambda *_: None)
+    assert not read_run(tmp_path / "run").complete

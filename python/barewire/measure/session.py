@@ -252,6 +252,10 @@ class Session(Generic[OrderT]):
             records = self.campaign.read(order, file)
         else:
             records = LaunchRecords(pl.DataFrame(schema=SAMPLE_SCHEMA))
+        if error is None and not records.end and records.samples.is_empty():
+            error = MeasurementFailed(
+                f"{order.label} ended without an error and without results: was it really started?"
+            )
         self._record(order, started, records, error)
         if error is not None:
             raise error

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barewire import installed
-from barewire.errors import MachineCannot
+from barewire.errors import MachineCannot, WrongUse
 from barewire.mpi.fabrics import (
     PROVIDER,
     FabricOptions,
@@ -50,8 +50,11 @@ def prepare(
     `with_library_path` puts this library into the linker's search path, for programs that do not find it by themselves.
     `pinned` binds each rank to a core as far as there are cores; in a lab ranks are always bound.
 
-    MachineCannot if the library or this machine lacks the fabric.
+    MachineCannot if the library or this machine lacks the fabric. WrongUse for a program that launchers would take for
+    an option.
     """
+    if program[0].startswith("-"):
+        raise WrongUse(f"'{program[0]}' would be an option of the launcher: give the program's path")
     in_slurm = lab is None and "SLURM_JOB_ID" in os.environ and shutil.which("srun") is not None
     if in_slurm and requested.ulfm:
         raise MachineCannot("srun ends a job whose rank has failed: use mpirun outside of the allocation, or no --ulfm")
