@@ -124,7 +124,7 @@ def test_an_own_document_is_a_reference(document, tmp_path):
     [
         (("nosuch",), "memory, load, syscall, process, context, wakeup, transfer, filesystem, file, send"),
         (("--launches", "0"), "1 to"),
-        (("--launches", "many"), "integer"),
+        (("--launches", "many"), "not a valid int"),
         (("--seconds", "0"), "above 0"),
         (("--largest-block", "1"), "8192"),
         (("--reference", "nosuch.json"), "nosuch.json"),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs 1000 worlds of the whole stack, 500 with libfabric, 207 with several carriers and 150
+//! Runs 400 worlds of the whole stack, 200 with libfabric, 207 with several carriers and 150
 //! with labels; `make sim` runs many.
 
 use barewire_sim::stack::{Scenario, run};
 
 /// Worlds per test.
-const WORLDS: u64 = 500;
+const WORLDS: u64 = 200;
 
 fn no_property_is_violated_in(seeds: std::ops::Range<u64>) {
     println!("seeds {seeds:?}");
@@ -16,7 +16,7 @@ fn no_property_is_violated_in(seeds: std::ops::Range<u64>) {
     }
 }
 
-/// Proves the properties of messages, memory access and completions in worlds 0 to 999, half of them in each test, so
+/// Proves the properties of messages, memory access and completions in worlds 0 to 399, half of them in each test, so
 /// that two processors share the work. `barewire-sim --stack --seed N --trace` replays a violation.
 #[test]
 fn no_property_is_violated_in_the_first_worlds() {
