@@ -4,6 +4,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from barewire.sdn.api.server import Api
 from barewire.sdn.classify.jobs import parse_job
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.classify.tenants import Tenants, parse_tenants
+from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import Kind, kind_of
 from barewire.sdn.controller.shares import FLOODED, HOLD_S, SLACK, Use, share_out
 from barewire.sdn.controller.slices import PERIOD_S
 from barewire.sdn.flow import FlowKey
+from barewire.sdn.openflow.messages import AddRule
 from barewire.topology import Port
 
 HOSTS = [f"h{number}" for number in range(1, 17)]
@@ -320,6 +323,103 @@ def test_a_switch_without_meters_and_a_link_without_a_rate_are_named(folder: Pat
     assert len(told) == 20 and "their rate is unknown (give --rate)" in told[0]
 
 
+def with_flows(folder: Path, count: int) -> World:
+    """Return a network with flows to port 5000 between hosts of nobody, beside others."""
+    world = world_of(folder)
+    for number in range(count):
+        world.send("h5", tcp("h5", "h16", number + 1, 5000))
+        world.settle()
+    return world
+
+
+def announce_as(world: World, tenant: int, *hosts: str) -> str:
+    """Announce a job of a tenant; return its id."""
+    controller = world.controller
+    made = controller.jobs.announce(job(*hosts), controller.hosts.by_name, world.now)
+    controller.slices.owners[made.id] = controller.slices.tenants.all[tenant]
+    controller.jobs_changed(world.now)
+    return made.id
+
+
+def flows_of(world: World) -> list[Route]:
+    """Return the flows to port 5000."""
+    return [route for route in world.controller.router.routes if route.key.destination_port == 5000]
+
+
+def tenants_met(world: World) -> list[set[int | None]]:
+    """Return, for each of these flows, the numbers of the tenants whose meters its rules in the switches refer to."""
+    met = []
+    for route in flows_of(world):
+        meters = meters_on_path(world, route.key)
+        met.append({None if meter is None else (meter - 1) & 63 for meter in meters})
+    return met
+
+
+def test_an_announcement_costs_a_few_flows_in_each_turn_and_reaches_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barewire.sdn.controller.core.CLASSIFIED_MAX", 3)
+    world = with_flows(folder, 20)
+    controller = world.controller
+    assert tenants_met(world) == [{3}] * 20
+    sent: list[int] = []
+
+    def turn() -> None:
+        for switch, messages in controller.poll(world.now, lambda: False).items():
+            world.switches[switch].inbox += messages
+            sent.append(sum(isinstance(message, AddRule) for message in messages))
+
+    announce_as(world, 2, "h5", "h16")
+    for _ in range(4):
+        turn()
+    second = announce_as(world, 2, "h5", "h16")  # while the flows are still looked at because of the first
+    while (due_s := controller.outbox.next_s()) is not None and due_s <= world.now:
+        turn()
+    assert 0 < max(sent) <= 3
+    world.settle()
+    assert tenants_met(world) == [{2}] * 20 and world.unknown_meters == 0
+    for job_id in (second, next(iter(controller.jobs.all)).id):
+        controller.jobs.withdraw(job_id)
+    controller.jobs_changed(world.now)
+    world.settle()
+    assert tenants_met(world) == [{3}] * 20
+
+
+def test_a_flow_that_moves_before_its_turn_has_rules_for_one_tenants_meters(folder: Path) -> None:
+    world = with_flows(folder, 1)
+    controller = world.controller
+    (route,) = flows_of(world)
+    paths = controller.router.network_state.paths.between("h5", "h16")
+    announce_as(world, 2, "h5", "h16")
+    path = next(path for path in paths if path != route.path)
+    controller.router.move(route, replace(route.placed, path=path))
+    world.settle()
+    world.pass_time(2.0)
+    assert route.path == path and tenants_met(world) == [{2}]
+
+
+def test_a_switch_that_connects_again_gets_its_flows_meters_a_few_at_a_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barewire.sdn.controller.core.CLASSIFIED_MAX", 3)
+    world = with_flows(folder, 20)
+    controller, switch = world.controller, flows_of(world)[0].path[0].node
+    poll, sent = controller.poll, []
+
+    def counting(now: float) -> Any:
+        messages = poll(now, lambda: False)
+        rules = [message.rule for message in messages.get(switch, ()) if isinstance(message, AddRule)]
+        sent.append(sum(rule.meter is not None for rule in rules))
+        return messages
+
+    monkeypatch.setattr(controller, "poll", counting)
+    world.disconnect(switch)
+    world.connect(switch)
+    world.pass_time(0.5)
+    assert sum(sent) == len(controller.router.routes.at(switch)) >= 20 and max(sent) <= 3
+    assert tenants_met(world) == [{3}] * 20 and world.unknown_meters == 0
+
+
 # The API
 
 
@@ -515,6 +615,40 @@ def test_flows_of_a_job_announced_by_token_pass_the_tenants_meters(folder: Path)
         assert route.tenant == 2 and core.slices.tenant_of(route).name == "guests"
         await client.delete(f"/v1/jobs/{made['id']}", headers=as_("guests"))
         assert route.tenant == 3
+
+    served(folder, scenario)
+
+
+def test_the_flows_of_tenants_are_added_up_in_turns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barewire.sdn.api.documents.FLOWS_PER_TURN", 2)
+    turns, added = [0], []
+
+    async def others() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    async def scenario(client: TestClient[Any, Any], shell: Any) -> None:
+        core, sent_bit_s = shell.core, shell.core.slices.sent_bit_s
+        for number in range(5):
+            key = FlowKey("h1", "h6", "tcp", number, 1)
+            route = core.router.place(key, core.classification_of(key), 0, shell.now)
+            core.router.routes.put(route, replace(route.placed, rate_byte_s=1000.0))
+
+        def counting(routes: Any) -> Any:
+            some = list(routes)
+            added.append((len(some), turns[0]))
+            return sent_bit_s(some)
+
+        monkeypatch.setattr(core.slices, "sent_bit_s", counting)
+        task = asyncio.create_task(others())
+        for headers, names in ((OPERATORS, ["quiet", "noisy", "guests"]), (as_("quiet"), ["quiet"])):
+            added.clear()
+            shown = (await (await client.get("/v1/tenants", headers=headers)).json())["tenants"]
+            assert [one["name"] for one in shown] == names and shown[0]["sent_bit_s"] == 40_000
+            assert sum(count for count, _ in added) == len(core.router.routes) and max(added)[0] == 2
+            assert len({turn for _, turn in added}) == len(added)
+        task.cancel()
 
     served(folder, scenario)
 

@@ -54,7 +54,6 @@ _SHOWN: dict[str, Callable[..., msgspec.Struct]] = {
     "strategies": documents.strategies,
     "policy": documents.policy,
     "jobs": documents.jobs,
-    "tenants": documents.tenants,
 }
 
 
@@ -146,6 +145,7 @@ class Api:
         router.add_get("/openapi.json", self._openapi)
         for name in _SHOWN:
             router.add_get(f"/v1/{name}", self._show)
+        router.add_get("/v1/tenants", self._tenants)
         router.add_get("/v1/pair", self._pair)
         router.add_get("/v1/pair/stream", self._pair_stream)
         router.add_put("/v1/policy/{profile}", self._set_strategy)
@@ -239,10 +239,13 @@ class Api:
         if tenant is not None and request.path == "/v1/jobs":
             own = self._access.jobs(request[CALLER])
             return _answer(schema.Jobs([documents.job(job, self._shell.now) for job in own]))
-        if tenant is not None and request.path == "/v1/tenants":
-            shown = documents.tenants(self._shell.core, self._shell.now).tenants
-            return _answer(schema.Tenants([one for one in shown if one.name == tenant.name]))
         return _answer(_SHOWN[request.path.removeprefix("/v1/")](self._shell.core, self._shell.now))
+
+    async def _tenants(self, request: web.Request) -> web.Response:
+        tenant, shown = request[CALLER].tenant, await documents.tenants(self._shell.core)
+        if tenant is not None:
+            shown = schema.Tenants([one for one in shown.tenants if one.name == tenant.name])
+        return _answer(shown)
 
     async def _set_strategy(self, request: web.Request) -> web.Response:
         chosen = await self._body(request, schema.ChosenStrategy)

@@ -139,8 +139,9 @@ class Controller:
         self._is_merging = self._is_rearranging = self._is_evaluating = False
         self._plan_is_due = False
         self._merged = Merged()
-        # Flows to be classified again, as an ordered set.
-        self._unclassified: dict[Route, None] = {}
+        # Flows still to be classified again, and whether all are afterwards, since a job has changed meanwhile.
+        self._unclassified: Iterator[Route] = iter(())
+        self._is_classifying = self._must_classify = False
         self._every(settings.port_statistics_s, self._ask_ports)
         self._every(settings.flow_statistics_s, self._ask_flows)
         self._every(AGE_EVERY_S, self._age)
@@ -239,18 +240,16 @@ class Controller:
         self.outbox.emit("policy", f"profile {profile} has strategy {strategy}")
 
     def jobs_changed(self, now: float) -> None:
-        """Handle changed jobs or patterns: soon flows may change their profile, and may move."""
+        """Handle changed jobs or patterns: soon flows may change their profile or their tenant, and may move."""
         self._plan_is_due = True
         if any(turns.any for turns in self._turns.values()):
             alive = {job.id for job in self.jobs.all}
             for turns in self._turns.values():
                 turns.retain(alive)
-        if not self._unclassified:
+        self._must_classify = True
+        if not self._is_classifying:
+            self._is_classifying = True
             self.outbox.at(now, self._classify_some)
-        self._unclassified.update(dict.fromkeys(self.router.routes))
-        for route in self.slices.changed(self.router.routes):
-            for switch in route.installed:
-                self._send_rules(route, switch, now)
 
     def turn(self, job_id: str, coflow: Coflow | None, now: float) -> bool:
         """Return whether a job may send its coflow now; one that needs no turn (None) may. Renews its lease."""
@@ -293,13 +292,19 @@ class Controller:
         return self._turns[None if tenant is None else tenant.name]
 
     def _classify_some(self, now: float) -> None:
-        for route in list(itertools.islice(self._unclassified, CLASSIFIED_MAX)):
-            del self._unclassified[route]
+        some = list(itertools.islice(self._unclassified, CLASSIFIED_MAX))
+        for route in some:
             if self.router.routes.get(route.key) is route:
                 age_s = now - route.placed.since_s
                 carried = FlowCounters(route.packets, route.bytes, age_s) if route.counted_s else None
+                if self.slices.changed(route):
+                    for switch in route.installed:
+                        self._send_rules(route, switch, now)
                 self._classify_again(route, self.classification_of(route.key, carried), now)
-        if self._unclassified:
+        if not some:
+            self._is_classifying, self._must_classify = self._must_classify, False
+            self._unclassified = iter(self.router.routes)
+        if self._is_classifying:
             self.outbox.at(now, self._classify_some)
 
     def _plan(self, now: float) -> None:
@@ -468,9 +473,8 @@ class Controller:
         """Let the rules of flows through a switch refer to its meters."""
 
         def send(now: float) -> None:
-            for route in self.router.routes.at(switch):
-                if switch in route.installed:
-                    self._send_rules(route, switch, now)
+            installed = [route for route in self.router.routes.at(switch) if switch in route.installed]
+            self._in_turns(installed, lambda route: self._send_rules(route, switch, now), now)
 
         self.outbox.at(0.0, send)
 

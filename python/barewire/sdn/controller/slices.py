@@ -81,25 +81,30 @@ class Slices:
         self._told: set[str] = set()
 
     def tenant_of(self, route: Route) -> Tenant | None:
-        """Return the tenant of a flow's source host; of a host of nobody, the one that announced the flow's job."""
-        tenant = self.tenants.of_host(route.key.source)
-        if tenant is None and self._has_hostless and self.owners:
-            job = self._jobs.of(route.key)
-            tenant = None if job is None else self.owners.get(job.id)
-        return tenant
+        """Return the tenant of a flow's source host; of a host of nobody, the one that announced the flow's job.
 
-    def changed(self, routes: Iterable[Route]) -> list[Route]:
-        """Return the flows that belong to another tenant since a job came or went."""
-        if not self._has_hostless:
-            return []
-        return [route for route in routes if route.tenant not in (None, self._index_of(self.tenant_of(route)))]
+        Soon after a job came or went it is still the one whose meters the flow's rules refer to.
+        """
+        index = self._owner(route) if route.tenant is None else route.tenant
+        return self.tenants.all[index] if index < len(self.tenants.all) else None
+
+    def changed(self, route: Route) -> bool:
+        """Find whose a flow is since a job came or went; return whether its rules must refer to other meters."""
+        if route.tenant is None or not self._has_hostless:
+            return False
+        before, route.tenant = route.tenant, self._owner(route)
+        return route.tenant != before
 
     def meter_of(self, route: Route, port: Port) -> int | None:
-        """Return the meter of a flow's rule that sends to a port; None without one."""
+        """Return the meter of a flow's rule that sends to a port; None without one.
+
+        All rules of a flow refer to the same tenant's meters, until `changed` finds another tenant.
+        """
         meters = self._meters.get(port)
         if meters is None or not meters.is_confirmed:
             return None
-        route.tenant = self._index_of(self.tenant_of(route))
+        if route.tenant is None:
+            route.tenant = self._owner(route)
         return _number(port.number, route.tenant)
 
     def forget_switch(self, switch: str) -> None:
@@ -214,7 +219,12 @@ class Slices:
                 sums[tenant.name] += round(8 * route.placed.rate_byte_s)
         return sums
 
-    def _index_of(self, tenant: Tenant | None) -> int:
+    def _owner(self, route: Route) -> int:
+        """Return the number of the tenant that a flow belongs to, or of nobody."""
+        tenant = self.tenants.of_host(route.key.source)
+        if tenant is None and self._has_hostless and self.owners:
+            job = self._jobs.of(route.key)
+            tenant = None if job is None else self.owners.get(job.id)
         return len(self.tenants.all) if tenant is None else self._index[tenant.name]
 
     def _new(self, rate_bit_s: int) -> _Meters:

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from barewire.errors import WrongUse
-from barewire.sdn.api.documents import tenants_with
+from barewire.sdn.api.documents import FLOWS_PER_TURN, tenants_with
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.shell import Shell
@@ -37,8 +37,6 @@ EVENTS_MAX = 100
 CLOCK_STEP_S = 5.0
 # Failed cables are removed this often.
 NUMBER_EVERY_S = 10.0
-# Flows that are looked at before the controller may do something else: at most 2 ms.
-FLOWS_PER_TURN = 1000
 # Flows that are listed, for which a job may have to be looked for among a thousand.
 FLOWS_LISTED_PER_TURN = 10
 EXPERIMENT_TEXT_MAX = 200
