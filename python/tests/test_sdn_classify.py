@@ -212,6 +212,45 @@ def test_a_flows_job_is_found_among_many_without_looking_at_all() -> None:
     assert jobs.of(tcp_key("h1", "h3", 8)) is None, "no remembered job outlives it"
 
 
+def test_a_flow_is_compared_with_later_jobs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count, not a time: of 100 jobs between the same hosts, each is looked at once for a flow that fits none."""
+    has, compared = Job.has, []
+    monkeypatch.setattr(Job, "has", lambda job, key: bool(compared.append(job.id)) or has(job, key))
+    jobs, key = Jobs(), tcp_key("h1", "h3", 8)
+    made = []
+    for _ in range(100):
+        made.append(jobs.announce({**RING, "traffic": [{"ports": [9]}]}, HOSTS, 0.0).id)
+        assert jobs.of(key) is None
+    jobs.withdraw(made.pop())
+    assert jobs.of(key) is None and len(compared) == 100
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=40))
+def test_a_flows_job_is_the_latest_with_its_traffic_or_else_the_latest_whatever_came_and_went(
+    history: list[tuple[int, int]],
+) -> None:
+    jobs, keys = Jobs(), [tcp_key("h1", "h3", port) for port in (8, 9)] + [tcp_key("h1", "h5", 9)]
+    hosts = (["h1", "h3"], ["h1", "h5"], ["h1", "h3", "h5"])
+    for act, number in history:
+        if act < 3:
+            traffic = [{"ports": [9]}] if number % 2 else []
+            jobs.announce({"profile": "mpi", "hosts": hosts[act], "traffic": traffic}, HOSTS, 0.0)
+        elif jobs.all and act == 3:
+            jobs.withdraw(jobs.all[number % len(jobs.all)].id)
+        for key in keys[number % 3 :]:
+            fitting = [job for job in jobs.all if job.has(key)]
+            expected = [job for job in fitting if job.traffic] or fitting or [None]
+            assert jobs.of(key) is expected[-1]
+
+
+def test_a_jobs_traffic_is_merged_to_one_entry_for_each_protocol() -> None:
+    many = [{"protocol": "tcp", "ports": [port]} for port in range(1, 99)] + [{"protocol": "udp"}, {"protocol": "udp"}]
+    job = parse_job({**RING, "traffic": many}, HOSTS)
+    assert job.traffic == (Traffic("tcp", ((1, 98),)), Traffic("udp"))
+    job = parse_job({**RING, "traffic": [{"protocol": "udp", "ports": [7]}, {"protocol": "udp"}]}, HOSTS)
+    assert job.traffic == (Traffic("udp"),), "any port"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

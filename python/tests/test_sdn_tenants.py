@@ -358,7 +358,7 @@ def tenants_met(world: World) -> list[set[int | None]]:
 def test_an_announcement_costs_a_few_flows_in_each_turn_and_reaches_all(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barewire.sdn.controller.core.CLASSIFIED_MAX", 3)
+    monkeypatch.setattr("barewire.sdn.controller.core.FLOWS_MAX", 3)
     world = with_flows(folder, 20)
     controller = world.controller
     assert tenants_met(world) == [{3}] * 20
@@ -401,7 +401,7 @@ def test_a_flow_that_moves_before_its_turn_has_rules_for_one_tenants_meters(fold
 def test_a_switch_that_connects_again_gets_its_flows_meters_a_few_at_a_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barewire.sdn.controller.core.CLASSIFIED_MAX", 3)
+    monkeypatch.setattr("barewire.sdn.controller.core.FLOWS_MAX", 3)
     world = with_flows(folder, 20)
     controller, switch = world.controller, flows_of(world)[0].path[0].node
     poll, sent = controller.poll, []

@@ -3,6 +3,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -13,7 +14,6 @@ from barewire.sdn.classify.policy import PROFILE, Traffic, parse_traffic
 from barewire.sdn.flow import Pattern
 
 RANKS_MAX = 100_000
-# Each new flow between a job's hosts is compared with the job's traffic.
 TRAFFIC_MAX = 100
 # In all of a job's traffic.
 PORTS_MAX = 1000
@@ -87,13 +87,19 @@ def check_names(given: Sequence[str], what: str, known: Collection[str]) -> None
 
 
 def traffic_of(documents: Sequence[TrafficDocument]) -> tuple[Traffic, ...]:
-    """Return the traffic of an announcement. WrongUse names the mistake."""
+    """Return the traffic of an announcement, merged to one entry for each protocol. WrongUse names the mistake."""
     ports = sum(len(one.ports) for one in documents)
     if ports > PORTS_MAX:
         raise WrongUse(f"a job's traffic has at most {PORTS_MAX} ports or ranges of ports in all, not {ports}")
+    of_protocols: dict[str | None, list[Traffic]] = {}
+    for number, one in enumerate(documents):
+        parsed = parse_traffic({"protocol": one.protocol, "ports": one.ports}, f"traffic {number}")
+        of_protocols.setdefault(parsed.protocol, []).append(parsed)
     return tuple(
-        parse_traffic({"protocol": one.protocol, "ports": one.ports}, f"traffic {number}")
-        for number, one in enumerate(documents)
+        Traffic(
+            protocol, tuple(chain.from_iterable(one.ports for one in some)) if all(one.ports for one in some) else ()
+        )
+        for protocol, some in of_protocols.items()
     )
 
 

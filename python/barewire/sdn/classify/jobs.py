@@ -5,6 +5,7 @@ Every change costs what the changed job costs, regardless of the others.
 """
 
 import heapq
+import itertools
 import secrets
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -28,7 +29,7 @@ JOBS_MAX = 1000
 FLOWS_MAX = 4_000_000
 # Ends of leases that are kept, with outdated ones.
 _ENDS_MAX = 2 * JOBS_MAX
-# Flows whose job is remembered until the jobs change.
+# Flows whose job is remembered.
 _OWNERS_MAX = 100_000
 
 
@@ -83,7 +84,10 @@ class Jobs:
         # By host, the jobs with and without `traffic`, the oldest first.
         self._specific: dict[str, dict[str, None]] = {}
         self._general: dict[str, dict[str, None]] = {}
-        self._owners: dict[FlowKey, str | None] = {}
+        # By flow: its job, and the number of jobs announced so far when that was found out.
+        self._owners: dict[FlowKey, tuple[str | None, int]] = {}
+        self._announced = 0
+        self._numbers: dict[str, int] = {}
 
     @property
     def all(self) -> list[Job]:
@@ -108,12 +112,21 @@ class Jobs:
         return self._jobs[job_id]
 
     def of(self, key: FlowKey) -> Job | None:
-        """Return the job of a flow: of several, one that specifies its traffic, then the latest."""
-        if key not in self._owners:
+        """Return the job of a flow: of several, one that specifies its traffic, then the latest.
+
+        A flow is compared with all jobs once, then with later ones only, until its job is withdrawn.
+        """
+        owner, since = self._owners.get(key, (None, 0))
+        if owner is not None and owner not in self._jobs:
+            owner, since = None, 0
+        if since < self._announced:
+            later = self._latest(self._specific, key, since)
+            if later is None and (owner is None or not self._jobs[owner].traffic):
+                later = self._latest(self._general, key, since)
+            owner = later or owner
             if len(self._owners) >= _OWNERS_MAX:
                 self._owners.clear()
-            self._owners[key] = self._latest(self._specific, key) or self._latest(self._general, key)
-        owner = self._owners[key]
+            self._owners[key] = owner, self._announced
         return None if owner is None else self._jobs[owner]
 
     def announce(self, document: object, known_hosts: Collection[str], now: float) -> Job:
@@ -179,14 +192,13 @@ class Jobs:
     def withdraw(self, job_id: str) -> None:
         """Forget a job."""
         job = self.get(job_id)
-        del self._jobs[job_id]
+        del self._jobs[job_id], self._numbers[job_id]
         self._flows -= job.flows
         index = self._specific if job.traffic else self._general
         for host in job.hosts:
             del index[host][job_id]
             if not index[host]:
                 del index[host]
-        self._owners.clear()
 
     def expire(self, now: float) -> list[Job]:
         """Forget jobs that were not renewed; return them."""
@@ -209,12 +221,13 @@ class Jobs:
 
     def _insert(self, job: Job) -> None:
         self._jobs[job.id] = job
+        self._announced += 1
+        self._numbers[job.id] = self._announced
         self._flows += job.flows
         self._note_end(job)
         index = self._specific if job.traffic else self._general
         for host in job.hosts:
             index.setdefault(host, {})[job.id] = None
-        self._owners.clear()
 
     def _note_end(self, job: Job) -> None:
         if len(self._ends) >= _ENDS_MAX:
@@ -223,10 +236,11 @@ class Jobs:
             heapq.heapify(self._ends)
         heapq.heappush(self._ends, (job.ends_s, job.id))
 
-    def _latest(self, index: Mapping[str, dict[str, None]], key: FlowKey) -> str | None:
+    def _latest(self, index: Mapping[str, dict[str, None]], key: FlowKey, since: int) -> str | None:
         none: dict[str, None] = {}
         candidates = min(index.get(key.source, none), index.get(key.destination, none), key=len)
-        return next((job_id for job_id in reversed(candidates) if self._jobs[job_id].has(key)), None)
+        later = itertools.takewhile(lambda job_id: self._numbers[job_id] > since, reversed(candidates))
+        return next((job_id for job_id in later if self._jobs[job_id].has(key)), None)
 
     def _check_flows(self, more: int) -> None:
         if self._flows + more > FLOWS_MAX:

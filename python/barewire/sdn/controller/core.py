@@ -74,8 +74,8 @@ HOST_FORGOTTEN_S = 600.0
 UNINSTALLED_S = 30.0
 # Between two steps of recognition, in which waiting messages are handled.
 RECOGNISE_PAUSE_S = 0.001
-# Flows classified again, or counted, at a time: some 1 ms.
-CLASSIFIED_MAX = 20
+# Flows that are counted, or given rules, at a time: some 1 ms.
+FLOWS_MAX = 20
 
 _NO_PATTERN: Pattern = {}
 
@@ -249,7 +249,7 @@ class Controller:
         self._must_classify = True
         if not self._is_classifying:
             self._is_classifying = True
-            self.outbox.at(now, self._classify_some)
+            self.outbox.at(now, self._classify_next)
 
     def turn(self, job_id: str, coflow: Coflow | None, now: float) -> bool:
         """Return whether a job may send its coflow now; one that needs no turn (None) may. Renews its lease."""
@@ -291,21 +291,21 @@ class Controller:
         tenant = self.slices.owners.get(job_id)
         return self._turns[None if tenant is None else tenant.name]
 
-    def _classify_some(self, now: float) -> None:
-        some = list(itertools.islice(self._unclassified, CLASSIFIED_MAX))
-        for route in some:
-            if self.router.routes.get(route.key) is route:
-                age_s = now - route.placed.since_s
-                carried = FlowCounters(route.packets, route.bytes, age_s) if route.counted_s else None
-                if self.slices.changed(route):
-                    for switch in route.installed:
-                        self._send_rules(route, switch, now)
-                self._classify_again(route, self.classification_of(route.key, carried), now)
-        if not some:
+    def _classify_next(self, now: float) -> None:
+        """Classify a flow again, which may have to be compared with a thousand jobs, then the next one."""
+        route = next(self._unclassified, None)
+        if route is None:
             self._is_classifying, self._must_classify = self._must_classify, False
             self._unclassified = iter(self.router.routes)
+        elif self.router.routes.get(route.key) is route:
+            age_s = now - route.placed.since_s
+            carried = FlowCounters(route.packets, route.bytes, age_s) if route.counted_s else None
+            if self.slices.changed(route):
+                for switch in route.installed:
+                    self._send_rules(route, switch, now)
+            self._classify_again(route, self.classification_of(route.key, carried), now)
         if self._is_classifying:
-            self.outbox.at(now, self._classify_some)
+            self.outbox.at(now, self._classify_next)
 
     def _plan(self, now: float) -> None:
         """Merge the changed patterns, and let strategies prepare; the patterns then take effect. One at a time."""
@@ -565,12 +565,12 @@ class Controller:
         """Let `act` see each flow, a few at a time, except those that have ended meanwhile."""
 
         def some(left: Iterator[Route], _now: float) -> None:
-            for route in itertools.islice(left, CLASSIFIED_MAX):
+            for route in itertools.islice(left, FLOWS_MAX):
                 if self.router.routes.get(route.key) is route:
                     act(route)
 
         left = iter(routes)
-        for _ in range(0, len(routes), CLASSIFIED_MAX):
+        for _ in range(0, len(routes), FLOWS_MAX):
             self.outbox.at(now, partial(some, left))
 
     def _flow_counted(self, route: Route, packets: int, carried: int, now: float) -> None:
