@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_switches import World, labelled, llc, mac, quiet, tcp
+from fake_switches import Entry, World, labelled, llc, mac, quiet, tcp
 
 from barewire.sdn.api import documents
 from barewire.sdn.classify.policy import Policy
-from barewire.sdn.controller.rules import Kind, kind_of, label_rules
+from barewire.sdn.controller.labels import LabelTables
+from barewire.sdn.controller.rules import Kind, kind_of, label_rules, last_label_rule
 from barewire.sdn.fairness import max_min
 from barewire.sdn.flow import Flow, FlowKey
 from barewire.sdn.openflow.messages import Rule
@@ -203,6 +204,29 @@ def test_labels_outlive_their_controller_and_its_successor_keeps_them() -> None:
         assert world.where("h1", labelled(llc("h1", "h16"), 2)) == "h16"
     assert {host.name for host in world.controller.hosts.attached()} == set(TREE.hosts)
     assert sorted(map(str, label_entries(world)["s1"])) == sorted(map(str, rules["s1"]))
+
+
+def test_a_successor_deletes_wrong_labels_without_listing_all_of_a_switch_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A count, not a time: a switch's intended rules are listed once, when it connects."""
+    world = sprayed()
+    right = label_entries(world)
+    stale = last_label_rule("02:ba:7e:00:00:99", 1)
+    world.switches["s1"].table[stale.match, stale.priority] = Entry(stale, world.now, world.now)
+    world.disconnect(tell=False)
+    rules_at, listed = LabelTables.rules_at, []
+    monkeypatch.setattr(
+        LabelTables, "rules_at", lambda tables, switch: listed.append(switch) or rules_at(tables, switch)
+    )
+    world.start_controller()
+    world.connect()
+    world.pass_time(world.settings.orphans_s - 1, tick_s=0.25)
+    assert stale in label_entries(world)["s1"]
+    world.pass_time(2.0, tick_s=0.25)
+    found = {name: sorted(map(str, rules)) for name, rules in label_entries(world).items()}
+    assert found == {name: sorted(map(str, rules)) for name, rules in right.items()}
+    assert sorted(listed) == sorted(world.switches)
 
 
 def test_a_policy_without_spraying_has_no_rules_of_labels() -> None:

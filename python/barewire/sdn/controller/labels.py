@@ -77,6 +77,10 @@ class LabelTables:
         """Return the intended rules of a switch."""
         return list(self._tables.get(switch, {}).values())
 
+    def has(self, switch: str, match: Match) -> bool:
+        """Return whether a switch is to have a rule with this match."""
+        return match in self._tables.get(switch, {})
+
     def labels(self) -> str | None:
         """Return the VLAN identifiers of the labels, as `3840-3843`; None if there are fewer than two paths."""
         return f"{LABEL_FIRST}-{LABEL_FIRST + self._count - 1}" if self._count > 1 else None

@@ -6,7 +6,7 @@ as placed flows, the others are deleted after a while. No clock, no I/O.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -86,6 +86,9 @@ class Reconciliation:
             if installed is None or not _is_same(installed, rule):
                 self._outbox.send(switch, AddRule(rule))
                 reconciled += 1
+        labels = [rule for rule, _ in found_rules.values() if kind_of(rule.cookie) is Kind.LABEL]
+        if labels:
+            self._keep_labels(switch, labels, now)
         for found_rule, counter in found_rules.values():
             self._classify_rule(switch, found_rule, counter, now)
         for route in self._router.routes.at(switch):
@@ -118,11 +121,8 @@ class Reconciliation:
     def _classify_rule(self, switch: str, rule: Rule, counter: RuleCounter, now: float) -> None:
         """Classify an unexpected rule: foreign, to be deleted, or an orphan."""
         kind = kind_of(rule.cookie)
-        if kind is None or kind is Kind.DROP:
-            return  # foreign, or it expires by itself
-        if kind is Kind.LABEL:
-            self._keep_label(switch, rule, now)
-            return
+        if kind in (None, Kind.DROP, Kind.LABEL):
+            return  # foreign, or it expires by itself, or it is kept for now
         key = key_of(rule, self._hosts) if kind is Kind.FLOW and len(rule.out) == 1 else None
         number = number_of(rule.cookie)
         if key is None or self._router.routes.get(key) is not None or self._router.routes.numbered(number) is not None:
@@ -138,11 +138,12 @@ class Reconciliation:
             orphan.first, orphan.age_s = switch, max(before[0], counter.age_s)
             orphan.carried = before[1] + counter.packets, before[2] + counter.bytes
 
-    def _keep_label(self, switch: str, rule: Rule, now: float) -> None:
-        """Keep a label's rule of an earlier controller until this one knows the network; learn its host's port."""
-        if rule.pops_vlan and rule.out and rule.match.eth_dst is not None:
-            self._outbox.at(now + LEARN_S, partial(self._learn, rule.match.eth_dst, Port(switch, rule.out[0])))
-        self._outbox.at(now + self._settings.orphans_s, partial(self._delete_label, switch, rule))
+    def _keep_labels(self, switch: str, rules: Sequence[Rule], now: float) -> None:
+        """Keep labels' rules of an earlier controller until this one knows the network; learn their hosts' ports."""
+        for rule in rules:
+            if rule.pops_vlan and rule.out and rule.match.eth_dst is not None:
+                self._outbox.at(now + LEARN_S, partial(self._learn, rule.match.eth_dst, Port(switch, rule.out[0])))
+        self._outbox.at(now + self._settings.orphans_s, partial(self._delete_labels, switch, rules))
 
     def _learn(self, mac: str, port: Port, now: float) -> None:
         known = self._hosts.by_mac.get(mac)
@@ -150,9 +151,10 @@ class Reconciliation:
         if is_edge and (known is None or known.port is None):
             self._hosts.learn(mac, port, now)
 
-    def _delete_label(self, switch: str, rule: Rule, _now: float) -> None:
-        if rule.match not in {intended.match for intended in self._labels.rules_at(switch)}:
-            self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
+    def _delete_labels(self, switch: str, rules: Iterable[Rule], _now: float) -> None:
+        for rule in rules:
+            if not self._labels.has(switch, rule.match):
+                self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
 
     def _adopt(self, now: float) -> None:
         if now < self._due_s:
