@@ -2,7 +2,8 @@
 """Robustness of the network: loops, floods, forgeries, full tables, failing strategies."""
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 from fake_switches import (
@@ -26,6 +27,7 @@ from barewire.sdn.controller.reception import FORGED_S
 from barewire.sdn.controller.rules import Kind, kind_of
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import ARP, Match, PortState, PortStatus
+from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Network, Port, fat_tree
 
 
@@ -373,6 +375,35 @@ def test_a_strategy_that_fails_does_not_stop_the_network() -> None:
     messages = [event.text for event in world.events if event.kind == "strategy failed"]
     assert any("a mistake" in text for text in messages) and any("chose no path" in text for text in messages)
     assert any("another" in text for text in messages)
+
+
+@dataclass(frozen=True)
+class Reserving:
+    """A strategy with mistakes in what it returns: a number of seconds, or `nothing`."""
+
+    seconds: str
+    name: ClassVar[str] = "reserving"
+    period_s: ClassVar[float] = 0.0
+
+    def place(self, flow, paths, view):  # type: ignore[no-untyped-def]
+        return None if self.seconds == "nothing" else Placement(paths[-1], float(self.seconds), "mine")
+
+    def rearrange(self, view):  # type: ignore[no-untyped-def]
+        return {}
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "1e300", "nothing"])
+def test_a_strategy_that_reserves_no_possible_time_does_not_stop_the_network(seconds: str) -> None:
+    world = acquainted()
+    world.controller.set_strategy("default", f"test_sdn_bad_input:Reserving:seconds={seconds}", world.now)
+    world.settle()
+    frame = tcp("h1", "h16", 7, 7)
+    world.send("h1", frame)
+    world.pass_time(2)
+    assert world.is_placed("h1", frame) and world.where("h1", frame) == "h16"
+    assert not any(placed.reserved_until_s for placed in world.controller.router.routes.placed.values())
+    texts = [event.text for event in world.events if event.kind == "strategy failed"]
+    assert any("nothing is reserved" in text or "the first path is used" in text for text in texts)
 
 
 def test_an_unknown_strategy_is_refused_and_nothing_changes() -> None:

@@ -9,14 +9,15 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
-from fake_switches import Entry, World, acquainted, llc, mac, tcp
+from fake_switches import Entry, World, acquainted, llc, mac, quiet, tcp
 
+from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey, Placed
 from barewire.sdn.openflow.messages import Match, PortState, PortStatus, Rule
-from barewire.topology import Path, Port, fat_tree
+from barewire.topology import Path, Port, fat_tree, shortest_paths
 
 TCP_KEY = FlowKey("h1", "h16", "tcp", 1000, 2000)
 SEEDS = range(6)
@@ -275,6 +276,47 @@ def test_flows_are_re_placed_a_few_at_a_time_and_those_over_a_failed_link_first(
         frame = tcp("h1", "h16", number, 7)
         assert world.where("h1", frame) == "h16" and world.is_placed("h1", frame)
     assert any(f"{left[0]} flows re-placed, 0 have no path" in event.text for event in world.events)
+
+
+def test_a_reservation_for_a_flows_lifetime_ends_when_the_flow_leaves_its_path() -> None:
+    """By a failed link, by another strategy, and with the flow; without a flow no path is reserved."""
+    world = World(fat_tree(4, servers=0), quiet(hold_first_s=0.2), Policy({"default": "isolated:seconds=inf"}, ()))
+    world.stand_up()
+    for source, destination in (("h1", "h16"), ("h16", "h1")):
+        world.send(source, tcp(source, destination))
+        world.settle()
+    world.pass_time(1.0)
+    router = world.controller.router
+    paths = shortest_paths(world.network, "h1", "h16")
+
+    def next_path() -> Path:
+        """Place a flow, and forget it: it goes by the first path that is not reserved."""
+        world.send("h1", tcp("h1", "h16", 7, 7))
+        world.settle()
+        route = router.routes.get(FlowKey("h1", "h16", "tcp", 7, 7))
+        assert route is not None
+        path = route.path
+        router.remove(route)
+        world.settle()
+        return path
+
+    world.send("h1", tcp("h1", "h16", 5, 5))
+    world.settle()
+    first = router.routes.get(FlowKey("h1", "h16", "tcp", 5, 5))
+    assert first is not None and first.path == paths[0] and next_path() == next_path() == paths[1]
+    for is_up in (False, True):
+        world.set_link(paths[0][1], is_up)
+        world.pass_time(1.5)
+    assert first.path != paths[0] and next_path() == paths[0]
+    world.controller.set_strategy("default", "stp", world.now)
+    world.settle()
+    world.controller.set_strategy("mpi", "isolated:seconds=inf", world.now)
+    world.controller.jobs.announce({"profile": "mpi", "hosts": ["h1", "h16"]}, world.network.hosts, world.now)
+    world.controller.jobs_changed(world.now)
+    world.settle()
+    assert first.path == paths[0] and next_path() == paths[1]
+    router.remove(first)
+    assert next_path() == paths[0] and not router.view(world.now).reservations
 
 
 def test_a_silently_dead_link_is_detected_by_probes() -> None:

@@ -266,6 +266,9 @@ def test_unknown_strategies_and_parameters_are_refused_with_the_valid_ones() -> 
     for text in (
         "isolated:seconds=0",
         "isolated:seconds=nan",
+        "isolated:seconds=-inf",
+        "isolated:seconds=4095",
+        "isolated:seconds=1e300",
         "traffic:ties=none",
         "hedera:scheduler=luck",
         "afar:period_s=0",

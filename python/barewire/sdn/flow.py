@@ -84,7 +84,8 @@ class View:
     `crossing` is the number of placed flows, without idle ones, that leave through each port, if counted; None: count
     them in `placed`. `crossing_of_profiles` is the same for each profile.
     `fixed` are placed flows of other strategies, which load links but must not move. `reservations` are reserved paths
-    with their ends, also of finished flows; `reserved`, if kept, has the latest end of each list of switches.
+    with their ends, also of finished flows; endless ones are in `placed` only. `reserved`, if kept, has the latest end
+    of each list of switches.
     """
 
     network: Network

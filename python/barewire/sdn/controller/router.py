@@ -18,6 +18,7 @@ from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import Flow, FlowKey, Pattern, Placed, View
 from barewire.sdn.openflow.messages import AddRule, DeleteRule, Rule
 from barewire.sdn.strategies import Placement, Strategy
+from barewire.sdn.strategies.strategy import RESERVE_MAX_S
 from barewire.topology import Network, Path, Port
 from barewire.topology.paths import Paths
 
@@ -233,8 +234,6 @@ class Router:
     def forget(self, route: Route) -> None:
         """Remove a flow whose rules expire by themselves."""
         route.plan += 1
-        if route.placed.reserved_until_s == math.inf:
-            self._reservations.pop(route.path, None)
         self.routes.remove(route)
         self.forgotten(route)
 
@@ -245,8 +244,7 @@ class Router:
         )
         route.installed_s = now
         self.routes.add(route)
-        if placed.reserved_until_s > now:
-            self._reservations[placed.path] = placed.reserved_until_s
+        self._reserve(placed)
         return route
 
     def rules_at(self, route: Route, switch: str, now: float) -> list[Rule]:
@@ -279,19 +277,30 @@ class Router:
         strategy = self._strategy_of(flow.profile)
         try:
             placement = strategy.place(flow, paths, self.view(now))
+            leads = self.network_state.paths.leads(flow.key.source, flow.key.destination, placement.path)
+            can_reserve = 0 <= placement.reserve_s <= RESERVE_MAX_S or placement.reserve_s == math.inf
         except Exception as error:  # a plug-in's mistake must not stop the network
             self._outbox.emit("strategy failed", f"{strategy.name} failed, so the first path is used: {error!r}")
             return Placement(paths[0], reason=f"{strategy.name} failed")
-        if not self.network_state.paths.leads(flow.key.source, flow.key.destination, placement.path):
+        if not leads:
             self._outbox.emit("strategy failed", f"{strategy.name} chose no path; the first shortest is used")
             return Placement(paths[0], reason=f"{strategy.name} chose no path")
+        if not can_reserve:
+            text = f"{strategy.name} reserved a path for {placement.reserve_s} s, which is neither from 0 to"
+            self._outbox.emit("strategy failed", f"{text} {RESERVE_MAX_S} nor infinite; nothing is reserved")
+            return Placement(placement.path, reason=placement.reason)
         return placement
 
     def _placed(self, flow: Flow, placement: Placement, now: float) -> Placed:
-        until_s = now + placement.reserve_s if placement.reserve_s else 0.0
-        if until_s:
-            self._reservations[placement.path] = max(until_s, self._reservations.get(placement.path, 0.0))
-        return Placed(flow, placement.path, now, until_s)
+        placed = Placed(flow, placement.path, now, now + placement.reserve_s if placement.reserve_s else 0.0)
+        self._reserve(placed)
+        return placed
+
+    def _reserve(self, placed: Placed) -> None:
+        """Reserve a flow's path beyond its end; an endless reservation is the flow's own, and goes with it."""
+        if 0 < placed.reserved_until_s < math.inf:
+            until_s = self._reservations.get(placed.path, 0.0)
+            self._reservations[placed.path] = max(placed.reserved_until_s, until_s)
 
     def _reserved(self, now: float) -> Mapping[Path, float]:
         over = [path for path, until_s in self._reservations.items() if until_s <= now]

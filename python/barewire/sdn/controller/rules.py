@@ -29,6 +29,7 @@ from barewire.sdn.openflow.messages import (
     Rule,
 )
 from barewire.sdn.strategies.labels import LABELS_MAX, Choice
+from barewire.sdn.strategies.strategy import RESERVE_MAX_S
 
 # Priorities of table 0. Probes have the highest. A flooding port loses only packets that match no flow rule. Aggregate
 # rules come before the default way; its copies of TCP, UDP and IPv6's advertisements of addresses, before rules for
@@ -46,7 +47,6 @@ PRIORITY_MISS = 0
 DEFAULT_TABLE = 1
 PRIORITY_ASKED = 200
 PRIORITY_DESTINATION = 100
-RESERVE_MAX_S = 0xFFF
 # VLAN identifier of label 0; the lower six bits are the label. Real VLANs must not use 3840 to 3903.
 LABEL_FIRST = 0xF00
 LABELS = range(LABEL_FIRST, LABEL_FIRST + LABELS_MAX)
@@ -56,6 +56,9 @@ _VLAN_BITS = 0xFFF
 _SOLICITED_NODE = "33:33:ff"
 _NUMBER = 0xFFFF_FFFF
 _OURS = 0xBA7E
+# The reservation of a flow's lifetime.
+_ENDLESS = 0xFFF
+assert RESERVE_MAX_S < _ENDLESS
 
 
 class Kind(IntEnum):
@@ -79,7 +82,7 @@ NUMBER_MASK = KIND_MASK | 0xFFFF_FFFF
 
 def cookie(kind: Kind, number: int = 0, reserve_s: float = 0.0) -> int:
     """Return a rule's cookie."""
-    reserved = RESERVE_MAX_S if math.isinf(reserve_s) else min(math.ceil(reserve_s), RESERVE_MAX_S - 1)
+    reserved = _ENDLESS if math.isinf(reserve_s) else min(math.ceil(reserve_s), RESERVE_MAX_S)
     return _OURS << 48 | kind << 44 | reserved << 32 | number & _NUMBER
 
 
@@ -95,8 +98,8 @@ def number_of(value: int) -> int:
 
 def reserve_of(value: int) -> float:
     """Return the reservation in a cookie in seconds; infinite: for the flow's lifetime."""
-    reserved = value >> 32 & RESERVE_MAX_S
-    return math.inf if reserved == RESERVE_MAX_S else float(reserved)
+    reserved = value >> 32 & _ENDLESS
+    return math.inf if reserved == _ENDLESS else float(reserved)
 
 
 def base_rules() -> list[Rule]:

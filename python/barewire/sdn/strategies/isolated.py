@@ -6,6 +6,7 @@ its links. If every path is reserved, the last candidate is used and its reserva
 a path for its flow's lifetime (`seconds=inf`), its program for 60 s regardless of the flow.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +14,7 @@ from typing import ClassVar
 from barewire.errors import WrongUse
 from barewire.sdn.flow import Flow, View
 from barewire.sdn.strategies.static import Static
-from barewire.sdn.strategies.strategy import Placement
+from barewire.sdn.strategies.strategy import RESERVE_MAX_S, Placement
 from barewire.topology import Path
 
 
@@ -26,8 +27,9 @@ class Isolated(Static):
 
     def __post_init__(self) -> None:
         """Validate the parameter."""
-        if not self.seconds > 0:
-            raise WrongUse(f"isolated's seconds are above 0 (inf: as long as the flow lives), not {self.seconds}")
+        if not (0 < self.seconds <= RESERVE_MAX_S or self.seconds == math.inf):
+            most = f"at most {RESERVE_MAX_S}, or inf: as long as the flow lives"
+            raise WrongUse(f"isolated's seconds are above 0 and {most}; not {self.seconds:g}")
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
         """Choose among the remaining paths by the identification, until one is free."""

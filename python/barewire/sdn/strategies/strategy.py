@@ -8,12 +8,16 @@ from typing import Protocol
 from barewire.sdn.flow import Flow, FlowKey, View
 from barewire.topology import Path
 
+# The longest reservation with an end, as a rule's cookie can hold it.
+RESERVE_MAX_S = 4094
+
 
 @dataclass(frozen=True)
 class Placement:
     """A strategy's choice: the path, its reservation in seconds, and a short reason.
 
-    A reservation of 0 is none, an infinite one lasts for the flow's lifetime; any other may outlive the flow.
+    A reservation of 0 is none, an infinite one lasts as long as the flow keeps the path; any other, of at most
+    RESERVE_MAX_S, may outlive the flow.
     """
 
     path: Path
