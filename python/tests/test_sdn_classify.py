@@ -146,6 +146,7 @@ def test_jobs_without_renewal_expire() -> None:
         ({"hosts": "h1"}, "Expected `array`, got `str` - at `$.hosts`"),
         ({"ranks": ["h1", "h2"]}, "unknown ranks: h2; known are h1, h3, h5"),
         ({"profile": "a b"}, "at `$.profile`"),
+        ({"profile": "mpi\n"}, "at `$.profile`"),
         ({"profile": None}, "Expected `str`, got `null` - at `$.profile`"),
         ({"volume": 3}, "Object contains unknown field `volume`; GET /openapi.json describes"),
         ({"lease_s": 0}, "Expected `float` >= 1.0 - at `$.lease_s`"),
@@ -270,6 +271,8 @@ def test_a_jobs_traffic_is_merged_to_one_entry_for_each_protocol() -> None:
         ('[signature]\nprofile = "a"\n', "write each signature as [[signature]]"),
         ('[[behaviour]]\nprofile = "a"\n', "line 1: a behaviour needs a bound: bytes_min"),
         ('[[behaviour]]\nprofile = "a"\nbytes_min = "many"\n', "bytes_min is a number from 0, not 'many'"),
+        ('[[behaviour]]\nprofile = "a"\nbytes_min = nan\n', "bytes_min is a number from 0, not nan"),
+        ('[[behaviour]]\nprofile = "a"\nbytes_min = inf\n', "bytes_min is a number from 0, not inf"),
     ],
 )
 def test_a_mistake_in_the_policy_file_is_reported_with_its_line(text: str, message: str) -> None:

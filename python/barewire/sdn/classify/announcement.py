@@ -53,7 +53,8 @@ PatternDocument = list[FlowDocument]
 class Announcement(Struct, forbid_unknown_fields=True):
     """A job to be announced."""
 
-    profile: Annotated[str, Meta(pattern=f"^{PROFILE.pattern}$")]
+    # Python's $ alone matches before a last line break, too.
+    profile: Annotated[str, Meta(pattern=rf"^{PROFILE.pattern}$(?!\n)")]
     hosts: Annotated[list[str], Meta(min_length=1, description="the job's hosts, by the controller's names")]
     name: Annotated[str, Meta(max_length=200)] = ""
     ranks: Annotated[list[str], Meta(max_length=RANKS_MAX, description="each rank's host")] = []

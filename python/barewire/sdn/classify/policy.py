@@ -15,6 +15,7 @@ profile = "elephant"
 bytes_min = 10_000_000
 """
 
+import math
 import re
 import tomllib
 from bisect import bisect_right
@@ -214,7 +215,7 @@ def _behaviour(entry: Mapping[str, Any], where: str) -> Behaviour:
     _check_keys(entry, ("profile", "protocol", *bounds), where)
     given = {name: entry[name] for name in bounds if name in entry}
     for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise WrongUse(f"{where}: {name} is a number from 0, not {value!r}")
     if not given:
         raise WrongUse(f"{where}: a behaviour needs a bound: {', '.join(bounds)}")
