@@ -493,6 +493,28 @@ def test_the_standby_follows_again_after_a_frame_that_it_cannot_apply(
     assert pair.said("b", "peer lost") == [f"{pair.urls['a']}: {why}" for why in ("KeyError", "a mistake")]
 
 
+@pytest.mark.parametrize("fails", ["election", "tell"])
+def test_a_mistake_while_the_peer_is_away_does_not_end_following(
+    pair: Controllers, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def mistake(*_: object) -> None:
+        mistakes.append(time.monotonic())
+        raise ZeroDivisionError("a mistake")
+
+    mistakes: list[float] = []
+    election, peer = pair.shells["b"].election, pair.shells["b"].peer
+    assert isinstance(peer, Peer)
+    with monkeypatch.context() as patched:
+        if fails == "election":
+            patched.setattr(election, "peer_refused", mistake)
+        else:
+            patched.setattr(peer, "_tell", mistake)
+        pair.end("a")
+        assert eventually(lambda: len(mistakes) > 1)
+    pair.start("a")
+    assert eventually(lambda: peer._heard_s > mistakes[-1])
+
+
 def test_a_strategy_that_only_the_leader_has_is_told_at_the_standby(
     pair: Controllers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ Each controller follows the other. The standby applies what the leader tells; bo
 """
 
 import asyncio
+import contextlib
 import errno
 import ssl
 from collections.abc import Callable
@@ -78,7 +79,11 @@ class Peer:
         )
         async with aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session:
             while True:
-                await self._follow(session)
+                try:
+                    await self._follow(session)
+                except Exception as error:  # whatever it sends, and whatever fails here, it must be followed again
+                    with contextlib.suppress(Exception):
+                        self._lost(str(error) or type(error).__name__)
                 await asyncio.sleep(_AGAIN_S)
 
     async def _follow(self, session: aiohttp.ClientSession) -> None:
@@ -108,8 +113,6 @@ class Peer:
                 self._lost(reason_of(error) if isinstance(error, OSError) else str(error) or type(error).__name__)
         except _RestartError:
             pass
-        except Exception as error:  # whatever it sends, it must be followed again
-            self._lost(str(error) or type(error).__name__)
 
     def _take(self, frame: Frame) -> None:
         shell, election = self._shell, self._shell.election
