@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -16,7 +17,7 @@ from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey, Placed
-from barewire.sdn.openflow.messages import Match, PortState, PortStatus, Rule
+from barewire.sdn.openflow.messages import Match, PortState, PortStatus, Rule, ToSwitch
 from barewire.topology import Path, Port, fat_tree, shortest_paths
 
 TCP_KEY = FlowKey("h1", "h16", "tcp", 1000, 2000)
@@ -542,6 +543,38 @@ def test_a_link_that_is_found_late_after_a_restart_is_not_taken_for_the_end_of_a
     after = world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 7, 8))
     assert after is not None and after.path == route.path and after.number == route.number
     assert world.where("h1", frame) == "h16"
+
+
+def test_flows_are_adopted_a_few_at_a_time_also_of_a_switch_that_connects_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("barewire.sdn.controller.reconciliation.ADOPTED_MAX", 3)
+    world = acquainted()
+    for number in range(20):
+        for source, destination in (("h1", "h16"), ("h9", "h5")):
+            world.send(source, tcp(source, destination, number + 1, 7))
+            world.settle()
+    before = {route.key: (route.number, route.path) for route in world.controller.router.routes}
+    world.disconnect(tell=False)
+    world.start_controller()
+    controller = world.controller
+    poll, known = controller.poll, [0]
+
+    def counting(now: float) -> Mapping[str, list[ToSwitch]]:
+        messages = poll(now, lambda: False)
+        known.append(len(controller.router.routes))
+        if known[-1] == 3 and not world.switches[late].is_connected:
+            world.connect(late)
+        return messages
+
+    monkeypatch.setattr(controller, "poll", counting)
+    late = before[FlowKey("h9", "h5", "tcp", 1, 7)][1][0].node
+    world.connect(*(name for name in world.switches if name != late))
+    world.pass_time(2.0)
+    assert max(later - sooner for sooner, later in pairwise(known)) == 3
+    assert {route.key: (route.number, route.path) for route in controller.router.routes} == before
+    told = [event.text for event in world.events if event.kind == "rules taken over"]
+    assert len(told) == 2 and sum(int(text.split()[0]) for text in told) == len(before)
 
 
 def test_rules_that_lead_nowhere_after_a_restart_are_deleted() -> None:

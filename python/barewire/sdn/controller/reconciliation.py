@@ -5,8 +5,10 @@ No table is cleared. Missing rules are added. Rules of unknown flows are *orphan
 as placed flows, the others are deleted after a while. No clock, no I/O.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,6 +28,8 @@ from barewire.topology import Path, Port
 
 # Adoption is tried this long after a new table or link, in which further ones come.
 TRY_AFTER_S = 0.1
+# Orphans tried at a time: some 1 ms.
+ADOPTED_MAX = 10
 # Another attempt after this time, doubled by each one without new links or tables in between.
 TRY_AGAIN_S, TRY_AGAIN_MAX_S = 0.1, 0.8
 # A host is learnt from a label's rule after this time, because ports settle.
@@ -69,6 +73,7 @@ class Reconciliation:
         self._labels = labels
         self._orphans: dict[int, _Orphan] = {}
         self._due_s = math.inf
+        self._is_adopting = False
         self._again_s = TRY_AGAIN_S
 
     def compare(self, switch: str, found: RuleList, now: float) -> None:
@@ -157,24 +162,33 @@ class Reconciliation:
                 self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
 
     def _adopt(self, now: float) -> None:
-        if now < self._due_s:
-            return  # it was tried sooner
-        self._due_s = math.inf
-        adopted = stale = 0
-        for number, orphan in list(self._orphans.items()):
+        if now < self._due_s or self._is_adopting:
+            return  # it was tried sooner, or is being tried
+        self._is_adopting = True
+        self._adopt_some(iter(list(self._orphans.items())), Counter(), now)
+
+    def _adopt_some(self, left: Iterator[tuple[int, _Orphan]], counts: Counter[bool], now: float) -> None:
+        """Try the next orphans, and the others later in this turn or in the following ones."""
+        some = list(itertools.islice(left, ADOPTED_MAX))
+        for number, orphan in some:
             path = self._path_of(orphan)
             if path is None and now < orphan.found_s + self._settings.orphans_s and not self._is_broken(orphan):
                 continue
             del self._orphans[number]
-            if path is None or self._router.routes.get(orphan.key) is not None:
+            is_adopted = path is not None and self._router.routes.get(orphan.key) is None
+            counts[is_adopted] += 1
+            if path is None or not is_adopted:
                 self._delete(orphan, orphan.hops.keys() - self._standing(orphan.key))
-                stale += 1
                 continue
             self._delete(orphan, orphan.hops.keys() - {hop.node for hop in path})
             self._take_over(number, orphan, path, now)
-            adopted += 1
-        if adopted or stale:
-            self._outbox.emit("rules taken over", f"{adopted} flows adopted, {stale} stale ones deleted")
+        if some:
+            self._outbox.at(now, partial(self._adopt_some, left, counts))
+            return
+        self._is_adopting, self._due_s = False, math.inf
+        if counts:
+            text = f"{counts[True]} flows adopted, {counts[False]} stale ones deleted"
+            self._outbox.emit("rules taken over", text)
         if self._orphans:
             self._try_at(now + self._again_s)
             self._again_s = min(2 * self._again_s, TRY_AGAIN_MAX_S)
