@@ -307,6 +307,31 @@ def test_a_switch_that_restarts_gets_its_meters_before_the_rules_refer_to_them(f
     assert meters_on_path(world, key) == before, "a new controller, the same meters"
 
 
+@pytest.mark.parametrize("order", [(), (2, 1, 0)])
+def test_flows_that_a_restarted_controller_finds_pass_the_meters_of_its_own_tenants(
+    folder: Path, order: tuple[int, ...]
+) -> None:
+    """It was started with the tenants in another order, or without; then again with those of before."""
+    world = world_of(folder)
+    key = FlowKey("h1", "h16", "tcp", 2000, 5000)
+    world.send("h1", tcp("h1", "h16", 2000, 5000))
+    world.settle()
+    before, tenants = meters_on_path(world, key), world.tenants
+    entries = TWO.split("[[tenant]]")[1:]
+    changed = "".join(f"[[tenant]]{entries[number]}\n" for number in order)
+    for world.tenants in (parsed(changed, folder) if order else None, tenants):
+        world.disconnect()
+        world.start_controller()
+        world.connect()
+        world.settle()
+        world.pass_time(2.0)
+        route = world.controller.router.routes.get(key)
+        assert route is not None and route.why == "found in the switches"
+        wanted = [(hop.number << 6 | 2) + 1 if order else None for hop in route.path]
+        assert meters_on_path(world, key) == (before if world.tenants is tenants else wanted)
+    assert world.unknown_meters == 0
+
+
 def test_a_switch_without_meters_and_a_link_without_a_rate_are_named(folder: Path) -> None:
     world = World(acquainted().network, quiet(link_rate_bit_s=RATE_BIT_S), tenants=parsed(TWO, folder))
     world.switches["s13"].has_meters = False

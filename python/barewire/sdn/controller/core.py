@@ -121,10 +121,10 @@ class Controller:
         parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.classification_of)
         self.reception = Reception(settings, key, *parts, self._refresh)
         # Flows of tenants need rules with meters everywhere.
-        carries_flows = not self.slices.tenants.all
-        self.default_way = DefaultWay(settings, self.discovery, hosts, self.outbox, carries_flows=carries_flows)
+        has_tenants = bool(self.slices.tenants.all)
+        self.default_way = DefaultWay(settings, self.discovery, hosts, self.outbox, carries_flows=not has_tenants)
         self.router.is_default = self.default_way.carries
-        self.reconciliation = Reconciliation(settings, *parts, self.default_way, self.labels)
+        self.reconciliation = Reconciliation(settings, *parts, self.default_way, self.labels, has_tenants=has_tenants)
         self.counts: Counter[str] = Counter()
         self._strategies: dict[str, Strategy] = {}
         self._peers: dict[Port, Port] = {}

@@ -20,6 +20,7 @@ from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.labels import LabelTables
 from barewire.sdn.controller.outbox import Outbox
 from barewire.sdn.controller.router import Router
+from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import Kind, base_rules, key_of, kind_of, number_of, reserve_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import Flow, FlowKey, Placed
@@ -65,8 +66,11 @@ class Reconciliation:
         classification_of: Callable[[FlowKey, FlowCounters | None], Classification],
         default_way: DefaultWay,
         labels: LabelTables,
+        *,
+        has_tenants: bool = False,
     ) -> None:
         """Begin without orphans; `classification_of` classifies a flow, by its traffic too."""
+        self._has_tenants = has_tenants
         self._default_way = default_way
         self._settings, self._discovery, self._hosts = settings, discovery, hosts
         self._router, self._full, self._outbox, self._classification_of = router, full, outbox, classification_of
@@ -234,7 +238,17 @@ class Reconciliation:
         installed = {hop.node: hop.number for hop in path if hop.node in orphan.hops}
         route = self._router.adopt(orphan.key, Placed(flow, path, since_s, until_s), number, installed, now)
         route.known_by = classification.by
+        self._correct_meters(route, orphan, now)
         self._router.complete(route, self._default_way.is_only, now)
+
+    def _correct_meters(self, route: Route, orphan: _Orphan, now: float) -> None:
+        """Send rules again that refer to other meters than now, since the earlier controller had other tenants."""
+        for switch in route.installed:
+            meters = {rule.match: rule.meter for rule in orphan.rules[switch]}
+            for rule in self._router.rules_at(route, switch, now):
+                # With tenants, meters that are not confirmed yet are referred to once they are.
+                if rule.meter != meters.get(rule.match) and (rule.meter is not None or not self._has_tenants):
+                    self._outbox.send(switch, AddRule(rule))
 
     def _mac(self, orphan: _Orphan, end: str) -> str:
         mac: str = getattr(next(iter(orphan.rules.values()))[0].match, end)
