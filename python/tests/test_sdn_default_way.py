@@ -7,7 +7,7 @@ import pytest
 from fake_switches import World, acquainted, mac, quiet, tcp
 from test_sdn_bad_input import arp, ring
 
-from barewire.sdn.controller.default_way import next_hops, spanning_tree
+from barewire.sdn.controller.default_way import DefaultWay, next_hops, spanning_tree
 from barewire.sdn.controller.hosts import Address, Hosts
 from barewire.sdn.controller.rules import DEFAULT_TABLE, Kind, kind_of
 from barewire.sdn.openflow.messages import AddRule, DeleteRule
@@ -83,6 +83,46 @@ def test_hosts_are_known_without_a_frame_where_they_are_expected() -> None:
     world.stand_up()
     assert len(list(world.controller.hosts.attached())) == 16
     assert world.where("h1", tcp("h1", "h16")) == "h16", "not flooded"
+
+
+def test_ports_that_come_up_together_are_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_trees, times = DefaultWay._lay_trees, []
+    monkeypatch.setattr(DefaultWay, "_lay_trees", lambda way, now: times.append(now) or lay_trees(way, now))
+    world = World(fat_tree(4, servers=0), quiet())
+    world.stand_up()
+    assert times and len(times) == len(set(times)), "20 switches have connected at once"
+
+
+def test_rules_to_hosts_that_are_found_together_are_laid_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile no flow goes without its own rules."""
+    monkeypatch.setattr("barewire.sdn.controller.default_way.SLICE_RULES", 60)
+    world = World(fat_tree(4, servers=0), quiet())
+    world.stand_up()
+    controller, hop = world.controller, world.network.attachment("h16")
+    assert hop is not None
+
+    def turn() -> int:
+        messages = controller.poll(world.now, lambda: False)
+        for switch, some in messages.items():
+            world.switches[switch].inbox += some
+        rules = [one.rule for some in messages.values() for one in some if isinstance(one, AddRule)]
+        return sum(rule.table == DEFAULT_TABLE and rule.match.eth_dst is not None for rule in rules)
+
+    for are_attached in (True, False):
+        for host in world.network.hosts:
+            port = world.network.attachment(host)
+            assert port is not None
+            if are_attached:
+                controller.hosts.learn(mac(host), port, world.now)
+            else:
+                controller.hosts.forget_port(port)
+        sent = [turn()]
+        assert not controller.default_way.carries(hop, "h16")
+        sent += [turn() for _ in range(20)]
+        assert max(sent) <= 60 and sum(sent) == (320 if are_attached else 0)
+        assert controller.default_way.carries(hop, "h16") is are_attached
+    world.settle()
+    assert all(len(switch.default) == 1 for switch in world.switches.values()), "floods only"
 
 
 def test_rules_to_hosts_that_are_gone_are_deleted() -> None:

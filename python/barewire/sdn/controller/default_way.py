@@ -39,8 +39,8 @@ from barewire.topology.network import natural
 
 # New links usually come in groups, such as those of a switch that connects: the rules follow after this time.
 QUIET_S = 0.3
-# Rules computed at a time, 2 to 4 ms; the next slice begins after the pause.
-SLICE_RULES = 2000
+# Rules computed at a time, some 5 ms; the next slice begins after the pause.
+SLICE_RULES = 500
 SLICE_S = 0.001
 # Rules that a full table had no room for are laid again after this time, doubled by each further refusal.
 AGAIN_S, AGAIN_MAX_S = 1.0, 8.0
@@ -65,8 +65,12 @@ class DefaultWay:
         self._peers: Mapping[Port, Port] = {}
         # By destination switch: each switch's next hops, and the number of choices that remain after them.
         self._hops: dict[str, _Hops] = {}
+        # Hosts that have changed, then switches of hosts, whose rules are still to be laid.
+        self._changed: dict[str, None] = {}
         self._pending: dict[str, None] = {}
         self._due_s: float | None = None
+        # When the next slice is due, and when all but the rules to hosts were laid.
+        self._slice_s = self._laid_s = 0.0
         self._tree: dict[str, set[int]] = {}
         # By switch, the number of flood rules with fewer ports that it has not confirmed.
         self._shrinking: Counter[str] = Counter()
@@ -101,7 +105,8 @@ class DefaultWay:
 
     def carries(self, hop: Port, host: str) -> bool:
         """Return whether all that a switch sends to a host leaves through this port, without rules of flows."""
-        return self._due_s is None and not self._pending and hop.node in self._installed and self.is_only(hop, host)
+        is_laid = self._due_s is None and not self._changed and not self._pending
+        return is_laid and hop.node in self._installed and self.is_only(hop, host)
 
     def is_only(self, hop: Port, host: str) -> bool:
         """Return whether no other port of a switch is on a shortest path to a host."""
@@ -149,13 +154,17 @@ class DefaultWay:
         self._work_at(now if is_urgent else now + QUIET_S)
 
     def hosts_changed(self, now: float) -> None:
-        """Follow hosts that were attached, detached or got an address; at once unless links are changing."""
+        """Follow hosts that were attached, detached or got an address; at once unless links are changing.
+
+        Called at the end of each turn, which lays the next slice of rules.
+        """
         if self._due_s is None or self._due_s <= now:
             self._work(now)
 
     def ports_changed(self, now: float) -> None:
         """Follow ports that came up, once it is known where they lead."""
-        self._outbox.at(now + self._settings.settle_s + 0.01, self._settled)
+        when_s = now + self._settings.settle_s + 0.01
+        self._outbox.at(when_s, partial(self._settled, when_s))
 
     def age(self, now: float) -> None:
         """Delete rules to hosts that an earlier controller knew, and that have not been seen since."""
@@ -167,11 +176,9 @@ class DefaultWay:
                 if mac is not None and mac not in self._hosts.by_mac:
                     self._delete(switch, rule)
 
-    def _settled(self, now: float) -> None:
-        self._take_over_hosts(now)
-        self._lay_edges(now)
-        self._lay_trees(now)
-        self.hosts_changed(now)
+    def _settled(self, due_s: float, now: float) -> None:
+        if due_s > self._laid_s:  # when many ports come up, most are done with an earlier one
+            self._lay_others(now)
 
     def _all_pending(self) -> None:
         self._pending = {host.port.node: None for host in self._hosts.attached() if host.port is not None}
@@ -184,32 +191,33 @@ class DefaultWay:
     def _due(self, now: float) -> None:
         if self._due_s is not None and now >= self._due_s:
             self._due_s = None
-            self._take_over_hosts(now)
-            self._lay_edges(now)
-            self._lay_trees(now)
-            self._work(now)
+            self._lay_others(now)
 
     def _work(self, now: float) -> None:
         """Lay rules to changed hosts, then to all hosts of pending switches, a slice at a time."""
         for mac, address in self._hosts.take_lost():
             self._delete_asked(mac, address)
-        for mac in self._hosts.take_changed():
-            host = self._hosts.by_mac.get(mac)
-            if host is not None and host.port is not None:
-                self._lay_host(host)
-            else:
-                self._delete_host(mac)
+        self._changed.update(dict.fromkeys(self._hosts.take_changed()))
         rules = 0
+        while self._changed and rules < SLICE_RULES:
+            mac = next(iter(self._changed))
+            del self._changed[mac]
+            host = self._hosts.by_mac.get(mac)
+            rules += self._delete_host(mac) if host is None or host.port is None else self._lay_host(host)
         while self._pending and rules < SLICE_RULES:
             switch = next(iter(self._pending))
             del self._pending[switch]
             rules += sum(self._lay_host(host) for host in self._hosts.at_switch(switch))
-        if self._pending:
-            self._outbox.at(now + SLICE_S, self._slice)
+        if (self._changed or self._pending) and self._slice_s <= now:
+            self._slice_s = now + SLICE_S
+            self._outbox.at(self._slice_s, lambda _: None)  # for another turn
 
-    def _slice(self, now: float) -> None:
-        if self._due_s is None:
-            self._work(now)
+    def _lay_others(self, now: float) -> None:
+        """Lay all but the rules to hosts, which the end of this turn begins with."""
+        self._laid_s = now
+        self._take_over_hosts(now)
+        self._lay_edges(now)
+        self._lay_trees(now)
 
     # Rules to hosts
 
@@ -247,10 +255,12 @@ class DefaultWay:
             self._hops[end] = next_hops(self._peers, end)
         return self._hops[end]
 
-    def _delete_host(self, mac: str) -> None:
+    def _delete_host(self, mac: str) -> int:
+        """Delete the rules to a host; return how many rules were looked at."""
         for switch, rules in self._installed.items():
             for rule in [rule for rule in rules.values() if _mac_of(rule) == mac]:
                 self._delete(switch, rule)
+        return sum(map(len, self._installed.values()))
 
     def _delete_asked(self, mac: str, address: Address) -> None:
         """Delete the rules of an address that a host has lost, unless another one has it, whose rules replace them."""
@@ -269,8 +279,9 @@ class DefaultWay:
             if port in edges and ((host := self._hosts.by_mac.get(mac)) is None or host.port is None):
                 self._hosts.learn(mac, port, now)
         edges &= self._found_edges
+        switches = {port.node for port in edges}
         for switch, rules in self._installed.items():
-            for rule in rules.values():
+            for rule in rules.values() if switch in switches else ():
                 owner = _mac_of(rule)
                 if owner is None or Port(switch, rule.out[0]) not in edges:
                     continue
