@@ -15,7 +15,7 @@ pub const CONNECTIONS_OF_UNLISTED_USERS: usize = 64;
 pub const ACCEPTS_PER_ITERATION: usize = 1024;
 /// Descriptors per connection: connection, pidfd, packet socket, claim, and the spare that replaces the packet socket.
 pub const DESCRIPTORS_OF_CONNECTION: usize = 5;
-/// Descriptors for everything else: standard streams, listener, signals, audit log, limit of rings, temporary files.
+/// Descriptors for everything else: standard streams, listener, signals, audit log, temporary files.
 pub const DESCRIPTORS_RESERVED: usize = 32;
 /// A connection without a request is closed after this time: a client needs microseconds to send it.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);

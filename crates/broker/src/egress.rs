@@ -9,8 +9,7 @@ use barewire_link::Interface;
 use barewire_llc::Lsap;
 
 /// Upper half of the marks, "BW"; the lower half is the service access point.
-pub const MARK: u32 = 0x4257_0000;
-pub const MARK_MASK: u32 = 0xffff_0000;
+const MARK: u32 = 0x4257_0000;
 
 /// A VLAN tag of a label: identifiers 3840 to 3903, priority 0.
 const LABELLED: &str = "@ll,96,16 == 0x8100 @ll,112,16 & 0xffc0 == 0xf00";

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use barewire_broker::DEFAULT_SOCKET;
-use barewire_link::{Interface, LinkError, PacketConfig, RingLimit};
+use barewire_link::{Interface, LinkError};
 use clap::{Args, Parser, Subcommand};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Group, User};
@@ -111,8 +111,6 @@ fn main() -> ExitCode {
 }
 
 fn serve(arguments: ServeArguments) -> Result<(), BrokerError> {
-    // Needs capabilities that the broker drops next.
-    let limit = RingLimit::set(egress::MARK, egress::MARK_MASK, PacketConfig::DEFAULT_RING_BYTES as u32);
     privileges::keep_net_raw_only(arguments.user.as_deref())?;
     let (path, socket) = (arguments.policy.policy, arguments.socket);
     let policy = read_policy(&path).map_err(BrokerError::WrongUse)?;
@@ -127,13 +125,7 @@ fn serve(arguments: ServeArguments) -> Result<(), BrokerError> {
     let mut audit = Audit::open(log).map_err(|error| BrokerError::WrongUse(format!("--audit: {error}")))?;
     let listener = peer::listen_at(&socket)
         .map_err(|error| BrokerError::WrongUse(format!("cannot listen at {}: {error}", socket.display())))?;
-    let mut start = json!({ "socket": socket.display().to_string(), "held": ledger.entries().count() });
-    start["rings"] = match &limit {
-        Ok(_) => "limited".into(),
-        Err(error) => {
-            format!("not limited, so holders can make the kernel allocate memory for larger ones: {error}").into()
-        }
-    };
+    let start = json!({ "socket": socket.display().to_string(), "held": ledger.entries().count() });
     audit.write("start", start).map_err(|error| BrokerError::system("the audit log", &error))?;
     println!("{}", json!({ "record": "ready", "socket": socket.display().to_string() }));
     let policy_path = path.clone();

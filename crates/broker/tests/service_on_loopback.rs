@@ -445,51 +445,6 @@ fn has_passrights(socket: &OwnedFd) -> bool {
     unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, length) == 0 }
 }
 
-/// Sets up a ring of so many blocks of 1 MiB, in a value of so many bytes.
-fn set_ring(socket: &OwnedFd, option: libc::c_int, blocks: u32, value_bytes: usize) -> Result<(), Errno> {
-    let (block, frame) = (1 << 20, 2048);
-    let words = if blocks > 0 { [block, blocks, frame, blocks * (block / frame)] } else { [0; 4] };
-    let mut value: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
-    value.resize(value_bytes, 0);
-    let length = value.len() as libc::socklen_t;
-    // SAFETY: pointer and length describe `value`, which outlives the call.
-    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value.as_ptr().cast(), length) };
-    Errno::result(done).map(drop)
-}
-
-/// The kernel lets a holder change a ring that nobody maps: of a station, which is in no group, and of a socket whose
-/// connection was closed. It would give him any amount of memory.
-#[test]
-fn rings_have_no_more_than_what_the_broker_sets_up() {
-    let Some(site) = Site::new(0xa0) else { return };
-    if let Some(reason) = site.last("start")["rings"].as_str().filter(|rings| *rings != "limited") {
-        return skip(&format!("limiting rings needs CAP_BPF, CAP_NET_ADMIN and control groups of version 2: {reason}"));
-    }
-    let kept = site.ask(0).unwrap();
-    assert_eq!(set_ring(&kept.socket, libc::PACKET_RX_RING, 0, 16), Err(Errno::EBUSY), "the broker maps it");
-    drop(kept.lease);
-    let station = site.ask_with(6, |request| request.station = true).unwrap();
-    let _third = site.ask(1).unwrap();
-    // The broker looks at once whether the first socket is closed.
-    assert_eq!(status_of(site.ask(2)).0, Status::TooMany);
-    for socket in [&kept.socket, &station.socket] {
-        set_ring(socket, libc::PACKET_RX_RING, 0, 16).unwrap();
-        for option in [libc::PACKET_RX_RING, libc::PACKET_TX_RING] {
-            for (blocks, value_bytes) in [(3, 16), (3, 28), (256, 16), (3, 8192), (1, 8192)] {
-                assert_eq!(set_ring(socket, option, blocks, value_bytes), Err(Errno::EPERM), "{blocks} {value_bytes}");
-            }
-            set_ring(socket, option, 2, 16).unwrap();
-            set_ring(socket, option, 0, 16).unwrap();
-        }
-        // Other options have values of any length.
-        let on = [1_i32; 4096];
-        let (value, length) = (on.as_ptr().cast(), size_of_val(&on) as libc::socklen_t);
-        // SAFETY: pointer and length describe `on`, which outlives the call.
-        let done = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, value, length) };
-        Errno::result(done).unwrap();
-    }
-}
-
 /// A process that ends while another one has its socket and connection, or its socket only.
 #[test]
 fn sockets_given_on_are_held_until_they_are_closed() {

@@ -7,7 +7,6 @@
 //! [`MemoryLink`] is a pair of ends in one process that loses, duplicates, reorders, corrupts and delays frames on request.
 
 mod address;
-mod bpf;
 mod by_kind;
 mod claim;
 mod clock;
@@ -22,7 +21,6 @@ mod packet;
 mod packet_socket;
 mod restricted;
 mod ring;
-mod ring_limit;
 mod socket;
 mod udp;
 mod xdp;
@@ -43,7 +41,6 @@ pub use memory::{Faults, MemoryLink};
 pub use packet::{PacketConfig, PacketLink};
 pub use restricted::Restricted;
 pub use ring::RingGeometry;
-pub use ring_limit::RingLimit;
 pub use udp::{UdpConfig, UdpLink};
 pub use xdp::{BusyPoll, XdpConfig, XdpLink, XdpMode};
 

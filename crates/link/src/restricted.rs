@@ -46,10 +46,9 @@ impl Restricted {
         let socket = open_filtered(name, program)?;
         let on: libc::c_int = 1;
         set_option(&socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, &on).map_err(failed("SO_LOCK_FILTER"))?;
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_MARK, &mark).map_err(failed("SO_MARK"))?;
         let ring = RingGeometry::new(interface.mtu, ring_bytes);
         ReceiveRing::set_up(&socket, ring).map_err(|(operation, source)| failed(operation)(source))?;
-        // After the ring: rings of sockets with this mark may be limited.
-        set_option(&socket, libc::SOL_SOCKET, libc::SO_MARK, &mark).map_err(failed("SO_MARK"))?;
         bind(&socket, interface.index, protocol).map_err(failed("bind"))?;
         // Binding to an interface that is down succeeds; creating a group would fail.
         socket::check(&socket, name)?;

@@ -5,15 +5,40 @@
 //! Assembled here, since it has only some thirty instructions: see `docs/decisions/0005-xdp-by-hand.md`.
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::MacAddress;
-use crate::bpf::{
-    ADD_VALUE, AND_VALUE, CALL, CONTEXT, Command, EXIT, Instruction, JUMP, JUMP_IF_ABOVE, JUMP_IF_EQUAL,
-    JUMP_IF_NOT_EQUAL, LOAD_BYTE, LOAD_HALF, LOAD_MAP, LOAD_WORD, LinkCreate, MOVE, MOVE_VALUE, TO_BIG_ENDIAN, bpf,
-    bpf_call, load,
-};
 use crate::filter::{Field, Filter};
+use crate::interface::owned;
+
+/// An eBPF instruction in the kernel's format.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Instruction {
+    code: u8,
+    /// Destination in the lower four bits, source in the upper.
+    registers: u8,
+    offset: i16,
+    value: i32,
+}
+
+// Operation codes: linux/bpf.h and linux/bpf_common.h, class | size or operation | mode or source.
+const LOAD_BYTE: u8 = 0x71;
+const LOAD_HALF: u8 = 0x69;
+const LOAD_WORD: u8 = 0x61;
+const LOAD_MAP: u8 = 0x18;
+const MOVE: u8 = 0xbf;
+const MOVE_VALUE: u8 = 0xb7;
+const ADD_VALUE: u8 = 0x07;
+const AND_VALUE: u8 = 0x54;
+const TO_BIG_ENDIAN: u8 = 0xdc;
+const JUMP: u8 = 0x05;
+const JUMP_IF_EQUAL: u8 = 0x16;
+const JUMP_IF_NOT_EQUAL: u8 = 0x56;
+const JUMP_IF_ABOVE: u8 = 0x2d;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
 
 /// `bpf_redirect_map`: redirects to the socket in the map's entry, or returns its third argument if there is none.
 const REDIRECT_MAP: i32 = 51;
@@ -26,7 +51,8 @@ const CONTEXT_DATA: i16 = 0;
 const CONTEXT_DATA_END: i16 = 4;
 const CONTEXT_QUEUE: i16 = 16;
 
-// Registers besides the context's.
+// Registers: 0 is the result, 1 to 5 are arguments, 6 to 9 are preserved by calls.
+const CONTEXT: u8 = 1;
 const FRAME: u8 = 2;
 const FRAME_END: u8 = 3;
 const SCRATCH: u8 = 4;
@@ -48,9 +74,30 @@ enum Label {
     Pass,
 }
 
-type Assembler = crate::bpf::Assembler<Label>;
+#[derive(Default)]
+struct Assembler {
+    program: Vec<Instruction>,
+    jumps: Vec<(usize, Label)>,
+}
 
 impl Assembler {
+    fn push(&mut self, code: u8, to: u8, from: u8, offset: i16, value: i32) {
+        self.program.push(Instruction { code, registers: to | from << 4, offset, value });
+    }
+
+    fn jump(&mut self, code: u8, to: u8, from: u8, value: i32, label: Label) {
+        self.jumps.push((self.program.len(), label));
+        self.push(code, to, from, 0, value);
+    }
+
+    /// Resolves all jumps to `label` so far to the next instruction.
+    fn resolve(&mut self, label: Label) {
+        let here = self.program.len();
+        for (at, _) in self.jumps.extract_if(.., |(_, target)| *target == label) {
+            self.program[at].offset = i16::try_from(here - at - 1).expect("a filter's bounds keep programs short");
+        }
+    }
+
     /// Jumps to `label` unless the frame has this many bytes.
     fn require_bytes(&mut self, bytes: i32, label: Label) {
         self.push(MOVE, SCRATCH, FRAME, 0, 0);
@@ -68,6 +115,11 @@ impl Assembler {
         if width_bytes > 1 {
             self.push(TO_BIG_ENDIAN, SCRATCH, 0, 0, width_bytes as i32 * 8);
         }
+    }
+
+    fn pass(&mut self) {
+        self.push(MOVE_VALUE, 0, 0, 0, XDP_PASS);
+        self.push(EXIT, 0, 0, 0, 0);
     }
 
     /// Redirects if an alternative matches. Fields after the addresses are shifted by `tag_bytes`.
@@ -100,7 +152,7 @@ fn assemble(filter: &Filter, host: MacAddress, map: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     if filter.alternatives().next().is_none() {
         // The kernel refuses programs with unreachable instructions.
-        code.exit(XDP_PASS);
+        code.pass();
         return code.program;
     }
     code.push(LOAD_WORD, QUEUE, CONTEXT, CONTEXT_QUEUE, 0);
@@ -131,7 +183,7 @@ fn assemble(filter: &Filter, host: MacAddress, map: i32) -> Vec<Instruction> {
     code.push(CALL, 0, 0, 0, REDIRECT_MAP);
     code.push(EXIT, 0, 0, 0, 0);
     code.resolve(Label::Pass);
-    code.exit(XDP_PASS);
+    code.pass();
     debug_assert!(code.jumps.is_empty());
     code.program
 }
@@ -161,10 +213,16 @@ impl Program {
     /// Loads the program for a filter on the interface with the address `host`, without attaching it.
     pub(super) fn load(filter: &Filter, host: MacAddress, queues: u32) -> Result<Self, (&'static str, io::Error)> {
         let request = MapCreate { map_type: MAP_TYPE_SOCKETS, key_bytes: 4, value_bytes: 4, entries: queues, flags: 0 };
-        // SAFETY: the request has no pointers.
-        let map = unsafe { bpf(Command::MapCreate, &request) }.map_err(|error| ("bpf(MAP_CREATE)", error))?;
+        let map = bpf(Command::MapCreate, &request).map_err(|error| ("bpf(MAP_CREATE)", error))?;
         let code = assemble(filter, host, map.as_raw_fd());
-        let program = load(PROGRAM_TYPE_XDP, NO_ATTACH_TYPE, &code).map_err(|error| ("bpf(PROG_LOAD)", error))?;
+        let request = ProgramLoad {
+            program_type: PROGRAM_TYPE_XDP,
+            instructions: code.len() as u32,
+            code: code.as_ptr() as u64,
+            license: c"Apache-2.0 OR MIT".as_ptr() as u64,
+            ..ProgramLoad::default()
+        };
+        let program = bpf(Command::ProgramLoad, &request).map_err(|error| ("bpf(PROG_LOAD)", error))?;
         Ok(Self { program, map })
     }
 
@@ -172,12 +230,11 @@ impl Program {
     pub(super) fn attach(self, interface: i32, hook: Hook) -> Result<Attached, (Self, io::Error)> {
         let request = LinkCreate {
             program: self.program.as_raw_fd(),
-            target: interface,
+            interface,
             attach_type: ATTACH_TYPE_XDP,
             flags: hook as u32,
         };
-        // SAFETY: the request has no pointers.
-        match unsafe { bpf(Command::LinkCreate, &request) } {
+        match bpf(Command::LinkCreate, &request) {
             Ok(link) => Ok(Attached { _link: link, program: self }),
             Err(error) => Err((self, error)),
         }
@@ -195,8 +252,7 @@ impl Attached {
             value: &raw const descriptor as u64,
             flags: 0,
         };
-        // SAFETY: key and value outlive the call.
-        unsafe { bpf_call(Command::MapUpdate, &request) }.map(|_| ())
+        bpf_call(Command::MapUpdate, &request).map(|_| ())
     }
 }
 
@@ -219,11 +275,49 @@ struct MapUpdate {
     flags: u64,
 }
 
+#[repr(C)]
+#[derive(Default)]
+struct ProgramLoad {
+    program_type: u32,
+    instructions: u32,
+    code: u64,
+    license: u64,
+    log_level: u32,
+    log_bytes: u32,
+    log: u64,
+}
+
+#[repr(C)]
+struct LinkCreate {
+    program: i32,
+    interface: i32,
+    attach_type: u32,
+    flags: u32,
+}
+
 const MAP_TYPE_SOCKETS: u32 = 17;
 const PROGRAM_TYPE_XDP: u32 = 6;
-/// Programs at this hook need not be loaded for it.
-const NO_ATTACH_TYPE: u32 = 0;
 const ATTACH_TYPE_XDP: u32 = 37;
+
+#[derive(Clone, Copy)]
+enum Command {
+    MapCreate = 0,
+    MapUpdate = 2,
+    ProgramLoad = 5,
+    LinkCreate = 28,
+}
+
+/// Runs a command that returns a descriptor, which has close-on-exec set.
+fn bpf<T>(command: Command, request: &T) -> io::Result<OwnedFd> {
+    owned(bpf_call(command, request)?)
+}
+
+fn bpf_call<T>(command: Command, request: &T) -> io::Result<i32> {
+    // SAFETY: pointer and length describe `request`, one of the structures above; code, licence, key and value to which it
+    // points outlive the call, and none of these commands writes to them.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_long, request, mem::size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
 
 #[cfg(test)]
 mod tests {
