@@ -327,6 +327,17 @@ def test_a_lab_whose_id_nobody_reads_ends(output: str, arguments: str) -> None:
     assert Lab.list() == []
 
 
+def test_a_lab_stays_whose_first_line_alone_is_read() -> None:
+    stand_up_once()
+    command = f"{sys.executable} -m barewire lab up --topology star:8 | head -n 1"
+    done = subprocess.run(["sh", "-c", command], env=environment(), capture_output=True, text=True, check=False)
+    lab = Lab.open(done.stdout.split()[1].rstrip(":"))
+    try:
+        assert lab.status == "running"
+    finally:
+        lab.down()
+
+
 @pytest.mark.parametrize("kib", [4, 8, 16])
 def test_a_full_directory_of_labs_is_named(kib: int, tmp_path: Path) -> None:
     stand_up_once()

@@ -373,8 +373,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
 
 
 def test_a_command_that_breaks_leaves_no_empty_directory_either(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), results_directory(tmp_path / "run", "x") as directory:
-        directory.mkdir()
+    with pytest.raises(ZeroDivisionError), results_directory(tmp_path / "run", "x"):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
 

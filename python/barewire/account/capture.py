@@ -6,7 +6,6 @@ well. The other end of its link receives every frame that it sends, and none twi
 from this host, and mergecap joins the files: one interface for each host, frames in order of time.
 """
 
-import ctypes
 import os
 import re
 import signal
@@ -23,7 +22,7 @@ from barewire.account.comment import Comment
 from barewire.account.tshark import find
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.lab import Lab
-from barewire.processes import terminate
+from barewire.processes import end_with_this_process, terminate
 
 PROGRAMS = ("dumpcap", "mergecap")
 _BUFFER_MIB = 64
@@ -34,7 +33,6 @@ _POLL_INTERVAL_S = 0.01
 _LAST_BLOCK_S = 0.5
 _READY = "File: "
 STATISTICS = re.compile(r"Packets received/dropped on interface '.*': (\d+)/(\d+)")
-_PR_SET_PDEATHSIG = 1
 
 
 def check(file: Path, lab: Lab | None = None) -> None:
@@ -116,17 +114,13 @@ def _tap(lab: Lab, host: str, file: Path, described: str) -> Iterator[_Tap]:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_this_process(signal.SIGTERM),
         )
         tap = _Tap(host, part, process, log)
         try:
             yield tap
         finally:
             terminate(process, _END_TIMEOUT_S)
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _merge(file: Path, taps: Sequence[_Tap]) -> None:

@@ -81,30 +81,31 @@ def up(
         raise WrongUse(f"--standalone and --static-neighbours need a network of switches; {topology} has none")
     with progress_bar("creating the lab"):
         lab = Lab.up(shape, link, persistent=True, standalone=standalone, static_neighbours=static_neighbours)
+    console = Console(highlight=False)
     try:
-        _print_new(lab, as_json=as_json, needs_controller=shape.network is not None and not standalone)
+        if as_json:
+            print_document("lab up", lab_document(lab))
+        else:
+            console.print(f"lab [bold]{lab.id}[/]: {lab.topology}, {_describe(lab)}")
         sys.stdout.flush()
     except BaseException:
         # Nobody has read its id.
         lab.down()
         raise
+    if not as_json:
+        _print_hosts(console, lab)
+        if shape.network is not None and not standalone:
+            console.print(f"nothing is forwarded until a controller listens on {lab.controller_socket}", soft_wrap=True)
+        console.print(f"try: barewire lab exec --lab {lab.id} {lab.hosts[0].name} -- hostname", soft_wrap=True)
 
 
-def _print_new(lab: Lab, *, as_json: bool, needs_controller: bool) -> None:
-    if as_json:
-        print_document("lab up", lab_document(lab))
-        return
-    console = Console(highlight=False)
-    console.print(f"lab [bold]{lab.id}[/]: {lab.topology}, {_describe(lab)}")
+def _print_hosts(console: Console, lab: Lab) -> None:
     hosts = Table("host", "address", "MAC", "interface", "cores")
     for host in lab.hosts:
         hosts.add_row(host.name, host.address, host.mac, host.interface, ", ".join(map(str, host.cpus)))
     console.print(hosts)
     for note in lab.notes + ["hosts share cores: times depend on the scheduler"] * lab.oversubscribed:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
-    if needs_controller:
-        console.print(f"nothing is forwarded until a controller listens on {lab.controller_socket}", soft_wrap=True)
-    console.print(f"try: barewire lab exec --lab {lab.id} {lab.hosts[0].name} -- hostname", soft_wrap=True)
 
 
 @app.command()

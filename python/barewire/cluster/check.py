@@ -273,7 +273,6 @@ class _Course:
             paths={ends: path for ends, path in measured.paths.items() if failed.host not in ends},
             together={ends: path for ends, path in measured.together.items() if failed.host not in ends},
             unreachable={**measured.unreachable, failed.host: failed.reason},
-            alone=frozenset(ends for ends in measured.alone if failed.host not in ends),
         )
         _require_hosts(len(self._agents), self._measured.unreachable)
 
