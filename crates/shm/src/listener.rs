@@ -16,6 +16,8 @@ use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, UnixAddr, accept4, bind, connect as connect_socket,
     getsockopt, listen, shutdown, socket, sockopt,
 };
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::geteuid;
 
 use crate::bounds::{HELLO_BYTES_MAX, HELLO_TIMEOUT, NAME_BYTES_MAX, PENDING_MAX};
@@ -31,8 +33,14 @@ use crate::strangers;
 #[derive(Debug)]
 pub struct Listener {
     listener: OwnedFd,
-    /// Readable when the listener or a pending initiator's socket is.
+    /// Readable when the listener or a pending initiator's socket is, or the timer has expired.
     epoll: Epoll,
+    /// Whether the listener makes it readable: not while nothing can be accepted.
+    is_watched: bool,
+    /// For [`Listener::accept`] to try again to accept, or to close other users' sockets.
+    timer: TimerFd,
+    /// When the timer expires, if it is set.
+    expires: Option<Instant>,
     /// Initiators of our user that have connected but not sent a greeting; the oldest first.
     pending: Vec<Pending>,
     refused: Refused,
@@ -87,10 +95,16 @@ impl Listener {
         listen(&listener, Backlog::MAXCONN).map_err(ShmError::system("listen"))?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(ShmError::system("epoll_create1"))?;
         watch(&epoll, &listener)?;
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(ShmError::system("timerfd_create"))?;
+        watch(&epoll, &timer)?;
         Ok(Self {
             spare: listener.try_clone().ok(),
             listener,
             epoll,
+            is_watched: true,
+            timer,
+            expires: None,
             pending: Vec::with_capacity(PENDING_MAX),
             refused: Refused::default(),
             process: std::process::id(),
@@ -124,21 +138,34 @@ impl Listener {
         self.refused
     }
 
-    /// Accepts connections of our user into the pending list, while there is room and other users' can be closed.
+    /// Accepts connections of our user into the pending list, while there is room.
     fn accept_connections(&mut self) -> Result<(), ShmError> {
+        let can_accept = self.accept_some()?;
+        self.watch_if(can_accept);
+        let has_strangers = strangers::close_old();
+        self.set_timer(has_strangers || !self.is_watched);
+        Ok(())
+    }
+
+    /// Returns false if nothing can be accepted for now.
+    fn accept_some(&mut self) -> Result<bool, ShmError> {
         for _ in self.pending.len()..PENDING_MAX {
-            if !strangers::can_be_closed() {
-                break;
+            if !strangers::can_be_added() {
+                return Ok(false);
             }
             let socket = match accept(&self.listener) {
                 Ok(socket) => socket,
                 Err(Errno::EAGAIN) => break,
                 Err(Errno::ECONNABORTED | Errno::EINTR) => continue,
+                // Also if nobody has connected.
                 Err(Errno::EMFILE | Errno::ENFILE) => {
-                    if !strangers::close() {
-                        self.refuse_next();
+                    if strangers::close() {
+                        continue;
                     }
-                    continue;
+                    match self.refuse_next() {
+                        Ok(()) => continue,
+                        Err(error) => return Ok(!matches!(error, Errno::EMFILE | Errno::ENFILE)),
+                    }
                 }
                 // In the kernel, where no initiator can be told: retry later.
                 Err(error) if is_exhaustion(error) => break,
@@ -155,21 +182,47 @@ impl Listener {
             }
             self.pending.push(Pending { socket, since: Instant::now() });
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Refuses the next initiator when no descriptor is left, with the one in reserve.
-    fn refuse_next(&mut self) {
+    fn refuse_next(&mut self) -> Result<(), Errno> {
         self.spare = None;
-        match accept(&self.listener) {
-            Ok(socket) if is_ours(&socket) => self.refuse(&socket),
-            Ok(socket) => {
+        let accepted = accept(&self.listener).map(|socket| {
+            if is_ours(&socket) {
+                self.refuse(&socket);
+            } else {
                 self.refuse_stranger(socket);
                 strangers::close();
             }
-            Err(_) => {}
-        }
+        });
         self.spare = self.listener.try_clone().ok();
+        accepted
+    }
+
+    /// Has the listener make the epoll readable, or not.
+    fn watch_if(&mut self, is_watched: bool) {
+        if self.is_watched != is_watched {
+            // If the system has no memory for it, the timer tries again.
+            let changed = if is_watched {
+                watch(&self.epoll, &self.listener).is_ok()
+            } else {
+                self.epoll.delete(&self.listener).is_ok()
+            };
+            self.is_watched ^= changed;
+        }
+    }
+
+    /// Has the epoll become readable after some time, or not.
+    fn set_timer(&mut self, is_set: bool) {
+        if is_set && self.expires.is_none_or(|at| at <= Instant::now()) {
+            let once = Expiration::OneShot(TimeSpec::from_duration(strangers::PARKED_TIME_MAX));
+            self.expires = Some(Instant::now() + strangers::PARKED_TIME_MAX);
+            // The arguments are valid, so this cannot fail; nor can the next one.
+            let _ = self.timer.set(once, TimerSetTimeFlags::empty());
+        } else if !is_set && self.expires.take().is_some() {
+            let _ = self.timer.unset();
+        }
     }
 
     fn refuse_stranger(&mut self, socket: OwnedFd) {
@@ -287,7 +340,7 @@ enum Lookup {
 
 /// Looks for a process of our user that listens at the name, with or without a suffix.
 fn find(name: &[u8]) -> Result<Lookup, ShmError> {
-    if !strangers::can_be_closed() {
+    if !strangers::can_be_added() {
         return Ok(Lookup::Busy);
     }
     let found = try_connect(name)?;
@@ -300,7 +353,7 @@ fn find(name: &[u8]) -> Result<Lookup, ShmError> {
     if needs_scan {
         let names = fs::read("/proc/thread-self/net/unix").map_err(ShmError::system("reading /proc/net/unix"))?;
         for suffixed in suffixed_names(name, &names) {
-            if !strangers::can_be_closed() {
+            if !strangers::can_be_added() {
                 break;
             }
             if let ours @ Lookup::Own(..) = try_connect(suffixed)? {
@@ -366,7 +419,12 @@ fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
 /// Sequenced packets: a greeting arrives whole or not at all, and unlike with datagrams, a close is detected.
 fn seqpacket() -> Result<OwnedFd, ShmError> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).map_err(ShmError::system("socket"))
+    let open = || socket(AddressFamily::Unix, SockType::SeqPacket, flags, None);
+    let opened = match open() {
+        Err(Errno::EMFILE | Errno::ENFILE) if strangers::close() => open(),
+        opened => opened,
+    };
+    opened.map_err(ShmError::system("socket"))
 }
 
 fn address(name: &[u8]) -> Result<UnixAddr, ShmError> {
@@ -376,7 +434,7 @@ fn address(name: &[u8]) -> Result<UnixAddr, ShmError> {
     UnixAddr::new_abstract(name).map_err(ShmError::system("making a Unix address"))
 }
 
-fn watch(epoll: &Epoll, socket: &OwnedFd) -> Result<(), ShmError> {
+fn watch(epoll: &Epoll, socket: impl AsFd) -> Result<(), ShmError> {
     epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(ShmError::system("epoll_ctl"))
 }
 
@@ -393,4 +451,31 @@ fn peer_user(socket: &OwnedFd) -> Result<u32, ShmError> {
 /// A name in readable form.
 fn printable(name: &[u8]) -> String {
     name.escape_ascii().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+
+    #[test]
+    fn a_listener_that_can_accept_nothing_is_readable_only_after_some_time() {
+        let name = format!("barewire-shm stopped {}", std::process::id());
+        let mut listener = Listener::open(name.as_bytes()).unwrap();
+        let is_readable = |listener: &Listener, timeout: PollTimeout| {
+            poll(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], timeout).unwrap() > 0
+        };
+        let _initiator = connect(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().unwrap();
+        assert!(is_readable(&listener, PollTimeout::ZERO));
+        let stopped = Instant::now();
+        listener.watch_if(false);
+        listener.set_timer(true);
+        assert!(is_readable(&listener, PollTimeout::from(10_000_u16)));
+        assert!(stopped.elapsed() >= strangers::PARKED_TIME_MAX);
+        assert_eq!(listener.accept().unwrap().unwrap().hello(), b"me");
+        assert!(listener.is_watched && !is_readable(&listener, PollTimeout::ZERO));
+        let _another = connect(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().unwrap();
+        assert!(is_readable(&listener, PollTimeout::ZERO));
+    }
 }
