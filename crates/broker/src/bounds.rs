@@ -26,9 +26,6 @@ pub const EXIT_TIMEOUT: Duration = Duration::from_millis(100);
 pub const SOCKETS_PER_MESSAGE: usize = 250;
 /// Interval of checks whether sockets without a connection are still open.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
-/// Interval of checks whether an interface that was down is up again, while a socket that somebody kept may be closed before or
-/// after.
-pub const RECOVERY_INTERVAL: Duration = Duration::from_millis(20);
 /// Pause after a failed accept (no descriptors left), to avoid a busy loop.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Refusals logged per second for each user that the policy names, and for all others together, since one person can have

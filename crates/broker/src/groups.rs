@@ -2,6 +2,7 @@
 //! Fanout groups: the sockets of each interface behind one hook, as far as the kernel supports it.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use barewire_link::{FanoutGroup, Interface, LinkError, Restricted, RingGeometry};
 
@@ -51,9 +52,9 @@ impl Groups {
         self.groups.retain(|group| !group.is_empty());
     }
 
-    /// Whether [`recover`](Self::recover) is to be called again soon.
-    pub fn are_waiting(&self) -> bool {
-        self.groups.iter().any(FanoutGroup::is_waiting)
+    /// When [`recover`](Self::recover) is to be called again, if an interface may come up.
+    pub fn recovery_interval(&self) -> Option<Duration> {
+        self.groups.iter().filter_map(FanoutGroup::recovery_interval).min()
     }
 
     /// Descriptors that report an error when the interface of a group has gone down, until [`recover`](Self::recover).

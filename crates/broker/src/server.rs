@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::audit::Audit;
 use crate::bounds::{
     ACCEPT_PAUSE, ACCEPTS_PER_ITERATION, CONNECTIONS, CONNECTIONS_OF_UNLISTED_USERS, CONNECTIONS_OF_USER, EXIT_TIMEOUT,
-    RECOVERY_INTERVAL, REQUEST_TIMEOUT, SOCKETS_PER_MESSAGE, SWEEP_INTERVAL,
+    REQUEST_TIMEOUT, SOCKETS_PER_MESSAGE, SWEEP_INTERVAL,
 };
 use crate::egress::mark_of;
 use crate::grant_file::{GrantFile, open_packet_sockets};
@@ -102,8 +102,8 @@ impl Server {
             for holder in &self.exiting_holders {
                 wake_at(holder.until);
             }
-            if self.groups.are_waiting() {
-                wake_at(now + RECOVERY_INTERVAL);
+            if let Some(interval) = self.groups.recovery_interval() {
+                wake_at(now + interval);
             }
             let ready = self.wait(&connections, accept_after <= now, wake)?;
             for signal in self.signals.take() {

@@ -27,18 +27,28 @@
 //! keep   │ kept │ live │ live │ anchor │ spare │   the group admits no more members
 //! ```
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::filter::instruction;
 use crate::interface::system;
-use crate::packet_socket::{Fanout, PACKET_FANOUT_DATA, bind, list_sockets, open_filtered};
+use crate::packet_socket::{Fanout, Listed, PACKET_FANOUT_DATA, bind, list_sockets, open_filtered};
 use crate::restricted::Restricted;
 use crate::ring::{ReceiveRing, RingGeometry};
 use crate::socket::{self, get_option, set_option};
 use crate::{Interface, LinkError};
+
+/// The list of sockets, in messages.
+const SOCKETS: &str = "/proc/thread-self/net/packet";
+/// The shortest and the longest interval of looks whether an interface that was down is up again.
+const RECOVERY_INTERVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+/// Once all members of the group are running, a kept socket that is not has so much time: its holder may be changing its ring.
+const KEPT_TIME: Duration = Duration::from_millis(10);
 
 /// Sockets of one interface and protocol, each for one value of the byte after the Ethernet header. The group selects
 /// the socket, whose own filter then accepts or refuses the frame.
@@ -54,10 +64,17 @@ pub struct FanoutGroup {
     kept: Vec<u64>,
     /// Whether more members may be admitted: not once a socket was kept or the interface was down.
     is_consistent: bool,
-    /// The interface was down, and the kernel has not been seen to have added the members again.
-    is_waiting: bool,
+    /// Since when the interface was down, until the kernel has been seen to have added the members again.
+    waiting: Option<Waiting>,
     /// The slots in the group's program, sorted by value; `None` before the first.
     programmed: Option<Vec<(u8, u32)>>,
+}
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    since: Instant,
+    /// When all members besides kept sockets were first seen running, but not all of those.
+    all_held: Option<Instant>,
 }
 
 enum Member {
@@ -94,7 +111,7 @@ impl FanoutGroup {
             slots: vec![],
             kept: vec![],
             is_consistent: true,
-            is_waiting: false,
+            waiting: None,
             programmed: None,
         };
         group.set_program()?;
@@ -173,7 +190,15 @@ impl FanoutGroup {
     /// order of the members depends on whether a socket that another process keeps is closed before or after it comes up.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.is_waiting && !self.kept.is_empty()
+        self.waiting.is_some() && !self.kept.is_empty()
+    }
+
+    /// If [it is waiting](Self::is_waiting): when to call [`recover`](Self::recover) again. The longer the interface has been
+    /// down, the later.
+    #[must_use]
+    pub fn recovery_interval(&self) -> Option<Duration> {
+        let Waiting { since, all_held } = self.waiting.filter(|_| self.is_waiting())?;
+        Some(recovery_interval(if all_held.is_some() { Duration::ZERO } else { since.elapsed() }))
     }
 
     /// If the interface has gone down since the last call, sets the program for the order in which the kernel adds the members
@@ -190,27 +215,38 @@ impl FanoutGroup {
         };
         if went_down {
             self.mark_inconsistent();
-            self.is_waiting = true;
+            self.waiting = Some(Waiting { since: Instant::now(), all_held: None });
         }
-        if self.is_waiting {
+        if self.waiting.is_some() {
             self.sort()?;
         }
         Ok(went_down)
+    }
+
+    /// As [`recover`](Self::recover). If all members but kept sockets are running, it waits until those are as well, or have had
+    /// [`KEPT_TIME`]: afterwards the interface is down, or the order of the members no longer depends on the kernel's list.
+    fn recover_wholly(&mut self) -> Result<(), LinkError> {
+        self.recover()?;
+        while let Some(Waiting { all_held: Some(since), .. }) = self.waiting {
+            thread::sleep(KEPT_TIME.saturating_sub(since.elapsed()));
+            self.recover()?;
+        }
+        Ok(())
     }
 
     /// Closes the group's descriptor of the socket for a value; other members keep their slots. If the socket is still open
     /// elsewhere, it keeps its slot as well, and the group is [inconsistent](Self::is_consistent).
     pub fn release(&mut self, value: u8) {
         // After a failure `slots` stays as it is.
-        let _ = self.recover();
+        let _ = self.recover_wholly();
         if !self.has(value) {
             return;
         }
         let mut spare = self.spare();
-        if self.is_waiting {
+        if self.waiting.is_some() {
             // The interface may have come up meanwhile.
-            let _ = self.recover();
-            if !self.is_waiting && spare.is_err() {
+            let _ = self.recover_wholly();
+            if self.waiting.is_none() && spare.is_err() {
                 spare = self.spare();
             }
         }
@@ -224,7 +260,7 @@ impl FanoutGroup {
         } else if let Ok(spare) = spare {
             // The last member has moved to the slot.
             self.slots[slot] = Member::Spare(spare);
-        } else if self.is_waiting {
+        } else if self.waiting.is_some() {
             // The kernel's group is empty; the other members will join again in order.
             self.slots.remove(slot);
         } else {
@@ -232,7 +268,7 @@ impl FanoutGroup {
             self.slots.swap_remove(slot);
             let _ = self.set_program();
         }
-        if self.is_waiting {
+        if self.waiting.is_some() {
             let _ = self.sort();
         }
     }
@@ -271,8 +307,28 @@ impl FanoutGroup {
     /// Adds a spare as the last member.
     fn spare(&self) -> Result<OwnedFd, LinkError> {
         let spare = open_rejecting(&self.interface, self.protocol)?;
+        let listed = list_sockets().map_err(self.failed(SOCKETS))?;
+        if !self.are_running(&listed)? {
+            // It is coming up: the kernel is adding the members again, of which the spare might precede some.
+            return Err(LinkError::InterfaceDown(self.interface.name.clone()));
+        }
         self.join(&spare)?;
         Ok(spare)
+    }
+
+    /// Whether the members that the group holds are all running, according to the kernel's list.
+    fn are_running(&self, listed: &[Listed]) -> Result<bool, LinkError> {
+        let mut inodes = vec![inode_of(&self.anchor).map_err(self.failed("fstat"))?];
+        for member in &self.slots {
+            match member {
+                Member::Live { inode, .. } => inodes.push(*inode),
+                Member::Spare(socket) => inodes.push(inode_of(socket).map_err(self.failed("fstat"))?),
+                Member::Kept(_) | Member::Anchor => {}
+            }
+        }
+        let running: HashSet<u64> =
+            listed.iter().filter(|socket| socket.is_running).map(|socket| socket.inode).collect();
+        Ok(inodes.iter().all(|inode| running.contains(inode)))
     }
 
     fn join(&self, socket: &OwnedFd) -> Result<(), LinkError> {
@@ -283,13 +339,20 @@ impl FanoutGroup {
     /// Puts the members into the order of the kernel's list of sockets, in which it adds them when the interface comes up, and
     /// sets the program. Once it has added them, their order is no longer that of the list.
     fn sort(&mut self) -> Result<(), LinkError> {
-        let listed = list_sockets().map_err(self.failed("/proc/thread-self/net/packet"))?;
+        let listed = list_sockets().map_err(self.failed(SOCKETS))?;
         let place = |inode| listed.iter().position(|socket| socket.inode == inode);
-        let is_member = |inode| place(inode).is_some_and(|at| listed[at].is_running);
-        let has_come_up = is_member(inode_of(&self.anchor).map_err(self.failed("fstat"))?);
+        let is_running = |inode| place(inode).is_some_and(|at| listed[at].is_running);
         self.kept.retain(|inode| place(*inode).is_some());
-        // The kernel adds no socket whose holder is changing its ring.
-        let kept = self.kept.iter().filter(|inode| !has_come_up || is_member(**inode));
+        let mut has_come_up = self.are_running(&listed)?;
+        if let Some(waiting) = &mut self.waiting {
+            let since = has_come_up.then(|| *waiting.all_held.get_or_insert_with(Instant::now));
+            waiting.all_held = since;
+            // The kernel adds no socket whose holder is changing its ring while the interface comes up. One that is changing it
+            // now may have been added before.
+            let is_late = since.is_some_and(|since| since.elapsed() >= KEPT_TIME);
+            has_come_up &= is_late || self.kept.iter().all(|inode| is_running(*inode));
+        }
+        let kept = self.kept.iter().filter(|inode| !has_come_up || is_running(**inode));
         self.slots.retain(|member| !matches!(member, Member::Kept(_)));
         self.slots.extend(kept.map(|inode| Member::Kept(*inode)));
         let mut places = Vec::with_capacity(self.slots.len());
@@ -306,7 +369,7 @@ impl FanoutGroup {
         self.slots = members.into_iter().map(|(_, member)| member).collect();
         self.set_program()?;
         if has_come_up {
-            self.is_waiting = false;
+            self.waiting = None;
             self.add_missing_spares()?;
         }
         Ok(())
@@ -354,6 +417,11 @@ impl FanoutGroup {
         let interface = self.interface.name.clone();
         move |source| system(operation, &interface, source)
     }
+}
+
+fn recovery_interval(down_for: Duration) -> Duration {
+    let [shortest, longest] = RECOVERY_INTERVALS;
+    (down_for / 16).clamp(shortest, longest)
 }
 
 /// Opens and binds a socket that refuses every frame.
@@ -434,5 +502,17 @@ mod tests {
             assert!((0..=255).all(|value| (1..=count as u32).contains(&selected(&program, value))));
         }
         assert_eq!(selected(&program(&[]), 7), 0);
+    }
+
+    #[test]
+    fn an_interface_that_stays_down_is_looked_at_less_and_less_often() {
+        let (mut down_for, mut looks) = (Duration::ZERO, 0);
+        while down_for < Duration::from_secs(60) {
+            down_for += recovery_interval(down_for);
+            looks += 1;
+        }
+        assert_eq!(recovery_interval(Duration::from_millis(300)), Duration::from_millis(20));
+        assert_eq!(recovery_interval(Duration::from_secs(60)), Duration::from_secs(1));
+        assert!(looks < 150, "{looks}");
     }
 }
