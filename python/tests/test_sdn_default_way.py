@@ -4,7 +4,7 @@
 import random
 
 import pytest
-from fake_switches import World, acquainted, mac, quiet, tcp
+from fake_switches import World, acquainted, llc, mac, quiet, tcp
 from test_sdn_bad_input import arp, ring
 
 from barewire.sdn.controller.default_way import DefaultWay, next_hops, spanning_tree
@@ -116,7 +116,13 @@ def test_rules_to_hosts_that_are_found_together_are_laid_a_few_at_a_time(monkeyp
                 controller.hosts.learn(mac(host), port, world.now)
             else:
                 controller.hosts.forget_port(port)
+        if are_attached:
+            world.send("h1", llc("h1", "h16"))
+            world._hear()
+        assert not controller.default_way.carries(hop, "h16")
         sent = [turn()]
+        (route,) = controller.router.routes
+        assert route.installed.keys() == {port.node for port in route.path}, "found in the same turn as its hosts"
         assert not controller.default_way.carries(hop, "h16")
         sent += [turn() for _ in range(20)]
         assert max(sent) <= 60 and sum(sent) == (320 if are_attached else 0)

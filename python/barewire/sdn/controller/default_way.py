@@ -105,8 +105,9 @@ class DefaultWay:
 
     def carries(self, hop: Port, host: str) -> bool:
         """Return whether all that a switch sends to a host leaves through this port, without rules of flows."""
-        is_laid = self._due_s is None and not self._changed and not self._pending
-        return is_laid and hop.node in self._installed and self.is_only(hop, host)
+        # Hosts that have changed in this turn are taken at its end.
+        changes = self._hosts.has_changed or self._changed or self._pending
+        return self._due_s is None and not changes and hop.node in self._installed and self.is_only(hop, host)
 
     def is_only(self, hop: Port, host: str) -> bool:
         """Return whether no other port of a switch is on a shortest path to a host."""

@@ -92,6 +92,11 @@ class Hosts:
         """Return the hosts attached to a switch."""
         return [host for port, at in self._at_port.items() if port.node == switch for host in at.values()]
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether `take_changed` would return any."""
+        return bool(self._changed)
+
     def take_changed(self) -> list[str]:
         """Return the MAC addresses of hosts whose port or addresses have changed since the last call."""
         changed, self._changed = list(self._changed), {}
