@@ -445,6 +445,31 @@ def test_a_switch_that_connects_again_gets_its_flows_meters_a_few_at_a_time(
     assert tenants_met(world) == [{3}] * 20 and world.unknown_meters == 0
 
 
+def test_a_flow_that_finds_no_room_in_a_switch_before_its_turn_gets_no_rule_for_the_switchs_meters(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barewire.sdn.controller.core.FLOWS_MAX", 3)
+    world = with_flows(folder, 20)
+    controller, switch = world.controller, flows_of(world)[0].path[0].node
+    poll, refused = controller.poll, []
+
+    def refusing(now: float) -> Any:
+        messages = poll(now, lambda: False)
+        rules = [message.rule for message in messages.get(switch, ()) if isinstance(message, AddRule)]
+        if not refused and any(rule.meter is not None for rule in rules):
+            for route in flows_of(world):
+                refused.append(route)
+                controller.full.refused(route, switch, now)
+        return messages
+
+    monkeypatch.setattr(controller, "poll", refusing)
+    world.disconnect(switch)
+    world.connect(switch)
+    world.pass_time(0.5)
+    assert len(refused) == 20
+    assert all(switch in route.aggregated and switch not in route.installed for route in flows_of(world))
+
+
 # The API
 
 

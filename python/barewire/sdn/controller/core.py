@@ -473,8 +473,11 @@ class Controller:
         """Let the rules of flows through a switch refer to its meters."""
 
         def send(now: float) -> None:
-            installed = [route for route in self.router.routes.at(switch) if switch in route.installed]
-            self._in_turns(installed, lambda route: self._send_rules(route, switch, now), now)
+            def send_rules(route: Route) -> None:
+                if switch in route.installed:
+                    self._send_rules(route, switch, now)
+
+            self._in_turns(self.router.routes.at(switch), send_rules, now)
 
         self.outbox.at(0.0, send)
 
