@@ -3,6 +3,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -405,9 +406,14 @@ def test_an_announcement_costs_a_few_flows_in_each_turn_and_reaches_all(
     assert tenants_met(world) == [{2}] * 20 and world.unknown_meters == 0
     for job_id in (second, next(iter(controller.jobs.all)).id):
         controller.jobs.withdraw(job_id)
+    classification_of, seen = controller.classification_of, Counter[FlowKey]()
+    monkeypatch.setattr(
+        controller, "classification_of", lambda key, carried: seen.update([key]) or classification_of(key, carried)
+    )
     controller.jobs_changed(world.now)
     world.settle()
     assert tenants_met(world) == [{3}] * 20
+    assert seen == {route.key: 1 for route in controller.router.routes}, "once each"
 
 
 def test_a_flow_that_moves_before_its_turn_has_rules_for_one_tenants_meters(folder: Path) -> None:

@@ -296,7 +296,7 @@ class Controller:
         route = next(self._unclassified, None)
         if route is None:
             self._is_classifying, self._must_classify = self._must_classify, False
-            self._unclassified = iter(self.router.routes)
+            self._unclassified = iter(self.router.routes) if self._is_classifying else iter(())
         elif self.router.routes.get(route.key) is route:
             age_s = now - route.placed.since_s
             carried = FlowCounters(route.packets, route.bytes, age_s) if route.counted_s else None
