@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from fake_switches import Entry, World, acquainted, llc, mac, quiet, tcp
 
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.core import Controller
+from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.routes import Route
+from barewire.sdn.controller.rules import Kind, kind_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey, Placed
 from barewire.sdn.openflow.messages import Match, PortState, PortStatus, Rule, ToSwitch
@@ -575,6 +578,52 @@ def test_flows_are_adopted_a_few_at_a_time_also_of_a_switch_that_connects_meanwh
     assert {route.key: (route.number, route.path) for route in controller.router.routes} == before
     told = [event.text for event in world.events if event.kind == "rules taken over"]
     assert len(told) == 2 and sum(int(text.split()[0]) for text in told) == len(before)
+
+
+def restarted() -> tuple[World, int]:
+    """A network that a controller without names of hosts connects to, and the number of flows that it will find."""
+    world = acquainted()
+    for number in range(15):
+        world.send("h1", tcp("h1", "h16", number + 1, 7))
+        world.settle()
+    flows = len(world.controller.router.routes)
+    world.disconnect(tell=False)
+    world.controller = Controller(world.settings, world.policy, Hosts(), b"key", 1)
+    world.connect()
+    return world, flows
+
+
+def test_a_flow_that_cannot_be_adopted_does_not_keep_others_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, flows = restarted()
+    adopt, tried = world.controller.router.adopt, []
+
+    def fails(key: FlowKey, *known: Any) -> Route:
+        tried.append(key)
+        if len(tried) == 3:
+            raise ZeroDivisionError
+        return adopt(key, *known)
+
+    monkeypatch.setattr(world.controller.router, "adopt", fails)
+    with pytest.raises(ZeroDivisionError):
+        world.pass_time(3)
+    world.pass_time(3)
+    assert {route.key for route in world.controller.router.routes} == set(tried) - {tried[2]}
+    assert len(tried) == flows
+
+
+@pytest.mark.parametrize("has_room_later", [True, False])
+def test_found_flows_of_hosts_above_the_limit_are_adopted_once_there_is_room_or_deleted(
+    monkeypatch: pytest.MonkeyPatch, has_room_later: bool
+) -> None:
+    world, flows = restarted()
+    with monkeypatch.context() as patched:
+        patched.setattr("barewire.sdn.controller.hosts.HOSTS_MAX", 0)
+        world.pass_time(2 if has_room_later else world.settings.orphans_s + 2)
+        assert not len(world.controller.router.routes)
+    world.pass_time(2)
+    assert len(world.controller.router.routes) == (flows if has_room_later else 0)
+    entries = [entry for switch in world.switches.values() for entry in switch.table.values()]
+    assert any(kind_of(entry.rule.cookie) is Kind.FLOW for entry in entries) is has_room_later
 
 
 def test_rules_that_lead_nowhere_after_a_restart_are_deleted() -> None:

@@ -416,6 +416,31 @@ def test_an_announcement_costs_a_few_flows_in_each_turn_and_reaches_all(
     assert seen == {route.key: 1 for route in controller.router.routes}, "once each"
 
 
+def test_a_flow_that_cannot_be_classified_again_does_not_keep_others_from_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = with_flows(folder, 3)
+    controller = world.controller
+    classification_of, failing = controller.classification_of, flows_of(world)[0].key
+
+    def fails(key: FlowKey, carried: Any = None) -> Any:
+        if key == failing:
+            raise ZeroDivisionError
+        return classification_of(key, carried)
+
+    announce_as(world, 2, "h5", "h16")
+    with monkeypatch.context() as patched:
+        patched.setattr(controller, "classification_of", fails)
+        with pytest.raises(ZeroDivisionError):
+            world.settle()
+        world.settle()
+    assert tenants_met(world) == [{2}] * 3
+    controller.jobs.withdraw(next(iter(controller.jobs.all)).id)
+    controller.jobs_changed(world.now)
+    world.settle()
+    assert tenants_met(world) == [{3}] * 3
+
+
 def test_a_flow_that_moves_before_its_turn_has_rules_for_one_tenants_meters(folder: Path) -> None:
     world = with_flows(folder, 1)
     controller = world.controller

@@ -297,15 +297,15 @@ class Controller:
         if route is None:
             self._is_classifying, self._must_classify = self._must_classify, False
             self._unclassified = iter(self.router.routes) if self._is_classifying else iter(())
-        elif self.router.routes.get(route.key) is route:
+        if self._is_classifying:
+            self.outbox.at(now, self._classify_next)  # also if this flow fails
+        if route is not None and self.router.routes.get(route.key) is route:
             age_s = now - route.placed.since_s
             carried = FlowCounters(route.packets, route.bytes, age_s) if route.counted_s else None
             if self.slices.changed(route):
                 for switch in route.installed:
                     self._send_rules(route, switch, now)
             self._classify_again(route, self.classification_of(route.key, carried), now)
-        if self._is_classifying:
-            self.outbox.at(now, self._classify_next)
 
     def _plan(self, now: float) -> None:
         """Merge the changed patterns, and let strategies prepare; the patterns then take effect. One at a time."""

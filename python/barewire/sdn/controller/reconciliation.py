@@ -174,20 +174,10 @@ class Reconciliation:
     def _adopt_some(self, left: Iterator[tuple[int, _Orphan]], counts: Counter[bool], now: float) -> None:
         """Try the next orphans, and the others later in this turn or in the following ones."""
         some = list(itertools.islice(left, ADOPTED_MAX))
-        for number, orphan in some:
-            path = self._path_of(orphan)
-            if path is None and now < orphan.found_s + self._settings.orphans_s and not self._is_broken(orphan):
-                continue
-            del self._orphans[number]
-            is_adopted = path is not None and self._router.routes.get(orphan.key) is None
-            counts[is_adopted] += 1
-            if path is None or not is_adopted:
-                self._delete(orphan, orphan.hops.keys() - self._standing(orphan.key))
-                continue
-            self._delete(orphan, orphan.hops.keys() - {hop.node for hop in path})
-            self._take_over(number, orphan, path, now)
         if some:
-            self._outbox.at(now, partial(self._adopt_some, left, counts))
+            self._outbox.at(now, partial(self._adopt_some, left, counts))  # also if one of these fails
+            for number, orphan in some:
+                self._try(number, orphan, counts, now)
             return
         self._is_adopting, self._due_s = False, math.inf
         if counts:
@@ -196,6 +186,22 @@ class Reconciliation:
         if self._orphans:
             self._try_at(now + self._again_s)
             self._again_s = min(2 * self._again_s, TRY_AGAIN_MAX_S)
+
+    def _try(self, number: int, orphan: _Orphan, counts: Counter[bool], now: float) -> None:
+        """Adopt an orphan, or delete its rules once it is too old; otherwise it waits for another attempt."""
+        path, is_free = self._path_of(orphan), self._router.routes.get(orphan.key) is None
+        if path is not None and is_free and not self._knows_hosts(orphan, path, now):
+            path = None
+        if path is None and now < orphan.found_s + self._settings.orphans_s and not self._is_broken(orphan):
+            return
+        del self._orphans[number]
+        is_adopted = path is not None and is_free
+        counts[is_adopted] += 1
+        if path is None or not is_adopted:
+            self._delete(orphan, orphan.hops.keys() - self._standing(orphan.key))
+            return
+        self._delete(orphan, orphan.hops.keys() - {hop.node for hop in path})
+        self._take_over(number, orphan, path, now)
 
     def _try_at(self, when_s: float) -> None:
         if when_s < self._due_s:
@@ -227,10 +233,14 @@ class Reconciliation:
         states = (self._discovery.ports(switch).get(number) for switch, number in orphan.hops.items())
         return any(state is not None and not state.is_up for state in states)
 
-    def _take_over(self, number: int, orphan: _Orphan, path: Path, now: float) -> None:
+    def _knows_hosts(self, orphan: _Orphan, path: Path, now: float) -> bool:
+        """Add the hosts of an orphan; return whether both are known, which the limits of hosts may prevent."""
         # The path's last port leads to the host, which may not have sent since this controller started.
         self._hosts.learn(self._mac(orphan, "eth_dst"), path[-1], now)
         self._hosts.add_without_port(self._mac(orphan, "eth_src"), now)
+        return {orphan.key.source, orphan.key.destination} <= self._hosts.by_name.keys()
+
+    def _take_over(self, number: int, orphan: _Orphan, path: Path, now: float) -> None:
         since_s = now - orphan.age_s
         classification = self._classification_of(orphan.key, FlowCounters(*orphan.carried, orphan.age_s))
         flow = Flow(orphan.key, classification.profile, volume_bytes=classification.volume_bytes)
