@@ -3,7 +3,7 @@
 
 import random
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from fake_switches import (
@@ -375,6 +375,45 @@ def test_a_strategy_that_fails_does_not_stop_the_network() -> None:
     messages = [event.text for event in world.events if event.kind == "strategy failed"]
     assert any("a mistake" in text for text in messages) and any("chose no path" in text for text in messages)
     assert any("another" in text for text in messages)
+
+
+@dataclass(frozen=True)
+class Astray:
+    """A strategy that wants to move its flows to what is no path."""
+
+    wanted: str
+    name: ClassVar[str] = "astray"
+    period_s: ClassVar[float] = 1.0
+
+    def place(self, flow, paths, view):  # type: ignore[no-untyped-def]
+        return Placement(paths[0])
+
+    def rearrange(self, view):  # type: ignore[no-untyped-def]
+        wrong: dict[str, Any] = {"none": None, "number": 3, "empty list": [], "names": ("s1", "s2")}
+        return {key: wrong[self.wanted] for key in view.placed} if self.wanted in wrong else None
+
+
+@pytest.mark.parametrize("wanted", ["none", "number", "empty list", "names", "nothing at all"])
+def test_a_strategy_that_wants_what_is_no_path_does_not_keep_flows_from_moving_later(
+    wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barewire.sdn.controller.router.MOVED_MAX", 2)
+    world = acquainted()
+    router = world.controller.router
+    world.controller.set_strategy("default", f"test_sdn_bad_input:Astray:wanted={wanted}", world.now)
+    world.pass_time(2.5)
+    texts = [event.text for event in world.events if event.kind == "strategy failed"]
+    assert texts
+    frame = tcp("h1", "h16", 7, 7)
+    world.send("h1", frame)
+    world.settle()
+    route = router.routes.get(FlowKey("h1", "h16", "tcp", 7, 7))
+    assert route is not None
+    path = next(path for path in router.network_state.paths.between("h1", "h16") if path != route.path)
+    name = world.controller.policy.strategies["default"]
+    router.rearranged([(name, {route.key: path})], lambda _: name, world.now)
+    world.settle()
+    assert route.path == path and world.where("h1", frame) == "h16"
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Rearrangement:
             own = {profile for profile, named in self.names.items() if named == name}
             fixed = frozenset(key for key, placed in self.view.placed.items() if placed.flow.profile not in own)
             try:
-                found.append((name, strategy.rearrange(replace(self.view, fixed=fixed))))
+                found.append((name, dict(strategy.rearrange(replace(self.view, fixed=fixed)))))
             except Exception as error:  # a plug-in's mistake must not stop the network
                 found.append((name, error))
         return found
@@ -164,9 +164,15 @@ class Router:
         for route in list(itertools.islice(self._wanted, MOVED_MAX)):
             path, name = self._wanted.pop(route)
             key = route.key
-            if self.routes.get(key) is not route or path == route.path:
+            if self.routes.get(key) is not route:
                 continue
-            if self.network_state.paths.leads(key.source, key.destination, path):
+            try:
+                if path == route.path:
+                    continue
+                leads = self.network_state.paths.leads(key.source, key.destination, path)
+            except Exception:  # a plug-in's mistake: something else than a path
+                leads = False
+            if leads:
                 route.why = f"rearranged by {name}"
                 self.move(route, replace(route.placed, path=path))
             else:
