@@ -275,6 +275,10 @@ def test_unknown_strategies_and_parameters_are_refused_with_the_valid_ones() -> 
     ):
         with pytest.raises(WrongUse):
             named(text)
+    for text in ("hedera:period_s=1e-9", "lanes:period_s=0.009"):
+        with pytest.raises(WrongUse, match=r"'s period_s is at least 0.01, or 0 for a strategy that never moves flows"):
+            named(text)
+    assert named("lanes:period_s=0.01").period_s == 0.01
     for text in ("isolated:60", "no_such_module:Own", "test_sdn_strategies:TREE", "test_sdn_strategies:Nothing"):
         with pytest.raises(WrongUse, match=r"cannot be loaded|is no strategy"):
             named(text)

@@ -28,6 +28,8 @@ from barewire.sdn.strategies.ugal import Ugal
 from barewire.sdn.strategies.valiant import Valiant
 
 ENTRY_POINTS = "barewire.strategies"
+# The shortest period of a strategy: a shorter one would leave a controller time for nothing else.
+PERIOD_MIN_S = 0.01
 
 PUBLISHED: tuple[type[Any], ...] = (Stp, Traffic, EcmpPublished, Isolated)
 OURS: tuple[type[Any], ...] = (Ecmp, Dmodk, LeastLoaded, Lanes, Hedera, Afar, Planned, Valiant, Ugal, Spray)
@@ -44,7 +46,12 @@ def named(text: str) -> Strategy:
     words = text.strip().split(":")
     named_by = 2 if len(words) > 1 and "=" not in words[1] else 1
     kind = _imported(*words[:2]) if named_by == 2 else _known(words[0])
-    made: Strategy = kind(**_parameters(":".join(words[:named_by]), kind, words[named_by:]))
+    name = ":".join(words[:named_by])
+    made: Strategy = kind(**_parameters(name, kind, words[named_by:]))
+    period_s: Any = made.period_s
+    if not (isinstance(period_s, int | float) and (period_s == 0 or period_s >= PERIOD_MIN_S)):
+        allowed = f"at least {PERIOD_MIN_S}, or 0 for a strategy that never moves flows"
+        raise WrongUse(f"{name}'s period_s is {allowed}, not {period_s!r}")
     return made
 
 

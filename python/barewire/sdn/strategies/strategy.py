@@ -40,7 +40,7 @@ class Strategy(Protocol):
 
     @property
     def period_s(self) -> float:
-        """The period of `rearrange`, in seconds."""
+        """The period of `rearrange`, in seconds: at least 0.01, or 0."""
         ...
 
     def place(self, flow: Flow, paths: Sequence[Path], view: View) -> Placement:
