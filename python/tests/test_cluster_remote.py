@@ -137,7 +137,9 @@ def test_an_interrupt_ends_a_hanging_shell(
 ) -> None:
     (script,) = shell(HANGS).remote_shell
     command = [sys.executable, "-m", "barewire", "cluster", "init", "--remote-shell", script, "--hosts", "127.0.0.1"]
-    with subprocess.Popen([*command, "-o", str(tmp_path / "cluster.toml")], stderr=subprocess.DEVNULL) as process:
+    command += ["-o", str(tmp_path / "cluster.toml")]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as process:
         assert eventually(lambda: noted.exists() and noted.read_text() != "")
         process.send_signal(number)
         assert process.wait(20) == 130

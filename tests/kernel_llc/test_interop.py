@@ -188,7 +188,7 @@ def test_eight_connections_at_once_to_us(ours: Ours, guest: Guest) -> None:
 def test_frames_are_lost_both_ways_with_one_under_way_each(ours: Ours) -> None:
     """Each of its I PDUs that the kernel must repeat costs a second of its timer."""
     size = 100 * INFORMATION_MAX
-    done = assert_echoed(ours.connect(ECHO, "--loss", "0.01", "--ahead", str(INFORMATION_MAX), size=size), size)
+    done = assert_echoed(ours.connect(ECHO, "--loss", "0.03", "--ahead", str(INFORMATION_MAX), size=size), size)
     assert done["frames_lost_on_purpose"] > 0 and done["counters"]["information_repeated"] > 0
 
 
