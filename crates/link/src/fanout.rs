@@ -32,7 +32,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::filter::instruction;
@@ -47,8 +46,6 @@ use crate::{Interface, LinkError};
 const SOCKETS: &str = "/proc/thread-self/net/packet";
 /// The shortest and the longest interval of looks whether an interface that was down is up again.
 const RECOVERY_INTERVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// Once all members of the group are running, a kept socket that is not has so much time: its holder may be changing its ring.
-const KEPT_TIME: Duration = Duration::from_millis(10);
 
 /// Sockets of one interface and protocol, each for one value of the byte after the Ethernet header. The group selects
 /// the socket, whose own filter then accepts or refuses the frame.
@@ -65,16 +62,9 @@ pub struct FanoutGroup {
     /// Whether more members may be admitted: not once a socket was kept or the interface was down.
     is_consistent: bool,
     /// Since when the interface was down, until the kernel has been seen to have added the members again.
-    waiting: Option<Waiting>,
+    waits_since: Option<Instant>,
     /// The slots in the group's program, sorted by value; `None` before the first.
     programmed: Option<Vec<(u8, u32)>>,
-}
-
-#[derive(Clone, Copy)]
-struct Waiting {
-    since: Instant,
-    /// When all members besides kept sockets were first seen running, but not all of those.
-    all_held: Option<Instant>,
 }
 
 enum Member {
@@ -111,7 +101,7 @@ impl FanoutGroup {
             slots: vec![],
             kept: vec![],
             is_consistent: true,
-            waiting: None,
+            waits_since: None,
             programmed: None,
         };
         group.set_program()?;
@@ -190,15 +180,14 @@ impl FanoutGroup {
     /// order of the members depends on whether a socket that another process keeps is closed before or after it comes up.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.waiting.is_some() && !self.kept.is_empty()
+        self.waits_since.is_some() && !self.kept.is_empty()
     }
 
     /// If [it is waiting](Self::is_waiting): when to call [`recover`](Self::recover) again. The longer the interface has been
     /// down, the later.
     #[must_use]
     pub fn recovery_interval(&self) -> Option<Duration> {
-        let Waiting { since, all_held } = self.waiting.filter(|_| self.is_waiting())?;
-        Some(recovery_interval(if all_held.is_some() { Duration::ZERO } else { since.elapsed() }))
+        self.waits_since.filter(|_| self.is_waiting()).map(|since| recovery_interval(since.elapsed()))
     }
 
     /// If the interface has gone down since the last call, sets the program for the order in which the kernel adds the members
@@ -215,38 +204,27 @@ impl FanoutGroup {
         };
         if went_down {
             self.mark_inconsistent();
-            self.waiting = Some(Waiting { since: Instant::now(), all_held: None });
+            self.waits_since = Some(Instant::now());
         }
-        if self.waiting.is_some() {
+        if self.waits_since.is_some() {
             self.sort()?;
         }
         Ok(went_down)
-    }
-
-    /// As [`recover`](Self::recover). If all members but kept sockets are running, it waits until those are as well, or have had
-    /// [`KEPT_TIME`]: afterwards the interface is down, or the order of the members no longer depends on the kernel's list.
-    fn recover_wholly(&mut self) -> Result<(), LinkError> {
-        self.recover()?;
-        while let Some(Waiting { all_held: Some(since), .. }) = self.waiting {
-            thread::sleep(KEPT_TIME.saturating_sub(since.elapsed()));
-            self.recover()?;
-        }
-        Ok(())
     }
 
     /// Closes the group's descriptor of the socket for a value; other members keep their slots. If the socket is still open
     /// elsewhere, it keeps its slot as well, and the group is [inconsistent](Self::is_consistent).
     pub fn release(&mut self, value: u8) {
         // After a failure `slots` stays as it is.
-        let _ = self.recover_wholly();
+        let _ = self.recover();
         if !self.has(value) {
             return;
         }
         let mut spare = self.spare();
-        if self.waiting.is_some() {
+        if self.waits_since.is_some() {
             // The interface may have come up meanwhile.
-            let _ = self.recover_wholly();
-            if self.waiting.is_none() && spare.is_err() {
+            let _ = self.recover();
+            if self.waits_since.is_none() && spare.is_err() {
                 spare = self.spare();
             }
         }
@@ -260,7 +238,7 @@ impl FanoutGroup {
         } else if let Ok(spare) = spare {
             // The last member has moved to the slot.
             self.slots[slot] = Member::Spare(spare);
-        } else if self.waiting.is_some() {
+        } else if self.waits_since.is_some() {
             // The kernel's group is empty; the other members will join again in order.
             self.slots.remove(slot);
         } else {
@@ -268,7 +246,7 @@ impl FanoutGroup {
             self.slots.swap_remove(slot);
             let _ = self.set_program();
         }
-        if self.waiting.is_some() {
+        if self.waits_since.is_some() {
             let _ = self.sort();
         }
     }
@@ -343,15 +321,9 @@ impl FanoutGroup {
         let place = |inode| listed.iter().position(|socket| socket.inode == inode);
         let is_running = |inode| place(inode).is_some_and(|at| listed[at].is_running);
         self.kept.retain(|inode| place(*inode).is_some());
-        let mut has_come_up = self.are_running(&listed)?;
-        if let Some(waiting) = &mut self.waiting {
-            let since = has_come_up.then(|| *waiting.all_held.get_or_insert_with(Instant::now));
-            waiting.all_held = since;
-            // The kernel adds no socket whose holder is changing its ring while the interface comes up. One that is changing it
-            // now may have been added before.
-            let is_late = since.is_some_and(|since| since.elapsed() >= KEPT_TIME);
-            has_come_up &= is_late || self.kept.iter().all(|inode| is_running(*inode));
-        }
+        // Not only the first one: those behind a kept socket tell whether the kernel has come to it.
+        let has_come_up = self.are_running(&listed)?;
+        // The kernel adds no socket whose holder is changing its ring.
         let kept = self.kept.iter().filter(|inode| !has_come_up || is_running(**inode));
         self.slots.retain(|member| !matches!(member, Member::Kept(_)));
         self.slots.extend(kept.map(|inode| Member::Kept(*inode)));
@@ -369,7 +341,7 @@ impl FanoutGroup {
         self.slots = members.into_iter().map(|(_, member)| member).collect();
         self.set_program()?;
         if has_come_up {
-            self.waiting = None;
+            self.waits_since = None;
             self.add_missing_spares()?;
         }
         Ok(())
