@@ -174,17 +174,15 @@ int main(int argc, char **argv) {
       {0},
   };
   // HPCC's sizes and measurements; no warm-up besides the untimed exchange before each.
-  settings.sizes[0] = 8;
-  settings.sizes[1] = 2000000;
-  settings.size_count = 2;
-  settings.samples = 3;
-  settings.warmup = 0;
+  static const struct settings defaults = {
+      .sizes = {8, 2000000}, .size_count = 2, .samples = 3, .seconds = 0.5, .warmup = 0, .seed = 1};
   begin(argc, argv,
         &(struct program){.name = "beff",
                           .summary = "b_eff: exchange with both neighbours in natural and random rings "
                                      "(sizes 8,2000000; 3 samples; no warm-up)",
                           .variants = variants,
                           .extras = extras,
+                          .defaults = &defaults,
                           .ranks_min = 2});
   if (rings > RINGS_MAX) usage_error("--rings must be at most %d, not %" PRId64, RINGS_MAX, rings);
   if (exchanges < 1 || exchanges > INT32_MAX) usage_error("--exchanges must be 1 or more, not %" PRId64, exchanges);

@@ -183,6 +183,15 @@ def test_any_number_of_ranks_finds_its_peers(test: str, ranks: int, tmp_path: Pa
     judge(test, file, ranks, 1, [9])
 
 
+def test_the_defaults_of_b_eff_are_those_of_its_definition(tmp_path: Path) -> None:
+    file = tmp_path / "records"
+    done = launch("beff", "openmpi", "--rings", "1", "--output", str(file))
+    assert done.returncode == 0, done.stderr
+    times = [record for record in read(file)[1] if record["quantity"] == "time" and record["phase"] == "measure"]
+    assert {record["message_bytes"] for record in times} == {8, 2000000}
+    assert {len(record["values"]) for record in times} == {3}
+
+
 def test_buffers_that_walk_through_memory_are_checked_too(tmp_path: Path) -> None:
     file = tmp_path / "records"
     for test in ("bandwidth", "alltoall"):

@@ -205,7 +205,7 @@ static uint64_t measure_resolution(void) {
 
 void begin(int argc, char **argv, const struct program *description) {
   program = description;
-  settings = defaults;
+  settings = program->defaults ? *program->defaults : defaults;
   selected_count = 0;
   int provided, is_initialized;
   MPI_Initialized(&is_initialized);

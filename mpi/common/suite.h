@@ -28,20 +28,6 @@ struct extra {
   const char *help;
 };
 
-struct program {
-  const char *name;             // of the test, in every record
-  const char *summary;          // one line for --help
-  const char *const *variants;  // ends with NULL; all are measured unless --variants selects some
-  const struct extra *extras;   // or NULL
-  int threads;                  // required level: MPI_THREAD_SINGLE … MULTIPLE
-  int threads_preferred;        // requested if higher; the start record has the provided level
-  int has_no_sizes;             // message sizes follow from other options: --sizes and --walk-bytes are rejected
-  int ranks_min;
-  int needs_even_ranks;  // whether the number of ranks must be even
-  // Called right after MPI_Init with the time right before it, before any other MPI call; or NULL.
-  void (*started)(uint64_t start_ns);
-};
-
 // Values of the common options.
 struct settings {
   size_t sizes[SIZES_MAX];  // bytes, ascending as given
@@ -52,6 +38,22 @@ struct settings {
   uint64_t seed;
   size_t walk_bytes;  // message buffers cycle through this much memory; 0: the same buffer each time
   uint64_t corrupt;   // number, from 1, of the message in which `check` flips a bit; 0: none
+};
+
+struct program {
+  const char *name;             // of the test, in every record
+  const char *summary;          // one line for --help
+  const char *const *variants;  // ends with NULL; all are measured unless --variants selects some
+  const struct extra *extras;   // or NULL
+  // Of the common options, if they differ from those of other programs; or NULL.
+  const struct settings *defaults;
+  int threads;            // required level: MPI_THREAD_SINGLE … MULTIPLE
+  int threads_preferred;  // requested if higher; the start record has the provided level
+  int has_no_sizes;       // message sizes follow from other options: --sizes and --walk-bytes are rejected
+  int ranks_min;
+  int needs_even_ranks;  // whether the number of ranks must be even
+  // Called right after MPI_Init with the time right before it, before any other MPI call; or NULL.
+  void (*started)(uint64_t start_ns);
 };
 
 extern int rank, ranks;  // in MPI_COMM_WORLD
