@@ -4,6 +4,7 @@
 Each carries its data under real libraries and over both fabrics, and `--corrupt` proves that its check would notice.
 """
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -75,14 +76,22 @@ def measured(file: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return [one for one in samples if one["phase"] == "measure"], left_out
 
 
-def judge(test: str, file: Path) -> None:
-    """Every variant and size has all its quantities."""
+def judge(test: str, file: Path, ranks: int) -> None:
+    """Every variant and size has all its quantities, but for sums of which some ranks would have no part."""
     samples, left_out = measured(file)
-    assert not left_out
     variants, sizes = VARIANTS[test], SIZES_OF.get(test, SIZES)
+    too_short = {("reduce-scatter", size) for size in sizes if "reduce-scatter" in variants and size <= 8 * (ranks - 1)}
+    assert {(one["variant"], one["message_bytes"]) for one in map(json.loads, left_out)} == too_short
+    assert len(left_out) == len(too_short)
     found = {(one["variant"], one["message_bytes"], one["quantity"]) for one in samples}
     quantities = QUANTITIES.get(test, {"time"})
-    expected = {(variant, size, quantity) for variant in variants for size in sizes for quantity in quantities}
+    expected = {
+        (variant, size, quantity)
+        for variant in variants
+        for size in sizes
+        for quantity in quantities
+        if (variant, size) not in too_short
+    }
     if test == "footprint":
         expected = {("exchange", max(sizes), quantity) for quantity in quantities}
     assert expected <= found
@@ -106,7 +115,7 @@ def test_each_variant_carries_its_data(test: str, name: str, fabric: str, ranks:
     where = ("--lab", f"star:{ranks}" if ranks > 2 else "pair", "--fabric", fabric)
     done = launch(test, name, "--sizes", sizes, *FEW, "--output", str(file), ranks=ranks, path=where)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
-    judge(test, file)
+    judge(test, file, ranks)
 
 
 def test_start_up_and_memory_are_recorded_once_a_launch(tmp_path: Path) -> None:
@@ -153,6 +162,15 @@ def test_a_wrong_byte_ends_the_run_and_is_named(test: str, variants: str, says: 
     assert re.search(rf"{test}: rank \d, seed 1: WRONG RESULT: {pattern}", done.stderr), done.stderr
 
 
+@pytest.mark.parametrize("test", ["collective", "nonblocking"])
+def test_no_rank_of_a_scan_only_sends(test: str) -> None:
+    """An operation is a scan, and another in reverse order of the ranks: the second result that a rank checks."""
+    arguments = ("--variants", "scan", "--sizes", "1000", *FEW, "--corrupt", "2", "--output", "/dev/null")
+    done = launch(test, "openmpi", *arguments)
+    assert done.returncode == 1
+    assert re.search(r"rank (0, .* sum of 2|1, .* sum of 1) ranks: byte 500 of 1000", done.stderr), done.stderr
+
+
 def test_what_is_left_out_says_why(tmp_path: Path) -> None:
     file = tmp_path / "records"
     arguments = ("--variants", "bcast,allgather", "--sizes", "8,1000000", "--memory", "2000000", *FEW)
@@ -160,6 +178,11 @@ def test_what_is_left_out_says_why(tmp_path: Path) -> None:
     samples, left_out = measured(file)
     assert {(one["variant"], one["message_bytes"]) for one in samples} == {("bcast", 8), ("allgather", 8)}
     assert all("needs 2 MiB on each rank, and --memory allows 1" in one for one in left_out) and len(left_out) == 2
+    arguments = ("--variants", "reduce-scatter", "--sizes", "8,9", *FEW)
+    assert launch("collective", "openmpi", *arguments, "--output", str(file)).returncode == 0
+    samples, left_out = measured(file)
+    assert {one["message_bytes"] for one in samples} == {9}
+    assert len(left_out) == 1 and "the sum has no part for some of the 2 ranks" in left_out[0]
     assert launch("partitioned", "openmpi", "--sizes", "64", *FEW, "--output", str(file)).returncode == 0
     samples, left_out = measured(file)
     assert {one["variant"] for one in samples} == {"whole"}

@@ -85,8 +85,14 @@ static void alltoallv(const struct layout *layout, int root, unsigned char *out,
        layout->offsets, MPI_BYTE);
 }
 
-static void scan(const struct layout *layout, int root, unsigned char *out, unsigned char *in, MPI_Request *request) {
-  CALL(MPI_Scan, MPI_Iscan, out, in, layout->count, layout->type, layout->operation);
+// The ranks of MPI_COMM_WORLD in reverse order, for the second scan of a pair.
+static MPI_Comm reversed = MPI_COMM_NULL;
+
+static void scan(const struct layout *layout, int way, unsigned char *out, unsigned char *in, MPI_Request *request) {
+  MPI_Comm comm = way ? reversed : WORLD;
+  void *from = block(layout, out, way), *to = block(layout, in, way);
+  if (request) MPI_Iscan(from, to, layout->count, layout->type, layout->operation, comm, request);
+  else MPI_Scan(from, to, layout->count, layout->type, layout->operation, comm);
 }
 
 const struct collective collectives[COLLECTIVES] = {
@@ -103,7 +109,7 @@ const struct collective collectives[COLLECTIVES] = {
     {"allgatherv", allgatherv, 0, SEND_SAME, RECEIVE_UNEQUAL_BLOCKS},
     {"alltoall", alltoall, 0, SEND_EQUAL_BLOCKS, RECEIVE_EQUAL_BLOCKS},
     {"alltoallv", alltoallv, 0, SEND_UNEQUAL_BLOCKS, RECEIVE_UNEQUAL_BLOCKS},
-    {"scan", scan, 0, SEND_SAME, RECEIVE_PREFIX_SUM},
+    {"scan", scan, 0, SEND_SAME, RECEIVE_PREFIX_SUMS},
 };
 
 uint64_t collective_operations;
@@ -154,18 +160,31 @@ static void describe_received(size_t bytes, size_t first_word) {
   if (current->receives == RECEIVE_UNEQUAL_BLOCKS) in.lengths = layout.lengths, in.offsets = layout.offsets;
   if (current->receives == RECEIVE_OWN_LENGTH) in.bytes = (size_t)layout.lengths[rank];
   if (receives_blocks) return;
-  in.summed = current->receives == RECEIVE_PREFIX_SUM ? rank + 1 : ranks;
+  in.summed = current->receives == RECEIVE_PREFIX_SUMS ? rank + 1 : ranks;
   in.bytewise = out.bytewise;
   if (current->receives != RECEIVE_SUM_PART) return;
   in.bytes = (size_t)layout.counts[rank] * (out.bytewise ? 1 : 8);
   in.skipped_words = first_word;
 }
 
+// Calls of one operation.
+static int rounds(void) {
+  if (current->rooted) return ranks;
+  return current->receives == RECEIVE_PREFIX_SUMS ? 2 : 1;
+}
+
 int open_collective(const struct collective *collective, size_t bytes) {
   current = collective;
   allocate_layout();
-  int sent = current->sends == SEND_SAME ? 1 : current->sends == SEND_NOTHING ? 0 : ranks;
-  int received = current->receives == RECEIVE_NOTHING ? 0 : current->receives < RECEIVE_SUM ? ranks : 1;
+  int sums = current->receives == RECEIVE_PREFIX_SUMS ? 2 : 1;
+  int sent = current->sends == SEND_SAME ? sums : current->sends == SEND_NOTHING ? 0 : ranks;
+  int received = current->receives == RECEIVE_NOTHING ? 0 : current->receives < RECEIVE_SUM ? ranks : sums;
+  // Such a rank only sends, and runs ahead of the others.
+  if (current->receives == RECEIVE_SUM_PART && (bytes + 7) / 8 < (size_t)ranks) {
+    leave_out(current->name, bytes, "the sum has no part for some of the %d ranks, and they would not wait for it",
+              ranks);
+    return 0;
+  }
   // Blocks of unequal length have up to 3 m / 2 bytes.
   int are_unequal = current->sends == SEND_UNEQUAL_BLOCKS || current->receives == RECEIVE_UNEQUAL_BLOCKS;
   size_t longest = are_unequal ? bytes + bytes / 2 : bytes;
@@ -174,6 +193,7 @@ int open_collective(const struct collective *collective, size_t bytes) {
     leave_out(current->name, bytes, "its displacements exceed the range of int");
     return 0;
   }
+  if (sums > 1 && reversed == MPI_COMM_NULL) MPI_Comm_split(WORLD, 0, ranks - rank, &reversed);
   layout.bytes = (int)bytes;
   set_lengths(bytes);
   out = in = (struct messages){0};
@@ -203,20 +223,20 @@ static unsigned char *next_of(struct messages *messages) {
 }
 
 void run_blocking(int count) {
-  int rounds = current->rooted ? ranks : 1;
+  int calls = rounds();
   for (int number = 0; number < count; number++) {
     unsigned char *from = next_of(&out), *to = next_of(&in);
-    for (int root = 0; root < rounds; root++) current->function(&layout, root, from, to, NULL);
+    for (int round = 0; round < calls; round++) current->function(&layout, round, from, to, NULL);
   }
 }
 
 void run_nonblocking(int count) {
-  int rounds = current->rooted ? ranks : 1;
+  int calls = rounds();
   for (int number = 0; number < count; number++) {
     unsigned char *from = next_of(&out), *to = next_of(&in);
-    for (int root = 0; root < rounds; root++) {
+    for (int round = 0; round < calls; round++) {
       MPI_Request request;
-      current->function(&layout, root, from, to, &request);
+      current->function(&layout, round, from, to, &request);
       compute(collective_operations);
       MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
@@ -226,7 +246,7 @@ void run_nonblocking(int count) {
 struct pattern collective_pattern(void) {
   return (struct pattern){.point = {.variant = current->name, .message_bytes = (size_t)layout.bytes},
                           .timed = 1,
-                          .divide_by = current->rooted ? ranks : 1,
+                          .divide_by = rounds(),
                           .unit = 1,
                           .out = out.blocks ? &out : NULL,
                           .in = in.blocks ? &in : NULL};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // MPI's collectives, blocking and non-blocking, with the data that each sends and receives. An operation of a rooted
-// collective is a round in which each rank is the root once, so that no rank can run ahead of the others.
+// collective is a round in which each rank is the root once, and one of scan is a scan and another in reverse order of
+// the ranks, so that no rank can run ahead of the others.
 #pragma once
 #include "measure.h"
 
@@ -15,8 +16,9 @@ struct layout {
   int *counts;  // elements of `type` in each rank's part of m bytes
 };
 
-// Starts a collective; if `request` is NULL, calls the blocking function.
-typedef void collective_function(const struct layout *layout, int root, unsigned char *out, unsigned char *in,
+// Starts a collective; if `request` is NULL, calls the blocking function. `round` counts the calls of one operation:
+// the root, or 1 for the scan in reverse order.
+typedef void collective_function(const struct layout *layout, int round, unsigned char *out, unsigned char *in,
                                  MPI_Request *request);
 
 struct collective {
@@ -36,7 +38,7 @@ struct collective {
     RECEIVE_OWN_LENGTH,      // a block from each rank, each of this rank's length
     RECEIVE_FROM_OTHERS,     // a block from each other rank, of equal lengths
     RECEIVE_SUM,             // over all ranks
-    RECEIVE_PREFIX_SUM,      // over the ranks up to this one
+    RECEIVE_PREFIX_SUMS,     // two: over the ranks up to this one, and over those from this one on
     RECEIVE_SUM_PART         // this rank's part of the sum of all ranks
   } receives;
 };

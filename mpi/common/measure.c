@@ -83,8 +83,11 @@ static struct contents contents_of(const struct messages *messages, size_t buffe
   if (!keys) keys = allocate((size_t)ranks * sizeof *keys);
   struct contents contents = {
       .keys = keys, .count = messages->summed ? messages->summed : 1, .bytewise = messages->bytewise};
+  int is_reversed = messages->summed && block > 0;
+  if (is_reversed) contents.count = ranks - rank;
   for (int number = 0; number < contents.count; number++) {
-    keys[number] = key_in(messages, buffer, block, messages->summed ? number : from, messages->to_all ? ranks : to);
+    int source = messages->summed ? number + (is_reversed ? rank : 0) : from;
+    keys[number] = key_in(messages, buffer, block, source, messages->to_all ? ranks : to);
     skip(&keys[number], messages->skipped_words);
   }
   return contents;
@@ -132,7 +135,7 @@ static void check_messages(const struct pattern *pattern) {
       int back = in == pattern->out && times % 2 == 0;
       struct contents contents = contents_of(in, buffer, block, back ? rank : peer, back ? peer : rank);
       char what[128];
-      if (in->summed) snprintf(what, sizeof what, "%s, sum of %d ranks", pattern->point.variant, in->summed);
+      if (in->summed) snprintf(what, sizeof what, "%s, sum of %d ranks", pattern->point.variant, contents.count);
       else snprintf(what, sizeof what, "%s, message from rank %d", pattern->point.variant, peer);
       check_for(block_of(in, buffer, block), length_of(in, block), contents, what);
     }

@@ -16,7 +16,8 @@ struct messages {
   const int *offsets, *lengths;
   int to_all;  // a rank sends the same contents to all others
   // The received data is the sum of the contents of the ranks below this number: of 64-bit words or, if the message is
-  // not a multiple of 8 bytes, the exclusive or of bytes. 0: no reduction.
+  // not a multiple of 8 bytes, the exclusive or of bytes. 0: no reduction. A second block is the sum over this rank and
+  // those after it.
   int summed;
   int bytewise;
   size_t skipped_words;  // words of that sum before the received part
