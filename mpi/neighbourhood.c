@@ -86,11 +86,11 @@ static void make_graph(void) {
                                  MPI_INFO_NULL, 0, &graph.ranks);
 }
 
-// Lengths from m / 2 to 3 m / 2.
+// Lengths from m / 2 to 3 m / 2, m on average.
 static void set_lengths(void) {
-  int offset = 0, steps = topology->classes > 1 ? topology->classes - 1 : 1;
+  int offset = 0, steps = topology->classes - 1;
   for (int block = 0; block < topology->degree; block++) {
-    lengths[block] = bytes / 2 + (int)((int64_t)bytes * topology->numbers[block] / steps);
+    lengths[block] = steps ? bytes / 2 + (int)((int64_t)bytes * topology->numbers[block] / steps) : bytes;
     offsets[block] = offset;
     offset += lengths[block];
   }

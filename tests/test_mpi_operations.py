@@ -139,6 +139,8 @@ def test_start_up_and_memory_are_recorded_once_a_launch(tmp_path: Path) -> None:
         ("collective", "reduce-scatter", r"reduce-scatter, sum of 2 ranks: byte 252 of 504"),
         ("nonblocking", "scan", r"scan, sum of \d ranks: byte 500 of 1000"),
         ("neighbourhood", "graph-alltoall", r"graph-alltoall, message from rank \d: byte 500 of 1000"),
+        # Its only block.
+        ("neighbourhood", "graph-alltoallv", r"graph-alltoallv, message from rank \d: byte 500 of 1000"),
         ("onesided", "put-flush", r"put, message from rank 0: byte 500 of 1000"),
         ("onesided", "accumulate-fence", r"accumulate, message from rank 0: byte 500 of 1000"),
         ("onesided", "compare-and-swap-lock", r"compare-and-swap, message from rank \d: the word is 0x\w+, not 0x\w+"),
