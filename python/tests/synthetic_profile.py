@@ -25,6 +25,8 @@ class Made:
     main_ms: int = 1000
     inside: tuple[int, int] = (0, 0)
     blocks: int = 1
+    # Of blocks after the first: how long after the first call the last one ended.
+    others_ms: int = 1000
 
     def data(self) -> bytes:
         """Return the file's content."""
@@ -41,7 +43,8 @@ class Made:
             *(b"h1", b"./program", b"Some MPI 1.0", b""),
         )
         names = b"".join(struct.pack("=12s28s", kind.encode(), name.encode()) for kind, name in NAMES)
-        return header + names + b"".join(self._block(begin, ends[1]) for _ in range(self.blocks))
+        lasts = (begin + self.others_ms * MS if number else ends[1] for number in range(self.blocks))
+        return header + names + b"".join(self._block(begin, last) for last in lasts)
 
     def leave_in(self, folder: Path) -> None:
         """Write the file under the profiler's name."""

@@ -87,6 +87,15 @@ def test_waiting_is_the_time_beyond_the_shortest_call_of_any_rank() -> None:
     assert profile.mpi_share == pytest.approx(0.35) and profile.late_s == pytest.approx(0.25)
 
 
+def test_more_threads_are_no_imbalance() -> None:
+    """Each of three threads is 100 ms in a barrier; the second and third are there for 200 ms."""
+    rows = [(BARRIER, 0, 1, 0, 100 * MS, 100 * MS, 100 * MS)]
+    profile = job(Made(0, rows, blocks=3, others_ms=200), Made(1, rows))
+    assert [rank.peers_late_s for rank in profile.ranks] == [0.0, 0.0]
+    assert [rank.parts.outside_s for rank in profile.ranks] == pytest.approx([0.9 + 2 * 0.1, 0.9])
+    assert "busiest" not in " ".join(headlines(profile, "solve"))
+
+
 def test_imbalance_is_described_in_words() -> None:
     text = " ".join(headlines(uneven(), "solve"))
     assert "solve is in MPI for 35 % of its time" in text and "20 % waiting" in text and "MPI_Barrier" in text

@@ -14,6 +14,7 @@ LONGEST_KEPT = 16
 class Parts:
     """A rank's time between MPI_Init's end and MPI_Finalize, in seconds of all its threads that call MPI.
 
+    A thread other than the first that called MPI counts from its first call to its last.
     Waiting is the time of a blocking call beyond the shortest call of the same kind and size in any rank.
     """
 
@@ -30,7 +31,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class RankParts:
-    """One rank; `peers_late_s` is how much longer the busiest rank worked outside MPI."""
+    """One rank; `peers_late_s` is how much longer the first thread of the busiest rank worked outside MPI."""
 
     rank: int
     host: str
@@ -125,16 +126,17 @@ def combine_profiles(profiles: Sequence[RankProfile], expected_ranks: int) -> Jo
     """Combine all processes of one job; `expected_ranks` is the requested number."""
     shortest = _shortest(profiles)
     parts = [_parts_of(profile, shortest) for profile in profiles]
+    working = [_first_outside_s(profile) for profile in profiles]
     # A spawned world works separately, so its ranks are late relative to their own world.
     busiest = {
         world: max(
-            (p.outside_s for p, profile in zip(parts, profiles, strict=True) if profile.spawned == world), default=0.0
+            (work for work, profile in zip(working, profiles, strict=True) if profile.spawned == world), default=0.0
         )
         for world in (False, True)
     }
     ranks = [
-        _rank(profile, rank_parts, busiest[profile.spawned] - rank_parts.outside_s)
-        for profile, rank_parts in zip(profiles, parts, strict=True)
+        _rank(profile, rank_parts, busiest[profile.spawned] - work)
+        for profile, rank_parts, work in zip(profiles, parts, working, strict=True)
     ]
     rows: dict[tuple[str, int | None], JobCall] = {}
     for profile in profiles:
@@ -173,10 +175,18 @@ def _waiting(row: CallRow, shortest: dict[tuple[str, int | None], float]) -> flo
     return max(0.0, row.time_s - row.calls * shortest[row.call, row.bytes_from]) if row.waits else 0.0
 
 
+def _first_outside_s(profile: RankProfile) -> float:
+    """Return the time outside MPI of the thread that called MPI first.
+
+    Others are left out: a rank with more threads is not busier for that.
+    """
+    return max(0.0, (profile.main_s or 0.0) - sum(thread.mpi_s for thread in profile.each_thread[:1]))
+
+
 def _parts_of(profile: RankProfile, shortest: dict[tuple[str, int | None], float]) -> Parts:
     waiting, asking = sum(_waiting(row, shortest) for row in profile.calls), profile.asking_s
-    outside = max(0.0, (profile.main_s or 0.0) * max(1, profile.threads) - profile.mpi_s)
-    return Parts(outside, waiting, asking, max(0.0, profile.mpi_s - waiting - asking))
+    others = sum(max(0.0, thread.calling_s - thread.mpi_s) for thread in profile.each_thread[1:])
+    return Parts(_first_outside_s(profile) + others, waiting, asking, max(0.0, profile.mpi_s - waiting - asking))
 
 
 def _rank(profile: RankProfile, parts: Parts, late_s: float) -> RankParts:

@@ -66,6 +66,15 @@ class Inside:
 
 
 @dataclass(frozen=True)
+class ThreadTimes:
+    """A thread that called MPI, or successive ones of which each began after the end of the one before."""
+
+    # From the start of the first call to the end of the last.
+    calling_s: float
+    mpi_s: float
+
+
+@dataclass(frozen=True)
 class RankProfile:
     """One process: times in seconds; `milestones` are relative to its start, None if not reached."""
 
@@ -89,6 +98,8 @@ class RankProfile:
     calls: tuple[CallRow, ...]
     longest: tuple[Wait, ...]
     inside: tuple[Inside, ...]
+    # The thread that called MPI first is the first.
+    each_thread: tuple[ThreadTimes, ...]
     # Time in MPI over time: seconds in each bin, from the start of MPI_Init.
     bin_s: float
     bins: tuple[float, ...] = field(repr=False)
@@ -151,7 +162,7 @@ def read_profile(data: bytes, name: str) -> RankProfile:
         for index in range(0 if light else thread_count)
     ]
     begin, loaded = times["init_begin"], times["loaded"]
-    last = max((max(block.last, block.since if block.call_inside else 0) for block in blocks), default=0)
+    last = max((block.until for block in blocks), default=0)
     bin_s, merged = _merged_bins(blocks)
     return RankProfile(
         rank=rank,
@@ -176,6 +187,7 @@ def read_profile(data: bytes, name: str) -> RankProfile:
             sorted((wait for block in blocks for wait in block.waits(rank, begin)), key=lambda wait: -wait.time_s)
         ),
         inside=tuple(block.inside(begin) for block in blocks if block.call_inside),
+        each_thread=tuple(block.times() for block in blocks),
         bin_s=bin_s,
         bins=merged,
     )
@@ -187,7 +199,8 @@ class _Block:
     def __init__(self, data: bytes, offset: int, shape: tuple[int, int, int], functions: list[tuple[str, ...]]) -> None:
         self.functions = functions
         entries, longest, bins = shape
-        _, self.last, _, _, self.call_inside, self.since, self.bin_shift, _ = _BLOCK.unpack_from(data, offset)
+        self.first, last, _, _, self.call_inside, self.since, self.bin_shift, _ = _BLOCK.unpack_from(data, offset)
+        self.until = max(last, self.since if self.call_inside else 0)
         position = offset + _BLOCK.size
         self.entries = [_ENTRY.unpack_from(data, position + index * _ENTRY.size) for index in range(entries)]
         position += entries * _ENTRY.size
@@ -219,6 +232,10 @@ class _Block:
                 size = None if size_bytes == _NONE else size_bytes
                 at_s = (since - begin) / _GIGA
                 yield Wait(self.call_of(key)[1], rank, size, peer if peer >= 0 else None, at_s, time / _GIGA)
+
+    def times(self) -> ThreadTimes:
+        calling = max(0, self.until - self.first) if self.first else 0
+        return ThreadTimes(calling / _GIGA, sum(row.time_s for row in self.rows()))
 
     def inside(self, begin: int) -> Inside:
         return Inside(self.call_of(self.call_inside << 8)[1], (self.since - begin) / _GIGA)
