@@ -66,6 +66,17 @@ def test_calls_are_counted_once_with_their_sizes_and_waits(name: str, tmp_path: 
     assert [one["rank"] for one in kept] == [0, 1]
 
 
+def test_a_call_on_several_requests_counts_those_that_it_completes(tmp_path: Path) -> None:
+    """By each: rank 1 receives 16, 1600 and 160000 B, for which it asks in vain at first; persistently too."""
+    done, document = profiled(tmp_path, *HERE, "--", program("mpich-5", "profiled"), "completions")
+    assert done.returncode == 0, done.stderr
+    found = calls(document)
+    for call in ("MPI_Waitany", "MPI_Waitsome", "MPI_Testany", "MPI_Testsome", "MPI_Test", "MPI_Testall"):
+        assert found[call][1] == (2 if call == "MPI_Waitany" else 1) * (16 + 1600 + 160000), call
+    assert found["MPI_Testany"][0] > 3 < found["MPI_Test"][0]
+    assert found["MPI_Request_get_status"][1] == 0
+
+
 @functools.cache
 def fortran(name: str, source: str, folder: Path) -> str:
     try:
@@ -234,6 +245,9 @@ _ROLES: dict[str, Callable[[str], bool]] = {
     "request": lambda name: name in ("request", "newcomm_request"),
     "requests": lambda name: name in ("request", "array_of_requests"),
     "request_count": lambda name: name in ("count", "incount"),
+    "completed": lambda name: name in ("index", "indx", "array_of_indices"),
+    "completed_count": lambda name: name == "outcount",
+    "flag": lambda name: name == "flag",
     "wide": lambda name: True,
 }
 

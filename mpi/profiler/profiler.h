@@ -28,7 +28,10 @@ struct call {
   unsigned char peer;
   unsigned char request;                  // the request that the call creates
   unsigned char requests, request_count;  // the requests passed in, and their number: one if 0
-  bool wide;                              // counts are MPI_Count
+  // Which of them the call has completed: indices and their number, one if 0; all without indices. None unless the
+  // flag, if there is one, is set.
+  unsigned char completed, completed_count, flag;
+  bool wide;  // counts are MPI_Count
 };
 
 enum language {
@@ -86,4 +89,8 @@ uint32_t cost_of_recording_ps(struct header *header, struct block *scratch);
 void remember_request(slot handle, enum language language, int64_t bytes, int32_t peer);
 // Total bytes of the messages of the requests, -1 if unknown; sets the peer of a single request.
 int64_t bytes_of_requests(const void *requests, int64_t count, enum language language, int32_t *peer);
+// The same for the requests that a call has completed: `indices` as it returned them, `before` the total of all passed
+// in.
+int64_t bytes_of_completed(const void *requests, int64_t count, const int32_t *indices, int64_t completed,
+                           enum language language, int64_t before);
 slot request_at(const void *requests, int64_t index, enum language language);

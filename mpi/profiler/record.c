@@ -99,6 +99,22 @@ static int64_t bytes_of(const struct call *call, enum language language, const s
   return size < 0 ? -1 : count * size;
 }
 
+static int64_t count_of_requests(const struct call *call, enum language language, const slot *arguments) {
+  return call->request_count ? integer(ARGUMENT(call->request_count), language, false) : 1;
+}
+
+// Bytes of the messages that a call on requests has completed, -1 if none or unknown; `before`: of all its requests.
+static int64_t completed_bytes(const struct call *call, enum language language, const slot *arguments, int64_t before) {
+  if (before < 0 || (call->flag && !*(const int32_t *)ARGUMENT(call->flag))) return -1;
+  if (!call->completed) return before;
+  const int32_t *indices = (const int32_t *)ARGUMENT(call->completed);
+  int64_t completed = call->completed_count ? *(const int32_t *)ARGUMENT(call->completed_count) : 1;
+  // MPI_UNDEFINED, which is negative, if no request was active.
+  if (completed <= 0 || indices[0] < 0) return -1;
+  return bytes_of_completed((const void *)ARGUMENT(call->requests), count_of_requests(call, language, arguments),
+                            indices, completed, language, before);
+}
+
 static unsigned class_of(int64_t bytes) {
   if (bytes < 0) return UNKNOWN_CLASS;
   return bytes == 0 ? 1 : 65 - (unsigned)__builtin_clzll((unsigned long long)bytes);
@@ -190,8 +206,8 @@ struct span enter(int call, enum language language, const slot *arguments) {
   const struct call *of = &calls[call];
   if (of->requests) {
     // Before the call, because completed requests become MPI_REQUEST_NULL.
-    int64_t request_count = of->request_count ? integer(ARGUMENT(of->request_count), language, false) : 1;
-    span.expected_bytes = bytes_of_requests((const void *)ARGUMENT(of->requests), request_count, language, &span.peer);
+    span.expected_bytes = bytes_of_requests((const void *)ARGUMENT(of->requests),
+                                            count_of_requests(of, language, arguments), language, &span.peer);
   } else if (of->peer) {
     span.peer = (int32_t)integer(ARGUMENT(of->peer), language, false);
   }
@@ -221,7 +237,9 @@ void leave(struct span *span, int call, enum language language, const slot *argu
   struct header *header = recording;
   if (!header || LOAD(block->calls) != span->calls_before) return;
   const struct call *of = &calls[call];
-  int64_t bytes = of->requests ? span->expected_bytes : succeeded ? bytes_of(of, language, arguments) : -1;
+  int64_t bytes = -1;
+  if (succeeded && of->requests) bytes = completed_bytes(of, language, arguments, span->expected_bytes);
+  else if (succeeded) bytes = bytes_of(of, language, arguments);
   bool waits = of->kind == SEND || of->kind == RECEIVE || of->kind == PROBE || of->kind == WAIT ||
                of->kind == COLLECTIVE || of->kind == SYNCHRONISE;
   record(header, block, ((uint64_t)call + 1) << 8 | class_of(bytes), waits, span->begin, end, bytes, span->peer);

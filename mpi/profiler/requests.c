@@ -51,3 +51,17 @@ int64_t bytes_of_requests(const void *requests, int64_t count, enum language lan
   if (count != 1) *peer = -1;
   return any ? sum : -1;
 }
+
+int64_t bytes_of_completed(const void *requests, int64_t count, const int32_t *indices, int64_t completed,
+                           enum language language, int64_t before) {
+  int32_t peer;
+  // A completed request is MPI_REQUEST_NULL now, so what is missing is its message; unless it is persistent.
+  int64_t left = bytes_of_requests(requests, count, language, &peer), bytes;
+  int64_t sum = left < 0 ? before : before - left;
+  for (int64_t at = 0; at < completed; at++) {
+    int64_t index = indices[at] - (language == FORTRAN);
+    if (index >= 0 && index < count && find_request(request_at(requests, index, language), language, &bytes, &peer))
+      sum += bytes;
+  }
+  return sum < 0 ? -1 : sum;
+}

@@ -77,6 +77,88 @@ static void requests(void) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+#define MESSAGES 3
+
+static MPI_Request pending[MESSAGES];
+static char *data[MESSAGES];
+
+static int bytes_of(int message) { return message == 0 ? 16 : message == 1 ? 1600 : 160000; }
+
+static void post(int persistent) {
+  for (int at = 0; at < MESSAGES; at++) {
+    data[at] = calloc(1, bytes_of(at));
+    if (persistent) MPI_Recv_init(data[at], bytes_of(at), MPI_CHAR, 0, at, MPI_COMM_WORLD, &pending[at]);
+    else MPI_Irecv(data[at], bytes_of(at), MPI_CHAR, 0, at, MPI_COMM_WORLD, &pending[at]);
+  }
+  if (persistent) MPI_Startall(MESSAGES, pending);
+}
+
+static void wait_any(void) {
+  int index;
+  do MPI_Waitany(MESSAGES, pending, &index, MPI_STATUS_IGNORE);
+  while (index != MPI_UNDEFINED);
+}
+
+static void wait_some(void) {
+  int count, indices[MESSAGES];
+  do MPI_Waitsome(MESSAGES, pending, &count, indices, MPI_STATUSES_IGNORE);
+  while (count != MPI_UNDEFINED);
+}
+
+static void test_any(void) {
+  int index, done;
+  do MPI_Testany(MESSAGES, pending, &index, &done, MPI_STATUS_IGNORE);
+  while (!done || index != MPI_UNDEFINED);
+}
+
+static void test_some(void) {
+  int count, indices[MESSAGES];
+  do MPI_Testsome(MESSAGES, pending, &count, indices, MPI_STATUSES_IGNORE);
+  while (count != MPI_UNDEFINED);
+}
+
+static void test_each(void) {
+  for (int at = 0, done; at < MESSAGES; at++) {
+    do MPI_Test(&pending[at], &done, MPI_STATUS_IGNORE);
+    while (!done);
+  }
+}
+
+static void test_all(void) {
+  int done;
+  do MPI_Testall(MESSAGES, pending, &done, MPI_STATUSES_IGNORE);
+  while (!done);
+}
+
+static void look_and_wait(void) {
+  for (int at = 0, done; at < MESSAGES; at++) {
+    do MPI_Request_get_status(pending[at], &done, MPI_STATUS_IGNORE);
+    while (!done);
+    MPI_Wait(&pending[at], MPI_STATUS_IGNORE);
+  }
+}
+
+// Rank 1 asks for rank 0's messages before they are sent.
+static void completions(void) {
+  void (*const ways[])(void) = {wait_any, wait_any, wait_some, test_any, test_some, test_each, test_all, look_and_wait};
+  for (int way = 0; way < (int)(sizeof ways / sizeof *ways); way++) {
+    int persistent = way == 0;
+    if (rank == 1) {
+      post(persistent);
+      ways[way]();
+    } else {
+      char *from = calloc(1, bytes_of(MESSAGES - 1));
+      usleep(5000);
+      for (int at = 0; at < MESSAGES; at++) MPI_Send(from, bytes_of(at), MPI_CHAR, 1, at, MPI_COMM_WORLD);
+      free(from);
+    }
+    for (int at = 0; rank == 1 && at < MESSAGES; at++) {
+      if (persistent) MPI_Request_free(&pending[at]);
+      free(data[at]);
+    }
+  }
+}
+
 static void result(const char *mode) {
   const char *provider = getenv("FI_PROVIDER");
   int over_barewire = provider && strcmp(provider, "barewire") == 0;
@@ -99,6 +181,7 @@ int main(int count, char **arguments) {
   if (strcmp(mode, "child") == 0) child();
   else exchange(1024, 1);
   if (strcmp(mode, "requests") == 0) requests();
+  if (strcmp(mode, "completions") == 0) completions();
   if (strcmp(mode, "threads") == 0) threads();
   if (strcmp(mode, "forks") == 0) forks();
   if (strcmp(mode, "spawns") == 0) spawns(arguments[0]);
