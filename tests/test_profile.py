@@ -131,6 +131,18 @@ def test_a_fork_leaves_no_trace_and_no_profile_of_its_own(tmp_path: Path) -> Non
     assert [one["state"] for one in document["ranks"]] == ["finalised", "finalised"]
 
 
+@pytest.mark.parametrize("mode", ["world", "leaves", "twice"])
+def test_a_session_is_a_part_of_the_process(mode: str, tmp_path: Path) -> None:
+    """From the first begin to the last end, whether of the world or of a session: 0.4 s."""
+    done, document = profiled(tmp_path, *HERE, "--", program("mpich-5", "sessions"), mode)
+    assert (done.returncode == 0) == (mode != "leaves"), done.stderr
+    found = {one["rank"]: one for one in document["ranks"]}
+    if mode == "leaves":
+        assert found[1]["state"] == "running"
+    else:
+        assert all(one["state"] == "finalised" and one["main_s"] > 0.39 for one in found.values())
+
+
 @pytest.mark.parametrize(
     "name",
     ["mpich-5", pytest.param("openmpi", marks=pytest.mark.matrix), pytest.param("openmpi-5", marks=pytest.mark.matrix)],

@@ -32,9 +32,9 @@ EXPORTED int MPI_Init_thread(int *argc, char ***argv, int required, int *provide
 EXPORTED int MPI_Finalize(void);
 EXPORTED int MPI_Finalize(void) {
   REAL(int (*)(void), "MPI_Finalize");
-  if (depth++ == 0) before_finalize();
+  bool is_last = depth++ == 0 && before_finalize();
   int result = library();
-  if (--depth == 0 && result == 0) finalised();
+  if (--depth == 0 && result == 0 && is_last) finalised();
   return result;
 }
 
@@ -47,24 +47,21 @@ EXPORTED int MPI_Abort(slot comm, int code) {
 
 #ifdef SESSIONS
 // Without MPI_Init there is no MPI_COMM_WORLD: the rank is taken from the launcher's environment.
-static unsigned sessions;
-
 EXPORTED int MPI_Session_init(slot, slot, slot);
 EXPORTED int MPI_Session_init(slot info, slot errhandler, slot session) {
   REAL(int (*)(slot, slot, slot), "MPI_Session_init");
   begin_process();
   int result = library(info, errhandler, session);
-  if (result == 0 && __atomic_fetch_add(&sessions, 1, __ATOMIC_RELAXED) == 0) session_begun();
+  if (result == 0) session_begun();
   return result;
 }
 
 EXPORTED int MPI_Session_finalize(slot);
 EXPORTED int MPI_Session_finalize(slot session) {
   REAL(int (*)(slot), "MPI_Session_finalize");
-  bool last = __atomic_sub_fetch(&sessions, 1, __ATOMIC_RELAXED) == 0;
-  if (last) before_finalize();
+  bool is_last = before_finalize();
   int result = library(session);
-  if (last && result == 0) finalised();
+  if (is_last && result == 0) finalised();
   return result;
 }
 
@@ -90,13 +87,13 @@ EXPORTED int MPI_Session_finalize(slot session) {
     if (--depth == 0 && (!error || *error == 0)) initialised();                \
   }
 
-#define FORTRAN_FINALIZE(symbol)                              \
-  EXPORTED void symbol(int32_t *);                            \
-  EXPORTED void symbol(int32_t *error) {                      \
-    REAL(void (*)(int32_t *), #symbol);                       \
-    if (depth++ == 0) before_finalize();                      \
-    library(error);                                           \
-    if (--depth == 0 && (!error || *error == 0)) finalised(); \
+#define FORTRAN_FINALIZE(symbol)                                         \
+  EXPORTED void symbol(int32_t *);                                       \
+  EXPORTED void symbol(int32_t *error) {                                 \
+    REAL(void (*)(int32_t *), #symbol);                                  \
+    bool is_last = depth++ == 0 && before_finalize();                    \
+    library(error);                                                      \
+    if (--depth == 0 && (!error || *error == 0) && is_last) finalised(); \
   }
 
 #define FORTRAN_ABORT(symbol)                                          \

@@ -151,13 +151,25 @@ void begin_process(void) {
   recording = header;
 }
 
+// The world and sessions that have begun and not ended.
+static _Atomic unsigned users;
+
+// A process that begins anew after its last end is running again.
+static void join(void) {
+  atomic_fetch_add(&users, 1);
+  if (!atomic_load(&header->init_end)) atomic_store(&header->init_end, now());
+  atomic_store(&header->state, RUNNING);
+  atomic_store(&header->finalize_begin, 0);
+  atomic_store(&header->finalize_end, 0);
+}
+
 void session_begun(void) {
-  if (header) atomic_store(&header->init_end, now());
+  if (header) join();
 }
 
 void initialised(void) {
   if (!header) return;
-  atomic_store(&header->init_end, now());
+  join();
   slot all = comm_world();
   int32_t value = 0;
   ((int (*)(slot, int *))library_function("MPI_Comm_rank"))(all, &header->rank);
@@ -174,12 +186,15 @@ void initialised(void) {
   header->spawned = handles_are_pointers() ? parent != null : (uint32_t)parent != null;
 }
 
-void before_finalize(void) {
-  if (header) atomic_store(&header->finalize_begin, now());
+bool before_finalize(void) {
+  bool is_last = header && atomic_fetch_sub(&users, 1) == 1;
+  if (is_last) atomic_store(&header->finalize_begin, now());
+  return is_last;
 }
 
 void finalised(void) {
-  if (!header) return;
+  // Another session may have begun meanwhile.
+  if (!header || atomic_load(&users)) return;
   atomic_store(&header->finalize_end, now());
   atomic_store(&header->state, FINALISED);
 }

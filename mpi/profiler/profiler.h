@@ -63,9 +63,11 @@ slot comm_world(void);
 // The file's header while calls are recorded in full, else NULL.
 extern struct header *recording;
 void begin_process(void);
+// The world, or a session, has begun.
 void initialised(void);
 void session_begun(void);
-void before_finalize(void);
+// One of them ends; `finalised` follows if it is the last, for which this returns true.
+bool before_finalize(void);
 void finalised(void);
 void aborting(int code);
 // Returns a block for a new thread, NULL if all are in use.
