@@ -15,7 +15,7 @@ from conftest import ROOT, barewire, jobs_left_over
 from mpi_libraries import SOURCES, WITH_LIBFABRIC, launched, library, program
 
 from barewire.errors import MachineCannot
-from barewire.mpi.profiler import build_profiler
+from barewire.mpi.profiler import PROFILER_FILE, build_profiler
 
 pytestmark = pytest.mark.usefixtures("lab_allowed", "nothing_left")
 
@@ -187,14 +187,19 @@ def test_a_program_that_never_ends_is_ended_and_says_where_it_was(tmp_path: Path
 
 
 def test_what_others_ask_of_dlsym_is_answered_as_without(tmp_path: Path) -> None:
-    """RTLD_NEXT means: after who asks. Were it asked by the profiler, a library after it would find itself for ever."""
+    """RTLD_NEXT means: after who asks. Were it asked by the profiler, a library after it would find itself for ever.
+
+    CFLAGS of the user's environment do not change that.
+    """
     (tmp_path / "next.c").write_text(
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <sys/types.h>\n"
         'pid_t getppid(void) { return ((pid_t(*)(void))dlsym(RTLD_NEXT, "getppid"))() + 0; }\n'
     )
     other = tmp_path / "next.so"
     subprocess.run(["gcc", "-shared", "-fPIC", str(tmp_path / "next.c"), "-o", str(other)], check=True)
-    environment = dict(os.environ) | {"LD_PRELOAD": f"{build_profiler(library('mpich-5'))}:{other}"}
+    make = ["make", "-s", "-C", str(ROOT / "mpi" / "profiler"), f"LIBRARY={library('mpich-5').file}", f"OUT={tmp_path}"]
+    subprocess.run(make, check=True, env=dict(os.environ) | {"CFLAGS": "-O0 -fno-optimize-sibling-calls"})
+    environment = dict(os.environ) | {"LD_PRELOAD": f"{tmp_path / PROFILER_FILE}:{other}"}
     command = ["python3", "-c", "import os; print(os.getppid())"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=20)
     assert done.returncode == 0 and done.stdout.strip() == str(os.getpid()), done.stderr

@@ -144,8 +144,8 @@ static void *wrapper_for(void *library, const char *name) {
 
 EXPORTED void *dlsym(void *restrict library, const char *restrict name) {
   if (!real_dlsym) find_dlsym();
-  // The meaning of RTLD_NEXT and RTLD_DEFAULT depends on the caller's address, so these must be tail calls, which -O2
-  // makes them.
+  // The meaning of RTLD_NEXT and RTLD_DEFAULT depends on the caller's address, so these must be tail
+  // calls (Makefile).
   bool pseudo = library == RTLD_NEXT || library == RTLD_DEFAULT;
   if (pseudo || (strncmp(name, "MPI_", 4) != 0 && strncmp(name, "mpi_", 4) != 0)) return real_dlsym(library, name);
   return wrapper_for(library, name);
