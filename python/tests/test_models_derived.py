@@ -33,6 +33,7 @@ def test_overheads_by_hidden_computation_and_by_call_are_both_derived():
         Point("calibration", "clock", 0, 1, None, [20.0]),
         Point("call-send", "time", 8, 0, None, [124.0]),
         Point("call-receive", "time", 8, 1, 900.0, [70.0]),
+        Point("call-receive-irecv", "time", 8, 1, 900.0, [75.0]),
     ]
     found = derived("overhead", points)
     assert found.problems == []
@@ -40,6 +41,7 @@ def test_overheads_by_hidden_computation_and_by_call_are_both_derived():
     assert found.value("gap-send", "gap", 8) == pytest.approx(500)
     assert found.value("call-send", "overhead", 8) == pytest.approx(100)
     assert found.value("call-receive", "overhead", 8) == pytest.approx(50)
+    assert found.value("call-receive-irecv", "overhead", 8) == pytest.approx(35), "the clock is read twice"
 
 
 def logp_points(size: int, round_trip_ns: float, mode: str = "", gap_ns: float = 500) -> list[Point]:

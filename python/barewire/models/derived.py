@@ -94,7 +94,9 @@ def _overhead(points: list[Point], findings: Findings) -> None:
     }
     for point in points:
         if point.variant.startswith("call-") and point.quantity == "time":
-            call_ns = _median(point) - clock_ns.get(point.rank, 0.0)
+            # Irecv and Wait are timed apart, each with a clock reading.
+            readings = 2 if point.variant == "call-receive-irecv" else 1
+            call_ns = _median(point) - readings * clock_ns.get(point.rank, 0.0)
             findings.values.append(Derived(point.variant, "overhead", point.message_bytes, call_ns))
 
 
