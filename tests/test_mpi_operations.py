@@ -193,6 +193,11 @@ def test_what_is_left_out_says_why(tmp_path: Path) -> None:
     samples, left_out = measured(file)
     assert {one["variant"] for one in samples} == {"contiguous"}
     assert len(left_out) == 4 and all("are multiples of" in one for one in left_out)
+    arguments = ("--sizes", "65536", "--memory", "500000", *FEW)
+    assert launch("datatype", "openmpi", *arguments, "--output", str(file)).returncode == 0
+    samples, left_out = measured(file)
+    assert {one["variant"] for one in samples} == {"contiguous"}
+    assert len(left_out) == 4 and all("and --memory allows 0" in one for one in left_out)
 
 
 @pytest.mark.parametrize(
