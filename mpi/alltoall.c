@@ -25,6 +25,7 @@ static int partner_in(int round) {
 
 static void find_partners(void) {
   partners = allocate((size_t)ranks * sizeof *partners);
+  step_count = 0;
   for (int round = 0; round < ranks - 1 + ranks % 2; round++) {
     int partner = partner_in(round);
     if (partner != rank) partners[step_count++] = partner;

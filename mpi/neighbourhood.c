@@ -74,6 +74,7 @@ static void make_cartesian(void) {
 static void make_graph(void) {
   // Not MPI_UNWEIGHTED: the compiler takes its declaration in Debian's Open MPI for an empty array.
   int weights[DEGREE_MAX];
+  graph.degree = 0;
   for (int distance = 1; distance < ranks; distance *= 2) {
     graph.to[graph.degree] = (rank + distance) % ranks;
     graph.from[graph.degree] = (rank + ranks - distance) % ranks;

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import barewire
-from mpi_libraries import FIXES, library, needs, suite
+from mpi_libraries import FIXES, library, measurement, needs, suite
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -198,6 +198,23 @@ def test_buffers_that_walk_through_memory_are_checked_too(tmp_path: Path) -> Non
         done = launch(test, "openmpi", "--sizes", "0,3000", "--walk-bytes", "100000", *FEW, "--output", str(file))
         assert done.returncode == 0, done.stderr
         judge(test, file, 2, 1, [0, 3000])
+
+
+def test_a_test_can_run_twice_in_one_job(tmp_path: Path) -> None:
+    """The second has its own partners and neighbours, not those of the first as well."""
+    program = measurement("openmpi", "several")
+    alltoall = ("alltoall", "--sizes", "9", *FEW, "--output")
+    files = tmp_path / "first", tmp_path / "second"
+    command = (*alltoall, str(files[0]), "+", *alltoall, str(files[1]))
+    done = barewire("run", "-n", "3", "--fabric", "shm", "--", program, *command)
+    assert done.returncode == 0, done.stderr
+    for file in files:
+        judge("alltoall", file, 3, 1, [9])
+    graph = ("neighbourhood", "--variants", "graph-alltoallv", *FEW, "--output", "/dev/null", "--sizes")
+    done = barewire(
+        "run", "-n", "2", "--fabric", "shm", "--", program, *graph, "0", "+", *graph, "1000", "--corrupt", "1"
+    )
+    assert done.returncode == 1 and "byte 500 of 1000" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(("test", "name"), [("pingpong", "openmpi"), ("alltoall", "mpich-5"), ("halo", "openmpi-5")])
