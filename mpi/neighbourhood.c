@@ -110,6 +110,7 @@ static void measure_one(const struct kind *kind, size_t size) {
   int gathers = kind->run == allgather, are_unequal = kind->run == alltoallv;
   out = messages_for(are_unequal ? longest : size, gathers ? 1 : topology->degree, topology->to, 1);
   in = messages_for(are_unequal ? longest : size, topology->degree, topology->from, 1);
+  match_buffers(&out, &in);
   out.to_all = in.to_all = gathers;
   if (!gathers) out.numbers = in.numbers = topology->numbers;
   if (are_unequal) {

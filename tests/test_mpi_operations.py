@@ -215,6 +215,17 @@ def test_what_cannot_be_is_said_once(test: str, ranks: int, arguments: tuple[str
     assert done.returncode == 2 and done.stderr.count(f"{test}: ") == 1 and says in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("test", ["collective", "neighbourhood"])
+def test_buffers_that_walk_through_memory_are_checked_too(test: str, tmp_path: Path) -> None:
+    """In one direction an operation has one block, in the other one from each rank."""
+    file = tmp_path / "records"
+    walk = ("--sizes", "3000", "--walk-bytes", "100000", *FEW)
+    done = launch(test, "openmpi", *walk, "--output", str(file), ranks=3)
+    assert done.returncode == 0, done.stderr
+    samples, _ = measured(file)
+    assert {one["variant"] for one in samples} >= {*VARIANTS[test]}
+
+
 @pytest.mark.parametrize("test", VARIANTS)
 def test_help_lists_variants(test: str) -> None:
     done = alone(test, "--help")

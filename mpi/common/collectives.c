@@ -200,6 +200,7 @@ int open_collective(const struct collective *collective, size_t bytes) {
   if (sent) out = messages_for(sent == 1 ? longest : bytes, sent, all, 1);
   size_t received_bytes = current->receives == RECEIVE_OWN_LENGTH ? longest : bytes;
   if (received) in = messages_for(received_bytes, received, current->receives == RECEIVE_FROM_OTHERS ? others : all, 1);
+  match_buffers(&out, &in);
   in.bytes = bytes;
   out.bytewise = bytes % 8 != 0;
   layout.type = out.bytewise ? MPI_UINT8_T : MPI_UINT64_T;

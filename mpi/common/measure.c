@@ -62,6 +62,11 @@ struct messages messages_for(size_t bytes, int blocks, const int *peers, size_t 
 
 void free_messages(struct messages *messages) { free_buffers(&messages->buffers); }
 
+void match_buffers(struct messages *out, struct messages *in) {
+  size_t count = out->buffers.count < in->buffers.count ? out->buffers.count : in->buffers.count;
+  out->buffers.count = in->buffers.count = count;
+}
+
 static uint64_t key_in(const struct messages *messages, size_t buffer, int block, int from, int to) {
   uint64_t number = epoch * messages->buffers.count + buffer;
   int block_number = messages->numbers ? messages->numbers[block] : 0;

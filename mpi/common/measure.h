@@ -28,6 +28,9 @@ enum {
 // Buffers for at least `least` messages in flight at once, for each block.
 struct messages messages_for(size_t bytes, int blocks, const int *peers, size_t least);
 void free_messages(struct messages *messages);
+// As many buffers in both directions, if their numbers of blocks differ: the message from a buffer is in the buffer of
+// the same number.
+void match_buffers(struct messages *out, struct messages *in);
 
 // One variant of one test with one message size, for this rank.
 struct pattern {
