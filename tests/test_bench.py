@@ -213,11 +213,11 @@ def test_a_lab_carries_one_run_after_another_and_two_at_once(tmp_path: Path) -> 
             assert sorted(lab.directory.iterdir()) == before
         at_once = [
             subprocess.Popen(
-                [BAREWIRE, *command(transport, "--transport", transport)],
+                [BAREWIRE, *command(name, "--transport", "tcp")],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
-            for transport in ("tcp", "udp")
+            for name in ("one", "another")
         ]
         for process in at_once:
             _, errors = process.communicate(timeout=120)
