@@ -94,6 +94,7 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
         ),
         (("title =", "title"), "is no TOML file"),
         (('kind = "faster"', 'kind = "faster"\nlow = "0"'), "claim 1: low must be a number, not '0'"),
+        (('kind = "faster"', 'kind = "faster"\nlow = nan'), "claim 1: low must be a number, not nan"),
         (('kind = "faster"', 'kind = "faster"\nlow = 2\nhigh = 1'), "low is above high"),
         (('kind = "faster"', 'kind = "faster"\nkey = ["tests"]'), "unknown key 'tests'; there are: confidence, "),
         (('kind = "faster"', 'kind = "faster"\nkey = ["test"]'), "unknown key 'test'"),

@@ -26,11 +26,11 @@ mod error;
 mod greeting;
 mod listener;
 mod memory;
+mod other_users;
 mod pipe;
 mod process;
 mod ring;
 mod socket;
-mod strangers;
 mod sync;
 
 pub use bounds::{HELLO_BYTES_MAX, NAME_BYTES_MAX, RING_BYTES_MAX};

@@ -24,10 +24,10 @@ use crate::bounds::{HELLO_BYTES_MAX, HELLO_TIMEOUT, NAME_BYTES_MAX, PENDING_MAX}
 use crate::error::{ShmError, is_exhaustion};
 use crate::greeting::{self, Greeting, Received};
 use crate::memory::Memory;
+use crate::other_users;
 use crate::pipe::{Pipe, PipeConfig, Side};
 use crate::process::Peer;
 use crate::socket::Socket;
-use crate::strangers;
 
 /// A name at which processes of this user connect. Readable (`poll`) when [`Listener::accept`] has work to do.
 #[derive(Debug)]
@@ -142,15 +142,15 @@ impl Listener {
     fn accept_connections(&mut self) -> Result<(), ShmError> {
         let can_accept = self.accept_some()?;
         self.watch_if(can_accept);
-        let has_strangers = strangers::close_old();
-        self.set_timer(has_strangers || !self.is_watched);
+        let has_any = other_users::close_old();
+        self.set_timer(has_any || !self.is_watched);
         Ok(())
     }
 
     /// Returns false if nothing can be accepted for now.
     fn accept_some(&mut self) -> Result<bool, ShmError> {
         for _ in self.pending.len()..PENDING_MAX {
-            if !strangers::can_be_added() {
+            if !other_users::can_be_added() {
                 return Ok(false);
             }
             let socket = match accept(&self.listener) {
@@ -159,7 +159,7 @@ impl Listener {
                 Err(Errno::ECONNABORTED | Errno::EINTR) => continue,
                 // Also if nobody has connected.
                 Err(Errno::EMFILE | Errno::ENFILE) => {
-                    if strangers::close() {
+                    if other_users::close() {
                         continue;
                     }
                     match self.refuse_next() {
@@ -173,7 +173,7 @@ impl Listener {
             };
             // Checked before any of its data is read.
             if !is_ours(&socket) {
-                self.refuse_stranger(socket);
+                self.refuse_other_user(socket);
                 continue;
             }
             if watch(&self.epoll, &socket).is_err() {
@@ -192,8 +192,8 @@ impl Listener {
             if is_ours(&socket) {
                 self.refuse(&socket);
             } else {
-                self.refuse_stranger(socket);
-                strangers::close();
+                self.refuse_other_user(socket);
+                other_users::close();
             }
         });
         self.spare = self.listener.try_clone().ok();
@@ -216,8 +216,8 @@ impl Listener {
     /// Has the epoll become readable after some time, or not.
     fn set_timer(&mut self, is_set: bool) {
         if is_set && self.expires.is_none_or(|at| at <= Instant::now()) {
-            let once = Expiration::OneShot(TimeSpec::from_duration(strangers::PARKED_TIME_MAX));
-            self.expires = Some(Instant::now() + strangers::PARKED_TIME_MAX);
+            let once = Expiration::OneShot(TimeSpec::from_duration(other_users::PARKED_TIME_MAX));
+            self.expires = Some(Instant::now() + other_users::PARKED_TIME_MAX);
             // The arguments are valid, so this cannot fail; nor can the next one.
             let _ = self.timer.set(once, TimerSetTimeFlags::empty());
         } else if !is_set && self.expires.take().is_some() {
@@ -225,9 +225,9 @@ impl Listener {
         }
     }
 
-    fn refuse_stranger(&mut self, socket: OwnedFd) {
+    fn refuse_other_user(&mut self, socket: OwnedFd) {
         self.refused.other_users += 1;
-        strangers::add(socket);
+        other_users::add(socket);
     }
 
     /// Tells an initiator that no descriptor or memory is left for it.
@@ -288,12 +288,12 @@ impl Drop for Listener {
                 Ok(socket) if is_ours(&socket) => {
                     let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
                 }
-                Ok(socket) => strangers::add(socket),
-                Err(Errno::EMFILE | Errno::ENFILE) if strangers::close() => {}
+                Ok(socket) => other_users::add(socket),
+                Err(Errno::EMFILE | Errno::ENFILE) if other_users::close() => {}
                 Err(_) => break,
             }
         }
-        strangers::close();
+        other_users::close();
         for initiator in &self.pending {
             let _ = shutdown(initiator.socket.as_raw_fd(), Shutdown::Both);
         }
@@ -340,7 +340,7 @@ enum Lookup {
 
 /// Looks for a process of our user that listens at the name, with or without a suffix.
 fn find(name: &[u8]) -> Result<Lookup, ShmError> {
-    if !strangers::can_be_added() {
+    if !other_users::can_be_added() {
         return Ok(Lookup::Busy);
     }
     let found = try_connect(name)?;
@@ -353,7 +353,7 @@ fn find(name: &[u8]) -> Result<Lookup, ShmError> {
     if needs_scan {
         let names = fs::read("/proc/thread-self/net/unix").map_err(ShmError::system("reading /proc/net/unix"))?;
         for suffixed in suffixed_names(name, &names) {
-            if !strangers::can_be_added() {
+            if !other_users::can_be_added() {
                 break;
             }
             if let ours @ Lookup::Own(..) = try_connect(suffixed)? {
@@ -403,7 +403,7 @@ fn try_connect(name: &[u8]) -> Result<Lookup, ShmError> {
     }
     let user = peer_user(&socket)?;
     if user != geteuid().as_raw() {
-        strangers::add(socket);
+        other_users::add(socket);
         return Ok(Lookup::OtherUser(user));
     }
     let peer = Peer::of(&socket).map_err(ShmError::system("pidfd_open"))?;
@@ -421,7 +421,7 @@ fn seqpacket() -> Result<OwnedFd, ShmError> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let open = || socket(AddressFamily::Unix, SockType::SeqPacket, flags, None);
     let opened = match open() {
-        Err(Errno::EMFILE | Errno::ENFILE) if strangers::close() => open(),
+        Err(Errno::EMFILE | Errno::ENFILE) if other_users::close() => open(),
         opened => opened,
     };
     opened.map_err(ShmError::system("socket"))
@@ -472,7 +472,7 @@ mod tests {
         listener.watch_if(false);
         listener.set_timer(true);
         assert!(is_readable(&listener, PollTimeout::from(10_000_u16)));
-        assert!(stopped.elapsed() >= strangers::PARKED_TIME_MAX);
+        assert!(stopped.elapsed() >= other_users::PARKED_TIME_MAX);
         assert_eq!(listener.accept().unwrap().unwrap().hello(), b"me");
         assert!(listener.is_watched && !is_readable(&listener, PollTimeout::ZERO));
         let _another = connect(name.as_bytes(), b"me", &PipeConfig::default()).unwrap().unwrap();

@@ -143,7 +143,7 @@ fn child_process() {
             accept(&mut listener).send([b"at last"]);
             pause();
         }
-        "has no descriptors for strangers" => {
+        "has no descriptors for other users" => {
             let mut listener = Listener::open(name).unwrap();
             report("listens");
             std::io::stdin().read_exact(&mut [0]).unwrap();
@@ -528,12 +528,12 @@ fn without_descriptors_sockets_in_messages_of_other_users_hold_no_thread() {
     if !Uid::effective().is_root() {
         return skip("being another user needs root");
     }
-    let name = name("no descriptors for strangers");
-    let mut peer = ChildProcess::start("has no descriptors for strangers", &name);
+    let name = name("no descriptors for other users");
+    let mut peer = ChildProcess::start("has no descriptors for other users", &name);
     assert_eq!(peer.next_report(), "listens");
     let resume = |child: &mut ChildProcess| child.process.stdin.as_mut().unwrap().write_all(b"!").unwrap();
-    let mut stranger = ChildProcess::start("lingers as nobody", &name);
-    let report = stranger.next_report();
+    let mut other = ChildProcess::start("lingers as nobody", &name);
+    let report = other.next_report();
     if report.starts_with("cannot be nobody") {
         return skip(&format!("{report}: needs root of the system itself, not of a user namespace"));
     }

@@ -5,6 +5,7 @@ The shipped ones are in `plans`, the published tables in `published`.
 """
 
 import hashlib
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -322,7 +323,7 @@ def _check_steps(where: str, claim: Claim, steps: Sequence[Step]) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _listed(commands: Sequence[tuple[str, ...]]) -> str:

@@ -32,7 +32,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// Interval of checks whether a thread still exists while it is waited for.
 const EXISTENCE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// False if so many threads are exiting and sockets waiting that no more can be added: connect to no stranger then, nor
+/// False if so many threads are exiting and sockets waiting that no more can be added: connect to no other user then, nor
 /// accept one.
 pub(crate) fn can_be_added() -> bool {
     lock().can_be_added()
@@ -55,7 +55,7 @@ pub(crate) fn close_old() -> bool {
 }
 
 /// Sockets of one process, and its threads.
-struct Strangers {
+struct Sockets {
     /// Sockets to be closed.
     parked: Vec<OwnedFd>,
     /// When the first of them was added.
@@ -64,7 +64,7 @@ struct Strangers {
     closers: Vec<i32>,
 }
 
-impl Strangers {
+impl Sockets {
     const fn new() -> Self {
         Self { parked: Vec::new(), since: None, closers: Vec::new() }
     }
@@ -104,14 +104,14 @@ impl Strangers {
 /// A child of a process has another one: a thread of the parent may have locked this one, which nobody unlocks in the child.
 struct OfProcess {
     process: u32,
-    strangers: Mutex<Strangers>,
+    sockets: Mutex<Sockets>,
 }
 
 /// That of this process, or of the one that it was forked from.
 static CURRENT: AtomicPtr<OfProcess> = AtomicPtr::new(ptr::null_mut());
 
-fn lock() -> MutexGuard<'static, Strangers> {
-    of_process().strangers.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> MutexGuard<'static, Sockets> {
+    of_process().sockets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn of_process() -> &'static OfProcess {
@@ -122,7 +122,7 @@ fn of_process() -> &'static OfProcess {
         Some(current) if current.process == process => return current,
         _ => {}
     }
-    let fresh = Box::into_raw(Box::new(OfProcess { process, strangers: Mutex::new(Strangers::new()) }));
+    let fresh = Box::into_raw(Box::new(OfProcess { process, sockets: Mutex::new(Sockets::new()) }));
     match CURRENT.compare_exchange(found, fresh, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: from a box, which is never freed from now on.
         Ok(_) => unsafe { &*fresh },
@@ -265,43 +265,43 @@ mod tests {
         let rights = [ControlMessage::ScmRights(&descriptors)];
         sendmsg::<()>(theirs.as_raw_fd(), &[IoSlice::new(b"hello")], &rights, MsgFlags::MSG_NOSIGNAL, None).unwrap();
         drop(lingering);
-        let (mut strangers, began) = (Strangers::new(), Instant::now());
-        strangers.add(ours, began);
-        (1..SOCKETS_MAX).for_each(|_| strangers.add(pair().0, began));
-        assert!(!strangers.close(), "so many are closed at once");
-        strangers.add(pair().0, began);
-        assert!(strangers.close() && !strangers.close());
+        let (mut sockets, began) = (Sockets::new(), Instant::now());
+        sockets.add(ours, began);
+        (1..SOCKETS_MAX).for_each(|_| sockets.add(pair().0, began));
+        assert!(!sockets.close(), "so many are closed at once");
+        sockets.add(pair().0, began);
+        assert!(sockets.close() && !sockets.close());
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 
     #[test]
     fn sockets_stay_open_while_too_many_threads_are_exiting() {
-        let (mut strangers, now) = (Strangers::new(), Instant::now());
-        strangers.closers = vec![gettid().as_raw(); CLOSERS_MAX];
+        let (mut sockets, now) = (Sockets::new(), Instant::now());
+        sockets.closers = vec![gettid().as_raw(); CLOSERS_MAX];
         for _ in 0..PARKED_MAX {
-            assert!(strangers.can_be_added());
-            strangers.add(pair().0, now);
+            assert!(sockets.can_be_added());
+            sockets.add(pair().0, now);
         }
-        assert!(!strangers.can_be_added() && strangers.close_old(now + PARKED_TIME_MAX));
-        assert_eq!(strangers.parked.len(), PARKED_MAX);
-        strangers.closers[0] = thread::spawn(|| gettid().as_raw()).join().unwrap();
+        assert!(!sockets.can_be_added() && sockets.close_old(now + PARKED_TIME_MAX));
+        assert_eq!(sockets.parked.len(), PARKED_MAX);
+        sockets.closers[0] = thread::spawn(|| gettid().as_raw()).join().unwrap();
         // The kernel may still be busy with it.
         let deadline = Instant::now() + Duration::from_secs(5);
-        while !strangers.can_be_added() {
+        while !sockets.can_be_added() {
             assert!(Instant::now() < deadline);
         }
-        assert!(strangers.parked.is_empty());
+        assert!(sockets.parked.is_empty());
     }
 
     #[test]
     fn a_few_sockets_are_closed_after_some_time() {
-        let (mut strangers, now) = (Strangers::new(), Instant::now());
-        assert!(!strangers.close_old(now));
-        strangers.add(pair().0, now);
-        strangers.add(pair().0, now + PARKED_TIME_MAX);
-        assert!(strangers.close_old(now + PARKED_TIME_MAX - Duration::from_nanos(1)));
-        assert!(!strangers.close_old(now + PARKED_TIME_MAX));
-        assert!(strangers.parked.is_empty());
+        let (mut sockets, now) = (Sockets::new(), Instant::now());
+        assert!(!sockets.close_old(now));
+        sockets.add(pair().0, now);
+        sockets.add(pair().0, now + PARKED_TIME_MAX);
+        assert!(sockets.close_old(now + PARKED_TIME_MAX - Duration::from_nanos(1)));
+        assert!(!sockets.close_old(now + PARKED_TIME_MAX));
+        assert!(sockets.parked.is_empty());
     }
 
     #[test]
@@ -342,9 +342,9 @@ mod tests {
                 assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
                 assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
             }
-            let mut strangers = Strangers::new();
-            strangers.add(pair().0, Instant::now());
-            assert!(strangers.close() && strangers.closers.is_empty());
+            let mut sockets = Sockets::new();
+            sockets.add(pair().0, Instant::now());
+            assert!(sockets.close() && sockets.closers.is_empty());
         };
         thread::spawn(close).join().unwrap();
     }
