@@ -7,17 +7,24 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:$HOME/.cargo/bin
 scratch=$(mktemp -d)
-packages= programs= pure= lint=
-trap '[ -z "$packages$programs$pure$lint" ] || kill $packages $programs $pure $lint 2>/dev/null || true; rm -rf "$scratch"' EXIT
+compiler= packages= programs= pure= lint=
+trap '[ -z "$compiler$packages$programs$pure$lint" ] || kill $compiler $packages $programs $pure $lint 2>/dev/null || true; rm -rf "$scratch"' EXIT
+# With mutants of the engine and of the stack above it, which the simulator must catch; no program contains them.
+cargo=(cargo test --profile checks --locked --workspace --exclude barewire-benches --features barewire-sim/mutants --quiet)
+# Where compilers are already, tests are compiled while packages are installed, Debian's and then Python's; programs as
+# well from when make is there, and before the tests: the last minute of their compilation is one crate on one core.
+if command -v cc >/dev/null && command -v cargo >/dev/null; then
+    nice "${cargo[@]}" --no-run &
+    compiler=$!
+fi
 setup/setup.sh debian
-# Python's packages are installed during compilation. Programs and tests are compiled at once, programs first: the last
-# minute of their compilation is one crate on one core.
 setup/setup.sh test &
 packages=$!
 tools/build.sh &
 programs=$!
-# With mutants of the engine and of the stack above it, which the simulator must catch; no program contains them.
-cargo=(cargo test --profile checks --locked --workspace --exclude barewire-benches --features barewire-sim/mutants --quiet)
+# If that failed, it fails again, or finds what it lacked.
+[ -z "$compiler" ] || wait "$compiler" || true
+compiler=
 nice "${cargo[@]}" --no-run
 wait "$programs"
 programs=
