@@ -701,3 +701,25 @@ def test_counts_are_no_more_than_programs_take(option: str) -> None:
     done = CliRunner().invoke(app, ["bench", "pingpong", option, "9" * 20])
     said = " ".join(done.output.replace("│", " ").split())
     assert done.exit_code == 2 and "is not in the range 1<=x<=1000000" in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "bench pingpong --seed -1",
+        "bench host --seed -1",
+        "mpi pingpong --seed -1",
+        "try --seed -1 -- true",
+        "bench pingpong --hosts a,b --port 0",
+        "bench pingpong --hosts a,b --port 65536",
+        f"bench pingpong --mtu {'9' * 5000}",
+        f"bench pingpong --transport messages --tuned eager_bytes={'9' * 5000}",
+        f"mpi pingpong --eager {'9' * 5000}",
+    ],
+)
+def test_a_number_that_nothing_takes_is_wrong_use_before_anything_is_measured(
+    arguments: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A seed below 0 failed after the measurement, and Python reads no number of 5000 digits."""
+    assert main(*arguments.split(), monkeypatch=monkeypatch) == 2
+    assert "Traceback" not in capfd.readouterr().err

@@ -211,7 +211,7 @@ def _parse_tuned(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     for text in texts:
         name, _, values = text.partition("=")
         parts = values.split(",")
-        if not name or not all(part.isdecimal() for part in parts):
+        if not name or not all(map(options.is_whole, parts)):
             raise WrongUse(
                 f"'{text}' is no tuning; write NAME=NUMBER, such as eager_bytes=4096, or several: NAME=NUMBER,NUMBER"
             )

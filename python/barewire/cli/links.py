@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from barewire.cli.options import LAB
+from barewire.cli.options import LAB, is_whole
 from barewire.errors import WrongUse
 from barewire.lab import LinkSpec, parse_delay, parse_loss, parse_rate
 
@@ -85,6 +85,6 @@ def read(
 def parse_mtus(text: str) -> tuple[int, ...]:
     """Parse `1500`, or `1500,9000`; WrongUse if these are no numbers. `read` checks that links can have them."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
+    if not all(map(is_whole, parts)):
         raise WrongUse(f"--mtu takes numbers of bytes with commas, such as 1500,9000, not '{text}'")
     return tuple(dict.fromkeys(map(int, parts)))

@@ -249,7 +249,7 @@ def _eager_limits(text: str) -> tuple[int | None, ...]:
     limits: list[int | None] = []
     for part in _list_of(text):
         try:
-            limits += [None] if part == "default" else [int(part)] if part.isdecimal() else expand_sizes(part, 0)
+            limits += [None] if part == "default" else [int(part)] if options.is_whole(part) else expand_sizes(part, 0)
         except WrongUse as error:
             raise WrongUse(
                 f"--eager takes numbers from 0 and sizes, such as default,4096,64KiB, not '{text}'"

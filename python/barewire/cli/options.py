@@ -122,7 +122,8 @@ RemoteShell = Annotated[
     ),
 ]
 ControlPort = Annotated[
-    int, typer.Option(metavar="PORT", help="control port on the second host", rich_help_panel=HOSTS)
+    int,
+    typer.Option(min=1, max=65535, metavar="PORT", help="control port on the second host", rich_help_panel=HOSTS),
 ]
 
 # A job and its path.
@@ -226,6 +227,8 @@ SAMPLES = typer.Option(
 Seconds = Annotated[
     float, typer.Option("--seconds", metavar="SECONDS", help="time for each launch and size", rich_help_panel=EFFORT)
 ]
+# Of what fits into 64 bits.
+_DIGITS_MAX = 20
 _WARM_UP = "warm-up before the samples, as a number of them"
 # The probe derives the samples' number from the warm-up's times.
 WARM_UP = typer.Option(min=1, max=COUNT_MAX, metavar="N", help=_WARM_UP, rich_help_panel=EFFORT)
@@ -234,7 +237,7 @@ Patience = Annotated[
     float,
     typer.Option(metavar="SECONDS", help="time without output until a launch counts as hung", rich_help_panel=EFFORT),
 ]
-Seed = Annotated[int | None, typer.Option(metavar="N", help="seed of order and contents", show_default="random")]
+Seed = Annotated[int | None, typer.Option(min=0, metavar="N", help="seed of order and contents", show_default="random")]
 Quick = Annotated[bool, typer.Option("--quick", help="a selection that takes minutes")]
 
 
@@ -286,6 +289,11 @@ def flatten(values: list[str]) -> tuple[str, ...]:
     """Return the names of a repeated option, each of which may hold several with commas; none twice."""
     names = (name.strip() for value in values for name in value.split(","))
     return tuple(dict.fromkeys(name for name in names if name))
+
+
+def is_whole(text: str) -> bool:
+    """Whether this is a whole number from 0 on of no more digits than anything has: Python reads no more than 4300."""
+    return text.isdecimal() and len(text) <= _DIGITS_MAX
 
 
 def read_confidence(percent: float) -> float:

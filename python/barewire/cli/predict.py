@@ -221,6 +221,6 @@ def _parse(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:
 
 def _whole(text: str, option: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+    if not all(options.is_whole(part) and int(part) > 0 for part in parts):
         raise WrongUse(f"{option} takes comma-separated numbers from 1, not '{text}'")
     return tuple(dict.fromkeys(int(part) for part in parts))
