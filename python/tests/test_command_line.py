@@ -723,3 +723,30 @@ def test_a_number_that_nothing_takes_is_wrong_use_before_anything_is_measured(
     """A seed below 0 failed after the measurement, and Python reads no number of 5000 digits."""
     assert main(*arguments.split(), monkeypatch=monkeypatch) == 2
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("bench pingpong --interface eth9", "--interface, --remote-shell and --port apply to real hosts"),
+        ("bench pingpong --remote-shell rsh --emulated", "--interface, --remote-shell and --port apply to real hosts"),
+        ("bench budget --port 5000", "--interface, --remote-shell and --port apply to real hosts"),
+        ("tune --remote-shell rsh", "--interface, --remote-shell and --port apply to real hosts"),
+        ("bench pingpong --hosts a,b --loss 1%", "apply to a lab: omit them for real hosts"),
+        ("bench pingpong --hosts a,b --offloads on", "apply to a lab: omit them for real hosts"),
+        ("bench budget --hosts a,b --receive-on receiver", "apply to a lab: omit them for real hosts"),
+        ("bench pingpong --hosts a,b --mtu 5", "MTU 5 is outside 68 to 65535 bytes"),
+        ("model RUN --mtu 9000", "--rate and --mtu describe the link of a table"),
+        ("import x --add -o RUN --mtu 9000", "--rate, --mtu and --environment belong to the whole run"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    arguments: str,
+    said: str,
+    run_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Else something else than was asked for is measured: a lab instead of an interface, a link without its loss."""
+    assert main(*arguments.replace("RUN", str(run_directory)).split(), monkeypatch=monkeypatch) == 2
+    assert said in capfd.readouterr().err

@@ -24,7 +24,6 @@ from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
 from barewire.guests import EmulatedPair
 from barewire.guests.machines import ADDRESSES, INTERFACE
-from barewire.lab import parse_rate
 from barewire.measure.brokers import brokers_in
 from barewire.measure.launch import Effort
 from barewire.measure.programs import PROBE, expand_sizes, find_program
@@ -115,7 +114,7 @@ def bench(
     hosts: options.TwoHosts = None,
     interface: options.InterfaceOfHosts = None,
     remote_shell: options.RemoteShell = None,
-    port: options.ControlPort = 5288,
+    port: options.ControlPort = options.CONTROL_PORT,
     launches: Annotated[str, options.LAUNCHES] = "6..12",
     precision: options.Precision = 0.02,
     confidence: options.Confidence = 95,
@@ -183,8 +182,10 @@ def bench(
             raise WrongUse(
                 "--emulated replaces a lab and hosts: omit --lab, --hosts, --broker and a lab's link options"
             )
+        options.check_in_a_lab(interface, remote_shell)
         site_context = _in_emulated_machines(port)
     elif hosts is None:
+        options.check_in_a_lab(interface, remote_shell, port)
         specs = [links.read(rate, each, offloads, loss, receive_on) for each in mtus]
         site_context = _in_labs({link.mtu: choose_lab(lab or "pair", link) for link in specs}, broker=broker)
     else:
@@ -192,8 +193,10 @@ def bench(
             raise WrongUse("--lab and --broker apply to a lab: omit them with --hosts")
         if len(mtus) > 1:
             raise WrongUse(f"--mtu {mtu}: {links.ONE_MTU}: give one with --hosts")
-        remote = RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtus[0])
-        site_context = nullcontext(({mtus[0]: remote}, None))
+        limits = links.real(links.read(rate, mtus[0], offloads, loss, receive_on))
+        limited = {"rate_bit_s": limits.rate_bit_s, "mtu": limits.mtu}
+        remote = RemoteSite.parse(hosts, interface, remote_shell, port=port, **limited)
+        site_context = nullcontext(({limits.mtu: remote}, None))
     with (
         site_context as (sites, facts),
         results_directory(output, "-".join(plan.tests)) as directory,

@@ -18,7 +18,6 @@ from barewire.cli.measuring import parse_launches
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import MachineCannot, WrongUse
-from barewire.lab import parse_rate
 from barewire.measure.budget import SUBJECTS, TEST, BudgetCampaign, available_subjects, measure_budget
 from barewire.measure.launch import Effort
 from barewire.measure.mpi import MpiCampaign, MpiPlan, MpiSite
@@ -49,7 +48,7 @@ def budget(
     hosts: options.TwoHosts = None,
     interface: options.InterfaceOfHosts = None,
     remote_shell: options.RemoteShell = None,
-    port: options.ControlPort = 5288,
+    port: options.ControlPort = options.CONTROL_PORT,
     launches: Annotated[str, options.LAUNCHES] = "6..12",
     precision: options.Precision = 0.02,
     confidence: options.Confidence = 95,
@@ -76,16 +75,20 @@ def budget(
             *parse_launches(launches), precision, budget, confidence=options.read_confidence(confidence)
         ),
     )
-    libraries, reasons = _libraries(plan, library, interface, in_a_lab=hosts is None)
     site_context: AbstractContextManager[tuple[Site, dict[str, Any] | None]]
+    link = links.read(rate, mtu, offloads, loss, receive_on)
     if hosts is None:
-        link = links.read(rate, mtu, offloads, loss, receive_on)
+        options.check_in_a_lab(interface, remote_shell, port)
         site_context = in_lab(choose_lab(lab or "pair", link), broker=False)
     else:
         if lab is not None:
             raise WrongUse("--lab and --hosts exclude each other")
-        remote = RemoteSite.parse(hosts, interface, remote_shell, port=port, rate_bit_s=parse_rate(rate), mtu=mtu)
+        limits = links.real(link)
+        remote = RemoteSite.parse(
+            hosts, interface, remote_shell, port=port, rate_bit_s=limits.rate_bit_s, mtu=limits.mtu
+        )
         site_context = nullcontext((remote, None))
+    libraries, reasons = _libraries(plan, library, interface, in_a_lab=hosts is None)
     with (
         site_context as (site, facts),
         results_directory(output, "budget") as directory,

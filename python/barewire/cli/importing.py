@@ -43,7 +43,7 @@ def import_files(
         ),
     ] = None,
     rate: Annotated[str, options.REAL_RATE] = UNSHAPED,
-    mtu: Annotated[int, options.REAL_MTU] = 1500,
+    mtu: Annotated[int, options.REAL_MTU] = Link.mtu,
     environment: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="machine and settings; runs of one name compare without a warning"),
@@ -62,9 +62,9 @@ def import_files(
     """
     if add and output is None:
         raise WrongUse("--add needs the run to add to: -o RUN")
-    if add and (rate != UNSHAPED or environment is not None):
+    if add and (rate != UNSHAPED or mtu != Link.mtu or environment is not None):
         raise WrongUse(
-            "--rate and --environment belong to the whole run: give them with its first import, not with --add"
+            "--rate, --mtu and --environment belong to the whole run: give them with its first import, not with --add"
         )
     if subject is not None and not subject.strip():
         raise WrongUse("--subject needs a name, such as openmpi/tcp")

@@ -82,6 +82,13 @@ def read(
     )
 
 
+def real(link: LinkSpec) -> LinkSpec:
+    """Return the link of real hosts, whose rate and MTU are given for the physical limit; the rest applies to a lab."""
+    if link != LinkSpec(link.rate_bit_s, link.mtu):
+        raise WrongUse("--loss, --offloads and --receive-on apply to a lab: omit them for real hosts")
+    return link
+
+
 def parse_mtus(text: str) -> tuple[int, ...]:
     """Parse `1500`, or `1500,9000`; WrongUse if these are no numbers. `read` checks that links can have them."""
     parts = [part.strip() for part in text.split(",")]

@@ -16,6 +16,7 @@ from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse, unknown
 from barewire.lab import parse_rate
 from barewire.measure.recover import recover_run
+from barewire.models.wire import Link
 from barewire.report.decisions import decisions
 from barewire.report.model import hockney_table, loggp_table, piece_notes, piece_tables
 from barewire.report.mpi import TextTable, parameter_tables
@@ -50,7 +51,7 @@ def model(
     subject: Annotated[str | None, options.SUBJECT] = None,
     baseline: Annotated[str | None, options.BASELINE_OR_TCP] = None,
     rate: Annotated[str | None, options.REAL_RATE] = None,
-    mtu: Annotated[int, options.REAL_MTU] = 1500,
+    mtu: Annotated[int, options.REAL_MTU] = Link.mtu,
     confidence: options.ConfidenceOrItsOwn = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -66,7 +67,7 @@ def model(
         table = model_of_table(run, None if rate is None else parse_rate(rate), mtu)
         _output(as_json, chosen, table.to_json(), _table_fits(table, mtu, share or CONFIDENCE), [], [], [])
         return
-    if rate is not None:
+    if rate is not None or mtu != Link.mtu:
         raise WrongUse("--rate and --mtu describe the link of a table; a run knows its own")
     with progress_bar("fitting") as progress:
         progress(0, 2, "latency")

@@ -214,13 +214,9 @@ def _allocation(lab: str | None, hosts: str | None, hostfile: Path | None, specs
 
 
 def _real(specs: Sequence[LinkSpec]) -> LinkSpec:
-    """Return the link of real hosts, whose rate and MTU are given for the physical limit; the rest applies to a lab."""
-    link = specs[0]
     if len(specs) > 1:
         raise WrongUse(f"{links.ONE_MTU}: give one --mtu for real hosts")
-    if link != LinkSpec(link.rate_bit_s, link.mtu):
-        raise WrongUse("--loss, --offloads and --receive-on apply to a lab: omit them for real hosts")
-    return link
+    return links.real(specs[0])
 
 
 def _build(plan: MpiPlan, choice: Choice, hosts: _Hosts) -> tuple[MpiPlan, dict[tuple[str, str], str], tuple[str, ...]]:

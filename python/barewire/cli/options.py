@@ -121,6 +121,7 @@ RemoteShell = Annotated[
         metavar="COMMAND", help="command that starts programs on hosts", show_default="ssh", rich_help_panel=HOSTS
     ),
 ]
+CONTROL_PORT = 5288
 ControlPort = Annotated[
     int,
     typer.Option(min=1, max=65535, metavar="PORT", help="control port on the second host", rich_help_panel=HOSTS),
@@ -289,6 +290,14 @@ def flatten(values: list[str]) -> tuple[str, ...]:
     """Return the names of a repeated option, each of which may hold several with commas; none twice."""
     names = (name.strip() for value in values for name in value.split(","))
     return tuple(dict.fromkeys(name for name in names if name))
+
+
+def check_in_a_lab(interface: str | None, remote_shell: str | None, port: int = CONTROL_PORT) -> None:
+    """Reject options of real hosts where none are named: the lab that is measured instead has its own."""
+    if (interface, remote_shell, port) != (None, None, CONTROL_PORT):
+        raise WrongUse(
+            "--interface, --remote-shell and --port apply to real hosts: add --hosts a,b, or omit them for a lab"
+        )
 
 
 def is_whole(text: str) -> bool:

@@ -48,8 +48,8 @@ def tune(
     worse in no test, and a second run of the changes agrees. Values that are not measured stay as they are in the file.
     Nothing else should run meanwhile: six minutes, or one with --quick, for the two values that matter most.
     """
-    if hosts is None and interface is not None:
-        raise WrongUse("--interface applies to real hosts: add --hosts a,b; a lab has its own interfaces")
+    if hosts is None:
+        options.check_in_a_lab(interface, remote_shell)
     if hosts is not None and (lab is not None or rate != "unshaped" or mtu != 1500):
         raise WrongUse("--lab, --rate and --mtu apply to emulated hosts: omit them with --hosts")
     path = output or tuning_path()
