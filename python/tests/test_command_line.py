@@ -651,6 +651,14 @@ def test_a_closed_pipe_is_no_failed_measurement(run_directory: Path) -> None:
         assert (done.returncode, done.stderr) == (141, ""), options
 
 
+def test_an_error_that_cannot_be_printed_is_no_traceback() -> None:
+    done = _run("compare /no/such/run --json", script="{} | true; exit ${{PIPESTATUS[0]}}")
+    assert (done.returncode, done.stderr) == (141, "barewire: there is no directory /no/such/run\n")
+    done = _run("compare /no/such/run --json", script="{} > /dev/full")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr.endswith("barewire: cannot write the output: No space left on device\n")
+
+
 def test_of_an_option_given_twice_the_last_counts(run_directory: Path) -> None:
     """Scripts append their own options to those of a default."""
     line = ["compare", str(run_directory), "--confidence", "150", "--confidence", "99", "--json"]

@@ -27,12 +27,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
-        code = _command(sys.argv[1:])
-        sys.stdout.flush()
-        sys.exit(code)
-    except BarewireError as error:
-        print_error(str(error), error.hint, error.exit_code, as_json=error.as_json)
-        sys.exit(error.exit_code)
+        sys.exit(_told(sys.argv[1:]))
     except KeyboardInterrupt:
         sys.exit(130)
     except SystemExit as end:
@@ -44,6 +39,17 @@ def main() -> None:
         _end_without_output(128 + signal.SIGPIPE)
     except OSError as error:
         _end_with(error)
+
+
+def _told(arguments: list[str]) -> int:
+    """Run one command and print its error, if any; an error of printing is the caller's, of either."""
+    try:
+        code = _command(arguments)
+        sys.stdout.flush()
+        return code
+    except BarewireError as error:
+        print_error(str(error), error.hint, error.exit_code, as_json=error.as_json)
+        return error.exit_code
 
 
 def _end_with(error: OSError) -> NoReturn:
