@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import comes_to_the_limit, eventually, stand_up
+from conftest import barewire, comes_to_the_limit, eventually, stand_up
 from mpi_libraries import launched, library
 from test_lab_network import (
     CAPTURED,
@@ -251,6 +251,18 @@ def test_nothing_is_left_of_switches_after_the_end_nor_a_crash() -> None:
         creator.send_signal(signal.SIGKILL)
     assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     Lab.open(lab_id).down()
+
+
+def test_a_switch_that_has_ended_is_a_failure_of_the_lab_as_text_and_as_json() -> None:
+    with stand_up(star(2), standalone=True) as lab:
+        name, server = next((name, each) for name, each in lab.servers.items() if name.startswith("ovs-vswitchd"))
+        assert barewire("lab", "show", lab.id, "--json").returncode == 0
+        os.kill(server.pid, signal.SIGKILL)
+        assert eventually(lambda: not server.alive)
+        for options in ([], ["--json"]):
+            done = barewire("lab", "show", lab.id, *options)
+            assert done.returncode == 1 and f"{name} of lab {lab.id} ended" in done.stderr
+            assert ('"barewire-topology/1"' if options else "s1") in done.stdout and done.stdout.count("\n") >= 1
 
 
 def arrived_beside_floods(lab: Lab, frames: int) -> int:

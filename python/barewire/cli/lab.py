@@ -133,11 +133,11 @@ def show(
             save_picture(network, title, file, page=page)
     if as_json:
         print_document("lab show", to_json(network))
-        return
-    console = Console(highlight=False)
-    console.print(f"{title}: {counted(network)}", markup=False, soft_wrap=True)
-    if network.switches:
-        console.print(table(network))
+    else:
+        console = Console(highlight=False)
+        console.print(f"{title}: {counted(network)}", markup=False, soft_wrap=True)
+        if network.switches:
+            console.print(table(network))
     if chosen.running is not None and (
         ended := [name for name, server in chosen.running.servers.items() if not server.alive]
     ):
