@@ -171,6 +171,7 @@ def test_help_is_written_in_one_way() -> None:
         ("sdn bench --strategies stp", "did you mean --strategy?"),
         ("sdn simulate --hosts 4", "did you mean --host-counts?"),
         ("sdn simulate --message 4", "did you mean --message-bytes?"),
+        ("doctor --try-xdp loo", "did you mean 'lo'?"),
         ("report", "`barewire report --help` lists what it takes"),
     ],
 )

@@ -13,6 +13,7 @@ from barewire.cli import complete, options
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.doctor import Finding, Status, collect, exit_code, to_document, verdict
+from barewire.errors import unknown
 
 _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "red"}
 
@@ -30,6 +31,9 @@ def doctor(
 ) -> None:
     """Examine this machine: cores, kernel, privilege, network, software; each finding with its fix."""
     named = [name.strip() for name in try_xdp.split(",") if name.strip()]
+    for name in named:
+        if name not in (known := complete.interface_names()):
+            raise unknown("interface", name, known)
     with progress_bar("examining this machine"):
         findings = collect(named)
     if as_json:
