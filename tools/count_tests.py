@@ -32,15 +32,23 @@ def python_tests(files: list[Path]) -> Counter[str]:
 
 def rust_tests(output: str, again: str = "") -> Counter[str]:
     """Return the number of tests of `cargo test` by outcome; those that passed `again` have not failed."""
-    total = _results(output)
-    recovered = min(_results(again)["passed"], total["failed"])
+    total, repeated = _results(output), _results(again)
+    # Where programs have tests of one name, those that had passed run again as well, and pass for none that fails.
+    recovered = max(0, min(repeated["passed"], total["failed"] - repeated["failed"] - _crashed(again)))
     total.update(passed=recovered, failed=-recovered)
-    # A program that failed without a failed test has crashed; one that did not compile is not even named.
-    named = re.findall(r"^    `.+`$", output.rpartition(" failed:\n")[2], re.MULTILINE)
-    total["failed"] += max(0, len(named) - output.count("test result: FAILED"))
-    if not named and "cargo test: broken" in output:
+    total["failed"] += _crashed(output)
+    if not _named(output) and "cargo test: broken" in output:
         total["failed"] += 1
     return total
+
+
+def _crashed(output: str) -> int:
+    """Return the number of programs that failed without a failed test; one that did not compile is not even named."""
+    return max(0, len(_named(output)) - output.count("test result: FAILED"))
+
+
+def _named(output: str) -> list[str]:
+    return re.findall(r"^    `.+`$", output.rpartition(" failed:\n")[2], re.MULTILINE)
 
 
 def _results(output: str) -> Counter[str]:

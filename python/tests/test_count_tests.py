@@ -84,6 +84,14 @@ def test_rust_tests_that_failed_are_named_and_pass_again(folder, capsys):
     )
 
 
+def test_a_namesake_that_passes_again_does_not_make_up_for_a_test_that_fails_again():
+    namesake = PASSED.replace("3 passed", "1 passed")
+    again = namesake + FAILED.replace("4 passed", "0 passed")
+    assert count_tests.rust_tests(PASSED + FAILED, again) == Counter(passed=7, failed=1)
+    crashed = "\n".join(line for line in again.splitlines() if "test result: FAILED" not in line)
+    assert count_tests.rust_tests(PASSED + FAILED, crashed) == Counter(passed=7, failed=1)
+
+
 @pytest.mark.parametrize("again", ["", PASSED])
 def test_a_program_that_crashes_or_does_not_compile_has_failed_and_cannot_pass_again(again):
     assert count_tests.rust_tests(PASSED + CRASHED, again)["failed"] == (1 if again else 2)
