@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from barewire.applications import APPLICATIONS, SITES, Plan, Results, rows_of
+from barewire.applications import APPLICATIONS, SITES, Campaign, Plan, Results, Site, rows_of
 from barewire.applications.application import (
     NUMBER,
     AgreesWithSerial,
@@ -93,6 +94,24 @@ def test_a_partition_must_cover_all_vertices_and_be_balanced_with_few_cuts(tmp_p
     for wrong in ([0] * GRID_SIDE**2, squares[:-1], [vertex % PARTS for vertex in range(GRID_SIDE**2)]):
         with pytest.raises(CheckFailed):
             partition_is_fair(write(wrong))
+
+
+@pytest.mark.parametrize("text", [None, "", "garbage", f"{GRID_SIDE**2}\n0 1\n1"])
+def test_a_partition_that_is_missing_or_cut_short_is_a_wrong_result(text: str | None, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "grid.map").write_text(text)
+    with pytest.raises(CheckFailed, match="no partition"):
+        partition_is_fair(outcome("", tmp_path))
+
+
+def test_a_program_without_inputs_is_launched_at_no_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second site finds the folder of the first, which has as many ranks, and nothing to compare results with."""
+    monkeypatch.setattr(Campaign, "_execute", lambda *_: outcome("took 1"))
+    application = replace(TIMED, checks=(AgreesWithSerial("time", rf"took {NUMBER}", 0.1),), prepare=("exit 7",))
+    sites = tuple(Site(name, name, 2, rival="shm") for name in ("first", "second"))
+    launched = Campaign(Plan((application,), sites, launches=1), tmp_path).run()
+    assert [(launch.site, launch.fabric) for launch in launched] == [("first", "one rank"), ("second", "one rank")]
+    assert all("ended with code 7" in str(launch.error) for launch in launched)
 
 
 def test_templates_follow_the_number_of_ranks(tmp_path: Path) -> None:

@@ -101,6 +101,8 @@ class Campaign:
         self.plan, self.folder, self._report = plan, folder, report
         self.launches: list[Launch] = []
         self._serial: dict[tuple[str, int], Outcome] = {}
+        # Why a program's inputs for a number of ranks could not be made; sites of as many ranks share them.
+        self._unprepared: dict[tuple[str, int], str] = {}
 
     def run(self) -> list[Launch]:
         """Launch everything; failures are recorded, not raised."""
@@ -147,20 +149,21 @@ class Campaign:
 
     def _prepare(self, site: Site, application: Application) -> None:
         """Create the inputs once, and solve the problem with one rank if a check needs that; a failure is recorded."""
-        folder = self._inputs(application, site.ranks)
-        if folder.exists():
-            return
+        folder, key = self._inputs(application, site.ranks), (application.name, site.ranks)
         started = time.monotonic()
-        try:
-            put_inputs(application, folder, ranks=site.ranks, processes=site.ranks)
-            for line in application.prepare:
-                _run_here(line, folder, application.assignments)
-            if application.needs_serial:
-                self._solve_serially(application, site.ranks)
-        except MeasurementFailed as error:
+        if not folder.exists():
+            try:
+                put_inputs(application, folder, ranks=site.ranks, processes=site.ranks)
+                for line in application.prepare:
+                    _run_here(line, folder, application.assignments)
+                if application.needs_serial:
+                    self._solve_serially(application, site.ranks)
+            except MeasurementFailed as error:
+                self._unprepared[key] = _reason(error)
+        if (reason := self._unprepared.get(key)) is not None:
             elapsed_s = time.monotonic() - started
-            self.launches.append(Launch(site.name, application.name, ONE_RANK, 0, elapsed_s, error=_reason(error)))
-            self._report(f"{application.name} with one rank: {_reason(error)}")
+            self.launches.append(Launch(site.name, application.name, ONE_RANK, 0, elapsed_s, error=reason))
+            self._report(f"{application.name} with one rank: {reason}")
 
     def _solve_serially(self, application: Application, ranks: int) -> None:
         folder = Path(tempfile.mkdtemp(dir=self.folder))

@@ -29,9 +29,11 @@ def grid_graph(folder: Path) -> None:
 
 def partition_is_fair(outcome: Outcome) -> None:
     """Check that every vertex of the grid is in one part, and that no part is larger than allowed."""
-    lines = (outcome.folder / "grid.map").read_text().split()
-    count, pairs = int(lines[0]), list(map(int, lines[1:]))
-    parts = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    try:
+        count, *pairs = map(int, (outcome.folder / "grid.map").read_text().split())
+        parts = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    except (OSError, ValueError) as error:
+        raise CheckFailed(f"it wrote no partition to grid.map: {error}") from error
     if count != GRID_SIDE**2 or sorted(parts) != list(range(count)):
         raise CheckFailed(f"the partition names {len(parts)} vertices, of {GRID_SIDE**2}")
     sizes = [list(parts.values()).count(part) for part in range(PARTS)]
