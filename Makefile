@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak miri sanitize
 .PHONY: bindings docs mutants wire predictions cluster huge cross fabtests starts packages ci lock
+# Where rustup puts cargo.
+export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 setup: ## install what building and running need

@@ -23,6 +23,8 @@ esac
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 venv=$root/.venv
+# Where rustup puts cargo, which a shell that is no login shell does not find.
+export PATH=$PATH:$HOME/.cargo/bin
 
 packages_of() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$@"; }
 
@@ -231,7 +233,6 @@ if [ "$purpose" = intel ]; then
 fi
 if [ "$purpose" = checks ]; then
     "$here/setup.sh" test
-    export PATH=$PATH:$HOME/.cargo/bin
     install_nightly
     install_cargo_mutants
     exit
@@ -242,7 +243,6 @@ if [ "$purpose" = bindings ]; then
 fi
 if [ "$purpose" = cross ]; then
     "$here/setup.sh" test
-    export PATH=$PATH:$HOME/.cargo/bin
     install_debian_packages
     install_cross_targets
     exit

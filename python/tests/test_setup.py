@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What installation and continuous integration rely on."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+_PROGRAMS = ("bash", "cut", "dirname", "dpkg-query", "env", "grep", "head", "id", "sed", "sort")
+
+
+def _script(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+
+
+def test_rustups_compiler_is_found_by_a_shell_that_is_no_login_shell(tmp_path: Path) -> None:
+    """Else Debian's own would be installed beside it, and `make sim` would not find any."""
+    programs = tmp_path / "bin"
+    for name in ("apt-get", "sudo"):
+        _script(programs / name, "exit 7")
+    for name in _PROGRAMS:
+        if (found := shutil.which(name)) is not None:
+            (programs / name).symlink_to(found)
+    _script(tmp_path / ".cargo/bin/cargo", "echo cargo 99.0.0")
+    environment = {"HOME": str(tmp_path), "PATH": str(programs)}
+    done = subprocess.run(
+        [ROOT / "setup/setup.sh", "debian"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 7) and "cargo-web" not in done.stdout + done.stderr
+    rule = (ROOT / "Makefile").read_text() + "where:\n\t@command -v cargo\n"
+    command = [str(shutil.which("make")), "-f", "-", "where"]
+    done = subprocess.run(command, input=rule, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(tmp_path / ".cargo/bin/cargo"), done.stderr
+
+
+def test_gitlabs_gate_runs_again_in_a_clone_that_the_runner_kept(tmp_path: Path) -> None:
+    job = yaml.safe_load((ROOT / "docs/ci/gitlab.yml").read_text())["performance"]
+    commands = [line for line in job["script"] if line.startswith("git worktree")]
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@localhost", "-C", str(tmp_path)]
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *command], check=True)
+    for _ in range(2):
+        # What the runner does before a job, unless its strategy is to clone.
+        subprocess.run([*git, "clean", "-ffdxq"], check=True)
+        for command in commands:
+            run = command.replace('"$CI_MERGE_REQUEST_DIFF_BASE_SHA"', "HEAD")
+            subprocess.run(["sh", "-ec", run], cwd=tmp_path, check=True, capture_output=True)
+        assert (tmp_path / "old/.git").is_file()
