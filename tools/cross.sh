@@ -7,6 +7,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ $# -gt 0 ] || set -- arm64 riscv64
+for architecture; do
+    [[ $architecture == @(arm64|riscv64) ]] || { echo "cross: say arm64 or riscv64, not '$architecture'" >&2; exit 2; }
+done
 setup/setup.sh cross
 export PATH=$PATH:$HOME/.cargo/bin
 # Its worlds are compared with the other architectures'.
@@ -105,7 +108,6 @@ for architecture; do
     case $architecture in
         arm64) target=aarch64-unknown-linux-gnu compiler=aarch64-linux-gnu-gcc ;;
         riscv64) target=riscv64gc-unknown-linux-gnu compiler=riscv64-linux-gnu-gcc ;;
-        *) echo "cross: say arm64 or riscv64, not '$architecture'" >&2; exit 2 ;;
     esac
     echo "cross: $architecture: programs"
     build $target $compiler

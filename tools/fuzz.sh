@@ -12,6 +12,8 @@ all=(decode identity extension station pair message names broker carriers messen
 seconds=${1:-3600}
 targets=("${all[@]}")
 [ $# -lt 2 ] || targets=("$2")
+[[ $seconds =~ ^(minimise|[1-9][0-9]*)$ ]] || { echo "fuzz: say seconds or minimise, not '$seconds'" >&2; exit 2; }
+[[ " ${all[*]} " == *" ${targets[0]} "* ]] || { echo "fuzz: no target '${targets[0]}'; there are: ${all[*]}" >&2; exit 2; }
 
 # Stable flags only: the pass and its options are LLVM's own. No address sanitizer: most of the code has no unsafe
 # blocks, and `make sanitize` covers the rest.

@@ -6,6 +6,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:$HOME/.cargo/bin
 [ $# -gt 0 ] || set -- address thread
+for sanitizer; do
+    [[ $sanitizer == @(address|thread) ]] || { echo "sanitize: say address or thread, not '$sanitizer'" >&2; exit 2; }
+done
 host=$(rustc -vV | sed -n 's/^host: //p')
 runtimes=$(rustc +nightly --print target-libdir)
 status=0

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What installation and continuous integration rely on."""
+"""What installation, continuous integration and the tools rely on."""
 
 import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -50,3 +51,17 @@ def test_gitlabs_gate_runs_again_in_a_clone_that_the_runner_kept(tmp_path: Path)
             run = command.replace('"$CI_MERGE_REQUEST_DIFF_BASE_SHA"', "HEAD")
             subprocess.run(["sh", "-ec", run], cwd=tmp_path, check=True, capture_output=True)
         assert (tmp_path / "old/.git").is_file()
+
+
+@pytest.mark.parametrize(
+    "command", ["fuzz.sh ten", "fuzz.sh 0", "fuzz.sh 10 typo", "cross.sh arm64 arm32", "sanitize.sh memory"]
+)
+def test_a_wrong_argument_of_a_tool_is_told_before_anything_is_built(command: str, tmp_path: Path) -> None:
+    name, *arguments = command.split()
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    for program in ("cargo", "rustc"):
+        _script(tmp_path / ".cargo/bin" / program, "exit 7")
+    done = subprocess.run(
+        [ROOT / "tools" / name, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=20
+    )
+    assert done.returncode == 2 and f"'{arguments[-1]}'" in done.stderr and not done.stdout
