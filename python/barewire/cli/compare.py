@@ -195,7 +195,8 @@ def _write(gate: Gate, found: Found, to_junit: Path | None, to_markdown: Path | 
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, text)
         except OSError as error:
-            raise MeasurementFailed(f"cannot write {path}: {error.strerror or error}") from error
+            # Not 1, which says that something is slower.
+            raise WrongUse(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _notes(found: Found) -> list[str]:
