@@ -65,3 +65,17 @@ def test_a_wrong_argument_of_a_tool_is_told_before_anything_is_built(command: st
         [ROOT / "tools" / name, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=20
     )
     assert done.returncode == 2 and f"'{arguments[-1]}'" in done.stderr and not done.stdout
+
+
+def test_the_package_is_installed_although_the_broker_does_not_start_again(tmp_path: Path) -> None:
+    """As with a policy that the new version refuses: the package would have stayed half installed."""
+    (tmp_path / "system").mkdir()
+    _script(tmp_path / "bin/systemctl", 'echo "$*" >>"$LOG"; [ "$1" != try-restart ]')
+    _script(tmp_path / "bin/getent", "exit 0")
+    # The script of a machine that systemd runs.
+    script = (ROOT / "setup/packages/debian/postinst").read_text().replace("/run/systemd/system", f"{tmp_path}/system")
+    environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "LOG": str(tmp_path / "log")}
+    command = ["sh", "-s", "configure"]
+    done = subprocess.run(command, input=script, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "systemctl status barewire-broker" in done.stderr
+    assert (tmp_path / "log").read_text().splitlines() == ["daemon-reload", "try-restart barewire-broker.service"]
