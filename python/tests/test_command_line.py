@@ -20,7 +20,7 @@ from synthetic import synthetic_run
 from typer.testing import CliRunner
 
 from barewire import cli, installed
-from barewire.cli import output, progress
+from barewire.cli import output, progress, sdn_flows, sdn_status
 from barewire.cli.commands import _COMMANDS, app, summary
 from barewire.cli.directories import results_directory
 from barewire.cli.jobs import check_limit
@@ -759,3 +759,42 @@ def test_an_option_that_would_do_nothing_is_refused(
     """Else something else than was asked for is measured: a lab instead of an interface, a link without its loss."""
     assert main(*arguments.replace("RUN", str(run_directory)).split(), monkeypatch=monkeypatch) == 2
     assert said in capfd.readouterr().err
+
+
+def test_names_that_jobs_chose_are_printed_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A tenant's job of this name made the operator's command a traceback, and addresses of version 6 disappeared."""
+    job = {"id": "j1", "name": "[/x] [red]job", "profile": "mpi", "hosts": ["h1"], "patterns": 0, "ends_in_s": 3}
+    status = dict.fromkeys(("connected", "switches", "links", "hosts", "flows", "being_laid"), 1) | {"counts": {}}
+    address = "http://[fd00::1]:8181"
+    flow = {"protocol": "tcp6", "source": "[fd00::1]", "source_port": 1, "destination": "h2", "destination_port": 2}
+    flow |= {
+        "profile": "mpi",
+        "known_by": "policy",
+        "path": [],
+        "laid": True,
+        "why": "[/x]",
+        "rate_byte_s": 0,
+        "age_s": 1,
+    }
+    documents: dict[str, dict[str, Any]] = {
+        "status": status,
+        "jobs": {"jobs": [job]},
+        "tenants": {"tenants": []},
+        "policy": {"strategies": {"mpi": "planned"}},
+        "pair": {"role": "leader", "leader": address, "peer": address, "since_s": 1, "peer_answers": True},
+        "flows": {"flows": [flow]},
+    }
+
+    class Told:
+        def get(self, name: str) -> dict[str, Any]:
+            return documents[name]
+
+    monkeypatch.setenv("COLUMNS", "200")
+    for module in (sdn_flows, sdn_status):
+        monkeypatch.setattr(module, "client_of", lambda *_: Told())
+    sdn_status.status()
+    assert "[/x] [red]job" in (told := capfd.readouterr().out) and f"{address} leads" in told
+    sdn_flows.flows()
+    assert "[fd00::1]:1" in (told := capfd.readouterr().out) and "[/x]" in told

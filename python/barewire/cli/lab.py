@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from barewire.cli import complete, links, options
@@ -86,7 +87,7 @@ def up(
         if as_json:
             print_document("lab up", lab_document(lab))
         else:
-            console.print(f"lab [bold]{lab.id}[/]: {lab.topology}, {_describe(lab)}")
+            console.print(f"lab [bold]{lab.id}[/]: {escape(lab.topology)}, {_describe(lab)}")
         sys.stdout.flush()
     except BaseException:
         # Nobody has read its id.
@@ -189,7 +190,7 @@ def list_labs(as_json: options.AsJson = False) -> None:
             offloads,
             lab.created.removesuffix("+00:00") + "Z",
         )
-    Console(highlight=False).print(labs_table)
+    Console(highlight=False, markup=False).print(labs_table)
 
 
 @app.command("exec", context_settings=_COMMAND_FOLLOWS)

@@ -4,7 +4,6 @@
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from barewire.cli import options
@@ -22,14 +21,14 @@ def flows(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson =
     for flow in document["flows"]:
         table.add_row(
             _name(flow),
-            escape(flow["profile"]),
+            flow["profile"],
             flow["known_by"],
             " ".join(flow["path"]) + ("" if flow["laid"] else " (being laid)"),
-            escape(flow["why"]),
+            flow["why"],
             f"{flow['rate_byte_s'] * 8 / 1e6:.1f}",
             f"{flow['age_s']:.0f} s",
         )
-    Console(highlight=False).print(table)
+    Console(highlight=False, markup=False).print(table)
 
 
 def _name(flow: dict[str, Any]) -> str:

@@ -54,7 +54,8 @@ def learn(
     if as_json:
         print_document("sdn learn", {"trained": dict(model.trained), **evaluation.to_json()})
         return
-    _print(Console(highlight=False), evaluation)
+    # Jobs choose their names.
+    _print(Console(highlight=False, markup=False), evaluation)
     if output is not None:
         typer.echo(f"`barewire sdn start --classifier {output}` uses it")
 

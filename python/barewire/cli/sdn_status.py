@@ -21,7 +21,8 @@ def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson 
     if as_json:
         print_document("sdn status", document)
         return
-    console = Console(highlight=False)
+    # Jobs choose their names.
+    console = Console(highlight=False, markup=False)
     hosts_seen = f"{document['hosts']} hosts" if document["hosts"] else "no host has sent a frame yet"
     console.print(
         f"{document['connected']} of {document['switches']} switches connected, {document['links']} links, "
@@ -54,4 +55,4 @@ def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson 
             )
         console.print(table)
     for counter, count in document["counts"].items():
-        console.print(f"{counter}: {count}", markup=False)
+        console.print(f"{counter}: {count}")
