@@ -84,6 +84,8 @@ install_python_packages() {
     cmp -s "$lock" "$stamp" && return 0
     [ -x "$venv/bin/python" ] || /usr/bin/python3 -m venv "$venv"
     echo "setup: installing Python packages into .venv"
+    # Each would be believed after a change of lists and back again, although the packages are those of the other.
+    rm -f "$venv/installed-run" "$venv/installed-test"
     # Compiled: other users of this checkout could not keep what they compile. Of the test list only a part is used.
     install_locked "$here/requirements.lock" --compile-bytecode
     [ "$purpose" = run ] || install_locked "$lock"

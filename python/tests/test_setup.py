@@ -38,6 +38,30 @@ def test_rustups_compiler_is_found_by_a_shell_that_is_no_login_shell(tmp_path: P
     assert done.stdout.strip() == str(tmp_path / ".cargo/bin/cargo"), done.stderr
 
 
+def test_lists_that_change_and_change_back_are_installed_each_time(tmp_path: Path) -> None:
+    """As between two branches: a stamp of the first visit had been taken for the packages of the second."""
+    (tmp_path / "setup/mpi").mkdir(parents=True)
+    shutil.copy(ROOT / "setup/setup.sh", tmp_path / "setup")
+    (tmp_path / "Cargo.toml").write_text('rust-version = "1.0"\n')
+    for name in ("apt.txt", "apt-test.txt", "uv.lock", "apt-cluster.txt"):
+        (tmp_path / "setup" / name).touch()
+    programs = tmp_path / "bin"
+    for program in (programs / "cargo", tmp_path / ".venv/bin/python"):
+        _script(program, "echo cargo 99.0.0")
+    # Rust's target is there, and what else is optional cannot be had.
+    _script(programs / "rustc", "echo .")
+    _script(programs / "apt-get", "exit 7")
+    for name in ("pip", "uv"):
+        _script(tmp_path / ".venv/bin" / name, 'for last; do :; done; cat "$last" >>"$LOG"')
+    environment = {"HOME": str(tmp_path), "PATH": f"{programs}:/usr/bin:/bin", "LOG": str(tmp_path / "log")}
+    for purpose, version in (("test", 1), ("run", 2), ("run", 1), ("run", 1)):
+        for name in ("requirements", "requirements-test"):
+            (tmp_path / "setup" / f"{name}.lock").write_text(f"{name}=={version}\n")
+        subprocess.run([tmp_path / "setup/setup.sh", purpose], env=environment, capture_output=True, check=True)
+    installed = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("requirements==")]
+    assert installed == ["requirements==1", "requirements==2", "requirements==1"]
+
+
 def test_gitlabs_gate_runs_again_in_a_clone_that_the_runner_kept(tmp_path: Path) -> None:
     job = yaml.safe_load((ROOT / "docs/ci/gitlab.yml").read_text())["performance"]
     commands = [line for line in job["script"] if line.startswith("git worktree")]
