@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import median
 
 # Must precede imports from the package: it adds the package to the path.
-from promises import BAREWIRE, ROOT, Promise, command_line, judge, ratio
+from promises import BAREWIRE, ROOT, Promise, command_line, exit_code, judge, ratio
 
-from barewire.mpi import installed_libraries
+from barewire.mpi import find_library
 
 Point = tuple[str, int, float]  # variant, message bytes, parameter
 SEPARATE_VARIANTS = ("original", "row-by-row", "non-blocking", "multi-threaded")
@@ -45,7 +45,7 @@ class Bench:
         """Build programs for one library into `folder`."""
         self.folder, self.launches = folder, launches
         self.prefix = ("nice", "-n", "-19") if preferred else ()
-        self.library = next(library_found for library_found in installed_libraries() if library_found.name == library)
+        self.library = find_library(library)
         self.random = random.Random(1)
         # How often auto chose which variant, by message bytes.
         self.choices: Counter[tuple[int, str]] = Counter()
@@ -208,4 +208,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

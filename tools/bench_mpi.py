@@ -21,7 +21,7 @@ from statistics import median
 import polars as pl
 
 # Must precede imports from the package: it adds the package to the path.
-from promises import BAREWIRE, ROOT, Promise, command_line, judge, ratio
+from promises import BAREWIRE, ROOT, Promise, command_line, exit_code, judge, ratio
 from second_network import add_second_network, set_second_carrier
 
 from barewire.lab import Lab, LinkSpec
@@ -319,4 +319,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

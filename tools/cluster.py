@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import Any
 
-from promises import BAREWIRE
+from promises import BAREWIRE, exit_code
 from seeded_faults import FAULTS
 
 from barewire.errors import MachineCannot
@@ -85,4 +85,4 @@ def _texts(findings: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

@@ -19,6 +19,17 @@ sys.path.insert(0, str(ROOT / "python"))
 BAREWIRE = str(ROOT / "bin" / "barewire")
 
 
+def exit_code(main: Callable[[], int]) -> int:
+    """Run a tool; return its exit code. An error that a user can mend is a message."""
+    from barewire.errors import BarewireError
+
+    try:
+        return main()
+    except BarewireError as error:
+        print(f"{Path(sys.argv[0]).stem}: {error}", file=sys.stderr)
+        return error.exit_code
+
+
 @dataclass(frozen=True)
 class Promise:
     """A ratio and its bound; `interval` is that of the ratio over launches."""

@@ -39,7 +39,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from promises import ROOT
+from promises import ROOT, exit_code
 from survival import KILLED, Faults, Site, built, libraries_over_barewire, running_site, with_faulty_wire
 
 from barewire.errors import BarewireError
@@ -294,4 +294,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from promises import BAREWIRE
+from promises import BAREWIRE, exit_code
 from second_network import add_second_network
 from survival import built, libraries_over_barewire
 
@@ -161,4 +161,4 @@ def _run(command: list[str], environment: dict[str, str]) -> "subprocess.Complet
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

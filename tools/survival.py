@@ -16,7 +16,7 @@ from pathlib import Path
 
 from promises import BAREWIRE, ROOT
 
-from barewire.errors import MachineCannot
+from barewire.errors import MachineCannot, unknown
 from barewire.lab import Lab, LinkSpec
 from barewire.mpi import Library, installed_libraries
 from barewire.sdn.api.client import Client
@@ -43,13 +43,13 @@ links = [{ends=["h1", "s1"]}, {ends=["h2", "s2"]}, {ends=["s1", "s2"]}, {ends=["
 
 def libraries_over_barewire(names: str) -> list[Library]:
     """Return the installed libraries that the provider supports, or those of the comma-separated `names`."""
-    installed = [library for library in installed_libraries() if library.name != "mpich"]
-    chosen = [library for library in installed if not names or library.name in names.split(",")]
-    if not chosen:
-        raise MachineCannot(
-            f"none of {names or 'the libraries'} is installed; found: {[library.name for library in installed]}"
-        )
-    return chosen
+    installed = {library.name: library for library in installed_libraries() if library.name != "mpich"}
+    if not installed:
+        raise MachineCannot("no MPI library that runs over Barewire is installed: make setup")
+    for name in (wanted := names.split(",") if names else list(installed)):
+        if name not in installed:
+            raise unknown("MPI library", name, installed)
+    return [installed[name] for name in dict.fromkeys(wanted)]
 
 
 def built(library: Library, source: str, folder: Path) -> str:

@@ -25,6 +25,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from promises import exit_code
 from survival import Faults, Site, built, libraries_over_barewire, running_site
 
 from barewire.mpi import Library
@@ -101,4 +102,4 @@ def _run_job(fault: str, site: Site, library: Library, seed: str, folder: Path) 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

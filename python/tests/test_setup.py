@@ -3,6 +3,7 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,12 @@ def test_the_package_is_installed_although_the_broker_does_not_start_again(tmp_p
     done = subprocess.run(command, input=script, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "systemctl status barewire-broker" in done.stderr
     assert (tmp_path / "log").read_text().splitlines() == ["daemon-reload", "try-restart barewire-broker.service"]
+
+
+@pytest.mark.parametrize("tool", ["survive", "soak", "starts", "bench_kernels"])
+def test_a_library_that_is_not_there_is_told_before_anything_is_run(tool: str, tmp_path: Path) -> None:
+    """One of several was left out without a word, and one alone was a traceback."""
+    output = ["--output", str(tmp_path / "records")] if tool == "soak" else []
+    command = [sys.executable, ROOT / "tools" / f"{tool}.py", *output, "--library", "openmpi,typo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode in (2, 3) and done.stderr.startswith(f"{tool}: ") and done.stderr.count("\n") == 1
