@@ -3,6 +3,7 @@
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -174,7 +175,9 @@ def start(
     )
 
     def tell(event: Event) -> None:
-        _print_event(event.kind, event.text, as_json)
+        # Who reads the events may be gone, or a log's disk full: the network does not depend on it.
+        with suppress(OSError):
+            _print_event(event.kind, event.text, as_json)
         if event.kind == "page" and not (as_json or api.startswith("unix:")) and sys.stdout.isatty():
             # Only here: a log would keep the token. The fragment is never sent, and the page removes it.
             scheme = "http" if tls is None else "https"
