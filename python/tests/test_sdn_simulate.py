@@ -108,6 +108,15 @@ def test_a_delayed_transfer_takes_its_share_from_when_it_begins() -> None:
     assert arrivals(with_rate(star(3), RATE), "stp", workload) == {"a": 1.5, "b": 2.0}
 
 
+def test_fast_transfers_end_also_where_the_clocks_last_digit_is_many_bytes() -> None:
+    """After 10^6 s the clock's steps are of 10^-10 s, in which 50 GB/s are some bytes."""
+    sizes = [1e9 + 12345.678 * number for number in range(20)]
+    workload = Once(*(transfer("h1", "h2", size, str(size), delay_s=1e6 / 3 + size / 1e9) for size in sizes))
+    engine = Engine(with_rate(star(2), 400 * 10**9), read_policy("stp"), timing=Timing(statistics_s=1e9))
+    engine.run(workload)
+    assert workload.finished and engine.now_s == pytest.approx(1e6 / 3 + 1, abs=1)
+
+
 def test_two_flows_on_the_first_path_share_it_and_planned_ones_do_not() -> None:
     tree = with_rate(fat_tree(4), RATE)
     transfers = (transfer("h1", "h5", 1e6, "a"), transfer("h2", "h7", 1e6, "b"))

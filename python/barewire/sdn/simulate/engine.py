@@ -173,7 +173,8 @@ class Engine:
         self.now_s = to_s
 
     def _arrive(self, workload: Workload) -> None:
-        is_done = self._left_bytes <= _NOTHING_BYTES
+        # What is sent within the clock's last digit would need a step of no length, again and again.
+        is_done = self._left_bytes <= _NOTHING_BYTES + self._rates * np.spacing(self.now_s)
         done = [(self._active[number], float(self._counted_bytes[number])) for number in np.flatnonzero(is_done)]
         self._active = [transfer for transfer, over in zip(self._active, is_done.tolist(), strict=True) if not over]
         self._left_bytes, self._counted_bytes = self._left_bytes[~is_done], self._counted_bytes[~is_done]
