@@ -39,6 +39,7 @@ from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import calibrated, concluded
 from barewire.sdn.bench.plan import controller_strategies, message_bytes_of
 from barewire.sdn.bench.steps import Steps
+from barewire.sdn.simulate import Shape
 from barewire.sdn.simulate.reference import non_blocking, widened
 from barewire.stats.intervals import geometric_interval
 from barewire.stats.paired import paired_ratio
@@ -150,6 +151,7 @@ def test_references_have_two_message_sizes_and_their_own_networks() -> None:
         ({"fabric": "ucx"}, "not over 'ucx'"),
         ({"experiment": "mixed", "counts": (10,)}, "a multiple of 4"),
         ({"experiment": "moe", "fabric": "barewire"}, "replayed over TCP"),
+        *(({"experiment": name, "shape": Shape(1, 1)}, "sends nothing") for name in ("shuffle", "both", "latency")),
     ],
 )
 def test_impossible_experiments_are_refused_before_measuring(changes: dict[str, Any], message: str) -> None:

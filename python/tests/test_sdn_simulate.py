@@ -412,6 +412,11 @@ def test_an_allocation_of_27648_flows_takes_less_than_a_second_also_with_failure
         (("--seeds", "0"), "at least 1"),
         (("--workload", "shuffle", "--shape", "many"), "mappers x reducers"),
         (("--overhead-ms", "-1"), "0 or more"),
+        (("--workload", "shuffle", "--shape", "100000x101"), "more than 10000000 parts"),
+        *(
+            (("--workload", name, "--shape", "1x1", "--strategy", "stp"), "1x1 on . hosts sends nothing")
+            for name in ("shuffle", "both", "mixed", "shuffles")
+        ),
     ],
 )
 def test_impossible_simulations_are_refused_with_the_remedy(words: tuple[str, ...], says: str) -> None:

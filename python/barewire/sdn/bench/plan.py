@@ -133,9 +133,11 @@ class BenchPlan:
             return hosts, hosts
         if self.experiment in ("both", LATENCY):
             hpc, data = halves(self.network, count)
-            return tuple(hpc), tuple(data)
-        hosts = tuple(placed_hosts(self.network, count))
-        return hosts, hosts
+        else:
+            hpc = data = placed_hosts(self.network, count)
+        if self.shuffler == REPLAY and self.experiment in (SHUFFLE, "both", LATENCY):
+            Shuffle(data, 0, self.shape)
+        return tuple(hpc), tuple(data)
 
     def rounds(self) -> Iterator[Sequence[Order]]:
         """One block per round: every policy at every number of hosts, in random order, on equal seeds."""

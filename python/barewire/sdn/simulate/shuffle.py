@@ -18,6 +18,8 @@ from barewire.sdn.simulate.workload import BIG_DATA, Connection, Transfer
 
 SERVER_PORT = 13562  # Hadoop's shuffle handler
 _FIRST_PORT, _PORTS = 32768, 28000
+# More take gigabytes.
+_PARTS_MAX = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -34,13 +36,18 @@ class Shape:
         """Validate the sizes."""
         if min(self.mappers, self.reducers, self.volume_bytes, self.copies) < 1 or not 0 <= self.skew < 1:
             raise WrongUse("a shuffle has mappers, reducers, bytes and copies from 1, and a skew from 0 up to 1")
+        if self.mappers * self.reducers > _PARTS_MAX:
+            raise WrongUse(f"a shuffle of {self.mappers}x{self.reducers} has more than {_PARTS_MAX} parts")
 
 
 class Shuffle:
     """One job, as a workload."""
 
     def __init__(self, hosts: Sequence[str], seed: int, shape: Shape, first_connection: int = 0) -> None:
-        """`first_connection` is the first connection number, after those of earlier jobs."""
+        """`first_connection` is the number of the first connection, after those of earlier jobs.
+
+        WrongUse if nothing is sent.
+        """
         if len(hosts) < 2:
             raise WrongUse("a shuffle needs at least two hosts")
         rng = random.Random(f"shuffle {seed}")
@@ -63,6 +70,11 @@ class Shuffle:
                     volumes[there, here] += size
             rng.shuffle(parts)
             self._wanted.append(parts)
+        if not volumes:
+            raise WrongUse(
+                f"a shuffle of {shape.mappers}x{shape.reducers} on {len(hosts)} hosts sends nothing, because mappers "
+                "and reducers are on one host: give more of them"
+            )
         self._under_way = 0
         self._announced: tuple[Pattern, ...] = (dict(volumes),)
 
