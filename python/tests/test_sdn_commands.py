@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from typer.testing import CliRunner
 
+from barewire.cli.commands import app
+from barewire.errors import WrongUse
 from barewire.sdn.api.client import Client
 
 JOB = {"profile": "mpi", "hosts": ["h1", "h2"], "patterns": [[{"from": "h1", "to": "h2", "bytes": 5}]] * 2}
@@ -64,3 +67,35 @@ def test_a_controller_goes_on_when_nobody_takes_its_events(output: str, tmp_path
         for number in range(3):
             assert client.announce({**JOB, "name": f"job {number}"})["name"] == f"job {number}"
         assert len(client.get("jobs")["jobs"]) == 3 and process.poll() is None
+
+
+def run(client: Client, *words: str) -> "subprocess.CompletedProcess[str]":
+    places = ["--sdn", client.url, "--sdn-token", str(client.token_file)]
+    return subprocess.run(command(*words, *places), capture_output=True, text=True, check=False)
+
+
+def test_status_shows_a_jobs_name_as_it_is_and_its_patterns_from_1(tmp_path: Path) -> None:
+    with started(tmp_path, subprocess.DEVNULL) as (_, client):
+        job = client.announce({**JOB, "name": "[/red]"})["id"]
+        assert all(text in run(client, "status").stdout for text in ("[/red]", "1 of 2"))
+        client.step(job)
+        assert "2 of 2" in run(client, "status").stdout
+
+
+def test_jobs_are_withdrawn_beside_ids_that_are_none(tmp_path: Path) -> None:
+    with started(tmp_path, subprocess.DEVNULL) as (_, client):
+        jobs = [client.announce(JOB)["id"] for _ in range(2)]
+        done = run(client, "withdraw", jobs[0], "../a b", jobs[1])
+        assert done.returncode == 1 and "there is no job ../a b" in done.stderr
+        assert done.stdout == "".join(f"job {job} withdrawn\n" for job in jobs)
+        assert client.get("jobs")["jobs"] == []
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"name": "\\ud800"}', '{"lease_s": NaN}', ""])
+def test_what_is_no_json_is_not_announced(text: str, tmp_path: Path) -> None:
+    file, token = tmp_path / "job.json", tmp_path / "token"
+    file.write_text(text)
+    token.write_text("a-token-of-sixteen-characters")
+    token.chmod(0o600)
+    result = CliRunner().invoke(app, ["sdn", "announce", str(file), "--sdn-token", str(token)])
+    assert isinstance(result.exception, WrongUse) and "is not JSON" in str(result.exception)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn announce`: announces a job that something else starts."""
 
-import json
 import sys
 import threading
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from barewire.cli import options
@@ -48,10 +48,10 @@ def _print(job: dict[str, Any], as_json: bool) -> None:
 
 def _read(file: str) -> dict[str, object]:
     try:
-        document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text())
+        document = msgspec.json.decode(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
     except OSError as error:
         raise WrongUse(f"cannot read {file}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WrongUse(f"{file} is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise WrongUse(f'{file}: an announcement is a JSON object, such as {{"profile": "mpi", "hosts": ["h1", "h2"]}}')

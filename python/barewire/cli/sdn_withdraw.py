@@ -2,6 +2,7 @@
 """`barewire sdn withdraw`: withdraws announcements."""
 
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -19,10 +20,19 @@ def withdraw(
     as_json: options.AsJson = False,
 ) -> None:
     """Withdraw announced jobs."""
+    from barewire.sdn.api.client import GoneError  # imported late, as by `client_of`
+
     client = client_of(sdn, sdn_token)
+    gone = []
     for job in jobs:
-        client.withdraw(job)
+        try:
+            client.withdraw(quote(job, safe=""))
+        except GoneError as error:  # the others are withdrawn all the same
+            gone.append(error)
+            continue
         if not as_json:
             typer.echo(f"job {job} withdrawn")
+    if gone:
+        raise gone[0]
     if as_json:
         print_document("sdn withdraw", {"withdrawn": jobs})
