@@ -278,6 +278,21 @@ def test_a_failed_link_is_named_and_a_controller_that_restarts_is_found_again(br
     assert eventually(lambda: site.viewers == 1)
 
 
+def test_states_that_arrive_one_by_one_are_all_shown(browser: Any, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow way the network, which is long, is there some frames before the load."""
+    write = Ui._write
+
+    async def one_by_one(ui: Ui, response: Any, data: bytes) -> None:
+        for event in data.split(b"\n\n")[:-1]:
+            await write(ui, response, event + b"\n\n")
+            await asyncio.sleep(0.1)
+
+    monkeypatch.setattr(Ui, "_write", one_by_one)
+    browser.get("about:blank")
+    browser.get(f"{site.url}#token={TOKEN}")
+    assert eventually(lambda: count(browser, "#tree .cable") == 48)
+
+
 def test_one_viewer_too_many_is_told_why(browser: Any, site: Site) -> None:
     site.end()
     site.start(viewers_max=0)

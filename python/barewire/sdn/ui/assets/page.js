@@ -283,9 +283,11 @@
     scheduled = true;
     requestAnimationFrame(() => {
       scheduled = false;
+      // The first states may arrive one by one; all parts need the load.
+      if (!state.load) return;
       const parts = new Set([...changed].flatMap((one) => PARTS[one] ?? []));
       changed.clear();
-      if (state.load) parts.forEach((show) => show());
+      parts.forEach((show) => show());
     });
   }
 
