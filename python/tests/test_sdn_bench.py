@@ -20,8 +20,9 @@ from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab.kernel import Process
 from barewire.measure.sdn_records import SCHEMA, read_sdn_records
 from barewire.measure.session import launch_file_name, parse_launch_file_name
+from barewire.report.figure_data import figure_data
 from barewire.report.sdn import headlines
-from barewire.report.sdn_page import render_sdn
+from barewire.report.sdn_page import parts, render_sdn
 from barewire.results.run import Launch
 from barewire.results.sdn import (
     JOB,
@@ -343,6 +344,20 @@ def test_intervals_of_rates_are_above_0_and_missing_below_6_blocks() -> None:
     assert geometric_interval([3.0] * 6) == pytest.approx((3, 3))
     with pytest.raises(ValueError, match="above 0"):
         geometric_interval([0.0] * 6)
+
+
+@pytest.mark.parametrize(("blocks", "spread"), [(2, "the range over the blocks, too few"), (6, "95 % interval")])
+def test_captions_and_data_of_figures_say_what_error_bars_are(blocks: int, spread: str) -> None:
+    run, frame, _ = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39}, blocks=blocks)
+    summary = summarised(run, frame)
+    drawn = [figure for part in parts(summary) for figure in part["figures"] if "Load" not in figure["title"]]
+    assert len(drawn) > 2
+    for figure in drawn:
+        assert f"Error bars: {spread}" in figure["caption"]
+        assert figure_data(figure["figure"], run.confidence)["interval"].startswith(spread)
+    broken = replace(run, launches=tuple(replace(one, complete=one.index > 0) for one in run.launches))
+    caption = parts(summarised(broken, frame))[0]["figures"][0]["caption"]
+    assert ("or the range over the blocks where these are too few" in caption) == (blocks == 6)
 
 
 def test_the_largest_error_of_the_simulator_is_that_of_a_launch() -> None:

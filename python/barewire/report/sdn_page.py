@@ -104,13 +104,11 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
     for table in tables(summary):
         cells = [cell for cell in summary.cells if cell.place.quantity == table.quantity]
         looks = {name: number for number, name in enumerate(dict.fromkeys(map(_label, cells)))}
-        means = _bars(cells, looks, _mean, f"mean, {cells[0].unit}")
-        is_sure = any(cell.interval for cell in cells)
-        heading = interval_heading(cells[0].confidence)
-        bars = f"Error bars: {heading if is_sure else 'the range over the blocks, too few for an interval'}."
-        figures = [_captioned("Measured", f"Geometric means of {_blocks(cells)}. {bars}", means)]
+        spread = _spread(cells[0].confidence, [cell.interval for cell in cells])
+        means = _bars(cells, looks, _mean, f"mean, {cells[0].unit}") | {"interval": spread}
+        figures = [_captioned("Measured", f"Geometric means of {_blocks(cells)}. Error bars: {spread}.", means)]
         if table.quantity == MEDIAN_LATENCY:
-            figures = [*_latency_figures(summary, bars), *figures]
+            figures = [*_latency_figures(summary), *figures]
         fractions: tuple[tuple[str, Callable[[Cell], Ratio | None]], ...] = (
             ("Of the wide network, which cannot block", lambda cell: cell.of_wide),
             ("Beside the other job, of alone", lambda cell: cell.of_alone),
@@ -119,7 +117,7 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
             compared = [cell for cell in cells if ratio(cell) is not None]
             if compared:
                 known = [each for cell in compared if (each := ratio(cell)) is not None]
-                spread = heading if all(each.interval for each in known) else "the range over the blocks"
+                spread = _spread(cells[0].confidence, [each.interval for each in known])
                 drawn = _bars(compared, looks, _of_ratio(ratio), "fraction") | {"interval": spread}
                 caption = f"Geometric means of {_blocks(compared)}, in pairs. Error bars: {spread}."
                 figures.append(_captioned(title, caption, drawn))
@@ -139,7 +137,15 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
     return found
 
 
-def _latency_figures(summary: Summary, bars: str) -> Iterator[dict[str, Any]]:
+def _spread(confidence: float, intervals: Sequence[tuple[float, float] | None]) -> str:
+    """What error bars are: intervals, or ranges where there are too few values for one."""
+    heading, few = interval_heading(confidence), "the range over the blocks"
+    if all(intervals):
+        return heading
+    return f"{heading}, or {few} where these are too few" if any(intervals) else f"{few}, too few for an interval"
+
+
+def _latency_figures(summary: Summary) -> Iterator[dict[str, Any]]:
     """For each number of hosts: median and 99th percentile of each strategy, alone and beside the other job."""
     of_latency = [cell for cell in summary.cells if cell.place.quantity in (MEDIAN_LATENCY, P99_LATENCY)]
     for hosts in dict.fromkeys(cell.place.hosts for cell in of_latency):
@@ -154,8 +160,10 @@ def _latency_figures(summary: Summary, bars: str) -> Iterator[dict[str, Any]]:
         layout = layout_of(dict(policies), log_axis("latency, ms", traces, "y")) | {"scattermode": "group"}
         half = f"Ranks on {hosts // 2} of {hosts} hosts; under load a shuffle runs on the others."
         is_loaded = any(cell.place.beside for cell in cells)
-        caption = f"{half if is_loaded else f'Ranks on {hosts} hosts, without other traffic.'} {bars}"
-        yield _captioned(f"Latency of 8-byte rings, {hosts} hosts", caption, {"data": traces, "layout": layout})
+        spread = _spread(cells[0].confidence, [cell.interval for cell in cells])
+        caption = f"{half if is_loaded else f'Ranks on {hosts} hosts, without other traffic.'} Error bars: {spread}."
+        figure = {"data": traces, "layout": layout, "interval": spread}
+        yield _captioned(f"Latency of 8-byte rings, {hosts} hosts", caption, figure)
 
 
 def _points(name: str, look: int, cells: Sequence[Cell]) -> dict[str, Any]:
