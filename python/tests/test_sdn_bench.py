@@ -38,9 +38,9 @@ from barewire.results.sdn import (
 )
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import calibrated, concluded
-from barewire.sdn.bench.plan import controller_strategies, message_bytes_of
+from barewire.sdn.bench.plan import controller_strategies, message_bytes_of, other_seed
 from barewire.sdn.bench.steps import Steps
-from barewire.sdn.simulate import Shape
+from barewire.sdn.simulate import Ring, Shape, Shuffle
 from barewire.sdn.simulate.reference import non_blocking, widened
 from barewire.stats.intervals import geometric_interval
 from barewire.stats.paired import paired_ratio
@@ -421,6 +421,30 @@ def test_the_simulator_is_calibrated_only_on_the_wide_network_and_bounds_hold() 
     kept = concluded(run, disturbed, small)
     assert kept.parameters["calibration"] is None
     assert "none in this run: longer messages take no longer" in render_sdn(kept, disturbed)
+
+
+def test_the_job_beside_a_measured_one_is_simulated_with_the_seed_that_it_ran_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulated = set()
+    for kind in (Ring, Shuffle):
+
+        def spied(self: Any, hosts: Any, seed: int, *more: Any, init: Any = kind.__init__) -> None:
+            simulated.add((type(self), tuple(hosts), seed))
+            init(self, hosts, seed, *more)
+
+        monkeypatch.setattr(kind, "__init__", spied)
+    run, frame, plan = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39}, blocks=1)
+    [first, *_] = [one for one in run.launches if one.subject == "stp"]
+    facts = {**first.details["start"]["sdn"], "placed": ["h1", "h3"], "beside": ["h2", "h4"], "seed": 7}
+    both = [
+        replace(first, index=at, details={"start": {"sdn": {**facts, "test": name}}})
+        for at, name in enumerate(("ring", "shuffle"))
+    ]
+    concluded(replace(run, launches=tuple(both)), frame, plan)
+    mine, others = ("h1", "h3"), ("h2", "h4")
+    assert {(Ring, mine, 7), (Shuffle, mine, 7)} <= simulated
+    assert {one for one in simulated if one[1] == others} == {(kind, others, other_seed(7)) for kind in (Ring, Shuffle)}
 
 
 @pytest.mark.parametrize(("busy", "is_reported"), [(0.5, False), (0.9, True)])

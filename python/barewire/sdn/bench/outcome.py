@@ -13,7 +13,7 @@ from barewire.mpi.fabrics import PROVIDER
 from barewire.results.derived import derived_samples
 from barewire.results.run import Run
 from barewire.results.sdn import JOB, MEAN_COMPLETION, NATURAL, RANDOM, REFERENCES, SHORT_BYTES, WIDE
-from barewire.sdn.bench.plan import LATENCY, REPLAY, RING, BenchPlan
+from barewire.sdn.bench.plan import LATENCY, REPLAY, RING, BenchPlan, other_seed
 from barewire.sdn.calibration import Calibration, fit
 from barewire.sdn.published import is_published, ring_mbyte_s
 from barewire.sdn.simulate.experiment import Setup, least_job_s, least_time_s
@@ -111,12 +111,16 @@ def _predicted(
         setup.run(
             network,
             strategies,
-            Concurrent(ring, lambda before: _next_shuffle(plan, other_hosts, seed, before)) if other_hosts else ring,
+            Concurrent(ring, lambda before: _next_shuffle(plan, other_hosts, other_seed(seed), before))
+            if other_hosts
+            else ring,
         )
         return {RANDOM: ring.bandwidth_byte_s() / 1e6, NATURAL: ring.bandwidth_byte_s("natural") / 1e6}
     job = Shuffle(hosts, seed, plan.shape)
     setup.run(
-        network, strategies, Concurrent(job, lambda _: Ring(other_hosts, seed, ring_plan)) if other_hosts else job
+        network,
+        strategies,
+        Concurrent(job, lambda _: Ring(other_hosts, other_seed(seed), ring_plan)) if other_hosts else job,
     )
     return {JOB: job.finished_s}
 

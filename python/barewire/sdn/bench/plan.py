@@ -41,6 +41,8 @@ PROTOCOLS: Mapping[str, Protocol] = {"tcp": "tcp", PROVIDER: "raw"}
 _MESSAGE_S = 0.16
 # Volumes are scaled down with the links.
 _PUBLISHED_RATE_BIT_S, _VOLUME_BYTES = 1e9, 4_000_000_000
+# Differs in the seeds of a measured job and of the job beside it.
+_OTHER_SEED = 1 << 30
 # References also measure rings with shorter messages, because fitting the simulator's two parameters needs two sizes.
 _SHORTER = 5
 
@@ -209,6 +211,11 @@ class BenchPlan:
             return
         for policy in (*REFERENCES, *self.policies):
             yield self.experiment, policy, hpc, (), count
+
+
+def other_seed(seed: int) -> int:
+    """The seed of rings or a shuffle beside a measured job with this seed, the same for all policies."""
+    return seed ^ _OTHER_SEED
 
 
 def message_bytes_of(rate_bit_s: int) -> int:

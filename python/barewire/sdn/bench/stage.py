@@ -20,7 +20,7 @@ from barewire.mpi.prepare import prepare
 from barewire.sdn.api.client import Announced
 from barewire.sdn.bench.controlled import Controller
 from barewire.sdn.bench.meter import Meter
-from barewire.sdn.bench.plan import LATENCY, REPLAY, RING, SHUFFLE, BenchPlan, Order
+from barewire.sdn.bench.plan import LATENCY, REPLAY, RING, SHUFFLE, BenchPlan, Order, other_seed
 from barewire.sdn.bench.steps import Steps
 from barewire.sdn.flow import Pattern
 from barewire.sdn.frameworks.cluster import Cluster, FrameworkJob, kinds_of
@@ -40,8 +40,6 @@ _PORTS = range(1024, 1045)
 _SLEEP_BITS = 1250
 # Measurements of rings beside another job; they are terminated earlier.
 _ENDLESS = 5000
-# Seed offset of rings and jobs beside the measured job, the same for all policies.
-_OTHER_SEED = 1 << 30
 # Steps after which rings have started: the first one connects.
 _UNDER_WAY = 2
 _ASK_S = 0.05
@@ -80,10 +78,10 @@ class Stage:
     def rings_beside(self, hosts: Sequence[str], seed: int) -> Iterator[Callable[[], None]]:
         """Run rings repeatedly during the block; the yielded function raises if they have ended."""
         heartbeat = self.lab.directory / "beside.steps"
-        with self._ring_steps(hosts, seed ^ _OTHER_SEED, heartbeat, _nothing, beside=True) as steps:
+        with self._ring_steps(hosts, other_seed(seed), heartbeat, _nothing, beside=True) as steps:
             options = ["--output", str(self.lab.directory / "beside.jsonl"), "--samples", str(_ENDLESS)]
             sizes = (self.plan.ring.message_bytes,)
-            job = self._ring_job(hosts, seed ^ _OTHER_SEED, sizes, steps, options)
+            job = self._ring_job(hosts, other_seed(seed), sizes, steps, options)
             with tempfile.TemporaryFile("w+") as output, start.running(job, self.lab, output) as process:
 
                 def still() -> None:
@@ -165,7 +163,7 @@ class Stage:
     @contextmanager
     def shuffles_beside(self, hosts: Sequence[str], seed: int) -> Iterator[None]:
         """Run jobs one after another during the block."""
-        with self._shuffle(hosts, seed ^ _OTHER_SEED) as replay:
+        with self._shuffle(hosts, other_seed(seed)) as replay:
             replay.start()
             try:
                 yield
