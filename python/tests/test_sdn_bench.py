@@ -36,11 +36,13 @@ from barewire.results.sdn import (
     Ranking,
     summarised,
 )
+from barewire.sdn.bench.campaign import BenchCampaign
+from barewire.sdn.bench.experiment import parameters_of
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import calibrated, concluded
 from barewire.sdn.bench.plan import controller_strategies, message_bytes_of, other_seed
 from barewire.sdn.bench.steps import Steps
-from barewire.sdn.simulate import Ring, Shape, Shuffle
+from barewire.sdn.simulate import Ring, RingPlan, Shape, Shuffle, TrainingPlan
 from barewire.sdn.simulate.reference import non_blocking, widened
 from barewire.stats.intervals import geometric_interval
 from barewire.stats.paired import paired_ratio
@@ -150,6 +152,7 @@ def test_references_have_two_message_sizes_and_their_own_networks() -> None:
         ({"experiment": "both", "counts": (5,)}, "5 hosts cannot be shared"),
         ({"blocks": 0}, "at least 1"),
         ({"fabric": "ucx"}, "not over 'ucx'"),
+        ({"ring": RingPlan(message_bytes=8)}, "longer messages than these"),
         ({"experiment": "mixed", "counts": (10,)}, "a multiple of 4"),
         ({"experiment": "moe", "fabric": "barewire"}, "replayed over TCP"),
         *(({"experiment": name, "shape": Shape(1, 1)}, "sends nothing") for name in ("shuffle", "both", "latency")),
@@ -196,6 +199,13 @@ def test_a_policy_reaches_every_profile_of_the_controller() -> None:
         "mpi=planned",
     ]
     assert controller_strategies(STAR) == controller_strategies("stp")
+
+
+def test_a_run_says_what_its_training_jobs_were() -> None:
+    library: Any = "Open MPI"
+    plan = plan_of(experiment="moe", training=TrainingPlan(5000, iterations=7, compute_share=0.5))
+    found = parameters_of(BenchCampaign(plan, library, "beff"))["training"]
+    assert found == {"message_bytes": 5000, "iterations": 7, "compute_share": 0.5, "skew": 0.5}
 
 
 def test_messages_keep_their_proportion_to_the_rate() -> None:

@@ -42,7 +42,7 @@ def measure(campaign: BenchCampaign, directory: Path, *, command: Sequence[str],
     run = new_run(
         command=command,
         seed=plan.seed,
-        parameters=_parameters(campaign),
+        parameters=parameters_of(campaign),
         environment=_environment(),
         lab={"topology": plan.topology, "rate_bit_s": plan.rate_bit_s, "mtu": plan.mtu, "offloads": False, "loss": 0.0},
     )
@@ -57,7 +57,8 @@ def _library() -> Library:
     return next((library for library in found if library.family is Family.OPEN_MPI), found[0])
 
 
-def _parameters(campaign: BenchCampaign) -> dict[str, Any]:
+def parameters_of(campaign: BenchCampaign) -> dict[str, Any]:
+    """What is measured, for the record of the run."""
     plan = campaign.plan
     return {
         "kind": KIND,
@@ -72,6 +73,7 @@ def _parameters(campaign: BenchCampaign) -> dict[str, Any]:
         "library": str(campaign.library),
         "ring": {name: value for name, value in asdict(plan.ring).items() if name not in ("overhead_s", "transport")},
         "shape": asdict(plan.shape),
+        "training": asdict(plan.training),
         "shuffler": plan.shuffler,
         "announced": plan.announce,
         "wire_efficiency": plan.wire_efficiency,

@@ -117,6 +117,11 @@ class BenchPlan:
             raise unknown("shuffler", self.shuffler, SHUFFLERS)
         if self.experiment in REPLAYED and (self.fabric != "tcp" or self.shuffler != REPLAY):
             raise WrongUse(f"{self.experiment} is replayed over TCP: leave out --fabric and --shuffler")
+        if self.experiment in (RING, "both") and self.ring.message_bytes <= SHORT_BYTES:
+            raise WrongUse(
+                f"--message-bytes {self.ring.message_bytes}: rings also exchange {SHORT_BYTES} bytes, for their "
+                "latency; give longer messages than these"
+            )
         finite_above_0("--patience", self.patience_s)
         if self.blocks < 1:
             raise WrongUse(f"--blocks {self.blocks}: at least 1")
