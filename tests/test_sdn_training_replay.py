@@ -42,7 +42,7 @@ def test_every_collective_sends_its_bytes_in_every_iteration_and_not_faster_than
 
 
 def test_a_held_job_sends_nothing_and_a_lost_rank_is_named() -> None:
-    """Refused for 0.4 s, the ring takes at least so long; a shuffle that is never granted fetches nothing."""
+    """Refused for 0.4 s, jobs take at least so long; a shuffle that is never granted fetches nothing."""
     began_s = time.monotonic()
     asked: list[bool] = []
 
@@ -59,6 +59,9 @@ def test_a_held_job_sends_nothing_and_a_lost_rank_is_named() -> None:
             time.sleep(0.1)
             with pytest.raises(MeasurementFailed, match=r"training-0's worker in h[123] ended"):
                 replay.run()
+        with Replay(lab, Shuffle(HOSTS, 1, Shape(6, 3, 300_000)), later) as waiting:
+            began_s = time.monotonic()
+            assert waiting.run().duration_s > 0.35
         with Replay(lab, Shuffle(HOSTS, 1, Shape(6, 3, 300_000)), lambda _: False) as held:
             before = sent_bytes(lab, "h1")
             held.start()

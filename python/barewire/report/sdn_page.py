@@ -47,8 +47,8 @@ _EXPLANATIONS = {
     "the same for all strategies, at 1 Gb/s and without other traffic. Less is better, and fractions above 1 are "
     "better still.",
     P99_LATENCY: "The same: 99 of 100 exchanges take less.",
-    JOB: "From the first fetch of a shuffle to the last, or all iterations of a training job; less is better, and "
-    "fractions above 1 are better still.",
+    JOB: "From when a shuffle wants its first part, also if it has to wait for its turn, to its last, or all "
+    "iterations of a training job; less is better, and fractions above 1 are better still.",
     MEAN_COMPLETION: "The mean of the times of all jobs, alone or all at once; less is better.",
 }
 _OF_A_JOB = "The time of this job, alone or while all jobs run; less is better."

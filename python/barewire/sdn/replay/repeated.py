@@ -18,7 +18,7 @@ END_S = 5.0
 
 @dataclass(frozen=True)
 class Fetched:
-    """One fetched part: its reducer, size, and times in seconds since the job's first fetch began."""
+    """One fetched part: its reducer, size, and times in seconds since the job's first fetch was due."""
 
     reducer: int
     size_bytes: int
@@ -28,7 +28,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Replayed:
-    """One job, from the start of the first fetch to the end of the last; `fetched` is empty if nobody tells them."""
+    """One job, from when its first fetch was due to the end of the last; `fetched` is empty if nobody tells them."""
 
     duration_s: float
     fetched: tuple[Fetched, ...] = ()

@@ -55,9 +55,9 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 def fetch(reducer: int, host: str, port: int, size_bytes: int) -> Fetch:
-    """Fetch one part as soon as it may; the kernel counts and discards its bytes."""
-    _may_fetch.wait()
+    """Fetch one part as soon as it may, which counts as its time; the kernel counts and discards its bytes."""
     began = time.monotonic()
+    _may_fetch.wait()
     with socket.create_connection((host, port), timeout=_PATIENCE_S) as connection:
         connection.sendall(_WANTED.pack(size_bytes))
         remaining = size_bytes
