@@ -2,6 +2,7 @@
 """What Dask and Spark say of their shuffles, as announcements; the frameworks themselves run in tests/."""
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ class FakeClient:
     def __init__(self) -> None:
         self.jobs = Jobs()
         self.is_gone = False
+        self.announced = 0
 
     def get(self, name: str) -> Any:
         assert name == "hosts"
@@ -33,6 +35,7 @@ class FakeClient:
         if self.is_gone:
             raise MeasurementFailed("no answer from the controller")
         made = self.jobs.announce(job, HOSTS.values(), 0.0)
+        self.announced += 1
         return {"id": made.id, "lease_s": made.lease_s}
 
     def withdraw(self, job: str) -> None:
@@ -72,6 +75,15 @@ def test_a_shuffle_is_announced_by_names_with_ports_and_replaced_and_withdrawn(
     assert client.jobs.all == [second]
     announcer.close()
     assert not client.jobs.all
+
+
+def test_what_waits_to_be_announced_at_the_end_is_withdrawn_too(client: FakeClient) -> None:
+    """A controller that answers slowly: the framework ends before its last shuffle is announced."""
+    announcer = Announcer(client)  # type: ignore[arg-type]
+    announcer._thread.submit(time.sleep, 0.2)
+    announcer.announce("late", {("10.0.0.1", "10.0.0.2"): 5.0}, [])
+    announcer.close()
+    assert client.announced == 1 and not client.jobs.all
 
 
 def test_a_controller_that_is_gone_and_a_host_that_it_does_not_know_are_logged_and_no_error(

@@ -25,7 +25,7 @@ class Announcer:
     """A framework's announcements, each under a key of its own. A controller that is gone is logged, and no error."""
 
     def __init__(self, client: Client) -> None:
-        """`client` is only used in the announcer's thread."""
+        """`client` is only used in the announcer's thread, and after it has ended."""
         self._client = client
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="barewire-sdn")
         self._announced: dict[str, Announced] = {}
@@ -51,10 +51,11 @@ class Announcer:
         self._thread.submit(self._logged, self._withdraw, key)
 
     def close(self) -> None:
-        """Withdraw everything, and end the thread."""
-        for key in list(self._announced):
-            self.withdraw(key)
+        """End the thread, and withdraw everything."""
+        # First: what waits there to be announced is to be withdrawn as well.
         self._thread.shutdown()
+        for key in list(self._announced):
+            self._logged(self._withdraw, key)
 
     def _announce(self, key: str, volumes: Volumes, ports: Sequence[int]) -> None:
         self._withdraw(key)
