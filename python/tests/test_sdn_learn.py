@@ -375,6 +375,8 @@ def test_training_refuses_what_it_cannot_test(tmp_path: Path) -> None:
         (lambda text: text.replace(",mpi,1,", ",m p i,1,"), "is no profile"),
         (lambda text: re.sub(r",mpi,1,1,[^,]*,", ",mpi,1,1,nan,", text, count=1), "not a number"),
         (lambda text: text.replace(",mpi,1,", ",mpi,1,word", 1), "no recording"),
+        (lambda text: text.replace("\nrun,", "\n,", 1), "a value is missing"),
+        (lambda text: text[: text.rindex("\nrun,") + 6], "remove the last line"),
         (lambda text: text.split("\n", 1)[0] + "\n", "are empty"),
         (lambda _: "", "no recording"),
     ],

@@ -112,6 +112,10 @@ def read_recordings(files: Sequence[Path]) -> Recorded:
         if tuple(frame.columns) != COLUMNS:
             odd = ", ".join(sorted(set(frame.columns) ^ set(COLUMNS))[:5]) or "another order"
             raise WrongUse(f"{file}: not the columns of this version ({odd}); record again with `sdn start --record`")
+        if sum(frame.null_count().row(0)):
+            raise WrongUse(
+                f"{file}: a value is missing; if its controller was killed, remove the last line, else record again"
+            )
         values = frame.select(FEATURES).to_numpy()
         if not np.isfinite(values.astype(float)).all():
             raise WrongUse(f"{file}: a feature is not a number; record again with `sdn start --record`")
