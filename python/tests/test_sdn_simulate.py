@@ -16,7 +16,7 @@ from barewire.cli.commands import app
 from barewire.cli.sdn_simulate import counts_of
 from barewire.errors import WrongUse
 from barewire.sdn.fairness import max_min
-from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, Pattern
+from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, Pattern, View
 from barewire.sdn.published import ring_mbyte_s
 from barewire.sdn.simulate import (
     Engine,
@@ -37,6 +37,7 @@ from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.ring import draw_ring
 from barewire.sdn.simulate.workload import Connection, Transfer
 from barewire.sdn.strategies.memo import paths_of
+from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Network, Port, fat_tree, parse, star, with_rate
 from barewire.topology.failures import failed
 
@@ -115,6 +116,40 @@ def test_fast_transfers_end_also_where_the_clocks_last_digit_is_many_bytes() -> 
     engine = Engine(with_rate(star(2), 400 * 10**9), read_policy("stp"), timing=Timing(statistics_s=1e9))
     engine.run(workload)
     assert workload.finished and engine.now_s == pytest.approx(1e6 / 3 + 1, abs=1)
+
+
+class Parting:
+    """Places all flows on the first path, and a port's again on the last one."""
+
+    name, period_s = "parting", 0.0
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.placed: set[FlowKey] = set()
+
+    def place(self, flow: Flow, paths: Any, view: View) -> Placement:
+        again = flow.key in self.placed and self.port in (flow.key.source_port, flow.key.destination_port)
+        self.placed.add(flow.key)
+        return Placement(paths[-1 if again else 0])
+
+    def rearrange(self, view: View) -> dict[FlowKey, Any]:
+        return {}
+
+
+def test_flows_whose_rules_expired_have_the_rates_of_their_new_paths() -> None:
+    """a and b share a path for 2 s; 100 s later each has its own."""
+    first = [transfer("h1", "h5", 1e6, "a"), transfer("h2", "h7", 1e6, "bb")]
+    later = [transfer("h1", "h5", 1e6, "A", 100.0), transfer("h2", "h7", 1e6, "BB", 100.0)]
+    workload = Once(*first, *later)
+    Engine(with_rate(fat_tree(4), RATE), {DEFAULT_PROFILE: Parting(2)}).run(workload)
+    assert workload.arrivals_s == pytest.approx({"a": 2.0, "bb": 2.0, "A": 101.0, "BB": 101.0})
+
+
+def test_a_transfer_that_pauses_longer_than_its_rules_last_is_placed_again() -> None:
+    workload = Once(transfer("h1", "h5", 2e6, "a"), transfer("h2", "h7", 60e6, "bb"))
+    engine = Engine(with_rate(fat_tree(4), RATE), read_policy("stp"))
+    engine.run(workload, sends=lambda one, _: one.tag == "bb" or workload.arrivals_s.get("bb") is not None)
+    assert workload.arrivals_s == pytest.approx({"bb": 60.0, "a": 62.0})
 
 
 def test_two_flows_on_the_first_path_share_it_and_planned_ones_do_not() -> None:

@@ -47,6 +47,7 @@ class Control:
         self.paths = paths_of(network)
         self.capacity = self.paths.rate_byte_s
         self._peers = np.array([self.paths.numbers[network.peers[port]] for port in self.paths.ports], dtype=np.intp)
+        # How often a flow has got another path.
         self.moves = 0
         self._placed: dict[FlowKey, Placed] = {}
         self._links: dict[FlowKey, NDArray[np.intp]] = {}
@@ -61,6 +62,10 @@ class Control:
         # The latest end of the reservations of each list of switches; None: to be collected again.
         self._reserved: dict[tuple[str, ...], float] | None = {}
         self._placements: Counter[FlowKey] = Counter()
+
+    def is_placed(self, key: FlowKey) -> bool:
+        """Return whether a flow has a path, which expires when it is idle."""
+        return key in self._placed
 
     def links(self, key: FlowKey) -> NDArray[np.intp]:
         """Return the numbers of all sending ports on a placed flow's path, starting at its host."""
@@ -88,6 +93,7 @@ class Control:
             # Its rules have expired, so the controller gets a packet from the middle of the flow.
             text = f"{flow.key}|{self._placements[flow.key]}"
             flow = replace(flow, identification=int.from_bytes(blake2b(text.encode(), digest_size=2).digest()))
+            self.moves += 1
         self._placements[flow.key] += 1
         strategy = self.policy.get(flow.profile, self.policy[DEFAULT_PROFILE])
         placement = strategy.place(flow, paths, self._view(now_s, patterns))

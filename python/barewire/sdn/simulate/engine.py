@@ -54,6 +54,7 @@ class Engine:
         self._remembered: dict[tuple[object, ...], tuple[Rates, Rates]] = {}
         self._changed = True
         self._sends: Callable[[Transfer, float], bool] | None = None
+        self._workload: Workload | None = None
 
     def run(
         self,
@@ -65,8 +66,8 @@ class Engine:
 
         `sends` is asked for each transfer when any begins or ends; those that it refuses pause until then.
         """
-        self._sends = sends
-        patterns = self._patterns(workload)
+        self._sends, self._workload = sends, workload
+        patterns = self._patterns()
         self.control.prepare(patterns)
         due = {
             number: strategy.period_s
@@ -76,11 +77,11 @@ class Engine:
         statistics_s = self.control.timing.statistics_s
         self._begin(workload.begin())
         while not workload.finished and self.now_s < until_s:
-            if self._patterns(workload) is not patterns:
-                patterns = self._patterns(workload)
+            if self._patterns() is not patterns:
+                patterns = self._patterns()
                 for strategy in self.control.strategies:
                     self._changed |= self.control.rearrange(strategy, self.now_s, patterns)
-            self._start_waiting(workload)
+            self._start_waiting()
             if self._changed:
                 self._share()
             times = np.divide(self._left_bytes, self._rates, out=np.full(len(self._active), inf), where=self._rates > 0)
@@ -112,11 +113,11 @@ class Engine:
         for transfer in transfers:
             heapq.heappush(self._waiting, (self.now_s + transfer.delay_s, next(self._numbers), transfer))
 
-    def _start_waiting(self, workload: Workload) -> None:
+    def _start_waiting(self) -> None:
         begun: list[Transfer] = []
         while self._waiting and self._waiting[0][0] <= self.now_s:
             transfer = heapq.heappop(self._waiting)[2]
-            self._open(transfer.connection, transfer.source, workload)
+            self._open(transfer.connection, transfer.source)
             begun.append(transfer)
         if begun:
             sizes = np.array([transfer.size_bytes for transfer in begun], dtype=np.float64)
@@ -125,16 +126,16 @@ class Engine:
             self._counted_bytes = np.concatenate((self._counted_bytes, sizes))
             self._changed = True
 
-    def _open(self, connection: Connection, source: str, workload: Workload) -> None:
+    def _open(self, connection: Connection, source: str) -> None:
         """Place the flows that the first packets of this transfer need."""
         sides = (connection.active, connection.passive) if connection.protocol == "tcp" else (source,)
         for side in sides:
             identification = connection.identification if side == connection.active else 0
             flow = Flow(connection.key(side), connection.profile, identification)
-            self.control.use(flow, self.now_s, self._patterns(workload))
+            self.control.use(flow, self.now_s, self._patterns())
 
-    def _patterns(self, workload: Workload) -> tuple[Pattern, ...]:
-        return workload.patterns if self._announced else ()
+    def _patterns(self) -> tuple[Pattern, ...]:
+        return self._workload.patterns if self._announced and self._workload is not None else ()
 
     def _share(self) -> None:
         """Recompute all rates; cached for the same flows on the same paths."""
@@ -142,9 +143,12 @@ class Engine:
             self._rates, self._link_rates = self._shared([transfer.key for transfer in self._active])
         else:
             going = np.array([self._sends(transfer, self.now_s) for transfer in self._active], dtype=bool)
-            keys = [transfer.key for transfer, goes in zip(self._active, going.tolist(), strict=True) if goes]
+            sending = [transfer for transfer, goes in zip(self._active, going.tolist(), strict=True) if goes]
+            for transfer in sending:
+                if not self.control.is_placed(transfer.key):  # its rules have expired while it paused
+                    self._open(transfer.connection, transfer.source)
             self._rates = np.zeros(len(self._active))
-            self._rates[going], self._link_rates = self._shared(keys)
+            self._rates[going], self._link_rates = self._shared([transfer.key for transfer in sending])
         self._changed = False
 
     def _shared(self, keys: list[FlowKey]) -> tuple[Rates, Rates]:
