@@ -83,6 +83,8 @@ def test_several_jobs_are_measured_at_once_and_alone_and_a_training_job_beside_b
     jobs = plan.jobs_of("mixed", block[0].hosts, 1)
     assert [job.hosts for job in jobs.values()] == [[f"h{first}", f"h{first + 4}"] for first in (1, 2, 3, 4)]
     assert block[0].label.startswith("mixed, ") and "8 hosts" in block[0].label
+    shuffles = next(plan_of(experiment="shuffles", counts=(4,)).rounds())
+    assert all(order.hosts == ("h1", "h3", "h5", "h7") for order in shuffles), "where they are placed"
     alone = next(plan_of(experiment="moe", counts=(4,), policies=("ecmp",)).rounds())
     assert {order.policy for order in alone} == {STAR, WIDE, "ecmp"}
     assert list(plan.jobs_of("moe", alone[0].hosts, 1)) == [JOB]

@@ -135,8 +135,8 @@ class BenchPlan:
     def jobs(self, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The hosts of the ring and those of the shuffle. WrongUse for an impossible number."""
         if self.experiment in SEVERAL:
-            SEVERAL[self.experiment](self.setup, count, 0)
-            hosts = tuple(workers(self.network)[:count])
+            used = {host for job in SEVERAL[self.experiment](self.setup, count, 0).values() for host in job.hosts}
+            hosts = tuple(host for host in workers(self.network) if host in used)
             return hosts, hosts
         if self.experiment in ("both", LATENCY):
             hpc, data = halves(self.network, count)
