@@ -362,6 +362,9 @@ def run(*words: str) -> str:
 def test_the_command_prints_values_fractions_and_what_was_published() -> None:
     table = run("--strategy", "stp,planned", "--host-counts", "8", "--seeds", "2", "--format", "markdown")
     assert "| stp" in table and "45.65" in table and "of bound" in table
+    assert "the bound is an upper limit" in table and "Published values are of 2 MB" in table
+    at_once = run("--workload", "both", "--strategy", "stp", "--host-counts", "4", "--seeds", "1", "--shape", "8x2")
+    assert "Means over seeds" in at_once and "bound" not in at_once and "Published" not in at_once
     document = json.loads(run("--strategy", "stp", "--host-counts", "4", "--seeds", "1", "--json"))
     assert document["schema"] == "barewire-simulate/1" and document["rate_bit_s"] == 10**9
     first = document["series"][0]

@@ -200,10 +200,12 @@ def _print(series: list[Series], *, at_once: bool, markdown: bool) -> None:
         for row in rows:
             table.add_row(*(cell for cell in row if cell is not None))
         console.print(table)
-    console.print(
-        "[dim]Means over seeds; fractions are geometric means of pairs with equal seeds. The star has the same hosts "
-        "and cannot block; the bound is an upper limit for any routing.[/]"
-    )
+    legend = "Means over seeds; fractions are geometric means of pairs with equal seeds."
+    if not at_once:
+        legend += " The star has the same hosts and cannot block; the bound is an upper limit for any routing."
+    if any(each.published for each in series):
+        legend += " Published values are of 2 MB on links of 1 Gb/s."
+    console.print(f"[dim]{legend}[/]")
 
 
 def _row(series: Series) -> list[str | None]:
