@@ -435,6 +435,20 @@ def test_the_simulator_is_calibrated_only_on_the_wide_network_and_bounds_hold() 
     assert "none in this run: longer messages take no longer" in render_sdn(kept, disturbed)
 
 
+def test_a_replayed_jobs_bound_is_of_full_segments_whatever_the_rings_send() -> None:
+    """Rings of 100 bytes have half of a link for payload, a shuffle beside them nine tenths."""
+    run, frame, plan = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39}, blocks=1)
+    [first, *_] = [one for one in run.launches if one.subject == "stp"]
+    facts = {**first.details["start"]["sdn"], "test": "shuffle"}
+    alone = replace(run, launches=(replace(first, details={"start": {"sdn": facts}}),))
+    bounds = [
+        concluded(alone, frame, replace(plan, ring=ring, fabric=fabric)).launches[0].details["bound"]
+        for ring, fabric in ((plan.ring, "tcp"), (RingPlan(message_bytes=100), "tcp"), (plan.ring, "barewire"))
+    ]
+    assert bounds[0] == bounds[1] == bounds[2]
+    assert plan.wire_efficiency < plan.setup.efficiency == pytest.approx(0.9415, abs=1e-4)
+
+
 def test_the_job_beside_a_measured_one_is_simulated_with_the_seed_that_it_ran_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

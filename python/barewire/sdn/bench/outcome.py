@@ -84,6 +84,7 @@ def _bound(plan: BenchPlan, test: str, hosts: tuple[str, ...], seed: int) -> Val
     if test != RING:
         times_s = {name: least_job_s(setup, job) for name, job in plan.jobs_of(test, hosts, seed).items()}
         return times_s if len(times_s) == 1 else {**times_s, MEAN_COMPLETION: fmean(times_s.values())}
+    setup = replace(setup, efficiency=plan.wire_efficiency)
     latencies = [least_time_s(setup, pattern) / 2 * 1e9 for pattern in Ring(hosts, seed, setup.ring).ring_patterns()]
     size = plan.ring.message_bytes
     return {

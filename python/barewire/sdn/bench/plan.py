@@ -13,7 +13,7 @@ from barewire.mpi.fabrics import PROVIDER
 from barewire.results.sdn import JOB, LATENCY_TEST, REFERENCES, SHORT_BYTES, STAR, WIDE
 from barewire.sdn.flow import DEFAULT_PROFILE
 from barewire.sdn.frameworks import FRAMEWORKS
-from barewire.sdn.simulate.experiment import COLLECTIVE_OF, SEVERAL, Setup, training_job
+from barewire.sdn.simulate.experiment import COLLECTIVE_OF, SEVERAL, Setup, tcp_efficiency, training_job
 from barewire.sdn.simulate.placement import halves, placed_hosts, workers
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.reference import non_blocking, widened
@@ -157,9 +157,9 @@ class BenchPlan:
 
     @property
     def setup(self) -> Setup:
-        """The same experiment for the simulator, with no overhead but the wire's."""
+        """The same experiment for the simulator, with no overhead but that of full TCP segments, which jobs send."""
         ring = replace(self.ring, overhead_s=0.0)
-        return Setup(self.network, ring, self.shape, self.training, self.wire_efficiency)
+        return Setup(self.network, ring, self.shape, self.training, tcp_efficiency(self.mtu))
 
     def jobs_of(self, test: str, hosts: Sequence[str], seed: int) -> dict[str, Job]:
         """The jobs of a launch, by their quantities, unless it measures rings. They are numbered in this order."""
@@ -190,7 +190,7 @@ class BenchPlan:
 
     @property
     def wire_efficiency(self) -> float:
-        """The largest share of a link's rate available to payload; the rest is headers and gaps."""
+        """The largest share of a link's rate available to the rings' payload; the rest is headers and gaps."""
         size = self.ring.message_bytes
         return size * 8e9 / wire_time_ns(size, PROTOCOLS[self.fabric], self.mtu, 1e9) / 1e9
 

@@ -41,9 +41,9 @@ _SOLVED_LINKS = 500
 _MTU, _FLOW_BYTES = 1500, 1_000_000
 
 
-def tcp_efficiency() -> float:
-    """The payload's share of a link's rate in full TCP segments over frames of 1500 bytes."""
-    return _FLOW_BYTES * 8e9 / wire_time_ns(_FLOW_BYTES, "tcp", _MTU, 1e9) / 1e9
+def tcp_efficiency(mtu: int = _MTU) -> float:
+    """The payload's share of a link's rate in full TCP segments."""
+    return _FLOW_BYTES * 8e9 / wire_time_ns(_FLOW_BYTES, "tcp", mtu, 1e9) / 1e9
 
 
 @dataclass(frozen=True)
