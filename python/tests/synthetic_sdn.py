@@ -29,7 +29,7 @@ def plan_of(**changes: Any) -> BenchPlan:
         "blocks": 3,
         "seed": 1,
         "fabric": "tcp",
-        "ring": RingPlan(message_bytes=50_000, rings=2),
+        "ring": RingPlan(message_bytes=50_000, rings=2, exchanges=1),
         "shape": Shape(8, 2, 1_000_000),
     }
     return BenchPlan(**usual | changes)

@@ -155,6 +155,7 @@ def test_references_have_two_message_sizes_and_their_own_networks() -> None:
         ({"blocks": 0}, "at least 1"),
         ({"fabric": "ucx"}, "not over 'ucx'"),
         ({"ring": RingPlan(message_bytes=8)}, "longer messages than these"),
+        ({"experiment": "latency", "ring": RingPlan(exchanges=2)}, "of single exchanges"),
         ({"experiment": "mixed", "counts": (10,)}, "a multiple of 4"),
         ({"experiment": "moe", "fabric": "barewire"}, "replayed over TCP"),
         *(({"experiment": name, "shape": Shape(1, 1)}, "sends nothing") for name in ("shuffle", "both", "latency")),

@@ -122,6 +122,11 @@ class BenchPlan:
                 f"--message-bytes {self.ring.message_bytes}: rings also exchange {SHORT_BYTES} bytes, for their "
                 "latency; give longer messages than these"
             )
+        if self.experiment == LATENCY and self.ring.exchanges > 1:
+            raise WrongUse(
+                f"--exchanges {self.ring.exchanges}: a percentile is of single exchanges, not of means; give more "
+                "--measurements"
+            )
         finite_above_0("--patience", self.patience_s)
         if self.blocks < 1:
             raise WrongUse(f"--blocks {self.blocks}: at least 1")
