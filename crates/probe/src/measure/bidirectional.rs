@@ -26,8 +26,8 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
         } else {
             samples.lost += (reached - number).max(1);
         }
-        if let Some(sequence) = exchanged {
-            let intact = side.pattern.is_intact(side.inbox.slot(0), sequence, Sender::Passive);
+        if let Some(received) = exchanged {
+            let intact = side.pattern.is_intact(side.inbox.slot(sequence as usize), received, Sender::Passive);
             samples.corrupt += u32::from(!intact);
         }
         number = reached + 1;
@@ -46,9 +46,9 @@ pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -
         if exchanged.is_none() && stop() {
             break;
         }
-        if let Some(sequence) = exchanged {
+        if let Some(received) = exchanged {
             outcome.received += 1;
-            let intact = side.pattern.is_intact(side.inbox.slot(0), sequence, Sender::Active);
+            let intact = side.pattern.is_intact(side.inbox.slot(sequence as usize), received, Sender::Active);
             outcome.corrupt += u32::from(!intact);
         }
         number = exchanged.unwrap_or(sequence).wrapping_sub(block.first_sequence) + 1;
@@ -57,7 +57,7 @@ pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -
 }
 
 /// Sends and receives message `sequence`, or a later one if the peer has skipped some after a loss. Returns the
-/// number exchanged; `None` on timeout.
+/// number exchanged; `None` on timeout. The message received is in the slot of the given `sequence`.
 fn exchange(
     side: &mut Side,
     mut sequence: u32,
@@ -65,7 +65,7 @@ fn exchange(
     mut stop: impl FnMut() -> bool,
 ) -> Result<Option<u32>, LaunchError> {
     let limit_ns = if side.transport.is_lossy() { LOSS_PATIENCE_NS } else { SILENCE_PATIENCE_NS };
-    let (mut done, mut sent, mut received) = (0, false, false);
+    let (slot, mut done, mut sent, mut received) = (sequence as usize, 0, false, false);
     let Side { transport, pattern, inbox, waiting, .. } = side;
     let mut idle = Idle::new(waiting);
     let mut message = pattern.message(sequence, sender);
@@ -79,7 +79,7 @@ fn exchange(
             // Sleep only when nothing is left to send; else poll once.
             let patience = if sent { idle.patience() } else { Duration::ZERO };
             // SAFETY: as in `Side::receive`: the slot is the same until the message is complete.
-            match unsafe { transport.receive(inbox.slot(0), patience) }? {
+            match unsafe { transport.receive(inbox.slot(slot), patience) }? {
                 Some(got) if got.wrapping_sub(sequence) <= u32::MAX / 2 => {
                     received = true;
                     if got != sequence {

@@ -95,17 +95,20 @@ impl Side {
             self.pattern = Pattern::new(self.seed, message_bytes, self.walk_bytes, borrowed);
             self.message_bytes = message_bytes;
         }
+        let walked = self.walk_bytes.div_ceil(message_bytes);
         let slots = match (block.test, sender) {
+            (Test::Stream, Sender::Active) => 1,
             // A timed block may be long: keep its last messages.
             (Test::Stream, Sender::Passive) if block.is_timed() => {
-                (KEPT_BYTES / message_bytes).clamp(KEPT_MIN, KEPT_MAX)
+                (KEPT_BYTES / message_bytes).clamp(KEPT_MIN, KEPT_MAX).max(walked)
             }
             // Keep every message, to check it after the clock has stopped.
-            (Test::Stream, Sender::Passive) => (block.lead_in + block.messages) as usize,
-            (Test::Stream, Sender::Active) => 1,
-            // One more than the pattern's slots: a slot then never already holds the message expected in it.
-            _ => self.pattern.slots() + 1,
+            (Test::Stream, Sender::Passive) => ((block.lead_in + block.messages) as usize).max(walked),
+            (Test::Bidirectional, _) => walked.max(1),
+            (Test::Pingpong, _) => self.pattern.slots(),
         };
+        // No multiple of the pattern's slots: a slot then never already holds the message expected in it.
+        let slots = slots + usize::from(slots.is_multiple_of(self.pattern.slots()));
         if self.inbox.slots() != slots || self.inbox.message_bytes != message_bytes {
             // The transport may have a receive posted into the old inbox.
             self.settle()?;
@@ -232,5 +235,151 @@ impl LossStreak {
     pub fn record(&mut self, lost: bool) -> Result<(), LaunchError> {
         self.0 = if lost { self.0 + 1 } else { 0 };
         if self.0 >= CONSECUTIVE_LOSSES_MAX { Err(peer_silent()) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::protocol::{Kind, LinkKind, Wait};
+    use crate::transport::Counters;
+
+    const SEED: u64 = 4;
+    const BYTES: usize = 256 << 10;
+
+    /// A peer that has each message ready, in order; notes where they are received.
+    struct Ready {
+        pattern: Pattern,
+        sender: Sender,
+        next: u32,
+        addresses: Arc<Mutex<BTreeSet<usize>>>,
+    }
+
+    impl Transport for Ready {
+        unsafe fn try_send(&mut self, _sequence: u32, message: &[u8], done: &mut usize) -> Result<bool, LaunchError> {
+            *done = message.len();
+            Ok(true)
+        }
+
+        unsafe fn receive(&mut self, message: &mut [u8], _patience: Duration) -> Result<Option<u32>, LaunchError> {
+            self.addresses.lock().unwrap().insert(message.as_ptr().addr());
+            message.copy_from_slice(self.pattern.message(self.next, self.sender));
+            self.next += 1;
+            Ok(Some(self.next - 1))
+        }
+
+        fn wait_to_send(&mut self, _patience: Duration) -> Result<(), LaunchError> {
+            Ok(())
+        }
+
+        fn set_pace(&mut self, _bit_s: Option<f64>) {}
+
+        fn wire_bytes(&self, message_bytes: usize) -> usize {
+            message_bytes
+        }
+
+        fn is_lossy(&self) -> bool {
+            false
+        }
+
+        fn check(&mut self) -> Result<(), LaunchError> {
+            Ok(())
+        }
+
+        fn counters(&mut self) -> Result<Counters, LaunchError> {
+            Ok(Counters::default())
+        }
+
+        fn mtu(&self) -> Option<usize> {
+            None
+        }
+    }
+
+    fn session(walk_bytes: usize) -> Session {
+        Session {
+            version: 1,
+            transport: Kind::Raw,
+            link: LinkKind::Packet,
+            wait: Wait::Spin,
+            seed: SEED,
+            session: 0,
+            pairs: 1,
+            pair: 0,
+            processes: false,
+            walk_bytes,
+            give_way: false,
+            token: 0,
+            provider: None,
+            tuned: Vec::new(),
+        }
+    }
+
+    /// How many buffers `blocks` blocks of 20 messages are received into, by the side that is not `sender`.
+    fn buffers(test: Test, sender: Sender, walk_bytes: usize, lasts_ns: u64, blocks: u32) -> usize {
+        let addresses = Arc::<Mutex<BTreeSet<usize>>>::default();
+        let pattern = Pattern::new(SEED, BYTES, walk_bytes, 0);
+        let ready = Ready { pattern, sender, next: 0, addresses: Arc::clone(&addresses) };
+        let mut side = Side::new(Box::new(ready), &session(walk_bytes));
+        let receiver = if sender == Sender::Active { Sender::Passive } else { Sender::Active };
+        for number in 0..blocks {
+            let lead_in = u32::from(test == Test::Stream);
+            let (first_sequence, messages) = (20 * number, 20 - lead_in);
+            let block = Block {
+                test,
+                message_bytes: BYTES as u32,
+                first_sequence,
+                lead_in,
+                messages,
+                lasts_ns,
+                pace_bit_s: None,
+            };
+            side.prepare(&block, receiver).unwrap();
+            let outcome = match (test, receiver) {
+                (Test::Pingpong, Sender::Passive) => pingpong::passive(&mut side, &block, || false).unwrap(),
+                (Test::Stream, _) if block.is_timed() => {
+                    let mut reception = stream::Reception::new(&side, &block).unwrap();
+                    (0..20).for_each(|_| assert!(reception.receive(&mut side, || false).unwrap()));
+                    reception.end(&mut side)
+                }
+                (Test::Stream, _) => stream::passive(&mut side, &block, || false).unwrap(),
+                (Test::Bidirectional, Sender::Passive) => bidirectional::passive(&mut side, &block, || false).unwrap(),
+                (_, Sender::Active) => {
+                    let samples = match test {
+                        Test::Pingpong => pingpong::active(&mut side, &block).unwrap(),
+                        _ => bidirectional::active(&mut side, &block).unwrap(),
+                    };
+                    crate::protocol::Outcome { received: messages, corrupt: samples.corrupt, ..Default::default() }
+                }
+            };
+            assert_eq!((outcome.received, outcome.corrupt), (messages, 0));
+        }
+        let addresses = addresses.lock().unwrap();
+        addresses.len()
+    }
+
+    #[test]
+    fn without_the_cache_every_receiver_walks_through_all_of_the_memory() {
+        for (test, sender, lasts_ns) in [
+            (Test::Pingpong, Sender::Active, 0),
+            (Test::Pingpong, Sender::Passive, 0),
+            (Test::Stream, Sender::Active, 0),
+            (Test::Stream, Sender::Active, 1),
+            (Test::Bidirectional, Sender::Active, 0),
+            (Test::Bidirectional, Sender::Passive, 0),
+        ] {
+            let walked = buffers(test, sender, 30 * BYTES, lasts_ns, 3);
+            assert!((30..=31).contains(&walked), "{test:?} from {sender:?}, {lasts_ns} ns: {walked} buffers");
+        }
+    }
+
+    #[test]
+    fn in_the_cache_no_receiver_uses_more_memory_than_it_needs() {
+        assert_eq!(buffers(Test::Pingpong, Sender::Active, 0, 0, 3), 3);
+        assert_eq!(buffers(Test::Bidirectional, Sender::Active, 0, 0, 3), 1);
+        assert_eq!(buffers(Test::Stream, Sender::Active, 0, 1, 3), 17);
+        assert!(buffers(Test::Stream, Sender::Active, 0, 0, 3) <= 21);
     }
 }

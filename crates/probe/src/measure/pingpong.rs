@@ -51,7 +51,7 @@ pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -
     let mut outcome = Outcome::default();
     let last = block.first_sequence.wrapping_add(block.messages).wrapping_sub(1);
     loop {
-        let slot = outcome.received as usize;
+        let slot = block.first_sequence as usize + outcome.received as usize;
         let Some(sequence) = side.receive(slot, &mut stop)? else {
             // Timeout: a loss, unless the other side has finished.
             if stop() {

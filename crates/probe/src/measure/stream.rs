@@ -36,11 +36,11 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
 /// The clock starts with the last message of the lead-in, when a link's burst allowance is used up and all caches are
 /// warm. Messages are checked after the clock has stopped.
 pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -> Result<Outcome, LaunchError> {
-    let total = block.lead_in + block.messages;
+    let (total, first_slot) = (block.lead_in + block.messages, block.first_sequence as usize);
     let mut arrived = Vec::with_capacity(total as usize);
     let (mut began, mut ended) = (0, 0);
     loop {
-        let Some(sequence) = side.receive(arrived.len(), &mut stop)? else {
+        let Some(sequence) = side.receive(first_slot + arrived.len(), &mut stop)? else {
             if stop() {
                 break;
             }
@@ -65,7 +65,7 @@ pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -
     for (slot, sequence) in arrived.into_iter().enumerate() {
         let timed = sequence.wrapping_sub(block.first_sequence) >= block.lead_in;
         outcome.received += u32::from(timed);
-        let intact = side.pattern.is_intact(side.inbox.slot(slot), sequence, Sender::Active);
+        let intact = side.pattern.is_intact(side.inbox.slot(first_slot + slot), sequence, Sender::Active);
         outcome.corrupt += u32::from(!intact);
     }
     Ok(outcome)
@@ -105,7 +105,7 @@ impl Reception {
     /// Receives the next message; false on timeout or at the end.
     #[inline]
     pub fn receive(&mut self, side: &mut Side, stop: impl FnMut() -> bool) -> Result<bool, LaunchError> {
-        let slot = self.arrived as usize % self.kept.len();
+        let slot = self.slot(self.arrived);
         let Some(sequence) = side.receive(slot, stop)? else { return Ok(false) };
         let number = sequence.wrapping_sub(self.first_sequence);
         if number >= self.total {
@@ -133,10 +133,10 @@ impl Reception {
         if self.marks.last().is_some_and(|mark| mark.messages < self.received) {
             self.mark(self.last_ns);
         }
-        let last = self.arrived as usize;
+        let last = self.arrived;
         // The slot after the last may hold part of an incomplete message.
-        let corrupt = (last.saturating_sub(self.kept.len() - 1)..last).filter(|number| {
-            let slot = number % self.kept.len();
+        let corrupt = (last.saturating_sub(self.kept.len() as u32 - 1)..last).filter(|number| {
+            let slot = self.slot(*number);
             !side.pattern.is_intact(side.inbox.slot(slot), self.kept[slot], Sender::Active)
         });
         let corrupt = corrupt.count() as u32;
@@ -145,6 +145,11 @@ impl Reception {
             _ => 0,
         };
         Outcome { received: self.received, corrupt, duration_ns, marks: self.marks, ..Outcome::default() }
+    }
+
+    /// The slot of the message that arrives after so many others.
+    fn slot(&self, arrived: u32) -> usize {
+        (self.first_sequence as usize + arrived as usize) % self.kept.len()
     }
 
     fn mark(&mut self, now_ns: u64) {
