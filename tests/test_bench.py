@@ -252,6 +252,8 @@ def test_a_star_measures_between_its_first_two_hosts(tmp_path):
         (("pingpong", "--launches", "5..2"), "5..2"),
         (("pingpong", "--hosts", "a"), "two hosts"),
         (("pingpong", "--pairs", "0"), "pairs"),
+        (("pingpong", "--walk-bytes", "4096"), "--cache off"),
+        (("pingpong", "--hosts", "localhost,localhost", "--port", "99999"), "--port"),
         (("pingpong", "--refine", "0"), "the threshold must be a share between 0 and 1"),
         (("pingpong", "--refine-smallest", "8"), "add --refine 0.05"),
         (("pingpong", "--refine", "0.05", "--refine-smallest", "9000"), "no interval between the message sizes"),

@@ -108,6 +108,10 @@ def test_nobody_answering_is_an_error_of_the_measured_thing():
         (["--transport", "raw", "--wait", "busypoll"], "busypoll"),
         (["--rate", "1"], "--rate"),
         (["--cpus", "4000"], "4000"),
+        (["--cpus", "0-99999999999"], "0-99999999999"),
+        (["--peer", "127.0.0.1:99999"], "'99999' is not a port"),
+        (["--walk-bytes", "4096"], "--cache off"),
+        (["--cache", "off", "--walk-bytes", str(1 << 55)], "--walk-bytes"),
     ],
 )
 def test_wrong_use_of_the_probe_has_exit_code_2(arguments, said, tmp_path):
@@ -116,7 +120,10 @@ def test_wrong_use_of_the_probe_has_exit_code_2(arguments, said, tmp_path):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
         assert server.stdout is not None and b"ready" in server.stdout.readline()
         done = subprocess.run(
-            [PROBE, "pingpong", "--peer", address, *arguments], capture_output=True, text=True, check=False
+            [PROBE, "pingpong", *(arguments if "--peer" in arguments else ["--peer", address, *arguments])],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         server.kill()
     assert done.returncode == 2, done.stderr

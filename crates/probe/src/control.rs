@@ -15,6 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use barewire_link::MacAddress;
 use barewire_recorder::LaunchError;
 
 pub const DEFAULT_PORT: u16 = 5288;
@@ -43,8 +44,12 @@ impl FromStr for Address {
         let bare = text.trim_start_matches('[').trim_end_matches(']');
         Ok(Self::Tcp(match bare.parse::<IpAddr>() {
             Ok(ip) => SocketAddr::new(ip, DEFAULT_PORT).to_string(),
-            Err(_) if text.contains(':') => text.to_owned(),
-            Err(_) => format!("{text}:{DEFAULT_PORT}"),
+            Err(_) if text.parse::<MacAddress>().is_ok() => text.to_owned(),
+            Err(_) => match text.rsplit_once(':') {
+                Some((_, port)) if port.parse::<u16>().is_err() => return Err(format!("'{port}' is not a port")),
+                Some(_) => text.to_owned(),
+                None => format!("{text}:{DEFAULT_PORT}"),
+            },
         }))
     }
 }
@@ -239,9 +244,14 @@ mod tests {
             ("fe80::1", "[fe80::1]:5288"),
             ("[fe80::1]", "[fe80::1]:5288"),
             ("[fe80::1]:7", "[fe80::1]:7"),
+            ("02:00:00:00:00:1a", "02:00:00:00:00:1a"),
+            ("02:00:00:00:00:1a:7", "02:00:00:00:00:1a:7"),
             ("unix:/tmp/socket", "unix:/tmp/socket"),
         ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), expected);
+        }
+        for wrong in ["", "h2:", "h2:99999", "10.0.0.2:x", "[fe80::1]:-1"] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
     }
 

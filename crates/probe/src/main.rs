@@ -296,6 +296,9 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
     if arguments.rate.is_some_and(|rate| rate.is_nan() || rate < 1000.0) {
         return Err(LaunchError::WrongUse("--rate is in bits per second, at least 1000".to_owned()));
     }
+    if arguments.walk_bytes.is_some_and(|bytes| bytes == 0 || arguments.cache == Cache::On) {
+        return Err(LaunchError::WrongUse("--walk-bytes is more than 0, and for --cache off".to_owned()));
+    }
     interrupt_on_signals()?;
     let route = names::route(arguments.peer, arguments.local.interface, needs_frames, &arguments.file)?;
     let cpus = arguments.local.cpus.map(|cpus| cpus.0);

@@ -20,7 +20,7 @@ pub fn parse(text: &str, perturbation: u32) -> Result<Vec<u32>, String> {
                     return Err(format!("the range '{part}' ends before it starts"));
                 }
                 for size in doubling(first, last) {
-                    sizes.extend([size.saturating_sub(perturbation), size, size + perturbation]);
+                    sizes.extend([size.saturating_sub(perturbation), size, size.saturating_add(perturbation)]);
                 }
             }
         }
@@ -79,6 +79,7 @@ mod tests {
     fn perturbation_adds_both_sizes_and_never_less_than_one_byte() {
         assert_eq!(parse("1..4", 3).unwrap(), [1, 2, 4, 5, 7]);
         assert_eq!(parse("64", 3).unwrap(), [64]);
+        assert_eq!(parse("1..4", u32::MAX).unwrap(), [1, 2, 4]);
     }
 
     #[test]

@@ -48,6 +48,8 @@ class Plan:
             self._check_processes(self.processes)
         if self.tuned:
             check_tuned(self.subjects)
+        if self.walk_bytes is not None and self.cache:
+            raise WrongUse("--walk-bytes is the size of the buffer with --cache off: add that")
 
     @property
     def mtus(self) -> list[int]:

@@ -91,6 +91,7 @@ impl Side {
             // Free the old memory before asking for the new.
             self.pattern = Pattern::new(self.seed, 1, 0, 0);
             self.inbox = Inbox::new(1, 1);
+            require_memory(self.walk_bytes)?;
             let borrowed = self.transport.borrows(message_bytes);
             self.pattern = Pattern::new(self.seed, message_bytes, self.walk_bytes, borrowed);
             self.message_bytes = message_bytes;
@@ -197,6 +198,13 @@ impl Side {
         }
         Ok(())
     }
+}
+
+/// Refuses what cannot be allocated: that would end the process, with all its sessions.
+fn require_memory(walk_bytes: usize) -> Result<(), LaunchError> {
+    Vec::<u8>::new().try_reserve_exact(walk_bytes).map_err(|_| {
+        LaunchError::WrongUse(format!("there is no memory of {walk_bytes} bytes: choose a smaller --walk-bytes"))
+    })
 }
 
 /// Memory for received messages, in slots.
@@ -381,5 +389,13 @@ mod tests {
         assert_eq!(buffers(Test::Bidirectional, Sender::Active, 0, 0, 3), 1);
         assert_eq!(buffers(Test::Stream, Sender::Active, 0, 1, 3), 17);
         assert!(buffers(Test::Stream, Sender::Active, 0, 0, 3) <= 21);
+    }
+
+    #[test]
+    fn memory_that_does_not_exist_is_wrong_use() {
+        for walk_bytes in [usize::MAX, 1 << 55] {
+            assert!(matches!(require_memory(walk_bytes), Err(LaunchError::WrongUse(text)) if text.contains("--walk")));
+        }
+        require_memory(1 << 20).unwrap();
     }
 }
