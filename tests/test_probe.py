@@ -204,6 +204,23 @@ def test_an_interface_that_is_lost_in_mid_run_ends_it_and_keeps_the_samples(tran
     assert samples(tmp_path / "run").height > 1000
 
 
+@pytest.mark.parametrize("warmup", [0, 2500])
+def test_the_warm_up_has_the_asked_number_of_round_trips(warmup, star):
+    with serve(star):
+        process = drive(
+            star, "pingpong", "--transport", "tcp", "--wait", "block", "--samples", "10", "--seconds", "40", "--warmup",
+            str(warmup),
+        )  # fmt: skip
+        output, error = process.communicate(timeout=50)
+    assert process.returncode == 0, error
+    numbers = {"warmup": 0, "measure": 0}
+    for block in records(output):
+        if block["record"] == "samples":
+            numbers[block["phase"]] += len(block["values"])
+    # The first four estimate the speed.
+    assert numbers == {"warmup": 4 + warmup, "measure": 10}
+
+
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_probe_in_order(signal_number, star):
     with serve(star):

@@ -247,21 +247,21 @@ impl<W: Write> Schedule<'_, W> {
     }
 
     fn measure_round_trips(&mut self, message_bytes: u32) -> Result<(), LaunchError> {
-        let mut number = 0;
+        let (plan, budget_ns, mut number) = (self.plan, self.plan.seconds * 1e9, 0);
         let mut per_message_ns = self.round_trips(message_bytes, Phase::Warmup, &mut number, FIRST_MESSAGES)?;
-        let budget_ns = self.plan.seconds * 1e9;
-        let affordable = |ns: f64, per_message_ns: f64| clamp(ns / per_message_ns, 1, ROUND_TRIPS_PER_BLOCK);
-        let warmup = self.plan.warmup.min(affordable(budget_ns / 4.0, per_message_ns));
-        per_message_ns = self.round_trips(message_bytes, Phase::Warmup, &mut number, warmup)?;
-        let (mut left, began) = (self.plan.samples, now_ns());
-        while left > 0 {
-            let time_left = budget_ns - (now_ns() - began) as f64;
-            if time_left < per_message_ns && left < self.plan.samples {
-                break;
+        for (phase, count, budget_ns) in
+            [(Phase::Warmup, plan.warmup, budget_ns / 4.0), (Phase::Measure, plan.samples, budget_ns)]
+        {
+            let (mut left, began) = (count, now_ns());
+            while left > 0 {
+                let time_left = budget_ns - (now_ns() - began) as f64;
+                if time_left < per_message_ns && left < count {
+                    break;
+                }
+                let messages = clamp(time_left.min(BLOCK_NS) / per_message_ns, 1, ROUND_TRIPS_PER_BLOCK).min(left);
+                per_message_ns = self.round_trips(message_bytes, phase, &mut number, messages)?;
+                left -= messages;
             }
-            let messages = left.min(affordable(time_left.min(BLOCK_NS), per_message_ns));
-            per_message_ns = self.round_trips(message_bytes, Phase::Measure, &mut number, messages)?;
-            left -= messages;
         }
         Ok(())
     }
