@@ -69,7 +69,6 @@ pub trait ScheduleHandle {
 pub struct Opened {
     pub peer: Host,
     pub mtu: Option<usize>,
-    pub lossy: bool,
     /// The path that messages take, where a library selects it.
     pub path: Option<String>,
 }
@@ -126,7 +125,7 @@ fn open(channel: &mut Channel, session: &Session, local: &LocalConfig) -> Result
         Reply::Connected => {}
         other => return Err(unexpected_reply(&other)),
     }
-    let opened = Opened { peer: host, mtu: transport.mtu(), lossy: transport.is_lossy(), path: transport.path() };
+    let opened = Opened { peer: host, mtu: transport.mtu(), path: transport.path() };
     Ok((Side::new(transport, session), opened))
 }
 

@@ -59,6 +59,8 @@ const ROUND_TRIPS_PER_BLOCK: u32 = 1000;
 const FIRST_MESSAGES: u32 = 4;
 /// If every block has loss, the search for a pace ends after this multiple of the requested blocks.
 const LOSSY_BLOCKS_FACTOR: u32 = 3;
+/// The time limit ends the search after so many blocks.
+const LOSSY_BLOCKS_MIN: u32 = 30;
 
 /// Runs the plan and writes its records. An end record is written even on failure.
 pub fn run(plan: &Plan, output: &mut impl Write) -> Result<(), LaunchError> {
@@ -192,13 +194,12 @@ impl<W: Write> Schedule<'_, W> {
 
     fn measure(&mut self) -> Result<(), LaunchError> {
         let opened = self.wait_until_open()?;
-        let lossy = opened.lossy;
         self.write_start(opened)?;
         for &message_bytes in &self.plan.sizes {
             self.rate = RateSearch::new(self.plan.rate_bit_s);
             match self.plan.test {
                 _ if self.plan.session.processes => self.measure_together(message_bytes)?,
-                Test::Stream => self.measure_stream(message_bytes, lossy)?,
+                Test::Stream => self.measure_stream(message_bytes)?,
                 Test::Pingpong | Test::Bidirectional => self.measure_round_trips(message_bytes)?,
             }
         }
@@ -300,7 +301,7 @@ impl<W: Write> Schedule<'_, W> {
         Ok(slowest_ns)
     }
 
-    fn measure_stream(&mut self, message_bytes: u32, lossy: bool) -> Result<(), LaunchError> {
+    fn measure_stream(&mut self, message_bytes: u32) -> Result<(), LaunchError> {
         let max = (STREAM_BLOCK_BYTES / message_bytes).clamp(STREAM_MESSAGES_MIN, STREAM_BLOCK_MESSAGES);
         let mut number = 0;
         let (_, first_ns) = self.stream_block(message_bytes, Phase::Warmup, &mut number, STREAM_MESSAGES_MIN)?;
@@ -308,27 +309,28 @@ impl<W: Write> Schedule<'_, W> {
         self.stream_block(message_bytes, Phase::Warmup, &mut number, messages)?;
         let (mut good, mut tried) = (0, 0);
         let (budget_ns, began) = (self.plan.seconds * 1e9, now_ns());
-        while good < self.plan.blocks && tried < self.plan.blocks * LOSSY_BLOCKS_FACTOR {
-            let (lost, _) = self.stream_block(message_bytes, Phase::Measure, &mut number, messages)?;
+        while good < self.plan.blocks && tried < self.plan.blocks.saturating_mul(LOSSY_BLOCKS_FACTOR) {
+            let (is_good, _) = self.stream_block(message_bytes, Phase::Measure, &mut number, messages)?;
             tried += 1;
-            good += u32::from(lost == 0 || !lossy);
-            if (now_ns() - began) as f64 > budget_ns && good >= 3 {
+            good += u32::from(is_good);
+            if (now_ns() - began) as f64 > budget_ns && (good >= 3 || tried >= LOSSY_BLOCKS_MIN) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Runs one block of a stream; returns the number of messages lost, and the slowest pair's time per message in ns.
+    /// Runs one block of a stream; returns whether it gave each pair a rate without loss, and the slowest pair's time per
+    /// message in ns.
     fn stream_block(
         &mut self,
         message_bytes: u32,
         phase: Phase,
         number: &mut u32,
         messages: u32,
-    ) -> Result<(u32, f64), LaunchError> {
+    ) -> Result<(bool, f64), LaunchError> {
         let lead_in = (STREAM_LEAD_IN_BYTES / message_bytes).clamp(1, STREAM_LEAD_IN_MESSAGES);
-        let (mut total_lost, mut slowest_ns, mut slowest_bit_s) = (0, 1.0_f64, None::<f64>);
+        let (mut is_good, mut slowest_ns, mut slowest_bit_s) = (true, 1.0_f64, None::<f64>);
         for (pair, BlockResult { samples, outcome, wire_bytes, .. }) in
             self.run_block(message_bytes, lead_in, messages, 0)?
         {
@@ -355,7 +357,7 @@ impl<W: Write> Schedule<'_, W> {
                 let delivered_bit_s = sent_bit_s * f64::from(outcome.received.max(1)) / f64::from(messages);
                 slowest_bit_s = Some(delivered_bit_s.min(slowest_bit_s.unwrap_or(f64::INFINITY)));
             }
-            total_lost += lost;
+            is_good &= lost == 0 && outcome.duration_ns > 0;
             slowest_ns = slowest_ns.max(per_message_ns);
         }
         match slowest_bit_s {
@@ -363,7 +365,7 @@ impl<W: Write> Schedule<'_, W> {
             None => self.rate.succeeded(),
         }
         *number += 1;
-        Ok((total_lost, slowest_ns))
+        Ok((is_good, slowest_ns))
     }
 
     fn run_block(

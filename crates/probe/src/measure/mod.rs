@@ -263,6 +263,8 @@ mod tests {
         pattern: Pattern,
         sender: Sender,
         next: u32,
+        /// Number of a message that never comes.
+        lost: Option<u32>,
         addresses: Arc<Mutex<BTreeSet<usize>>>,
     }
 
@@ -274,6 +276,7 @@ mod tests {
 
         unsafe fn receive(&mut self, message: &mut [u8], _patience: Duration) -> Result<Option<u32>, LaunchError> {
             self.addresses.lock().unwrap().insert(message.as_ptr().addr());
+            self.next += u32::from(self.lost == Some(self.next));
             message.copy_from_slice(self.pattern.message(self.next, self.sender));
             self.next += 1;
             Ok(Some(self.next - 1))
@@ -329,7 +332,7 @@ mod tests {
     fn buffers(test: Test, sender: Sender, walk_bytes: usize, lasts_ns: u64, blocks: u32) -> usize {
         let addresses = Arc::<Mutex<BTreeSet<usize>>>::default();
         let pattern = Pattern::new(SEED, BYTES, walk_bytes, 0);
-        let ready = Ready { pattern, sender, next: 0, addresses: Arc::clone(&addresses) };
+        let ready = Ready { pattern, sender, next: 0, lost: None, addresses: Arc::clone(&addresses) };
         let mut side = Side::new(Box::new(ready), &session(walk_bytes));
         let receiver = if sender == Sender::Active { Sender::Passive } else { Sender::Active };
         for number in 0..blocks {
@@ -380,6 +383,21 @@ mod tests {
         ] {
             let walked = buffers(test, sender, 30 * BYTES, lasts_ns, 3);
             assert!((30..=31).contains(&walked), "{test:?} from {sender:?}, {lasts_ns} ns: {walked} buffers");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_timed_from_the_last_message_of_the_lead_in_and_only_from_it() {
+        for (lost, has_duration) in [(None, true), (Some(0), true), (Some(2), false)] {
+            let (pattern, addresses) = (Pattern::new(SEED, 64, 0, 0), Arc::default());
+            let ready = Ready { pattern, sender: Sender::Active, next: 0, lost, addresses };
+            let mut side = Side::new(Box::new(ready), &session(0));
+            let (test, lead_in, messages) = (Test::Stream, 3, 17);
+            let block =
+                Block { test, message_bytes: 64, first_sequence: 0, lead_in, messages, lasts_ns: 0, pace_bit_s: None };
+            side.prepare(&block, Sender::Passive).unwrap();
+            let outcome = stream::passive(&mut side, &block, || false).unwrap();
+            assert_eq!((outcome.received, outcome.duration_ns > 0), (17, has_duration), "{lost:?} is lost");
         }
     }
 

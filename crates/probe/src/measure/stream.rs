@@ -34,7 +34,7 @@ pub fn active(side: &mut Side, block: &Block) -> Result<Samples, LaunchError> {
 /// transport is idle.
 ///
 /// The clock starts with the last message of the lead-in, when a link's burst allowance is used up and all caches are
-/// warm. Messages are checked after the clock has stopped.
+/// warm; if that message is lost, there is no duration. Messages are checked after the clock has stopped.
 pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -> Result<Outcome, LaunchError> {
     let (total, first_slot) = (block.lead_in + block.messages, block.first_sequence as usize);
     let mut arrived = Vec::with_capacity(total as usize);
@@ -50,9 +50,9 @@ pub fn passive(side: &mut Side, block: &Block, mut stop: impl FnMut() -> bool) -
         if number >= total || arrived.len() == total as usize {
             continue;
         }
-        if number < block.lead_in {
+        if number + 1 == block.lead_in {
             began = now_ns();
-        } else {
+        } else if number >= block.lead_in {
             ended = now_ns();
         }
         arrived.push(sequence);

@@ -121,7 +121,7 @@ impl<W: Write> Schedule<'_, W> {
         let mut number = 0;
         self.stream_block_together(message_bytes, Phase::Warmup, &mut number, SHORT_BLOCK_NS_EACH * processes)?;
         let (mut good, mut tried, began) = (0, 0, now_ns());
-        while good < self.plan.blocks && tried < self.plan.blocks * LOSSY_BLOCKS_FACTOR {
+        while good < self.plan.blocks && tried < self.plan.blocks.saturating_mul(LOSSY_BLOCKS_FACTOR) {
             let is_good =
                 self.stream_block_together(message_bytes, Phase::Measure, &mut number, BLOCK_NS_EACH * processes)?;
             tried += 1;
