@@ -204,6 +204,14 @@ def test_an_interface_that_is_lost_in_mid_run_ends_it_and_keeps_the_samples(tran
     assert samples(tmp_path / "run").height > 1000
 
 
+def test_pairs_share_the_rate_of_the_link(star):
+    with serve(star):
+        process = drive(star, "stream", "--transport", "raw", "--pairs", "2", "--rate", "100e6", "--blocks", "3")
+        output, error = process.communicate(timeout=30)
+    assert process.returncode == 0, error
+    assert {block["pace_bit_s"] for block in records(output) if block["record"] == "samples"} == {50e6}
+
+
 @pytest.mark.parametrize("warmup", [0, 2500])
 def test_the_warm_up_has_the_asked_number_of_round_trips(warmup, star):
     with serve(star):

@@ -196,7 +196,8 @@ impl<W: Write> Schedule<'_, W> {
         let opened = self.wait_until_open()?;
         self.write_start(opened)?;
         for &message_bytes in &self.plan.sizes {
-            self.rate = RateSearch::new(self.plan.rate_bit_s);
+            // All pairs share the link's rate.
+            self.rate = RateSearch::new(self.plan.rate_bit_s.map(|rate| rate / self.commands.len() as f64));
             match self.plan.test {
                 _ if self.plan.session.processes => self.measure_together(message_bytes)?,
                 Test::Stream => self.measure_stream(message_bytes)?,

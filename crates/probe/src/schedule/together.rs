@@ -11,7 +11,6 @@ use super::{
 };
 use crate::client::{BlockResult, Command, Event};
 use crate::protocol::Test;
-use crate::rate_search::RateSearch;
 use crate::record::{Phase, Quantity, Record, Values};
 use barewire_recorder::clock::now_ns;
 use barewire_recorder::{LaunchError, write};
@@ -35,8 +34,6 @@ impl<W: Write> Schedule<'_, W> {
     /// Measures one size. The time limit is multiplied by the number of processes.
     pub(super) fn measure_together(&mut self, message_bytes: u32) -> Result<(), LaunchError> {
         let budget_ns = self.plan.seconds * 1e9 * self.processes.len() as f64;
-        // The processes share the link's rate.
-        self.rate = RateSearch::new(self.plan.rate_bit_s.map(|rate| rate / self.processes.len() as f64));
         match self.plan.test {
             Test::Stream => self.streams_together(message_bytes, budget_ns),
             Test::Pingpong | Test::Bidirectional => self.round_trips_together(message_bytes, budget_ns),
