@@ -53,19 +53,25 @@ uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static _Noreturn void wrong_use(const char *what, const char *why) {
+  fprintf(stderr, "barewire-floor: %s: %s\n", what, why);
+  exit(2);
+}
+
 // Writes the Ethernet header.
 static void address_frames(const char *interface, const char *peer) {
   struct ifreq request = {0};
   snprintf(request.ifr_name, sizeof request.ifr_name, "%s", interface);
   int any = socket(AF_INET, SOCK_DGRAM, 0);
-  if (any < 0 || ioctl(any, SIOCGIFMTU, &request)) fail(interface);
+  if (any < 0) fail("socket");
+  if (ioctl(any, SIOCGIFMTU, &request)) wrong_use(interface, strerror(errno));
   mtu = (size_t)request.ifr_mtu;
   if (ioctl(any, SIOCGIFHWADDR, &request)) fail(interface);
   close(any);
   uint8_t *to = header_bytes;
   memcpy(to + 6, request.ifr_hwaddr.sa_data, 6);
   if (sscanf(peer, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", to, to + 1, to + 2, to + 3, to + 4, to + 5) != 6)
-    errno = EINVAL, fail(peer);
+    wrong_use(peer, "this is not a MAC address");
   uint16_t type = htons(ETHER_TYPE);
   memcpy(to + 12, &type, 2);
 }
@@ -163,17 +169,23 @@ static void passive_stream(uint32_t warm_up) {
   uint64_t began = 0, count = 0;
   while (receive(&header, 30 * 1000000000ull) && header.message_bytes != END) {
     uint32_t bytes = header.message_bytes, last = fragments(bytes) - 1, messages = stream_messages(bytes);
-    if (header.message == 0 && header.fragment == 0) count = 0;
-    if (header.message == warm_up - 1 && header.fragment == last) began = now_ns(), count = 0;
-    if (header.message >= warm_up) count++;
+    if (header.message < warm_up) {
+      began = header.message == warm_up - 1 && header.fragment == last ? now_ns() : 0, count = 0;
+      continue;
+    }
+    count++;
     if (header.message != warm_up + messages - 1 || header.fragment != last) continue;
     uint64_t ended = now_ns(), lost = (uint64_t)messages * (last + 1) - count;
+    // Without the warm-up's last frame there is no value.
+    char value[24] = "";
+    if (began) snprintf(value, sizeof value, "%llu", (unsigned long long)(ended - began));
     printf(
         "{\"record\":\"samples\",\"pair\":0,\"message_bytes\":%u,\"phase\":\"measure\",\"block\":0,\"quantity\":"
         "\"stream\","
-        "\"unit\":\"ns\",\"messages\":%u,\"lost\":%llu,\"values\":[%llu]}\n",
-        bytes, messages, (unsigned long long)lost, (unsigned long long)(ended - began));
+        "\"unit\":\"ns\",\"messages\":%u,\"lost\":%llu,\"values\":[%s]}\n",
+        bytes, messages, (unsigned long long)lost, value);
     fflush(stdout);
+    began = count = 0;
   }
 }
 

@@ -123,6 +123,7 @@ def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
                 active.wait()
             raise_failure(active.returncode, errors)
             _wait_for_end(passive)
+        raise_failure(passive.returncode, errors)
 
 
 def _placement_arguments(station: Station, order: Order) -> list[str]:
