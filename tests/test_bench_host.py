@@ -140,7 +140,8 @@ def test_wrong_use_is_told_and_nothing_is_made(arguments, said, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments", [("memory", "--seconds", "0"), ("memory", "--seconds", "x"), ("syscall", "--cpu", "100000"),
-                  ("send", "--interface", "nosuch0"), ("nosuch",)]
+                  ("wakeup", "--cpu", "0", "--other-cpu", "0"), ("transfer", "--other-cpu", "100000"),
+                  ("load", "--largest-block", str(1 << 50)), ("send", "--interface", "nosuch0"), ("nosuch",)]
 )  # fmt: skip
 def test_the_program_refuses_what_it_cannot_measure(arguments):
     done = subprocess.run([HOST, *arguments], capture_output=True, text=True, timeout=20, check=False)

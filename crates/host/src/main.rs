@@ -135,10 +135,18 @@ struct Block {
 }
 
 impl Block {
-    fn largest(&self, launch: &Launch) -> usize {
-        self.largest_block.unwrap_or_else(|| {
-            memory::default_largest_block(&capacity::caches(launch.cpu), capacity::available_memory())
-        })
+    /// The largest of `blocks` blocks.
+    fn largest(&self, launch: &Launch, blocks: usize) -> Result<usize, LaunchError> {
+        let available = capacity::available_memory();
+        let Some(bytes) = self.largest_block else {
+            return Ok(memory::default_largest_block(&capacity::caches(launch.cpu), available));
+        };
+        if available > 0 && bytes.saturating_mul(blocks) > available {
+            return Err(LaunchError::WrongUse(format!(
+                "--largest-block {bytes}: of the memory {available} bytes are available, for {blocks} such blocks"
+            )));
+        }
+        Ok(bytes)
     }
 }
 
@@ -178,7 +186,7 @@ fn run(command: Command) -> Result<(), LaunchError> {
         Command::Member { bytes, cpu } => context::member(bytes, cpu),
         Command::Memory { block, common } => {
             let launch = Launch::prepare(common)?;
-            let largest = block.largest(&launch);
+            let largest = block.largest(&launch, 2)?;
             let mut blocks = memory::Blocks::new(largest)?;
             launch.record("memory", capacity::huge_page_bytes(), |launch, random, output| {
                 memory::run(&mut blocks, largest, random, launch.effort, output).map(|()| 0)
@@ -186,7 +194,7 @@ fn run(command: Command) -> Result<(), LaunchError> {
         }
         Command::Load { block, common } => {
             let launch = Launch::prepare(common)?;
-            let largest = block.largest(&launch);
+            let largest = block.largest(&launch, 1)?;
             let mut memory = load::block(largest)?;
             launch.record("load", capacity::huge_page_bytes(), |launch, random, output| {
                 load::run(&mut memory, largest, random, launch.effort, output).map(|()| 0)
@@ -241,6 +249,12 @@ impl Launch {
         let allowed = cpu::allowed();
         let cpu = common.cpu.or(allowed.first().copied()).unwrap_or(0);
         let other_cpu = common.other_cpu.or_else(|| allowed.iter().copied().find(|other| *other != cpu));
+        if let Some(other) = common.other_cpu
+            && (other == cpu || !allowed.contains(&other))
+        {
+            let text = format!("--other-cpu {other} must be one of {allowed:?}, and not {cpu}, this process's own");
+            return Err(LaunchError::WrongUse(text));
+        }
         cpu::pin(cpu)?;
         let clock = Clock::measure();
         let effort = Effort::new(clock, common.seconds);
