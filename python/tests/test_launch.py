@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""One launch of the two sides of a measurement, with programs that fail."""
+"""One launch of the two sides of a measurement: where they run, and what happens if one fails."""
 
 from pathlib import Path
 
 import pytest
 
-from barewire.errors import MeasurementFailed
+from barewire.errors import MeasurementFailed, WrongUse
 from barewire.measure.launch import Order, launch
 from barewire.measure.sites import RemoteSite, Station
 from barewire.measure.subjects import Subject
@@ -28,3 +28,23 @@ def test_a_floor_whose_passive_side_fails_is_a_failed_launch(tmp_path: Path, mon
     order = Order(0, "stream", Subject("floor"), (64,), seed=1)
     with pytest.raises(MeasurementFailed, match="No such device"):
         launch(site, order, tmp_path / "samples.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "connected"),
+    [
+        ("a,b", "b"),
+        ("a,user@b", "b"),
+        ("localhost,b", "b"),
+        ("localhost,localhost", "localhost"),
+        ("local,local", "localhost"),
+    ],
+)
+def test_the_first_host_connects_to_the_second_by_a_name_that_it_knows(hosts: str, connected: str) -> None:
+    with RemoteSite.parse(hosts, None, None, port=7).listen() as addresses:
+        assert addresses == ("0.0.0.0:7", f"{connected}:7")
+
+
+def test_another_host_does_not_connect_to_itself_instead_of_this_one() -> None:
+    with pytest.raises(WrongUse, match="write --hosts localhost,b"):
+        RemoteSite.parse("b,localhost", None, None)

@@ -170,6 +170,11 @@ class RemoteSite:
         names = [name.strip() for name in hosts.split(",")]
         if len(names) != 2 or not all(names):
             raise WrongUse(f"'{hosts}' does not name two hosts; write --hosts a,b ('localhost' is this machine)")
+        if names[1] in LOCAL_NAMES and names[0] not in LOCAL_NAMES:
+            raise WrongUse(
+                f"{names[0]} would connect to itself by the name {names[1]}: write --hosts {names[1]},{names[0]}, "
+                "or the name by which it reaches this machine"
+            )
         if remote_shell is not None:
             rest["remote_shell"] = parse_remote_shell(remote_shell)
         return cls(Station(names[0], interface), Station(names[1], interface), **rest)
@@ -182,7 +187,9 @@ class RemoteSite:
     @contextlib.contextmanager
     def listen(self) -> Iterator[tuple[str, str]]:
         """Yield any address there, and the user's name of the host here."""
-        yield f"0.0.0.0:{self.port}", f"{self.passive.host}:{self.port}"
+        # Without the user, who is for the remote shell.
+        host = "localhost" if self.passive.host in LOCAL_NAMES else self.passive.host.rpartition("@")[2]
+        yield f"0.0.0.0:{self.port}", f"{host}:{self.port}"
 
     def popen(self, station: Station, command: Sequence[str], **arguments: Any) -> "subprocess.Popen[Any]":
         """Start a program on a machine; a remote machine finds native programs by name."""
