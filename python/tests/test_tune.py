@@ -75,6 +75,15 @@ def test_values_that_are_not_tuned_stay_as_in_the_file(tmp_path: Path) -> None:
     assert max(plan.groups[0].candidates["acknowledge_every"]) <= 20
 
 
+def test_what_the_default_would_contradict_stays_as_in_the_file(tmp_path: Path) -> None:
+    """The default of acknowledge_every is more than half of this window, so the reference itself would be rejected."""
+    file = tmp_path / "tuning.toml"
+    file.write_text("window = 24\nacknowledge_every = 12\n")
+    plan = TunePlan(1, *read_tuning(file), quick=True)
+    assert plan.names == ("ring_bytes",)
+    assert (plan.base["window"], plan.base["acknowledge_every"]) == (24, 12)
+
+
 def test_an_invalid_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "tuning.toml"
     file.write_text("window = 64\n")

@@ -81,11 +81,17 @@ class TunePlan:
     def groups(self) -> tuple[Group, ...]:
         """The groups with their candidates, without the defaults."""
         groups = (
-            (replace(FRAMES, candidates={name: FRAMES.candidates[name] for name in _QUICK}),)
+            (replace(FRAMES, candidates={name: FRAMES.candidates[name] for name in self._quick_names}),)
             if self.quick
             else (FRAMES, PIPE)
         )
         return tuple(replace(group, candidates=self._candidates(group)) for group in groups)
+
+    @property
+    def _quick_names(self) -> tuple[str, ...]:
+        # With a small window in the file, acknowledgements stay as they are: their default would be rejected.
+        is_valid = self.defaults["acknowledge_every"] <= self.kept["window"] // 2
+        return _QUICK if is_valid else tuple(name for name in _QUICK if name != "acknowledge_every")
 
     @property
     def names(self) -> tuple[str, ...]:
