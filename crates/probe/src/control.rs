@@ -3,11 +3,12 @@
 //! may cross the link.
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -176,7 +177,7 @@ impl Listener {
     pub fn bind(address: &Address) -> Result<Self, LaunchError> {
         match address {
             Address::Tcp(address) => TcpListener::bind(address).map(Self::Tcp),
-            Address::Unix(path) => UnixListener::bind(path).map(Self::Unix),
+            Address::Unix(path) => bind_unix(path).map(Self::Unix),
         }
         .map_err(|error| LaunchError::Failed(format!("cannot listen at {address}: {error}")))
     }
@@ -198,6 +199,19 @@ impl Listener {
             Self::Unix(listener) => Stream::Unix(listener.accept()?.0),
         })
     }
+}
+
+/// Replaces the socket of a probe that has ended, whose file stays.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    UnixListener::bind(path).or_else(|error| {
+        let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+        let is_refused = || UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+        if error.kind() != ErrorKind::AddrInUse || !is_socket || !is_refused() {
+            return Err(error);
+        }
+        std::fs::remove_file(path)?;
+        UnixListener::bind(path)
+    })
 }
 
 impl Read for Stream {
@@ -269,6 +283,20 @@ mod tests {
         drop(a);
         assert!(b.is_readable());
         assert_eq!(b.receive::<Vec<u8>>().unwrap(), None);
+    }
+
+    #[test]
+    fn only_a_socket_without_a_listener_is_replaced() {
+        let path = std::env::temp_dir().join(format!("barewire-probe-control-{}", std::process::id()));
+        let listener = bind_unix(&path).unwrap();
+        assert_eq!(bind_unix(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
+        drop(listener);
+        drop(bind_unix(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "a file").unwrap();
+        assert_eq!(bind_unix(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
