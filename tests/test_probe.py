@@ -104,6 +104,8 @@ def test_nobody_answering_is_an_error_of_the_measured_thing():
     [
         (["--transport", "raw"], "--interface"),
         (["--transport", "raw", "--interface", "nosuch0"], "nosuch0"),
+        (["--transport", "raw", "--interface", "lo"], "the same interface"),
+        (["--transport", "llc2", "--interface", "lo"], "the same interface"),
         (["--sizes", "0"], "'0'"),
         (["--transport", "raw", "--wait", "busypoll"], "busypoll"),
         (["--rate", "1"], "--rate"),

@@ -64,6 +64,16 @@ pub fn open(
     Ok((OpenLink::Xdp(Box::new(link)), endpoint))
 }
 
+/// Refuses a station with this side's address: each side would receive its own frames, too.
+pub fn require_other_station(link: &impl Link, peer: Station) -> Result<(), LaunchError> {
+    if link.address().0 == peer.address {
+        let text = "both sides have the same interface, and receive their own frames: choose another host, or transport \
+                    endpoint, messages, tcp or udp";
+        return Err(LaunchError::WrongUse(text.to_owned()));
+    }
+    Ok(())
+}
+
 /// Wraps an open packet link.
 pub fn packet(link: PacketLink) -> (OpenLink, Endpoint) {
     let endpoint = endpoint(&link);

@@ -38,6 +38,7 @@ impl Listening {
     }
 
     pub fn accept(mut self, session: &Session, peer: Station) -> Result<Box<dyn Transport>, LaunchError> {
+        links::require_other_station(&self.link, peer)?;
         self.link.add_station(peer)?;
         Ok(Box::new(Raw::new(self.link, session.session, peer)))
     }

@@ -79,6 +79,7 @@ impl Listening {
 
     fn open(self, session: &Session, station: Station, connects: bool) -> Result<Box<dyn Transport>, LaunchError> {
         let mut link = self.link;
+        links::require_other_station(&link, station)?;
         link.add_station(station)?;
         let sap = sap_of(session.pair);
         let peer = Peer { local: sap, mac: station.address, remote: sap };
