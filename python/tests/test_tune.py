@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The conclusions of `barewire tune` from its measurements."""
 
+import json
+import random
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from barewire.errors import WrongUse
+from barewire.errors import MeasurementFailed, WrongUse
+from barewire.measure.launch import Effort, Order
 from barewire.measure.programs import read_tuning
+from barewire.measure.sites import Site
 from barewire.measure.tune import FRAMES, PIPE, Findings, Tuned, TunePlan, choose
 from barewire.measure.tune_eager import EAGER_BYTES, SIZES, Crossing, crossing_of, eager_cells, eager_variants
-from barewire.measure.tune_trials import Trial
+from barewire.measure.tune_trials import Bench, Launcher, Trial
 from barewire.stats.comparison import compare_over_sizes
 
 LAUNCHES = 8
@@ -82,6 +87,18 @@ def test_what_the_default_would_contradict_stays_as_in_the_file(tmp_path: Path) 
     plan = TunePlan(1, *read_tuning(file), quick=True)
     assert plan.names == ("ring_bytes",)
     assert (plan.base["window"], plan.base["acknowledge_every"]) == (24, 12)
+
+
+def test_messages_with_wrong_contents_end_the_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def launched(site: Any, order: Order, samples: Path) -> None:
+        record = {"record": "samples", "message_bytes": 64, "phase": "measure", "block": 0, "pair": 0, "lost": 0}
+        record |= {"quantity": "round_trip", "values": [9000], "corrupt": 1}
+        samples.write_text(json.dumps(record) + "\n")
+
+    monkeypatch.setattr("barewire.measure.tune_trials.launch", launched)
+    bench = Bench(cast(Site, None), "endpoint", (("pingpong", (64,)),), Effort(), launches=1)
+    with pytest.raises(MeasurementFailed, match="endpoint: 1 messages arrived with wrong contents"):
+        Launcher(random.Random(1)).medians(bench, [{}])
 
 
 def test_an_invalid_file_is_reported(tmp_path: Path) -> None:

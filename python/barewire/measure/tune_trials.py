@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import exp, log
 from pathlib import Path
 
+from barewire.errors import MeasurementFailed
 from barewire.measure.launch import Effort, Order, launch
 from barewire.measure.records import read_records
 from barewire.measure.sites import Site
@@ -97,6 +98,8 @@ class Launcher:
 
 def _times(order: Order, file: Path) -> dict[Cell, float]:
     records = read_records(file, order.number, order.test, order.subject.name, order.pairs)
+    if records.corrupt_messages:
+        raise MeasurementFailed(f"{order.label}: {records.corrupt_messages} messages arrived with wrong contents")
     return {
         (order.test, series.message_bytes): series.median if series.unit in TIME_UNITS else 1 / series.median
         for series in series_from_samples(records.samples)
