@@ -2,11 +2,12 @@
 """One launch of the two sides of a measurement: where they run, and what happens if one fails."""
 
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
 from barewire.errors import MeasurementFailed, WrongUse
-from barewire.measure.launch import Order, launch
+from barewire.measure.launch import Order, launch, raise_failure
 from barewire.measure.sites import RemoteSite, Station
 from barewire.measure.subjects import Subject
 
@@ -48,3 +49,11 @@ def test_the_first_host_connects_to_the_second_by_a_name_that_it_knows(hosts: st
 def test_another_host_does_not_connect_to_itself_instead_of_this_one() -> None:
     with pytest.raises(WrongUse, match="write --hosts localhost,b"):
         RemoteSite.parse("b,localhost", None, None)
+
+
+def test_wrong_arguments_are_told_by_what_is_wrong() -> None:
+    text = "error: invalid value 'x=y' for '--tuned': write NAME=NUMBER\n\nFor more information, try '--help'.\n"
+    with TemporaryFile("w+") as errors:
+        errors.write(text)
+        with pytest.raises(WrongUse, match=r"^invalid value 'x=y' for '--tuned': write NAME=NUMBER$"):
+            raise_failure(2, errors)

@@ -208,6 +208,9 @@ def raise_failure(code: int, errors: IO[str]) -> None:
     lines = [line.strip() for line in errors.read().splitlines() if line.strip()]
     # The active side's message includes that of the passive side, and is the last unless processes end with it.
     lines = [line for line in lines if not line.startswith(_PASSIVE_SESSION)] or lines
+    if code == WrongUse.exit_code:
+        # Of wrong arguments the programs tell more in further lines.
+        lines = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines
     message = lines[-1] if lines else f"the program ended with code {code} and no message"
     for prefix in (f"{PROBE}: ", f"{FLOOR}: ", f"{XDP_FLOOR}: ", f"{HOST}: "):
         message = message.removeprefix(prefix)
