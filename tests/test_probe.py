@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire-probe` between two hosts of a lab when something goes wrong: peers, links, forged frames, privilege."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -256,6 +257,23 @@ def test_the_passive_side_outlives_peers_that_misbehave(star):
         assert process.returncode == 0, error
         assert server.poll() is None
     assert records(output)[-1]["complete"]
+
+
+def test_the_passive_side_outlives_more_peers_than_it_has_descriptors_for(tmp_path):
+    address = tmp_path / "control"
+    command = f"ulimit -n 20; exec {PROBE} serve --until-eof --no-announce --listen unix:{address} --address 127.0.0.1"
+    pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+    with subprocess.Popen(["sh", "-c", command], **pipes) as server, contextlib.ExitStack() as peers:
+        assert server.stdout is not None and b"ready" in server.stdout.readline()
+        for _ in range(40):
+            peer = peers.enter_context(socket.socket(socket.AF_UNIX))
+            peer.connect(str(address))
+        assert server.stderr is not None and b"Too many open files" in server.stderr.readline()
+        peers.close()
+        drive = [PROBE, "pingpong", "--peer", f"unix:{address}", "--wait", "block", "--samples", "10"]
+        done = subprocess.run(drive, capture_output=True, text=True, timeout=20, check=False)
+        server.kill()
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.matrix

@@ -2,6 +2,7 @@
 //! The passive side: serves any number of sessions, each on its own thread or in its own process.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,9 @@ use crate::pattern::Sender;
 use crate::protocol::{Block, Host, Outcome, Reply, Request, Test, VERSION};
 use crate::transport::{Listening, LocalConfig};
 use barewire_recorder::{LaunchError, cpu};
+
+/// Delay after a session that could not be started.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Options of the passive side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,19 +33,22 @@ pub fn serve(config: &Config, ready: impl FnOnce(&str)) -> Result<(), LaunchErro
     let listener = Listener::bind(&config.listen)?;
     ready(&listener.address().map_err(|error| LaunchError::system("getsockname", error))?);
     loop {
-        let channel = listener.accept().map_err(|error| LaunchError::system("accept", error))?;
-        if config.processes {
-            member::serve(config, channel)?;
-            continue;
+        if let Err(error) = start_session(config, &listener) {
+            // Too many at once, for instance: those that run go on, and end.
+            eprintln!("barewire-probe: a session could not be started: {error}");
+            std::thread::sleep(RETRY);
         }
-        let config = config.clone();
-        std::thread::Builder::new()
-            .name("session".to_owned())
-            .spawn(move || {
-                serve_session(&config, channel);
-            })
-            .map_err(|error| LaunchError::system("thread", error))?;
     }
+}
+
+fn start_session(config: &Config, listener: &Listener) -> Result<(), LaunchError> {
+    let channel = listener.accept().map_err(|error| LaunchError::system("accept", error))?;
+    if config.processes {
+        return member::serve(config, channel);
+    }
+    let config = config.clone();
+    let thread = std::thread::Builder::new().name("session".to_owned()).spawn(move || serve_session(&config, channel));
+    thread.map(drop).map_err(|error| LaunchError::system("thread", error))
 }
 
 /// Serves one session. Errors go to the peer, where the user sees them, and to standard error.
