@@ -40,7 +40,8 @@ const IDLE: Duration = Duration::from_millis(200);
 const BUSY_NS: u64 = 200_000;
 /// Frames per call of the link, after which what has arrived is handled.
 const BATCH: u32 = 16;
-/// Streams received and not asked for yet; further ones are ignored.
+/// Streams received and not asked for yet; a further one replaces that which has been quiet for longest, such as one of
+/// which a frame came after the answer.
 const STREAMS_MAX: usize = 64;
 /// Holds what arrives while the scheduler lets this process wait: 20 ms at 1 Gb/s.
 const RING_BYTES: usize = 4 << 20;
@@ -237,8 +238,11 @@ impl Agent {
                 }
                 Kind::Data => {
                     if !self.inbound.contains_key(&header.number) {
-                        if self.inbound.len() == STREAMS_MAX {
-                            continue;
+                        if self.inbound.len() == STREAMS_MAX
+                            && let Some(quiet) = self.inbound.iter().min_by_key(|(_, stream)| stream.last_ns)
+                        {
+                            let number = *quiet.0;
+                            self.inbound.remove(&number);
                         }
                         let dropped_before = self.link.counters()?.receive_dropped;
                         self.inbound.insert(header.number, Inbound::new(dropped_before));
@@ -360,4 +364,32 @@ fn has_input(input: &File) -> Result<bool, LaunchError> {
     let mut inputs = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
     let ready = poll(&mut inputs, PollTimeout::ZERO).map_err(|error| LaunchError::system("poll", error))?;
     Ok(ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use barewire_link::{Faults, MemoryLink};
+
+    use super::*;
+
+    #[test]
+    fn streams_that_nobody_asks_for_do_not_keep_later_ones_out() {
+        let (mut peer, link) = MemoryLink::pair(1500, Faults::default(), 1);
+        let (from, to) = (peer.address(), link.address());
+        let mut agent = Agent {
+            link: Box::new(link),
+            interface: String::new(),
+            hardware: to,
+            pings: Vec::new(),
+            outbound: Vec::new(),
+            inbound: HashMap::new(),
+            filling: Vec::new(),
+        };
+        for number in 0..=STREAMS_MAX as u32 {
+            let header = Header { kind: Kind::Data, number, sequence: 0, value: 0 }.emit(to, from);
+            peer.send(&[Outgoing { header: &header, payload: &[0; 46], label: 0 }]).unwrap();
+            agent.receive().unwrap();
+        }
+        assert!(agent.inbound.contains_key(&(STREAMS_MAX as u32)) && agent.inbound.len() == STREAMS_MAX);
+    }
 }
