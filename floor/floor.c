@@ -4,11 +4,12 @@
 // xdp.c, which send and receive the frames.
 //
 //   barewire-floor[-xdp] active|passive pingpong|bidirectional|stream -i IFACE -p PEER-MAC -c CPU [-l LINK]
-//                        -s SIZE[,SIZE…] [-n SAMPLES] [-w WARM-UP] [-t SECONDS-PER-SIZE] [-b STREAM-BLOCKS]
+//                        -s SIZE[,SIZE…] [-n SAMPLES] [-w WARM-UP] [-t SECONDS-PER-SIZE] [-b STREAM-BLOCKS] [-r RUN]
 //
-// The frames have the layout of the probe's raw transport: 12 bytes of header before the payload.
-//   | destination 6 | source 6 | EtherType 2 | message bytes 4 | message 4 | fragment 4 | payload …
-// Prints the probe's JSON Lines, with `ready` once it listens. Both sides need the same -s, -w and -b.
+// The frames have as many bytes of header before the payload as those of the probe's raw transport, 12.
+//   | destination 6 | source 6 | EtherType 2 | message bytes 4 | message 4 | fragment 2 | run 2 | payload …
+// Prints the probe's JSON Lines, with `ready` once it listens. Both sides need the same -s, -w, -b and -r; floors that
+// run at once on an interface need different -r.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,10 +37,12 @@ enum {
 static const uint32_t END = UINT32_MAX;  // in the field message bytes: the other side may exit
 
 static size_t mtu;
+static uint16_t run;
 static uint8_t header_bytes[HEADER], message[LARGEST_MESSAGE];
 
 struct fragment {
-  uint32_t message_bytes, message, fragment;
+  uint32_t message_bytes, message;
+  uint16_t fragment, run;
 };
 
 void fail(const char *what) {
@@ -86,29 +89,33 @@ static void send_message(uint32_t bytes, uint32_t number) {
   uint32_t count = bytes == END ? 1 : fragments(bytes);
   for (uint32_t i = 0; i < count; i++) {
     size_t part = bytes == END ? 0 : left < payload ? left : payload;
-    struct fragment header = {bytes, number, i};
+    struct fragment header = {bytes, number, (uint16_t)i, run};
     memcpy(header_bytes + ETH_HLEN, &header, sizeof header);
     send_frame(header_bytes, HEADER, part, i + 1 == count);
     left -= part;
   }
 }
 
-// Spins for the next fragment and copies its payload; false if none arrives within `patience_ns`.
+// Spins for the next fragment of this run and copies its payload; false if none arrives within `patience_ns`.
 static bool receive(struct fragment *header, uint64_t patience_ns) {
   uint64_t began = 0;
-  size_t bytes;
-  const uint8_t *frame;
-  for (uint32_t polls = 1; !(frame = next_frame(&bytes)); polls++)
+  for (uint32_t polls = 1;; polls++) {
+    size_t bytes;
+    const uint8_t *frame = next_frame(&bytes);
+    if (frame) {
+      memcpy(header, frame + ETH_HLEN, sizeof *header);
+      bool is_ours = header->run == run;
+      size_t offset = (size_t)header->fragment * (mtu - 12), length = bytes - HEADER;
+      if (is_ours && header->message_bytes != END && offset + length <= sizeof message)
+        memcpy(message + offset, frame + HEADER, length);
+      return_frame();
+      if (is_ours) return true;
+    }
     if (polls % (1 << 20) == 0) {
       if (began == 0) began = now_ns();
       if (now_ns() - began > patience_ns) return false;
     }
-  memcpy(header, frame + ETH_HLEN, sizeof *header);
-  size_t offset = (size_t)header->fragment * (mtu - 12), length = bytes - HEADER;
-  if (header->message_bytes != END && offset + length <= sizeof message)
-    memcpy(message + offset, frame + HEADER, length);
-  return_frame();
-  return true;
+  }
 }
 
 static void receive_message(uint32_t bytes) {
@@ -195,7 +202,7 @@ int main(int argc, char **argv) {
   uint32_t size[SIZES];
   double seconds = 0.2;
   int cpu = -1;
-  for (int option; (option = getopt(argc, argv, "i:p:c:l:s:n:w:t:b:")) != -1;) switch (option) {
+  for (int option; (option = getopt(argc, argv, "i:p:c:l:s:n:w:t:b:r:")) != -1;) switch (option) {
       case 'i': interface = optarg; break;
       case 'p': peer = optarg; break;
       case 'c': cpu = atoi(optarg); break;
@@ -204,6 +211,7 @@ int main(int argc, char **argv) {
       case 'w': warm_up = strtoul(optarg, NULL, 10); break;
       case 't': seconds = atof(optarg); break;
       case 'b': blocks = strtoul(optarg, NULL, 10); break;
+      case 'r': run = (uint16_t)strtoul(optarg, NULL, 10); break;
       case 's':
         for (char *part = strtok(optarg, ","); part; part = strtok(NULL, ",")) {
           if (sizes == SIZES) return fprintf(stderr, "barewire-floor: %d sizes at most\n", SIZES), 2;
@@ -225,6 +233,8 @@ int main(int argc, char **argv) {
     if (sched_setaffinity(0, sizeof set, &set)) fail("sched_setaffinity");
   }
   address_frames(interface, peer);
+  for (size_t i = 0; i < sizes; i++)
+    if (fragments(size[i]) > UINT16_MAX) wrong_use(interface, "a message of such a size has more than 65535 frames");
   open_link(interface, mtu, link);
   printf("{\"record\":\"start\",\"schema\":\"barewire-probe/1\",\"transport\":\"floor\",\"mtu\":%zu}\n", mtu);
   printf("{\"record\":\"ready\"}\n");

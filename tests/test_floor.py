@@ -11,12 +11,14 @@ from conftest import ROOT, stand_up
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 FLOOR = str(ROOT / "target" / "release" / "barewire-floor")
-# Messages of 1400 bytes, of which a block has 2995 after a warm-up of 3. Frames are (message, pause before it).
+# Messages of 1400 bytes, of which a block has 2995 after a warm-up of 3. Frames are (message, pause before).
 SENDER = """
 import socket, struct, sys, time
 link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 link.bind((sys.argv[1], 0))
 start = bytes.fromhex(sys.argv[2].replace(":", "")) + link.getsockname()[4] + struct.pack(">H", 0x88B6)
+# The end of another run.
+link.send(start + struct.pack("=IIHH", 0xFFFFFFFF, 0, 0, 7) + bytes(46))
 for message, pause in ((2, 0), (3, 0), (2997, 0), (0, 0.5), (1, 0), (3, 0), (2997, 0)):
     time.sleep(pause)
     link.send(start + struct.pack("=III", 1400, message, 0) + bytes(1400))
@@ -24,7 +26,7 @@ link.send(start + struct.pack("=III", 0xFFFFFFFF, 0, 0) + bytes(46))
 """
 
 
-def test_a_block_whose_start_was_lost_has_no_value() -> None:
+def test_a_block_whose_start_was_lost_has_no_value_and_other_runs_are_ignored() -> None:
     """The second block's warm-up lacks its last message, with which the clock starts."""
     with stand_up("pair") as lab:
         sender, receiver = lab.hosts[:2]

@@ -2,6 +2,7 @@
 """One launch: starts both sides of one subject, waits for their end, and leaves their samples in a file."""
 
 import contextlib
+import secrets
 import subprocess
 import tempfile
 import time
@@ -106,6 +107,8 @@ def _run_floor(site: Site, order: Order, samples_file: Path, errors: IO[str]) ->
     program = [find_program(FLOOR)] if link == PACKET else [find_program(XDP_FLOOR), "-l", link]
     effort = order.effort
     common = ["-s", ",".join(map(str, order.sizes)), "-w", str(effort.warmup), "-b", str(effort.blocks)]
+    # Another measurement may use the interface at the same time.
+    common += ["-r", str(secrets.randbelow(1 << 16))]
 
     def command(role: str, station: Station, peer: Station) -> list[str]:
         placement = ["-i", str(station.interface), "-p", str(peer.mac), "-c", str(station.cpus[0])]
