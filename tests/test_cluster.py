@@ -21,11 +21,10 @@ pytestmark = pytest.mark.usefixtures("lab_allowed")
 ON_BOTH = ("run", "-n", "2", "--hosts", ADDRESSES, "--interface", "eth0")
 MEASURE = ("mpi", "pingpong", "--library", "openmpi,mpich-5", "--fabric", "barewire", "--interface", "eth0")
 MEASURE += ("--sizes", "8", "--launches", "1..1", "--seconds", "0.05", "--json")
-# What runs in a host besides this shell and has this name.
+# What runs in a host besides this shell and is this program. Nothing is started to find it: there are many processes.
 KILL = """
 for process in /proc/[0-9]*; do
-    [ "$(readlink $process/exe)" = "$0" ] && [ $(readlink $process/ns/net) = $(readlink /proc/self/ns/net) ] &&
-        kill -9 ${process#/proc/} && exit 0
+    [ $process/exe -ef "$0" ] && [ $process/ns/net -ef /proc/self/ns/net ] && kill -9 ${process#/proc/} && exit 0
 done
 exit 1
 """
