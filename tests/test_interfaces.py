@@ -92,7 +92,9 @@ def test_a_job_goes_on_when_a_cable_is_pulled_out(name: str) -> None:
             pulled(True)
             time.sleep(0.5)
 
-        command = [BAREWIRE, "run", "-n", "2", "--lab", lab.id, "--library", name, "--", program(name, "goes_on"), "5"]
+        over = lab.directory / "over"
+        command = [BAREWIRE, "run", "-n", "2", "--lab", lab.id, "--library", name, "--", program(name, "goes_on")]
+        command += ["0", "0", "1", str(over)]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=all_interfaces()
         ) as process:
@@ -105,6 +107,7 @@ def test_a_job_goes_on_when_a_cable_is_pulled_out(name: str) -> None:
                 for host in ("h1", "h2"):
                     pull(lambda up, host=host: set_second_carrier(lab, host, up))
                     pull(lambda up, host=host: lab.set_carrier(host, up))
+                over.touch()
                 output, error = process.communicate()
                 assert process.returncode == 0 and '"right": true' in output, output[-1000:] + error[-2000:]
             finally:

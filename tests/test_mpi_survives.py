@@ -28,10 +28,14 @@ LIBRARIES = [
     pytest.param("openmpi-5", marks=pytest.mark.matrix),
 ]
 
+# Exists when a job is to end.
+OVER = "over"
+
 
 @contextmanager
 def job_under_way(name: str, lab: Lab, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
-    """Two ranks on two hosts that exchange messages; each is checked."""
+    """Two ranks on two hosts that exchange messages; each is checked. They go on until `ended_right`, or as said."""
+    arguments = arguments or ("0", "0", "1", str(lab.directory / OVER))
     command = [BAREWIRE, "run", "-n", "2", "--lab", lab.id, "--", program(name, "goes_on"), *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         timer = threading.Timer(100, process.terminate)
@@ -45,7 +49,8 @@ def job_under_way(name: str, lab: Lab, *arguments: str) -> "Iterator[subprocess.
             timer.cancel()
 
 
-def ended_right(process: "subprocess.Popen[str]") -> None:
+def ended_right(process: "subprocess.Popen[str]", lab: Lab) -> None:
+    (lab.directory / OVER).touch()
     assert process.stdout is not None and process.stderr is not None
     output, error = process.stdout.read(), process.stderr.read()
     assert process.wait() == 0 and '"right": true' in output, output[-1000:] + error[-2000:]
@@ -55,13 +60,13 @@ def ended_right(process: "subprocess.Popen[str]") -> None:
 def test_a_job_goes_on_when_an_interface_was_down(name: str) -> None:
     """For a second at one host, then for a second at the other; the launcher's connections outlive it as TCP's do."""
     needs("barewire")
-    with stand_up("pair") as lab, job_under_way(name, lab, "5") as process:
+    with stand_up("pair") as lab, job_under_way(name, lab) as process:
         for host in ("h2", "h1"):
             lab.set_link(host, up=False)
             time.sleep(1)
             lab.set_link(host, up=True)
             time.sleep(0.3)
-        ended_right(process)
+        ended_right(process, lab)
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
@@ -80,8 +85,8 @@ def test_a_rank_that_is_stopped_for_less_than_the_patience_is_not_given_up(
     """With messages under way: their repetitions, which begin microseconds apart, do not use up the patience."""
     needs("barewire")
     monkeypatch.setenv("FI_BAREWIRE_PATIENCE", "8")
-    with stand_up("pair") as lab, job_under_way(name, lab, "7", "5") as process:
-        ended_right(process)
+    with stand_up("pair") as lab, job_under_way(name, lab, "6", "5") as process:
+        ended_right(process, lab)
 
 
 @pytest.mark.parametrize(

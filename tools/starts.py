@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Jobs that start where frames, UDP or addresses are in the way: each must succeed. Counts those that do.
 
-    starts.py [--runs 200] [--library openmpi,mpich-5] [OBSTACLE …]        make starts OBSTACLES="…"
+    starts.py [--runs 200] [--library openmpi,mpich-5] [--folder F] [OBSTACLE …]        make starts OBSTACLES="…"
 
 duplicates         five more interfaces on each host, with the same addresses on all
 duplicates_no_frames   the same, and a packet filter passes only IP
@@ -15,7 +15,8 @@ routed             each host in a subnet of its own
 unprivileged       the ranks of one host have no right to frames
 
 Three or four ranks on two or three hosts send messages of many kinds and check every byte (tests/mpi/messages.c).
-Nobody selects interface or carrier. Exit code 1 if a job failed; its output is printed.
+Nobody selects interface or carrier. Exit code 1 if a job failed; its output is printed. In a folder that is given the
+program stays, for the next time.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -87,20 +89,21 @@ OBSTACLES = {
 TIMEOUT_S = 60
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the series; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--library", default="")
+    parser.add_argument("--folder", type=Path)
     parser.add_argument("obstacles", nargs="*", metavar="OBSTACLE")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if unknown := set(options.obstacles) - set(OBSTACLES):
         parser.error(f"unknown: {', '.join(unknown)}; there are: {', '.join(OBSTACLES)}")
     failed = 0
     with tempfile.TemporaryDirectory(prefix="barewire-starts-") as folder:
         for obstacle in options.obstacles or OBSTACLES:
             for library in libraries_over_barewire(options.library):
-                failed += _series(obstacle, library, options.runs, Path(folder))
+                failed += _series(obstacle, library, options.runs, options.folder or Path(folder))
     return int(failed > 0)
 
 

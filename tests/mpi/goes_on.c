@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// goes_on SECONDS STOPPED [SEED]: all ranks exchange messages of all sizes around a ring, both ways, and reduce
+// goes_on SECONDS STOPPED [SEED [FILE]]: all ranks exchange messages of all sizes around a ring, both ways, and reduce
 // vectors, for so long, while somebody breaks and mends what they run on; every byte is checked. With STOPPED above 0
-// the last rank is stopped for so many seconds in the middle. The record says how much memory and how many descriptors
-// the rank that grew most has more of than when a third of the time had passed, and how long rank 0's longest turn
-// took.
+// the last rank is stopped for so many seconds in the middle. With a FILE they go on until that exists, however long
+// that takes, and for some turns more. The record says how much memory and how many descriptors the rank that grew most
+// has more of than when a third of the time had passed, and how long rank 0's longest turn took.
 #include <dirent.h>
+#include <limits.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,7 +14,8 @@
 enum {
   BYTES = 300000,
   WORDS = 2000,
-  UNDER_WAY = 200  // turns
+  UNDER_WAY = 200,  // turns
+  AFTER_FILE = 200
 };
 
 // As a debugger does.
@@ -70,9 +72,10 @@ int main(int argc, char **argv) {
   double seconds = (double)argument(argc, argv, 1, 5);
   unsigned stopped = (unsigned)argument(argc, argv, 2, 0);
   seed = argument(argc, argv, 3, 1);
+  const char *file = argc > 4 ? argv[4] : NULL;
   unsigned char *out = allocate(BYTES), *in = allocate(BYTES);
   Used before = {0};
-  int goes_on = 1, turn = 0;
+  int goes_on = 1, turn = 0, last = INT_MAX;
   double longest = 0;
   for (double began = MPI_Wtime(); goes_on; turn++) {
     double turn_began = MPI_Wtime();
@@ -85,7 +88,8 @@ int main(int argc, char **argv) {
     }
     if (turn == UNDER_WAY && rank == ranks - 1 && stopped > 0) stop_for(stopped);
     if (!before.resident_bytes && turn >= UNDER_WAY && MPI_Wtime() > began + seconds / 3) before = used();
-    goes_on = turn < UNDER_WAY || MPI_Wtime() < began + seconds;
+    if (file && rank == 0 && last == INT_MAX && turn >= UNDER_WAY && !access(file, F_OK)) last = turn + AFTER_FILE;
+    goes_on = turn < UNDER_WAY || (file ? turn < last : MPI_Wtime() < began + seconds);
     MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
     double took = MPI_Wtime() - turn_began;
     if (turn > UNDER_WAY && took > longest) longest = took;
