@@ -103,6 +103,13 @@ def measurement(library_name: str, *names: str) -> str:
         raise
 
 
+def started_alone(built: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """One rank of Open MPI 4.1 without a launcher, and without the daemon that it would start for more of them."""
+    alone = {"OMPI_MCA_ess_singleton_isolated": "1", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self"}
+    command, environment = [built, *arguments], os.environ | alone
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
 def _compiler(chosen: Library) -> str:
     try:
         return chosen.program("mpicc")

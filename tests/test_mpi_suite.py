@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import barewire
-from mpi_libraries import FIXES, library, measurement, needs, suite
+from mpi_libraries import FIXES, library, measurement, needs, started_alone, suite
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -89,7 +89,7 @@ def launch(
     test: str, name: str, *arguments: str, ranks: int = 2, path: tuple[str, ...] = ("--fabric", "shm")
 ) -> "subprocess.CompletedProcess[str]":
     """One program of the suite through `barewire run`; on this host without a lab unless `path` says otherwise."""
-    command = ("run", "-n", str(ranks), *path, "--", str(suite(name) / test), *arguments)
+    command = ("run", "-n", str(ranks), *path, "--", measurement(name, test), *arguments)
     done = barewire(*command)
     # MPICH 5.0.2 cannot start ranks whose process numbers differ in length (docs/provider.md). Try again.
     return barewire(*command) if "MPIDIG_recv_type_init" in done.stderr and "truncated" in done.stderr else done
@@ -253,9 +253,7 @@ def test_more_memory_than_there_is_is_this_machines_limit() -> None:
 
 def alone(test: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """A program without a launcher: one rank that MPI starts by itself."""
-    library("openmpi")
-    command = [str(suite("openmpi") / test), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return started_alone(measurement("openmpi", test), *arguments)
 
 
 @pytest.mark.parametrize(

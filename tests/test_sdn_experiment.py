@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from mpi_libraries import library, suite
+from mpi_libraries import library, measurement
 
 from barewire.lab import Lab
 from barewire.lab.startup import environment
@@ -66,7 +66,7 @@ def campaign(experiment: str, fabric: str = "tcp") -> BenchCampaign:
         experiment, "fat-tree:4", network, RATE, ("mpi=planned+bigdata=ecmp",), (4,), 1, 3, fabric, ring, shape
     )
     chosen = library("openmpi-5")
-    return BenchCampaign(plan, chosen, str(suite("openmpi-5") / "beff"))
+    return BenchCampaign(plan, chosen, measurement("openmpi-5", "beff"))
 
 
 @pytest.mark.parametrize("test", ["shuffle", pytest.param("ring", marks=pytest.mark.matrix)])
@@ -149,7 +149,7 @@ def test_an_interrupted_run_keeps_what_was_measured_and_leaves_nothing_behind(tm
 
 
 def test_a_ring_whose_listener_is_missing_says_so(tmp_path: Path) -> None:
-    program = [str(suite("openmpi") / "beff"), "--sizes", "8", "--steps", str(tmp_path / "nobody")]
+    program = [measurement("openmpi", "beff"), "--sizes", "8", "--steps", str(tmp_path / "nobody")]
     mpirun = [library("openmpi").program("mpirun"), "--allow-run-as-root", "--oversubscribe", "-n", "2"]
     done = subprocess.run([*mpirun, *program], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 3 and "no listener at --steps" in done.stderr
