@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire run` puts ranks where they belong, says which path they really take, and tells apart whose fault it is."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -10,11 +11,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import BAREWIRE, barewire, eventually, processes_with
+from conftest import BAREWIRE, barewire, eventually, processes_with, stand_up
 from mpi_libraries import FIXES, USUAL, launched, library, needs, program
 
 from barewire import installed
@@ -50,18 +52,25 @@ def test_the_exit_code_is_the_programs(name: str) -> None:
     assert done.returncode == 7, done.stderr
 
 
-def test_programs_that_end_at_once_on_busy_cores_end_the_launcher_rightly() -> None:
-    """MPICH's, which wrote the end of its input to a proxy that was gone. An empty input still ends."""
-    library("mpich-5")
-    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(4)]
+@contextlib.contextmanager
+def busy_cores(programs: int) -> Iterator[None]:
+    """So many programs want a core all the time."""
+    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(programs)]
     try:
-        for _ in range(8):
-            done = launched(*IN_PAIR, "-n", "2", "--library", "mpich-5", "--", "hostname")
-            assert (done.returncode, sorted(done.stdout.split())) == (0, ["h1", "h2"]), done.stderr
+        yield
     finally:
         for one in busy:
             one.kill()
             one.wait()
+
+
+def test_programs_that_end_at_once_on_busy_cores_end_the_launcher_rightly() -> None:
+    """MPICH's, which wrote the end of its input to a proxy that was gone. An empty input still ends."""
+    library("mpich-5")
+    with stand_up("pair") as lab, busy_cores(2), ThreadPoolExecutor(4) as at_once:
+        command = ("--lab", lab.id, "--fabric", "tcp", "-n", "2", "--library", "mpich-5", "--", "hostname")
+        for done in at_once.map(lambda _: launched(*command), range(8)):
+            assert (done.returncode, sorted(done.stdout.split())) == (0, ["h1", "h2"]), done.stderr
     done = launched("--fabric", "tcp", "-n", "1", "--library", "mpich-5", "--", "wc", "-c")
     assert (done.returncode, done.stdout.split()) == (0, ["0"]), done.stderr
 
