@@ -6,6 +6,7 @@ import functools
 import os
 import signal
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,15 @@ def started_alone(built: str, *arguments: str) -> "subprocess.CompletedProcess[s
     alone = {"OMPI_MCA_ess_singleton_isolated": "1", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self"}
     command, environment = [built, *arguments], os.environ | alone
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
+def run_here(
+    test: str, *arguments: str, ranks: int = 2, under: Iterable[str] = ()
+) -> "subprocess.CompletedProcess[str]":
+    """Run a measurement on this host, by MPICH 5's own launcher; `under` is what starts each rank."""
+    built = measurement("mpich-5", test)
+    command = [library("mpich-5").program("mpiexec"), "-n", str(ranks), *under, built, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def _compiler(chosen: Library) -> str:

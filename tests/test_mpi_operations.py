@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mpi_libraries import library, needs
+from mpi_libraries import library, needs, run_here
 from test_mpi_suite import FEW, alone, launch, read
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -154,10 +154,10 @@ def test_start_up_and_memory_are_recorded_once_a_launch(tmp_path: Path) -> None:
 )
 def test_a_wrong_byte_ends_the_run_and_is_named(test: str, variants: str, says: str) -> None:
     arguments = ("--variants", variants, "--sizes", "1000", *FEW, "--corrupt", "1", "--output", "/dev/null")
-    done = launch(test, "mpich-5", *arguments)
+    done = run_here(test, *arguments)
     # On a busy machine an abort under MPICH's shared memory can crash before it has said why.
     if done.returncode not in (0, 1) or not done.stderr:
-        done = launch(test, "mpich-5", *arguments)
+        done = run_here(test, *arguments)
     assert done.returncode == 1
     # One rank has a part of the sum more than the other, in words.
     pattern = says.replace("byte 252 of 504", r"byte (252 of 504|248 of 496)")
@@ -211,7 +211,7 @@ def test_what_is_left_out_says_why(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_said_once(test: str, ranks: int, arguments: tuple[str, ...], says: str) -> None:
-    done = launch(test, "openmpi", *arguments, ranks=ranks)
+    done = run_here(test, *arguments, ranks=ranks)
     assert done.returncode == 2 and done.stderr.count(f"{test}: ") == 1 and says in done.stderr, done.stderr
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, barewire
-from mpi_libraries import library, needs, suite
+from mpi_libraries import library, measurement, needs, run_here
 
 from barewire.models.derived import Findings, Point, derived
 
@@ -75,14 +75,6 @@ TOLERANCE = 0.05
 LAUNCHES_MAX = 12
 
 
-def run_here(
-    program: str, *arguments: str, ranks: int = 2, under: Iterable[str] = ()
-) -> subprocess.CompletedProcess[str]:
-    """Run a measurement on this host, under MPICH 5."""
-    command = [library("mpich-5").program("mpiexec"), "-n", str(ranks), *under, str(suite("mpich-5") / program)]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=False)
-
-
 def records(output: str) -> list[dict[str, Any]]:
     """All records of a run, which must be complete."""
     found = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
@@ -105,7 +97,7 @@ def points_of(found: list[dict[str, Any]]) -> Iterator[Point]:
 def test_every_curve_is_recorded_over_every_fabric(name: str, fabric: str, program: str) -> None:
     """Each variant has its grid; contents are checked by the programs."""
     needs(fabric)
-    built = str(suite(name) / program)
+    built = measurement(name, program)
     done = barewire("run", "-n", "2", "--lab", "pair", "--fabric", fabric, "--", built, "--sizes", "20000", *SHORT)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     judge(program, list(points_of(records(done.stdout))), 20000, VARIANTS[program])
@@ -160,7 +152,7 @@ def judge(program: str, points: list[Point], size: int, variants: Iterable[str])
 @pytest.mark.parametrize(("name", "fabric"), PAIRS)
 def test_rings_are_recorded_over_every_fabric(name: str, fabric: str) -> None:
     needs(fabric)
-    built = str(suite(name) / "beff")
+    built = measurement(name, "beff")
     options = ("--sizes", "8,20000", "--rings", "2", "--exchanges", "2")
     done = barewire("run", "-n", "3", "--lab", "star:3", "--fabric", fabric, "--", built, *options)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

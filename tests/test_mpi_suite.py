@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import barewire
-from mpi_libraries import FIXES, library, measurement, needs, started_alone, suite
+from mpi_libraries import FIXES, library, measurement, needs, run_here, started_alone, suite
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -240,7 +240,7 @@ def test_a_wrong_byte_ends_the_run_and_is_named(test: str, name: str) -> None:
     ],
 )
 def test_what_cannot_be_is_said_once(test: str, ranks: int, arguments: tuple[str, ...], code: int, says: str) -> None:
-    done = launch(test, "openmpi", *arguments, ranks=ranks)
+    done = run_here(test, *arguments, ranks=ranks)
     assert done.returncode == code, done.stderr
     assert done.stderr.count(f"{test}: ") == 1 and says in done.stderr
 
