@@ -18,7 +18,7 @@ from barewire.results.store import samples
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-SHORT = ("--launches", "2", "--samples", "100", "--warmup", "10", "--blocks", "3", "--seconds", "0.05")
+SHORT = ("--launches", "1", "--samples", "100", "--warmup", "10", "--blocks", "3", "--seconds", "0.05")
 
 
 def test_processes_measure_at_once_and_each_is_on_record(tmp_path):
@@ -52,7 +52,7 @@ def test_processes_get_their_sockets_from_brokers_behind_one_hook(tmp_path):
     """And transports that need no broker are measured in the same run; a socket that is alone would end it."""
     document = bench_json(
         "stream", "--transport", "tcp,llc2,endpoint", "--wait", "adaptive", "--processes", "1,3", "--sizes", "1400",
-        "--broker", "--launches", "2", "--blocks", "3", "--seconds", "0.1", "-o", str(tmp_path / "run"),
+        "--broker", "--launches", "1", "--blocks", "3", "--seconds", "0.1", "-o", str(tmp_path / "run"),
     )  # fmt: skip
     assert document["complete"] and document["lab"]["broker"]
     found = {(one["subject"].removesuffix("/adaptive"), one["processes"]) for one in document["shared"]}
