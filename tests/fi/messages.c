@@ -115,7 +115,7 @@ static void full_queues_lose_nothing(char **arguments) {
   (void)arguments;
   open_both((struct options){0});
   enum {
-    LENGTH = 1000,
+    LENGTH = 1300,
     SENDS_MAX = 2 << 20
   };
   char out[LENGTH], in[LENGTH];
