@@ -38,8 +38,8 @@ PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)  # versi
 def ours() -> list[Reading]:
     """Our frames and readings, one for each PDU."""
     cargo = shutil.which("cargo") or str(Path.home() / ".cargo" / "bin" / "cargo")
-    # As `cargo test` of tools/test.sh has built it: alone, or with other packages, it would be built anew.
-    packages = ["--workspace", "--exclude", "barewire-benches"]
+    # As `cargo test` of tools/test.sh has built it: alone, or with other packages or features, it would be built anew.
+    packages = ["--workspace", "--exclude", "barewire-benches", "--features", "barewire-sim/mutants"]
     build = [cargo, "build", "--profile", "checks", "--locked", "--quiet", *packages, "--examples"]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
     assert done.returncode == 0, done.stderr
