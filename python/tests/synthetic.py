@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A plausible run without a probe: seeded samples of a simple cost model, for tests of everything that reads runs."""
 
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from barewire.models.wire import Link
 from barewire.results.run import Launch, Run, Series
-from barewire.results.schema import sample_frame
+from barewire.results.schema import SampleRows
 from barewire.results.series import series_from_samples
 from barewire.results.store import write_run
 
@@ -45,20 +46,26 @@ def synthetic_run(
     complete: bool = True,
     fingerprint: str = "cafe",
 ) -> Run:
-    """Write a run into `directory` and return it. Deterministic for a seed.
+    """Write a run into `directory` and return it. Deterministic for a seed, and made once for equal arguments.
 
     `slowdown` multiplies every time, `slower` those of a subject, and `drift` all by the end of the run.
     """
+    arguments = (seed, launches, samples_per_launch, tests, subjects, sizes, link, slowdown, slower, drift, complete)
+    key = repr((arguments, fingerprint))
+    if key in _made:
+        run, copy = _made[key]
+        shutil.copytree(copy.name, directory, dirs_exist_ok=True)
+        return run
     generator = np.random.default_rng(seed)
     order = generator.permutation([(test, subject) for test in tests for subject in subjects] * launches)
-    parts, records = [], []
+    rows, records = SampleRows(), []
     for index, (test, subject) in enumerate(order.tolist()):
         factor = slowdown * generator.normal(1, 0.004) * (slower or {}).get(subject, 1.0)
         factor *= drift ** (index / (len(order) - 1))
         for message_bytes in sizes:
-            parts.append(_launch_samples(generator, index, test, subject, message_bytes, samples_per_launch, factor))
+            _add_launch(rows, generator, index, test, subject, message_bytes, samples_per_launch, factor)
         records.append(Launch(index, subject, test, started="2026-01-02T03:04:05Z", details={"pairs": 1}))
-    frame = pl.concat(parts)
+    frame = rows.frame()
     link = link or Link(rate_bit_s=None)
     run = Run(
         id=f"synthetic-{seed}",
@@ -82,31 +89,42 @@ def synthetic_run(
     )
     if not complete:
         run = replace(run, series=tuple(replace(series, stop="incomplete") for series in run.series))
-    write_run(directory, run, frame)
+    copy = tempfile.TemporaryDirectory()
+    write_run(Path(copy.name), run, frame)
+    _made[key] = run, copy
+    shutil.copytree(copy.name, directory, dirs_exist_ok=True)
     return run
 
 
-def _launch_samples(
-    generator: np.random.Generator, launch: int, test: str, subject: str, message_bytes: int, count: int, drift: float
-) -> pl.DataFrame:
+_made: dict[str, tuple[Run, "tempfile.TemporaryDirectory[str]"]] = {}
+
+
+def _add_launch(
+    rows: SampleRows,
+    generator: np.random.Generator,
+    launch: int,
+    test: str,
+    subject: str,
+    message_bytes: int,
+    count: int,
+    drift: float,
+) -> None:
     fixed_us, per_kib_us = COST_US[subject]
     time_us = (fixed_us + per_kib_us * message_bytes / 1024) * drift
     # Skewed noise with a tail, as interrupts cause it.
     times_us = time_us * (0.98 + generator.exponential(0.02, count)) + 8 * (generator.random(count) < 0.02)
     value = times_us if test == "pingpong" else message_bytes * 8 / (times_us * 0.6)
     lossy = (subject == "udp") & (test != "pingpong") & (generator.random(count) < 0.1)
-    return sample_frame(
-        {
-            "launch": [launch] * count,
-            "test": [test] * count,
-            "subject": [subject] * count,
-            "message_bytes": [message_bytes] * count,
-            "phase": ["warmup" if n < count // 10 else "measure" for n in range(count)],
-            "block": list(range(count)),
-            "value": value,
-            "unit": ["us" if test == "pingpong" else "Mbit/s"] * count,
-            "lost": np.where(lossy, 3, 0).tolist() if test != "pingpong" else [0] * count,
-        }
+    rows.add(
+        value.tolist(),
+        launch=launch,
+        test=test,
+        subject=subject,
+        message_bytes=message_bytes,
+        phase=["warmup" if n < count // 10 else "measure" for n in range(count)],
+        block=range(count),
+        unit="us" if test == "pingpong" else "Mbit/s",
+        lost=np.where(lossy, 3, 0).tolist() if test != "pingpong" else 0,
     )
 
 
