@@ -13,6 +13,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from barewire.stats.intervals import resampled_medians
+
 Curve = NDArray[np.float64]
 
 POINTS_MIN = 4  # two flat and two rising ones
@@ -146,7 +148,7 @@ def _deviation(values: Curve) -> float:
 def _interval(level: Curve, rest: Curve, low: float, high: float, seed: int) -> tuple[float, float]:
     generator = np.random.default_rng(seed)
     drawn = [
-        np.median(part[generator.integers(0, len(part), (RESAMPLES, len(part)))], axis=1) for part in (level, rest)
+        resampled_medians(part[generator.integers(0, len(part), (RESAMPLES, len(part)))]) for part in (level, rest)
     ]
     ends = np.percentile(np.clip(drawn[0] - drawn[1], low, high), INTERVAL_PERCENT)
     return float(ends[0]), float(ends[1])

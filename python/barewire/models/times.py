@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barewire.stats.confidence import CONFIDENCE, launches_for_interval
+from barewire.stats.intervals import resampled_medians
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -95,7 +96,7 @@ class Times:
     def draws(self, generator: np.random.Generator) -> Floats:
         """Return [draw, size]: the medians as measured, then those of `RESAMPLES` resamples of the launches."""
         chosen = generator.integers(0, self.launches, (RESAMPLES, self.launches))
-        return np.concatenate([self.medians[None, :], np.median(self.values[chosen], axis=1)])
+        return np.concatenate([self.medians[None, :], resampled_medians(self.values[chosen])])
 
 
 def estimate(draws: Floats, launches: int, confidence: float) -> Estimate:

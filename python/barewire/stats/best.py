@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barewire.stats.confidence import CONFIDENCE, launches_for_interval
-from barewire.stats.intervals import finite
+from barewire.stats.intervals import finite, resampled_medians
 
 # An end of the interval then varies by less than 1 % of its width between seeds; scoreboards have thousands of rows.
 _RESAMPLES = 1999
@@ -66,7 +66,7 @@ def _bootstrap(
 ) -> tuple[float, float]:
     generator = np.random.default_rng(seed)
     above, *below = (
-        np.median(generator.choice(values, (_RESAMPLES, len(values))), axis=1) for values in (ours, *theirs.values())
+        resampled_medians(generator.choice(values, (_RESAMPLES, len(values)))) for values in (ours, *theirs.values())
     )
     tail = (1 - confidence) / 2
     low, high = np.quantile(above / np.min(below, axis=0), [tail, 1 - tail])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barewire.stats.confidence import CONFIDENCE, launches_for_interval
-from barewire.stats.intervals import finite
+from barewire.stats.intervals import finite, resampled_medians
 from barewire.stats.ranks import Ranks, mann_whitney
 from barewire.stats.welch import Welch, equivalence_p, welch
 
@@ -158,7 +158,7 @@ def _bootstrap(
         return None, None
     tail = (1 - confidence) / 2
     resamples = max(RESAMPLES, math.ceil(_RESAMPLES_BEYOND / tail) - 1)
-    draws_a, draws_b = (np.median(generator.choice(side, (resamples, len(side))), axis=1) for side in (a, b))
+    draws_a, draws_b = (resampled_medians(generator.choice(side, (resamples, len(side)))) for side in (a, b))
     ratios, differences = (np.quantile(draws, [tail, 1 - tail]) for draws in (draws_a / draws_b, draws_a - draws_b))
     return (float(ratios[0]), float(ratios[1])), (float(differences[0]), float(differences[1]))
 

@@ -92,6 +92,13 @@ def is_precise(
     return (interval[1] - interval[0]) / 2 <= relative_half_width * abs(float(np.median(launch_medians)))
 
 
+def resampled_medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of each resample, over the second axis, as numpy.median, which takes three times as long."""
+    ordered, count = np.sort(values, axis=1), values.shape[1]
+    middle = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
+    return np.where(np.isnan(ordered[:, -1]), np.nan, middle)  # what is not a number is sorted to the end
+
+
 def finite(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Return `values` as an array of shape (n,), n ≥ 1; ValueError if empty or not finite."""
     array = np.asarray(values, dtype=np.float64)

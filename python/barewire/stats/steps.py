@@ -8,7 +8,7 @@ import numpy as np
 
 from barewire.stats.comparison import RESAMPLES
 from barewire.stats.confidence import CONFIDENCE, launches_for_interval
-from barewire.stats.intervals import finite
+from barewire.stats.intervals import finite, resampled_medians
 
 Interval = tuple[float, float]
 
@@ -59,12 +59,12 @@ def steps(
         whole = array[:rounds]
         base_name = below.get(name)
         base = np.zeros(rounds) if base_name is None else arrays[base_name][:rounds]
-        draws = np.median(whole[chosen], axis=1)
+        draws = resampled_medians(whole[chosen])
         layer_steps[name] = Step(
             total=float(np.median(whole)),
             added=float(np.median(whole) - np.median(base)),
             total_interval=_interval(draws, rounds, confidence),
-            added_interval=_interval(draws - np.median(base[chosen], axis=1), rounds, confidence),
+            added_interval=_interval(draws - resampled_medians(base[chosen]), rounds, confidence),
             rounds=rounds,
         )
     return layer_steps
