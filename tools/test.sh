@@ -6,6 +6,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PATH:$HOME/.cargo/bin
+# Where it is set, each process of pytest compiles pytest, hypothesis and the tests again, which takes it seconds.
+unset PYTHONDONTWRITEBYTECODE
 scratch=$(mktemp -d)
 compiler= packages= programs= pure= lint=
 trap '[ -z "$compiler$packages$programs$pure$lint" ] || kill $compiler $packages $programs $pure $lint 2>/dev/null || true; rm -rf "$scratch"' EXIT
