@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
@@ -57,6 +58,11 @@ def written(folder: Path, text: str) -> Plan:
     return read_plan(str(file))
 
 
+@cache
+def help_of(*command: str) -> str:
+    return CliRunner().invoke(app, [*command, "--help"]).output
+
+
 def test_every_shipped_plan_is_valid_and_names_what_exists() -> None:
     assert shipped() == ["geromel1998", "oliveira2018", "paz2010", "stival2006", "watter2006"]
     for name in shipped():
@@ -64,7 +70,7 @@ def test_every_shipped_plan_is_valid_and_names_what_exists() -> None:
         assert plan.steps and plan.claims
         for step in plan.steps:
             words = [word for word in (*step.command, *step.quick, *step.full, *step.lab) if word.startswith("--")]
-            help_text = CliRunner().invoke(app, [*_command_words(step.command), "--help"]).output
+            help_text = help_of(*_command_words(step.command))
             for option in words[: words.index("--")] if "--" in words else words:
                 assert option in help_text, f"{name}, {step.name}: {option}"
 
