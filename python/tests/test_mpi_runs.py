@@ -22,6 +22,7 @@ from synthetic_mpi import (
 
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.measure.mpi_records import read_mpi_records
+from barewire.measure.records import records_in
 from barewire.measure.recover import recover_run
 from barewire.models.wire import Link
 from barewire.report import words
@@ -87,6 +88,14 @@ def test_concurrent_values_of_ranks_share_a_number_and_coordinates_are_kept(tmp_
     assert frame["inner"].to_list() == [1, 1, 9, 9, 1, 1, 1, 1]
     assert frame["parameter"].to_list() == [""] * 5 + ["order"] * 3
     assert frame["parameter_value"].to_list() == [None] * 5 + [16.0] * 3
+
+
+def test_a_record_ends_only_at_a_line_feed(tmp_path):
+    """JSON may have these as they are in its strings, such as a file's name in an error; Python ends a line there."""
+    error = "no file a\u2028b\x85c"
+    path = tmp_path / "records"
+    path.write_text(json.dumps({"record": "end", "error": error}, ensure_ascii=False) + '\n{"record": "more"}\n{"rec')
+    assert list(records_in(path)) == [{"record": "end", "error": error}, {"record": "more"}]
 
 
 def test_records_of_another_schema_are_rejected_and_a_truncated_line_is_omitted(tmp_path):

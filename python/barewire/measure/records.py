@@ -85,7 +85,8 @@ def checked_records(path: Path, schema: str, *, first: str = "start") -> Iterato
 
 def records_in(path: Path) -> Iterator[dict[str, Any]]:
     """Return the JSON objects of a file, one per line; a truncated last line is omitted."""
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    # Not splitlines, which ends a line also at characters that JSON has in its strings, such as U+2028.
+    lines = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
