@@ -685,6 +685,27 @@ def test_a_page_is_not_written_over_a_directory(run_directory: Path, tmp_path: P
     assert isinstance(done.exception, WrongUse) and "is a directory" in str(done.exception)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "report RUN -o FILE",
+        "export RUN -o FILE",
+        "export RUN --format svg -o FILE",
+        "compare RUN RUN --fail-if-slower 5% --junit FILE",
+        "compare RUN RUN --fail-if-slower 5% --markdown FILE",
+        "lab show pair --svg FILE",
+    ],
+)
+def test_an_output_that_cannot_be_written_is_wrong_use(words: str, run_directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    places = {"RUN": str(run_directory), "FILE": str(tmp_path / "file" / "x")}
+    done = CliRunner().invoke(app, [places.get(word, word) for word in words.split()])
+    assert isinstance(done.exception, WrongUse), done.exception
+    assert re.search(r"cannot (be written|write)", str(done.exception)) and str(tmp_path / "file") in str(
+        done.exception
+    )
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 0.0, -1.0])
 def test_times_and_shares_are_finite_and_above_0(value: float) -> None:
     """What is not cannot be written as JSON, and a launch would have begun before."""

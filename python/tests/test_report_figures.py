@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """What figures of a report show, and that their captions and the answer above them say just that."""
 
+import errno
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +43,7 @@ from barewire.results.model import model_of
 from barewire.results.run import Run
 from barewire.results.schema import sample_frame
 from barewire.results.series import series_from_samples
-from barewire.results.store import samples, write_run
+from barewire.results.store import samples, write_atomically, write_run
 
 LAUNCHES = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]
 
@@ -384,6 +386,30 @@ def test_a_gallery_has_every_run_and_links_to_its_report(tmp_path):
     write_gallery([tmp_path / "run0" / "deep", tmp_path / "run1"], tmp_path / "other" / "page.html")
     assert 'href="../run0/deep/report.html"' in (tmp_path / "other" / "page.html").read_text()
     assert (tmp_path / "run0/deep/report.html").stat().st_mtime_ns == again, "a report that is up to date is kept"
+
+
+def test_a_gallery_leaves_out_the_runs_whose_report_cannot_be_made(tmp_path, monkeypatch):
+    """One is in a directory of somebody else, and one was killed and its launch is damaged."""
+    for name in ("mine", "theirs"):
+        synthetic_run(tmp_path / name, launches=6, samples_per_launch=5, sizes=(64,))
+    run = synthetic_mpi(tmp_path / "killed", "pingpong", subjects=(subject("mpich-5", "tcp"),))
+    (tmp_path / "killed" / "launches").mkdir(exist_ok=True)
+    for number in range(len(run.launches) + 1):
+        (tmp_path / "killed" / "launches" / f"{number:04}-pingpong-mpich-5+tcp.jsonl").write_text("x\n{}\n")
+    write_run(tmp_path / "killed", replace(run, complete=False))
+
+    def write(path, content):
+        if path.parent.name == "theirs":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        write_atomically(path, content)
+
+    monkeypatch.setattr("barewire.results.store.write_atomically", write)
+    done = invoke(str(tmp_path), "--gallery", "--json")
+    assert done.exit_code == 0, done.exception
+    unread = " ".join(json.loads(done.stdout)["unread"])
+    assert f"cannot write {tmp_path / 'theirs' / 'report.html'}: Permission denied" in unread
+    assert "0000-pingpong-mpich-5+tcp.jsonl, line 1 is damaged" in unread
+    assert (tmp_path / "index.html").read_text().count("<article") == 1
 
 
 def test_wrong_uses_of_report_say_what_to_do(mpi, tmp_path):

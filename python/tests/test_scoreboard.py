@@ -397,6 +397,9 @@ def test_the_command_shows_an_existing_scoreboard(tmp_path: Path) -> None:
     document = json.loads(shown.stdout)
     assert document["schema"] == "barewire-scoreboard/1" and document["rows"][0]["library"] == "mpich-5"
     assert (tmp_path / "scoreboard.html").exists() and (tmp_path / "x.md").read_text().startswith("# Scoreboard")
+    # Its exit code is not that of slower rows.
+    refused = CliRunner().invoke(app, ["mpi", "scoreboard", str(tmp_path), "--markdown", str(tmp_path / "x.md" / "x")])
+    assert isinstance(refused.exception, WrongUse) and "cannot write" in str(refused.exception)
     gate = CliRunner().invoke(app, ["mpi", "scoreboard", str(tmp_path), "--fail-above", "1.05"])
     assert isinstance(gate.exception, MeasurementFailed) and "4 rows are slower than 1.05" in str(gate.exception)
     assert CliRunner().invoke(app, ["mpi", "scoreboard", str(tmp_path), "--fail-above", "1.6"]).exit_code == 0

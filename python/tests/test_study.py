@@ -213,6 +213,9 @@ def test_a_study_knows_the_builds_that_measured_it(
     runner = CliRunner().invoke(app, ["study", "run", str(tmp_path / "mine.toml"), "--quick", "-o", str(study)])
     assert runner.exit_code == 0
     assert "steps were measured by another build: 1, commit old; this is 2, commit new" in runner.stderr
+    nowhere = ["--plan", str(tmp_path / "mine.toml"), "--markdown", str(tmp_path / "mine.toml" / "x.md")]
+    refused = CliRunner().invoke(app, ["study", "report", str(study), *nowhere])
+    assert isinstance(refused.exception, WrongUse) and "cannot write" in str(refused.exception)
 
 
 def test_a_study_is_continued_as_it_was_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

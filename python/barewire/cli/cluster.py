@@ -27,11 +27,11 @@ from barewire.cluster.check import Checked
 from barewire.cluster.measured import SCHEMA
 from barewire.cluster.nodelist import expand_nodelist
 from barewire.cluster.survey import NoAnswer, failure_of, survey
-from barewire.errors import MeasurementFailed, WrongUse
+from barewire.errors import WrongUse
 from barewire.measure.sites import parse_remote_shell
 from barewire.report.cluster import print_check, verdict
 from barewire.report.cluster_page import render_check
-from barewire.results.store import write_atomically
+from barewire.results.store import write_output
 
 DOCUMENT, PAGE = "check.json", "check.html"
 _FILE = Path("cluster.toml")
@@ -206,9 +206,5 @@ def _document(checked: Checked) -> dict[str, Any]:
 
 def _write(directory: Path, checked: Checked, document: dict[str, Any]) -> None:
     page = render_check(checked, created=document["created"], command=document["command"])
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(directory / DOCUMENT, json.dumps(document, indent=1, ensure_ascii=False).encode())
-        write_atomically(directory / PAGE, page.encode())
-    except OSError as error:
-        raise MeasurementFailed(f"cannot write to {directory}: {error.strerror or error}") from error
+    write_output(directory / DOCUMENT, json.dumps(document, indent=1, ensure_ascii=False).encode())
+    write_output(directory / PAGE, page.encode())

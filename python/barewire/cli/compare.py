@@ -34,7 +34,7 @@ from barewire.report.versus import (
 from barewire.report.words import percent
 from barewire.results.floors import Drift, Moved, drifts, moved
 from barewire.results.run import Run
-from barewire.results.store import write_atomically
+from barewire.results.store import write_output
 from barewire.stats.confidence import launches_for_interval
 
 _SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)")
@@ -189,14 +189,8 @@ def _write(gate: Gate, found: Found, to_junit: Path | None, to_markdown: Path | 
         to_markdown: gate_markdown(gate, a=new, b=old, notes=_notes(found)).encode(),
     }
     for path, text in texts.items():
-        if path is None:
-            continue
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, text)
-        except OSError as error:
-            # Not 1, which says that something is slower.
-            raise WrongUse(f"cannot write {path}: {error.strerror or error}") from error
+        if path is not None:
+            write_output(path, text)
 
 
 def _notes(found: Found) -> list[str]:

@@ -13,13 +13,13 @@ import typer
 from barewire.cli import options
 from barewire.cli.output import print_document
 from barewire.data import Run
-from barewire.errors import MeasurementFailed, WrongUse
+from barewire.errors import WrongUse
 from barewire.report import words
 from barewire.report.markdown import frame_markdown, run_markdown
 from barewire.report.svg import svg
 from barewire.report.versus import has_baseline
 from barewire.results.run import Place
-from barewire.results.store import write_atomically
+from barewire.results.store import write_output
 from barewire.results.tables import without_lists
 
 
@@ -67,7 +67,7 @@ def export(
             return
         contents = {output: text}
     for path, text in contents.items():
-        _write(path, text)
+        write_output(path, text.encode())
     if as_json:
         print_document("export", {"run": loaded.record.id, "files": [str(path) for path in contents]})
     else:
@@ -115,11 +115,3 @@ def _figures(run: Run, baseline: str) -> Iterator[tuple[str, str]]:
                 # This table has no series of the baseline.
                 continue
             yield f"{name}-ratio", svg(ratios, f"{title}, ratio to {baseline}")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise MeasurementFailed(f"cannot write {path}: {error.strerror or error}") from error

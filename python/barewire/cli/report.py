@@ -12,7 +12,7 @@ from barewire.cli import complete, options
 from barewire.cli.output import print_document
 from barewire.cli.predict import model_from
 from barewire.cli.progress import progress_bar
-from barewire.errors import MeasurementFailed, WrongUse
+from barewire.errors import BarewireError, WrongUse
 from barewire.measure.recover import recover_run
 from barewire.report.answer import Answer
 from barewire.report.gallery_page import Entry, render_gallery
@@ -25,7 +25,7 @@ from barewire.results.host import Reference, read_reference
 from barewire.results.model import shared_cores
 from barewire.results.prediction import KERNELS
 from barewire.results.run import Run
-from barewire.results.store import RUN_FILE, samples, write_atomically
+from barewire.results.store import RUN_FILE, samples, write_output
 
 REPORT_FILE, GALLERY_FILE = "report.html", "index.html"
 # The reference of `barewire bench host`, stored beside the run.
@@ -104,7 +104,8 @@ def write_gallery(paths: Sequence[Path], output: Path | None = None) -> tuple[Pa
     """Write a page of all runs, and the reports that are missing or older than their runs.
 
     A path is a run or a directory that contains some, at any depth. Return the page (default: in the only directory
-    given), and a sentence for each run that cannot be read. WrongUse if there is no run.
+    given), and a sentence for each run without a report: that cannot be read, or in whose directory nothing can be
+    written. WrongUse if there is no other run.
     """
     if output is None and (len(paths) > 1 or (paths[0] / RUN_FILE).exists()):
         raise WrongUse(f"say where to write the page of these runs: -o {GALLERY_FILE}")
@@ -114,7 +115,7 @@ def write_gallery(paths: Sequence[Path], output: Path | None = None) -> tuple[Pa
     for directory in dict.fromkeys(found):
         try:
             entries.append(_entry(directory, target.parent))
-        except WrongUse as error:
+        except BarewireError as error:
             unread.append(str(error))
     if not entries:
         raise WrongUse(f"no run in {', '.join(map(str, paths))}{''.join(f'; {reason}' for reason in unread)}")
@@ -170,12 +171,8 @@ def _checked(run: Run, directory: Path, paths: Sequence[Path]) -> list[Checked]:
 
 
 def write_page(path: Path, page: str) -> Path:
-    """Write a page, and the folder if it is missing; MeasurementFailed if the system refuses, WrongUse for a folder."""
+    """Write a page, and the folder if it is missing; WrongUse if the system refuses."""
     if path.is_dir():
         raise WrongUse(f"{path} is a directory: name the page's file, such as {path / 'report.html'}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, page.encode())
-    except OSError as error:
-        raise MeasurementFailed(f"cannot write {path}: {error.strerror or error}") from error
+    write_output(path, page.encode())
     return path

@@ -35,7 +35,7 @@ from barewire.mpi.placement import LOCAL_HOST, HostSlots
 from barewire.report.scoreboard import TITLES, markdown, print_board
 from barewire.report.scoreboard_page import render_board
 from barewire.results.bounds import judge
-from barewire.results.store import write_atomically
+from barewire.results.store import write_output
 from barewire.stats.confidence import CONFIDENCE
 
 PAGE, DOCUMENT = "scoreboard.html", "scoreboard.json"
@@ -240,11 +240,7 @@ def _write(board: Board, directory: Path, to_markdown: Path | None) -> None:
     if to_markdown is not None:
         texts[to_markdown] = markdown(board, source="bin/barewire mpi scoreboard --markdown")
     for path, text in texts.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, text.encode())
-        except OSError as error:
-            raise MeasurementFailed(f"cannot write {path}: {error.strerror or error}") from error
+        write_output(path, text.encode())
 
 
 def _document(board: Board) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from barewire.errors import MeasurementFailed, WrongUse
 from barewire.report.study import document, markdown, measured_hosts, print_findings
 from barewire.report.study_page import render_study
 from barewire.results.host import Measure
-from barewire.results.store import write_atomically
+from barewire.results.store import write_output
 from barewire.study.claims import Finding, judge
 from barewire.study.plan import Form, Plan, read_plan, shipped
 from barewire.study.steps import Record, begin, only_run_of, read_record, run_steps, this_build
@@ -132,10 +132,7 @@ def report(
     plan = _at_confidence(plan, confidence)
     findings, measured, page = _write(plan, directory, record)
     if to_markdown is not None:
-        try:
-            write_atomically(to_markdown, markdown(plan, findings, record, measured).encode())
-        except OSError as error:
-            raise MeasurementFailed(f"cannot write {to_markdown}: {error.strerror}") from error
+        write_output(to_markdown, markdown(plan, findings, record, measured).encode())
     if as_json:
         print_document("study report", {**document(plan, findings, record, measured), "page": str(page)})
     else:

@@ -117,6 +117,18 @@ def write_atomically(path: Path, content: bytes) -> None:
     _sync_directory(path.parent)
 
 
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file where the caller wants it, and the folder if it is missing; WrongUse if that cannot be.
+
+    Not MeasurementFailed: its exit code says that something is slower, broken or not confirmed.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as error:
+        raise WrongUse(f"cannot write {path}: {error.strerror or error}") from error
+
+
 def _write_failure(directory: Path, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of {directory} is full; previous results are kept. Free space and run again"
