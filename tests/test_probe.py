@@ -93,6 +93,26 @@ def test_unauthenticated_frames_are_counted_and_change_nothing(test, star):
     assert found[-1]["complete"] and found[-1]["peer_counters"]["foreign"] > 10
 
 
+@pytest.mark.parametrize("transport", ["tcp", "udp"])
+def test_link_local_addresses_are_reached_through_the_control_channels_interface(transport):
+    with stand_up("pair") as lab:
+        for number, host in enumerate(lab.hosts, start=1):
+            commands = (
+                "echo 0 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6",
+                f"ip -6 address add fe80::{number}/64 dev eth0 nodad",
+            )
+            lab.run(host.name, ["sh", "-ec", "; ".join(commands)], check=True)
+        command = [PROBE, "serve", "--until-eof", "--listen", "[::]:5288"]
+        with lab.popen("h2", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None and b"ready" in server.stdout.readline()
+            index = lab.run("h1", ["cat", "/sys/class/net/eth0/ifindex"], capture_output=True, text=True).stdout.strip()
+            command = [PROBE, "pingpong", "--peer", f"[fe80::2%{index}]:5288", "--samples", "10"]
+            done = lab.run("h1", [*command, "--transport", transport], capture_output=True, text=True, timeout=60)
+            server.kill()
+    assert done.returncode == 0, done.stderr
+    assert any(one["record"] == "samples" and one["values"] for one in records(done.stdout))
+
+
 def test_nobody_answering_is_an_error_of_the_measured_thing():
     done = subprocess.run(
         [PROBE, "pingpong", "--peer", "unix:/nonexistent/socket"], capture_output=True, text=True, check=False

@@ -69,6 +69,8 @@ pub struct Channel {
     reader: BufReader<Stream>,
     /// Own IP address of the connection; `None` for a Unix socket.
     pub local_ip: Option<IpAddr>,
+    /// The interface of that address, if it is link-local; else 0.
+    pub scope_id: u32,
 }
 
 enum Stream {
@@ -110,18 +112,19 @@ impl Channel {
     }
 
     fn new(stream: Stream) -> io::Result<Self> {
-        let local_ip = match &stream {
+        let local = match &stream {
             Stream::Tcp(tcp) => {
                 tcp.set_nodelay(true)?;
                 tcp.set_read_timeout(Some(PATIENCE))?;
-                Some(tcp.local_addr()?.ip())
+                Some(tcp.local_addr()?)
             }
             Stream::Unix(unix) => {
                 unix.set_read_timeout(Some(PATIENCE))?;
                 None
             }
         };
-        Ok(Self { reader: BufReader::new(stream), local_ip })
+        let scope_id = if let Some(SocketAddr::V6(v6)) = local { v6.scope_id() } else { 0 };
+        Ok(Self { reader: BufReader::new(stream), local_ip: local.map(|local| local.ip()), scope_id })
     }
 
     pub fn send(&mut self, message: &impl Serialize) -> Result<(), LaunchError> {

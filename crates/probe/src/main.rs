@@ -264,7 +264,13 @@ fn serve(arguments: ServeArguments) -> Result<(), LaunchError> {
     let (local, announce) = (arguments.local, arguments.announce);
     let config = server::Config {
         listen: arguments.listen,
-        local: LocalConfig { interface: local.interface, queue: local.queue, ip: local.address, broker: local.broker },
+        local: LocalConfig {
+            interface: local.interface,
+            queue: local.queue,
+            ip: local.address,
+            scope_id: 0,
+            broker: local.broker,
+        },
         cpus: local.cpus.map(|cpus| cpus.0),
         processes: arguments.processes,
     };
@@ -312,6 +318,7 @@ fn measure(test: Test, arguments: TestArguments) -> Result<(), LaunchError> {
             interface: route.interface,
             queue: arguments.local.queue,
             ip: arguments.local.address,
+            scope_id: 0,
             broker: arguments.local.broker,
         },
         test,

@@ -265,3 +265,34 @@ pub enum Endpoint {
         name: Vec<u8>,
     },
 }
+
+impl Endpoint {
+    /// The peer's endpoint as this host reaches it. A link-local address is told with the number of the peer's interface;
+    /// `scope_id` is that of this host's.
+    pub fn within(mut self, scope_id: u32) -> Self {
+        if let Self::Socket(SocketAddr::V6(v6)) = &mut self
+            && v6.ip().is_unicast_link_local()
+        {
+            v6.set_scope_id(scope_id);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_link_local_endpoint_gets_the_interface_of_this_host() {
+        for (told, reached) in [
+            ("[fe80::2%2]:7", "[fe80::2%5]:7"),
+            ("[fe80::2]:7", "[fe80::2%5]:7"),
+            ("[fd00::2]:7", "[fd00::2]:7"),
+            ("10.0.0.2:7", "10.0.0.2:7"),
+        ] {
+            let told = Endpoint::Socket(told.parse().unwrap());
+            assert_eq!(told.within(5), Endpoint::Socket(reached.parse().unwrap()));
+        }
+    }
+}

@@ -79,11 +79,12 @@ fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, 
     }
     let cpu = config.cpus.as_ref().map(|cpus| cpus[usize::from(session.pair) % cpus.len()]);
     cpu.map_or(Ok(()), cpu::pin)?;
-    let local = LocalConfig { ip: config.local.ip.or(channel.local_ip), ..config.local.clone() };
+    let ip = config.local.ip.or(channel.local_ip);
+    let local = LocalConfig { ip, scope_id: channel.scope_id, ..config.local.clone() };
     let (listening, endpoint) = Listening::new(&session, &local)?;
     channel.send(&Reply::Ready { endpoint, host: describe_host(cpu, &local) })?;
     let Some(Request::Connect { endpoint }) = channel.receive()? else { return Err(unexpected_request()) };
-    let mut transport = listening.accept(&session, endpoint)?;
+    let mut transport = listening.accept(&session, endpoint.within(local.scope_id))?;
     transport.establish()?;
     channel.send(&Reply::Connected)?;
     Ok(Some(Side::new(transport, &session)))

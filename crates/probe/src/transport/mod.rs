@@ -15,7 +15,7 @@ mod raw;
 mod tcp;
 mod udp;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -147,6 +147,8 @@ pub struct LocalConfig {
     pub queue: u16,
     /// For sockets: the address to bind to.
     pub ip: Option<IpAddr>,
+    /// For sockets: the interface of a link-local address, as the control channel has it; 0 without.
+    pub scope_id: u32,
     /// For frames: path of the broker's socket.
     pub broker: Option<PathBuf>,
 }
@@ -156,6 +158,14 @@ impl LocalConfig {
         self.interface
             .as_deref()
             .ok_or_else(|| LaunchError::WrongUse("frames need an interface on both sides: give --interface".to_owned()))
+    }
+
+    /// Where a socket is bound, with a port of the system's choice: at `ip`, else at `any`.
+    fn socket_address(&self, any: IpAddr) -> SocketAddr {
+        match self.ip.unwrap_or(any) {
+            IpAddr::V4(ip) => SocketAddr::new(ip.into(), 0),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, 0, 0, self.scope_id).into(),
+        }
     }
 }
 

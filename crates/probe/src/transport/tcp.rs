@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! TCP, tuned as a message-passing library tunes it: TCP_NODELAY, and messages of known length.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
@@ -31,9 +31,9 @@ pub struct Listening {
 
 impl Listening {
     pub fn new(local: &LocalConfig) -> Result<(Self, Endpoint), LaunchError> {
-        let ip = local.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let listener = TcpListener::bind((ip, 0))
-            .map_err(|error| LaunchError::system(&format!("cannot bind TCP to {ip}"), error))?;
+        let own = local.socket_address(Ipv4Addr::UNSPECIFIED.into());
+        let listener = TcpListener::bind(own)
+            .map_err(|error| LaunchError::system(&format!("cannot bind TCP to {}", own.ip()), error))?;
         let endpoint = listener.local_addr().map(Endpoint::Socket);
         Ok((Self { listener }, endpoint.map_err(|error| LaunchError::system("getsockname", error))?))
     }

@@ -2,7 +2,7 @@
 //! UDP: a message is one datagram, or several if it exceeds the largest.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct Listening {
 
 impl Listening {
     pub fn new(local: &LocalConfig) -> Result<(Self, Endpoint), LaunchError> {
-        let socket = bind(local.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))?;
+        let socket = bind(local.socket_address(Ipv4Addr::UNSPECIFIED.into()))?;
         let endpoint = local_endpoint(&socket)?;
         Ok((Self { socket }, endpoint))
     }
@@ -42,14 +42,14 @@ impl Listening {
 }
 
 pub fn connect(session: &Session, local: &LocalConfig, peer: SocketAddr) -> Result<(Udp, Endpoint), LaunchError> {
-    let any = if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6([0; 16].into()) };
-    let udp = Udp::new(bind(local.ip.unwrap_or(any))?, session, peer)?;
+    let any = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let udp = Udp::new(bind(local.socket_address(any))?, session, peer)?;
     let endpoint = local_endpoint(&udp.socket)?;
     Ok((udp, endpoint))
 }
 
-fn bind(ip: IpAddr) -> Result<UdpSocket, LaunchError> {
-    UdpSocket::bind((ip, 0)).map_err(|error| LaunchError::system(&format!("cannot bind UDP to {ip}"), error))
+fn bind(own: SocketAddr) -> Result<UdpSocket, LaunchError> {
+    UdpSocket::bind(own).map_err(|error| LaunchError::system(&format!("cannot bind UDP to {}", own.ip()), error))
 }
 
 fn local_endpoint(socket: &UdpSocket) -> Result<Endpoint, LaunchError> {
@@ -242,7 +242,8 @@ mod tests {
             provider: None,
             tuned: Vec::new(),
         };
-        let local = LocalConfig { interface: None, queue: 0, ip: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), broker: None };
+        let ip = Some(Ipv4Addr::LOCALHOST.into());
+        let local = LocalConfig { interface: None, queue: 0, ip, scope_id: 0, broker: None };
         let (listening, endpoint) = Listening::new(&local).unwrap();
         let Endpoint::Socket(address) = endpoint else { panic!("{endpoint:?}") };
         let (a, endpoint) = connect(&session, &local, address).unwrap();
