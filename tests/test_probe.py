@@ -113,6 +113,45 @@ def test_link_local_addresses_are_reached_through_the_control_channels_interface
     assert any(one["record"] == "samples" and one["values"] for one in records(done.stdout))
 
 
+class Line:
+    """One end of a control channel that is no probe: JSON objects, one a line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._file = connection.makefile("rw")
+
+    def tell(self, message: dict) -> None:
+        self._file.write(json.dumps(message) + "\n")
+        self._file.flush()
+
+    def hear(self) -> dict:
+        return json.loads(self._file.readline())
+
+
+def test_the_first_interrupt_ends_the_wait_for_a_peer_that_says_nothing():
+    """Its machine is down, for instance, while the next block begins."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as data:
+        peer = "{}:{}".format(*listener.getsockname())
+        command = [PROBE, "pingpong", "--peer", peer]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            control, _ = listener.accept()
+            line = Line(control)
+            assert line.hear()["message"] == "open"
+            nobody = {"name": "", "kernel": "", "cpu": None, "interface": None, "ip": None}
+            endpoint = {"socket": "{}:{}".format(*data.getsockname())}
+            line.tell({"message": "ready", "endpoint": endpoint, "host": nobody})
+            assert line.hear()["message"] == "connect"
+            line.tell({"message": "connected"})
+            assert line.hear()["message"] == "block"
+            process.send_signal(signal.SIGINT)
+            try:
+                output, error = process.communicate(timeout=10)
+            finally:
+                process.kill()
+                control.close()
+    assert process.returncode == 130, error
+    assert not records(output)[-1]["complete"]
+
+
 def test_nobody_answering_is_an_error_of_the_measured_thing():
     done = subprocess.run(
         [PROBE, "pingpong", "--peer", "unix:/nonexistent/socket"], capture_output=True, text=True, check=False

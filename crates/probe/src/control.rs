@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +118,7 @@ impl Channel {
             Stream::Tcp(tcp) => {
                 tcp.set_nodelay(true)?;
                 tcp.set_read_timeout(Some(PATIENCE))?;
+                notice_a_dead_host(tcp)?;
                 Some(tcp.local_addr()?)
             }
             Stream::Unix(unix) => {
@@ -147,23 +150,33 @@ impl Channel {
 
     /// Whether a message or end of file can be read.
     pub fn is_readable(&self) -> bool {
+        self.wait_readable(PollTimeout::ZERO)
+    }
+
+    /// Waits for the next message, end of file or failure; `false` after `patience`.
+    pub fn wait_readable(&self, patience: PollTimeout) -> bool {
         if !self.reader.buffer().is_empty() {
             return true;
         }
         let mut descriptors = [PollFd::new(self.reader.get_ref().as_fd(), PollFlags::POLLIN)];
-        poll(&mut descriptors, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
-    }
-
-    /// Waits, without a timeout, for the next message or end of file.
-    pub fn wait_readable(&self) {
-        while !self.is_readable() {
-            let mut descriptors = [PollFd::new(self.reader.get_ref().as_fd(), PollFlags::POLLIN)];
-            // Any failure but EINTR shows again when reading.
-            if poll(&mut descriptors, PollTimeout::NONE).is_err_and(|error| error != nix::errno::Errno::EINTR) {
-                return;
+        loop {
+            match poll(&mut descriptors, patience) {
+                Ok(ready) => return ready > 0,
+                Err(Errno::EINTR) => {}
+                // It shows again when reading.
+                Err(_) => return true,
             }
         }
     }
+}
+
+/// Ends the connection if the peer's machine is gone: it acknowledges neither messages nor, when there are none, probes.
+fn notice_a_dead_host(tcp: &TcpStream) -> nix::Result<()> {
+    let seconds = PATIENCE.as_secs() as u32;
+    setsockopt(tcp, sockopt::KeepAlive, &true)?;
+    setsockopt(tcp, sockopt::TcpKeepIdle, &(seconds / 2))?;
+    setsockopt(tcp, sockopt::TcpKeepInterval, &(seconds / 6))?;
+    setsockopt(tcp, sockopt::TcpUserTimeout, &(seconds * 1000))
 }
 
 fn lost(error: io::Error) -> LaunchError {
@@ -250,6 +263,8 @@ impl AsFd for Stream {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::socket::getsockopt;
+
     use super::*;
 
     #[test]
@@ -276,16 +291,25 @@ mod tests {
     fn messages_and_end_of_file_are_received() {
         let (a, b) = UnixStream::pair().unwrap();
         let (mut a, mut b) = (Channel::new(Stream::Unix(a)).unwrap(), Channel::new(Stream::Unix(b)).unwrap());
-        assert!(!b.is_readable());
+        assert!(!b.is_readable() && !b.wait_readable(PollTimeout::from(1_u8)));
         a.send(&[1, 2, 3]).unwrap();
         a.send(&[4]).unwrap();
-        b.wait_readable();
+        assert!(b.wait_readable(PollTimeout::NONE));
         assert_eq!(b.receive::<Vec<u8>>().unwrap(), Some(vec![1, 2, 3]));
         assert!(b.is_readable());
         assert_eq!(b.receive::<Vec<u8>>().unwrap(), Some(vec![4]));
         drop(a);
         assert!(b.is_readable());
         assert_eq!(b.receive::<Vec<u8>>().unwrap(), None);
+    }
+
+    #[test]
+    fn a_peer_whose_machine_is_gone_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let channel = Channel::new(Stream::Tcp(TcpStream::connect(listener.local_addr().unwrap()).unwrap())).unwrap();
+        let Stream::Tcp(tcp) = channel.reader.get_ref() else { unreachable!() };
+        assert!(getsockopt(tcp, sockopt::KeepAlive).unwrap());
+        assert_eq!(u128::from(getsockopt(tcp, sockopt::TcpUserTimeout).unwrap()), PATIENCE.as_millis());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command as Program, Stdio};
 
+use nix::poll::PollTimeout;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -83,7 +84,7 @@ struct RemoteSchedule(Channel);
 
 impl ScheduleHandle for RemoteSchedule {
     fn next(&mut self) -> Option<Command> {
-        self.0.wait_readable();
+        self.0.wait_readable(PollTimeout::NONE);
         self.0.receive().ok().flatten()
     }
 

@@ -12,6 +12,8 @@ use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 
+use nix::poll::PollTimeout;
+
 use crate::client::{BlockResult, Command, Event, Failure, Opened, ScheduleHandle, run_pair};
 use crate::control::{Address, Channel};
 use crate::measure::INTERRUPTED;
@@ -141,7 +143,7 @@ impl ScheduleHandle for ThreadSchedule {
 /// Relays between the schedule and a process, which answers each command with one event.
 fn relay(mut process: Channel, schedule: &mut impl ScheduleHandle) {
     loop {
-        process.wait_readable();
+        process.wait_readable(PollTimeout::NONE);
         let event = process.receive().ok().flatten().unwrap_or(Event::Lost);
         let is_last = matches!(event, Event::Failed(_) | Event::Lost);
         if !schedule.report(event) || is_last {

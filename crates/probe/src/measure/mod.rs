@@ -7,10 +7,11 @@ mod idle;
 pub mod pingpong;
 pub mod stream;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use nix::poll::PollTimeout;
 use serde::{Deserialize, Serialize};
 
 use self::idle::{Idle, patience_for};
@@ -34,6 +35,8 @@ const IDLE_NS: u64 = 20_000_000;
 const CONSECUTIVE_LOSSES_MAX: u32 = 3;
 /// Sleep between two polls of the control channel.
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
+/// How soon a side that waits for the control channel notices an interrupt; seldom enough to disturb nobody's block.
+const INTERRUPT_CHECK_MS: u8 = 200;
 
 /// Bytes of a timed stream's last messages that are kept and checked.
 const KEPT_BYTES: usize = 4 << 20;
@@ -185,7 +188,11 @@ impl Side {
     /// retransmission.
     pub fn wait_readable(&mut self, channel: &Channel) -> Result<(), LaunchError> {
         if !self.transport.is_lazy() {
-            channel.wait_readable();
+            while !channel.wait_readable(PollTimeout::from(INTERRUPT_CHECK_MS)) {
+                if INTERRUPTED.load(Ordering::Relaxed) {
+                    return Err(LaunchError::Interrupted);
+                }
+            }
             return Ok(());
         }
         let mut idle = Idle::new(&self.waiting);
