@@ -127,6 +127,33 @@ class Line:
         return json.loads(self._file.readline())
 
 
+SESSION = {"version": 6, "transport": "tcp", "wait": "block", "seed": 1, "session": 256, "pairs": 1, "pair": 0}
+SESSION |= {"walk_bytes": 0, "give_way": False}
+BLOCK = {"test": "stream", "message_bytes": 64, "first_sequence": 0, "lead_in": 1, "messages": 4, "lasts_ns": 0}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"message_bytes": 0}, {"messages": 1 << 31, "message_bytes": 1 << 26}, {"lead_in": (1 << 32) - 4}]
+)
+def test_an_impossible_block_is_refused(changes):
+    command = [PROBE, "serve", "--until-eof", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None
+        host, port = json.loads(server.stdout.readline())["listen"].rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=10) as control:
+            line = Line(control)
+            line.tell({"message": "open", **SESSION})
+            address, _, data_port = line.hear()["endpoint"]["socket"].rpartition(":")
+            with socket.create_connection((address, int(data_port)), timeout=10) as data:
+                own = "{}:{}".format(*data.getsockname())
+                line.tell({"message": "connect", "endpoint": {"socket": own}})
+                assert line.hear() == {"message": "connected"}
+                line.tell({"message": "block", **BLOCK, **changes})
+                refusal = line.hear()
+        server.kill()
+    assert refusal["message"] == "refused" and "no block can be" in refusal["reason"]
+
+
 def test_the_first_interrupt_ends_the_wait_for_a_peer_that_says_nothing():
     """Its machine is down, for instance, while the next block begins."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as data:

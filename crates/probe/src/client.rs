@@ -119,7 +119,7 @@ fn open(channel: &mut Channel, session: &Session, local: &LocalConfig) -> Result
         other => return Err(unexpected_reply(&other)),
     };
     let local = LocalConfig { scope_id: channel.scope_id, ..local.clone() };
-    let (mut transport, own) = connect(session, &local, endpoint.within(local.scope_id))?;
+    let (mut transport, own) = connect(session, &local, endpoint.within(local.scope_id)?)?;
     channel.send(&Request::Connect { endpoint: own })?;
     transport.establish()?;
     match expect(channel)? {

@@ -4,11 +4,19 @@
 use std::net::SocketAddr;
 
 use crate::client::Failure;
+use crate::sizes::MESSAGE_BYTES_MAX;
+use barewire_recorder::LaunchError;
 use barewire_recorder::clock::now_ns;
 use serde::{Deserialize, Serialize};
 
 /// Protocol version; both sides must have the same.
 pub const VERSION: u32 = 6;
+/// Most payload of a stream's block that ends by count: a schedule asks for five of the longest messages at most.
+const KEPT_BYTES_MAX: u64 = 8 * MESSAGE_BYTES_MAX as u64;
+/// Least MTU of an interface, IPv4's.
+const MTU_MIN: usize = 68;
+/// Longest block that ends by time: a schedule asks for 50 ms for each process.
+const BLOCK_NS_MAX: u64 = 60_000_000_000;
 
 /// From the active side.
 #[derive(Debug, Serialize, Deserialize)]
@@ -162,6 +170,22 @@ impl Block {
         self.lasts_ns > 0
     }
 
+    /// Refuses a block that no schedule asks for: its memory would be none, or too much.
+    pub fn check(&self) -> Result<(), LaunchError> {
+        let messages = u64::from(self.lead_in) + u64::from(self.messages);
+        // The receiver of such a stream keeps every message.
+        let is_kept = self.test == Test::Stream && !self.is_timed();
+        if (1..=MESSAGE_BYTES_MAX).contains(&self.message_bytes)
+            && u32::try_from(messages).is_ok()
+            && (self.messages > 0 || self.is_timed())
+            && (messages * u64::from(self.message_bytes) <= KEPT_BYTES_MAX || !is_kept)
+            && self.lasts_ns <= BLOCK_NS_MAX
+        {
+            return Ok(());
+        }
+        Err(LaunchError::Failed(format!("no block can be as the active side wants it: {self:?}")))
+    }
+
     /// When a block that begins now ends.
     pub fn deadline_ns(&self) -> u64 {
         if self.is_timed() { now_ns() + self.lasts_ns } else { u64::MAX }
@@ -269,13 +293,15 @@ pub enum Endpoint {
 impl Endpoint {
     /// The peer's endpoint as this host reaches it. A link-local address is told with the number of the peer's interface;
     /// `scope_id` is that of this host's.
-    pub fn within(mut self, scope_id: u32) -> Self {
-        if let Self::Socket(SocketAddr::V6(v6)) = &mut self
-            && v6.ip().is_unicast_link_local()
-        {
-            v6.set_scope_id(scope_id);
+    pub fn within(mut self, scope_id: u32) -> Result<Self, LaunchError> {
+        match &mut self {
+            Self::Socket(SocketAddr::V6(v6)) if v6.ip().is_unicast_link_local() => v6.set_scope_id(scope_id),
+            Self::Station(Station { mtu, .. }) | Self::Sap(Sap { mtu, .. }) if *mtu < MTU_MIN => {
+                return Err(LaunchError::Failed(format!("the peer's interface cannot have an MTU of {mtu}")));
+            }
+            _ => {}
         }
-        self
+        Ok(self)
     }
 }
 
@@ -292,7 +318,46 @@ mod tests {
             ("10.0.0.2:7", "10.0.0.2:7"),
         ] {
             let told = Endpoint::Socket(told.parse().unwrap());
-            assert_eq!(told.within(5), Endpoint::Socket(reached.parse().unwrap()));
+            assert_eq!(told.within(5).unwrap(), Endpoint::Socket(reached.parse().unwrap()));
+        }
+    }
+
+    #[test]
+    fn an_interface_without_room_for_headers_is_refused() {
+        for (mtu, is_possible) in [(0, false), (12, false), (1500, true)] {
+            let station = Endpoint::Station(Station { address: [2; 6], mtu, socket: None });
+            let sap = Endpoint::Sap(Sap { address: [2; 6], sap: 16, mtu });
+            assert!([station, sap].map(|told| told.within(0).is_ok()) == [is_possible; 2], "{mtu}");
+        }
+    }
+
+    #[test]
+    fn only_blocks_that_a_schedule_asks_for_are_possible() {
+        let stream = Block {
+            test: Test::Stream,
+            message_bytes: MESSAGE_BYTES_MAX,
+            first_sequence: u32::MAX,
+            lead_in: 1,
+            messages: 4,
+            lasts_ns: 0,
+            pace_bit_s: None,
+        };
+        let timed = Block { lasts_ns: 50_000_000, messages: u32::MAX - 1, ..stream };
+        let round_trips = Block { test: Test::Pingpong, messages: 1000, ..stream };
+        let warm_up = Block { messages: 0, lasts_ns: 1, ..round_trips };
+        for possible in [stream, timed, round_trips, warm_up] {
+            possible.check().unwrap();
+        }
+        for impossible in [
+            Block { message_bytes: 0, ..stream },
+            Block { message_bytes: MESSAGE_BYTES_MAX + 1, ..stream },
+            Block { messages: 8, ..stream },
+            Block { messages: 0, ..round_trips },
+            Block { message_bytes: 1, messages: u32::MAX, ..stream },
+            Block { lead_in: 2, ..timed },
+            Block { lasts_ns: u64::MAX, ..timed },
+        ] {
+            assert!(matches!(impossible.check(), Err(LaunchError::Failed(_))), "{impossible:?}");
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::measure::{Side, bidirectional, pingpong, stream};
 use crate::member;
 use crate::pattern::Sender;
 use crate::protocol::{Block, Host, Outcome, Reply, Request, Test, VERSION};
+use crate::transport::llc::SAP_COUNT;
 use crate::transport::{Listening, LocalConfig};
 use barewire_recorder::{LaunchError, cpu};
 
@@ -77,6 +78,9 @@ fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, 
     if session.processes && !config.processes {
         return Err(LaunchError::WrongUse("this probe serves with threads: start it with --processes".to_owned()));
     }
+    if session.pair >= SAP_COUNT {
+        return Err(LaunchError::WrongUse(format!("there is no pair {}: a session has {SAP_COUNT}", session.pair)));
+    }
     let cpu = config.cpus.as_ref().map(|cpus| cpus[usize::from(session.pair) % cpus.len()]);
     cpu.map_or(Ok(()), cpu::pin)?;
     let ip = config.local.ip.or(channel.local_ip);
@@ -84,7 +88,7 @@ fn open_session(config: &Config, channel: &mut Channel) -> Result<Option<Side>, 
     let (listening, endpoint) = Listening::new(&session, &local)?;
     channel.send(&Reply::Ready { endpoint, host: describe_host(cpu, &local) })?;
     let Some(Request::Connect { endpoint }) = channel.receive()? else { return Err(unexpected_request()) };
-    let mut transport = listening.accept(&session, endpoint.within(local.scope_id))?;
+    let mut transport = listening.accept(&session, endpoint.within(local.scope_id)?)?;
     transport.establish()?;
     channel.send(&Reply::Connected)?;
     Ok(Some(Side::new(transport, &session)))
@@ -95,6 +99,7 @@ fn run_blocks(side: &mut Side, channel: &mut Channel) -> Result<(), LaunchError>
         side.wait_readable(channel)?;
         let Some(request) = channel.receive()? else { return Ok(()) };
         let Request::Block(block) = request else { return Err(unexpected_request()) };
+        block.check()?;
         side.prepare(&block, Sender::Passive)?;
         channel.send(&Reply::Started)?;
         let outcome = if block.is_timed() && block.test == Test::Stream {
