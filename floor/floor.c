@@ -56,6 +56,11 @@ uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+void spend_patience(uint64_t *began) {
+  if (*began == 0) *began = now_ns();
+  if (now_ns() - *began > PATIENCE_S * 1000000000ull) errno = ETIMEDOUT, fail("the link takes no frame");
+}
+
 static _Noreturn void wrong_use(const char *what, const char *why) {
   fprintf(stderr, "barewire-floor: %s: %s\n", what, why);
   exit(2);
@@ -170,30 +175,44 @@ static void active_stream(uint32_t bytes, uint32_t warm_up, size_t blocks, doubl
   }
 }
 
+// Prints a block of which `count` frames have arrived; without a value if its start or its end was lost.
+static void print_block(uint32_t bytes, uint64_t count, uint64_t began, uint64_t ended) {
+  uint32_t messages = stream_messages(bytes);
+  uint64_t lost = (uint64_t)messages * fragments(bytes) - count;
+  char value[24] = "";
+  if (began && ended) snprintf(value, sizeof value, "%llu", (unsigned long long)(ended - began));
+  printf(
+      "{\"record\":\"samples\",\"pair\":0,\"message_bytes\":%u,\"phase\":\"measure\",\"block\":0,\"quantity\":"
+      "\"stream\","
+      "\"unit\":\"ns\",\"messages\":%u,\"lost\":%llu,\"values\":[%s]}\n",
+      bytes, messages, (unsigned long long)lost, value);
+  fflush(stdout);
+}
+
 // Times each block, from the last frame of the warm-up to the last frame of the block.
 static void passive_stream(uint32_t warm_up) {
   struct fragment header;
   uint64_t began = 0, count = 0;
+  uint32_t bytes = 0, message = 0;
+  bool in_block = false;
   while (receive(&header, 30 * 1000000000ull) && header.message_bytes != END) {
-    uint32_t bytes = header.message_bytes, last = fragments(bytes) - 1, messages = stream_messages(bytes);
-    if (header.message < warm_up) {
-      began = header.message == warm_up - 1 && header.fragment == last ? now_ns() : 0, count = 0;
+    if (in_block && (header.message < message || header.message_bytes != bytes)) {
+      print_block(bytes, count, 0, 0);
+      in_block = false;
+    }
+    if (!in_block) began = count = 0, in_block = true;
+    bytes = header.message_bytes, message = header.message;
+    uint32_t last = fragments(bytes) - 1;
+    if (message < warm_up) {
+      if (message == warm_up - 1 && header.fragment == last) began = now_ns();
       continue;
     }
     count++;
-    if (header.message != warm_up + messages - 1 || header.fragment != last) continue;
-    uint64_t ended = now_ns(), lost = (uint64_t)messages * (last + 1) - count;
-    // Without the warm-up's last frame there is no value.
-    char value[24] = "";
-    if (began) snprintf(value, sizeof value, "%llu", (unsigned long long)(ended - began));
-    printf(
-        "{\"record\":\"samples\",\"pair\":0,\"message_bytes\":%u,\"phase\":\"measure\",\"block\":0,\"quantity\":"
-        "\"stream\","
-        "\"unit\":\"ns\",\"messages\":%u,\"lost\":%llu,\"values\":[%s]}\n",
-        bytes, messages, (unsigned long long)lost, value);
-    fflush(stdout);
-    began = count = 0;
+    if (message != warm_up + stream_messages(bytes) - 1 || header.fragment != last) continue;
+    print_block(bytes, count, began, now_ns());
+    in_block = false;
   }
+  if (in_block) print_block(bytes, count, 0, 0);
 }
 
 int main(int argc, char **argv) {

@@ -27,6 +27,9 @@ void send_frame(const uint8_t *header, size_t header_bytes, size_t payload_bytes
 // CLOCK_MONOTONIC.
 uint64_t now_ns(void);
 
+// Ends the program if a frame has waited for the link for too long; `*began` is 0 at first.
+void spend_patience(uint64_t *began);
+
 // The next received frame, without a system call, or NULL. Valid until `return_frame`.
 const uint8_t *next_frame(size_t *bytes);
 void return_frame(void);

@@ -45,8 +45,7 @@ void send_frame(const uint8_t *header, size_t header_bytes, size_t payload_bytes
   uint64_t began = 0;
   while (send(descriptor, frame, header_bytes + payload_bytes, MSG_DONTWAIT) < 0) {
     if (errno != EAGAIN && errno != ENOBUFS) fail("send");
-    if (began == 0) began = now_ns();
-    if (now_ns() - began > PATIENCE_S * 1000000000ull) errno = ETIMEDOUT, fail("the link takes no frame");
+    spend_patience(&began);
   }
 }
 
