@@ -5,6 +5,7 @@ import json
 import math
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -146,6 +147,27 @@ def test_wrong_use_is_told_and_nothing_is_made(arguments, said, tmp_path):
 def test_the_program_refuses_what_it_cannot_measure(arguments):
     done = subprocess.run([HOST, *arguments], capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 2 and done.stderr
+
+
+@pytest.mark.parametrize("command", ["answer futex", "answer udp", "source socket", "member 0"])
+def test_an_answering_process_whose_parent_ended_before_it_began_ends(command, tmp_path):
+    parent = subprocess.Popen(["true"])
+    parent.wait()
+    ours, theirs = socket.socketpair()
+    with (tmp_path / "input").open("w+b") as file, ours, theirs:
+        file.truncate(4096)
+        arguments = [HOST, *command.split(), "--cpu", str(min(os.sched_getaffinity(0))), "--parent", str(parent.pid)]
+        source = file if "futex" in command else theirs
+        done = subprocess.run(arguments, stdin=source, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1 and f"process {parent.pid}, which started this one, has ended" in done.stderr
+
+
+def test_what_a_killed_process_left_does_not_stop_a_later_one_with_its_number(tmp_path):
+    """The shell makes it and then becomes the program, so that the number is the same."""
+    script = 'mkdir .barewire-host-$$ && exec "$0" filesystem --seconds 0.001'
+    done = subprocess.run(["sh", "-c", script, HOST], cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("delay_s", [1.0, 2.5])

@@ -10,7 +10,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::FromRawFd;
 
 use crate::memory;
-use crate::peer::{self, Peer};
+use crate::peer::{Peer, Place};
 use crate::record::Quantity;
 use crate::region::Region;
 use crate::stretch::{Effort, Repeat, Subject, measure};
@@ -83,8 +83,8 @@ fn lost(error: std::io::Error) -> LaunchError {
 }
 
 /// Another process of a ring: runs until its standard input is closed or its parent ends.
-pub fn member(bytes: usize, core: usize) -> Result<(), LaunchError> {
-    peer::settle(core)?;
+pub fn member(bytes: usize, place: &Place) -> Result<(), LaunchError> {
+    place.settle()?;
     let set = WorkingSet::new(bytes)?;
     // SAFETY: standard input and output are open, and nothing else in this process uses them.
     let (mut input, mut output) =

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::filesystem::temporary;
 use crate::memory;
 use crate::record::Quantity;
 use crate::region::Region;
@@ -76,7 +77,7 @@ fn read_at(file: &File, words: &mut [u64], offset: usize) -> Result<usize, Launc
 fn unlinked_file(directory: &Path, bytes: usize) -> Result<File, LaunchError> {
     let failed = |error| LaunchError::system(&format!("a file in {}", directory.display()), error);
     // Created and unlinked: not every file system supports O_TMPFILE.
-    let path = directory.join(format!(".barewire-host-{}", std::process::id()));
+    let path = temporary(directory);
     let mut file =
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
     std::fs::remove_file(&path).map_err(failed)?;

@@ -108,22 +108,22 @@ enum Command {
     #[command(hide = true)]
     Answer {
         channel: wakeup::Channel,
-        #[arg(long)]
-        cpu: usize,
+        #[command(flatten)]
+        place: peer::Place,
     },
     /// Write the blocks that another process of this program asks for
     #[command(hide = true)]
     Source {
         channel: transfer::Channel,
-        #[arg(long)]
-        cpu: usize,
+        #[command(flatten)]
+        place: peer::Place,
     },
     /// Take part in a ring of processes
     #[command(hide = true)]
     Member {
         bytes: usize,
-        #[arg(long)]
-        cpu: usize,
+        #[command(flatten)]
+        place: peer::Place,
     },
 }
 
@@ -181,9 +181,9 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), LaunchError> {
     match command {
-        Command::Answer { channel, cpu } => wakeup::answer(channel, cpu),
-        Command::Source { channel, cpu } => transfer::source(channel, cpu),
-        Command::Member { bytes, cpu } => context::member(bytes, cpu),
+        Command::Answer { channel, place } => wakeup::answer(channel, &place),
+        Command::Source { channel, place } => transfer::source(channel, &place),
+        Command::Member { bytes, place } => context::member(bytes, &place),
         Command::Memory { block, common } => {
             let launch = Launch::prepare(common)?;
             let largest = block.largest(&launch, 2)?;

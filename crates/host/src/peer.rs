@@ -4,6 +4,8 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 
+use clap::Args;
+
 use barewire_recorder::{LaunchError, cpu};
 
 /// A process of this program; killed on drop.
@@ -14,7 +16,8 @@ impl Peer {
     pub fn start(arguments: &[&str], core: usize, input: Stdio, output: Stdio) -> Result<Self, LaunchError> {
         let program = std::env::current_exe().map_err(|error| LaunchError::system("finding this program", error))?;
         let mut command = Command::new(program);
-        command.args(arguments).args(["--cpu", &core.to_string()]).stdin(input).stdout(output);
+        command.args(arguments).args(["--cpu", &core.to_string(), "--parent", &std::process::id().to_string()]);
+        command.stdin(input).stdout(output);
         command.spawn().map(Self).map_err(|error| LaunchError::system("starting another process", error))
     }
 }
@@ -27,12 +30,29 @@ impl Drop for Peer {
     }
 }
 
-/// What such a process does first: it runs on its core, and ends with its parent.
-pub fn settle(core: usize) -> Result<(), LaunchError> {
-    cpu::pin(core)?;
-    // SAFETY: no pointers.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    Ok(())
+/// Arguments of every such process.
+#[derive(Args)]
+pub struct Place {
+    #[arg(long)]
+    cpu: usize,
+    /// The process that starts this one
+    #[arg(long)]
+    parent: u32,
+}
+
+impl Place {
+    /// What such a process does first: it runs on its core, and ends with its parent.
+    pub fn settle(&self) -> Result<(), LaunchError> {
+        cpu::pin(self.cpu)?;
+        // SAFETY: no pointers.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        // There is no signal for a parent that had ended before.
+        if std::os::unix::process::parent_id() == self.parent {
+            Ok(())
+        } else {
+            Err(LaunchError::Failed(format!("process {}, which started this one, has ended", self.parent)))
+        }
+    }
 }
 
 /// Both ends of a TCP connection of this machine with itself, without Nagle's algorithm.

@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 use clap::ValueEnum;
 
-use crate::peer::{self, Peer};
+use crate::peer::{self, Peer, Place};
 use crate::record::Quantity;
 use crate::stretch::{Effort, Repeat, Subject, measure};
 use barewire_recorder::LaunchError;
@@ -125,8 +125,8 @@ fn lost(error: impl std::fmt::Display) -> LaunchError {
 }
 
 /// The writing side: runs until its standard input is closed or its parent ends.
-pub fn source(channel: Channel, core: usize) -> Result<(), LaunchError> {
-    peer::settle(core)?;
+pub fn source(channel: Channel, place: &Place) -> Result<(), LaunchError> {
+    place.settle()?;
     // SAFETY: standard input and output are open, and nothing else in this process uses them.
     let (mut requests, output) =
         unsafe { (File::from_raw_fd(libc::STDIN_FILENO), File::from_raw_fd(libc::STDOUT_FILENO)) };

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::peer::{self, Peer};
+use crate::peer::{self, Peer, Place};
 use crate::record::Quantity;
 use crate::region::Shared;
 use crate::stretch::{Effort, Repeat, Subject, measure};
@@ -145,8 +145,8 @@ fn lost(error: std::io::Error) -> LaunchError {
 }
 
 /// The answering side: runs until its standard input is closed or its parent ends.
-pub fn answer(channel: Channel, core: usize) -> Result<(), LaunchError> {
-    peer::settle(core)?;
+pub fn answer(channel: Channel, place: &Place) -> Result<(), LaunchError> {
+    place.settle()?;
     let descriptor = libc::STDIN_FILENO;
     // SAFETY: standard input is open, and nothing else in this process uses it.
     let input = unsafe { File::from_raw_fd(descriptor) };
