@@ -660,6 +660,13 @@ def test_an_error_that_cannot_be_printed_is_no_traceback() -> None:
     assert done.stderr.endswith("barewire: cannot write the output: No space left on device\n")
 
 
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
+def test_the_checkouts_command_runs_without_standard_streams(closed: str) -> None:
+    command = f"{ROOT / 'bin' / 'barewire'} bench nosuch --json {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and json.loads(done.stdout)["exit_code"] == 2
+
+
 def test_of_an_option_given_twice_the_last_counts(run_directory: Path) -> None:
     """Scripts append their own options to those of a default."""
     line = ["compare", str(run_directory), "--confidence", "150", "--confidence", "99", "--json"]
