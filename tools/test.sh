@@ -10,19 +10,30 @@ export PATH=$PATH:$HOME/.cargo/bin
 unset PYTHONDONTWRITEBYTECODE
 scratch=$(mktemp -d)
 compiler= packages= programs= pure= lint=
-trap '[ -z "$compiler$packages$programs$pure$lint" ] || kill $compiler $packages $programs $pure $lint 2>/dev/null || true; rm -rf "$scratch"' EXIT
+end() {
+    local leader
+    for leader in $compiler $packages $programs $pure $lint; do kill -- "-$leader" 2>/dev/null || true; done
+    rm -rf "$scratch"
+}
+trap end EXIT
+# Starts a command beside this script in a process group of its own, in which `end` also finds what the command starts.
+start() {
+    set -m
+    "$@" </dev/null &
+    set +m
+}
 # With mutants of the engine and of the stack above it, which the simulator must catch; no program contains them.
 cargo=(cargo test --profile checks --locked --workspace --exclude barewire-benches --features barewire-sim/mutants --quiet)
 # Where compilers are already, tests are compiled while packages are installed, Debian's and then Python's; programs as
 # well from when make is there, and before the tests: the last minute of their compilation is one crate on one core.
 if command -v cc >/dev/null && command -v cargo >/dev/null; then
-    nice "${cargo[@]}" --no-run &
+    start nice "${cargo[@]}" --no-run
     compiler=$!
 fi
 setup/setup.sh debian
-setup/setup.sh test &
+start setup/setup.sh test
 packages=$!
-tools/build.sh &
+start tools/build.sh
 programs=$!
 # If that failed, it fails again, or finds what it lacked.
 [ -z "$compiler" ] || wait "$compiler" || true
@@ -42,7 +53,7 @@ tests() { # folder, name, pytest's options
 count() { .venv/bin/python tools/count_tests.py "$scratch"; }
 
 # Tests without a lab run beside the others.
-tests python/tests pure >"$scratch/pure" 2>&1 &
+start tests python/tests pure >"$scratch/pure" 2>&1
 pure=$!
 
 # Raw frames on a separate loopback interface: as root directly, otherwise in a user namespace.
@@ -55,7 +66,7 @@ namespace=(unshare --net)
 } 2>&1 | tee "$scratch/cargo"
 silent=$(wc -l <"$BAREWIRE_SKIP_LOG")
 # Beside the tests in the lab.
-nice -n 19 tools/lint.sh >"$scratch/lint" 2>&1 &
+start nice -n 19 tools/lint.sh >"$scratch/lint" 2>&1
 lint=$!
 # Two files at a time, each of which manages only its own labs: beside the other tests and the lints both cores are full,
 # and with three, processes waited for half a second and more, which tests took for failures.
