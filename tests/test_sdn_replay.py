@@ -53,3 +53,13 @@ def test_jobs_follow_each_other_until_told_to_end_and_a_lost_worker_is_named() -
             time.sleep(0.1)
             with pytest.raises(MeasurementFailed, match=r"worker in h[123] ended"):
                 replay.run()
+
+
+def test_workers_that_do_not_answer_hang_after_the_patience_and_are_ended() -> None:
+    """Their turn never comes, so nothing is fetched."""
+    with stand_up("star:3") as lab:
+        with Replay(lab, Shuffle(HOSTS, 1, SHAPE), lambda _: False, patience_s=1) as replay:
+            workers = list(replay._workers.values())
+            with pytest.raises(MeasurementFailed, match=r"worker in h[123] hangs: no answer for 1 s"):
+                replay.run()
+        assert all(process.poll() is not None for process in workers)

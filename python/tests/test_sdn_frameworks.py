@@ -2,8 +2,11 @@
 """What Dask and Spark say of their shuffles, as announcements; the frameworks themselves run in tests/."""
 
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -211,6 +214,23 @@ def test_dask_leaves_no_column_of_a_job_out_of_the_shuffle(kind: str) -> None:
     row_bytes = [sum(kind.itemsize for kind in frame._meta.dtypes) for frame in shuffled]
     assert len(row_bytes) == (2 if kind == "merge" else 1)
     assert all(size + 9 >= dask_program._ROW_BYTES for size in row_bytes), "all but the index and the partition"
+
+
+def test_a_program_that_does_not_answer_hangs_after_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cluster has started; the program reads its input, and answers nothing."""
+    monkeypatch.setattr(cluster, "require", lambda framework: None)
+    lab: Any = SimpleNamespace(directory=Path("/nowhere"))
+    started = cluster.Cluster(lab, ["h1"], 1, FrameworkJob("dask", "shuffle", 1), patience_s=0.2)
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        started._processes["program"] = process
+        with pytest.raises(MeasurementFailed, match=r"dask's program hangs: no answer for 0\.2 s"):
+            started.run()
+        process.kill()
 
 
 def test_a_framework_that_is_not_installed_and_a_job_that_it_does_not_have_are_refused(

@@ -138,10 +138,10 @@ class Stage:
             ask = None if announced is None else self._turn_of(announced)
             replay: RepeatedJob
             if isinstance(job, Training):
-                replay = TrainingReplay(self.lab, job, ask, number)
+                replay = TrainingReplay(self.lab, job, ask, number, self.plan.patience_s)
             else:
                 assert isinstance(job, Shuffle)
-                replay = Replay(self.lab, job, ask, SERVER_PORT + number)
+                replay = Replay(self.lab, job, ask, SERVER_PORT + number, self.plan.patience_s)
             with replay:
                 yield replay
 
@@ -178,12 +178,13 @@ class Stage:
             announce_to = (client.url, client.token_file) if self.plan.announce else None
             kind = kinds_of(self.plan.shuffler)[0]
             job = FrameworkJob(self.plan.shuffler, kind, shape.volume_bytes, announce_to)
-            with Cluster(self.lab, hosts, seed, job) as cluster:
+            with Cluster(self.lab, hosts, seed, job, self.plan.patience_s) as cluster:
                 yield cluster
             return
         traffic = {"protocol": "tcp", "ports": [SERVER_PORT]}
         shuffle = Shuffle(hosts, seed, shape)
-        with self._announced(BIG_DATA, hosts, traffic, shuffle.patterns), Replay(self.lab, shuffle) as replay:
+        replay = Replay(self.lab, shuffle, patience_s=self.plan.patience_s)
+        with self._announced(BIG_DATA, hosts, traffic, shuffle.patterns), replay:
             yield replay
 
     @contextmanager

@@ -20,12 +20,14 @@ from barewire.errors import MachineCannot, MeasurementFailed, unknown
 from barewire.lab import Lab
 from barewire.lab.startup import environment
 from barewire.sdn.frameworks import FRAMEWORKS, dask_program, spark_program
-from barewire.sdn.replay.repeated import RepeatedJob, Replayed
+from barewire.sdn.replay.repeated import PATIENCE_S, RepeatedJob, Replayed
 
 # What each needs: packages of Python, and programs.
 _NEEDS = {"dask": (("distributed", "pandas", "pyarrow"), ()), "spark": (("pyspark",), ("java",))}
 _DASK_PORT, _SPARK_PORT = 8786, 7077
 _DRIVER = "program"
+# A cluster that starts has this time at least: Spark's program alone waits 120 s for executors.
+_START_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,11 @@ def require(framework: str) -> None:
 class Cluster(RepeatedJob):
     """A framework's cluster with a repeatable job; as a context manager it ends all processes at the block's end."""
 
-    def __init__(self, lab: Lab, hosts: Sequence[str], seed: int, job: FrameworkJob) -> None:
+    def __init__(
+        self, lab: Lab, hosts: Sequence[str], seed: int, job: FrameworkJob, patience_s: float = PATIENCE_S
+    ) -> None:
         """Initialise without starting. MachineCannot if the framework is not installed."""
-        super().__init__()
+        super().__init__(patience_s)
         require(job.framework)
         self._lab, self._hosts, self._seed, self._job = lab, list(hosts), seed, job
         self._folder = lab.directory / f"{job.framework}-{hosts[0]}"
@@ -87,7 +91,7 @@ class Cluster(RepeatedJob):
             stdin.flush()
         except BrokenPipeError:
             raise self._lost(_DRIVER) from None
-        return Replayed(float(self._answer()["seconds"]))
+        return Replayed(float(self._answer(self._patience_s)["seconds"]))
 
     def _begin(self) -> None:
         self._folder.mkdir()
@@ -104,7 +108,7 @@ class Cluster(RepeatedJob):
             "address": address,
         }
         self._start(_DRIVER, self._hosts[0], [*program, json.dumps(facts)])
-        if not self._answer().get("ready"):
+        if not self._answer(max(self._patience_s, _START_S)).get("ready"):
             raise self._lost(_DRIVER)
 
     def _begin_dask(self, address: str) -> list[str]:
@@ -163,10 +167,8 @@ class Cluster(RepeatedJob):
             variables |= {"BAREWIRE_SDN": url, "BAREWIRE_SDN_TOKEN": str(token)}
         return variables
 
-    def _answer(self) -> Mapping[str, Any]:
-        stdout = self._processes[_DRIVER].stdout
-        assert stdout is not None
-        line = stdout.readline()
+    def _answer(self, patience_s: float) -> Mapping[str, Any]:
+        line = self._line(self._processes[_DRIVER], f"{self._job.framework}'s {_DRIVER}", patience_s)
         if not line:
             raise self._lost(_DRIVER)
         answer: Mapping[str, Any] = json.loads(line)

@@ -7,7 +7,7 @@ from typing import Any
 
 from barewire.lab import Lab
 from barewire.sdn.replay import worker
-from barewire.sdn.replay.repeated import Fetched, Replayed
+from barewire.sdn.replay.repeated import PATIENCE_S, Fetched, Replayed
 from barewire.sdn.replay.workers import Ask, HostJob
 from barewire.sdn.simulate.shuffle import SERVER_PORT, Shuffle
 
@@ -15,9 +15,16 @@ from barewire.sdn.simulate.shuffle import SERVER_PORT, Shuffle
 class Replay(HostJob):
     """A repeatable shuffle; as a context manager it stops its workers at the end of the block."""
 
-    def __init__(self, lab: Lab, shuffle: Shuffle, ask: Ask | None = None, port: int = SERVER_PORT) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        shuffle: Shuffle,
+        ask: Ask | None = None,
+        port: int = SERVER_PORT,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         """Initialise without starting. Shuffles at the same time have different ports. Errors as of `HostJob`."""
-        super().__init__(lab, shuffle.hosts, f"shuffle-{port}", str(worker.__file__), ask)
+        super().__init__(lab, shuffle.hosts, f"shuffle-{port}", str(worker.__file__), ask, patience_s)
         self._port = port
         self._reducers = self._share(shuffle)
 

@@ -2,6 +2,7 @@
 """A job on a lab's hosts that can be run again and again, also beside something else."""
 
 import contextlib
+import select
 import subprocess
 import threading
 from abc import ABC, abstractmethod
@@ -14,6 +15,8 @@ from barewire.errors import MeasurementFailed
 from barewire.processes import wait
 
 END_S = 5.0
+# Time without an answer until a job counts as hung.
+PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,14 @@ class Replayed:
 
 
 class RepeatedJob(ABC):
-    """A repeatable job; as a context manager it ends its processes at the end of the block."""
+    """A repeatable job; as a context manager it ends its processes at the end of the block.
 
-    def __init__(self) -> None:
+    A process that does not answer for `patience_s` hangs, which is a MeasurementFailed.
+    """
+
+    def __init__(self, patience_s: float) -> None:
         """Initialise without starting."""
+        self._patience_s = patience_s
         self._background: threading.Thread | None = None
         self._is_over = threading.Event()
         self._done: list[Replayed] = []
@@ -106,6 +113,15 @@ class RepeatedJob(ABC):
                 if pipe is not None:
                     with contextlib.suppress(BrokenPipeError):
                         pipe.close()
+
+    def _line(self, process: "subprocess.Popen[str]", name: str, patience_s: float) -> str:
+        """Return the one line that `name` answers a request with, "" if it has ended."""
+        assert process.stdout is not None
+        poll = select.poll()
+        poll.register(process.stdout, select.POLLIN)
+        if not poll.poll(1000 * patience_s):
+            raise MeasurementFailed(f"{name} hangs: no answer for {patience_s:g} s")
+        return process.stdout.readline()
 
     @abstractmethod
     def _begin(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from barewire.lab import Lab
 from barewire.sdn.replay import rank as rank_program
-from barewire.sdn.replay.repeated import Replayed
+from barewire.sdn.replay.repeated import PATIENCE_S, Replayed
 from barewire.sdn.replay.workers import Ask, HostJob
 from barewire.sdn.simulate.training import FIRST_PORT, PORTS_OF_A_JOB, Training
 
@@ -19,9 +19,11 @@ from barewire.sdn.simulate.training import FIRST_PORT, PORTS_OF_A_JOB, Training
 class TrainingReplay(HostJob):
     """A repeatable training job; as a context manager it stops its ranks at the end of the block."""
 
-    def __init__(self, lab: Lab, job: Training, ask: Ask | None = None, number: int = 0) -> None:
+    def __init__(
+        self, lab: Lab, job: Training, ask: Ask | None = None, number: int = 0, patience_s: float = PATIENCE_S
+    ) -> None:
         """Initialise without starting. Jobs at the same time have different numbers. Errors as of `HostJob`."""
-        super().__init__(lab, job.hosts, f"training-{number}", str(rank_program.__file__), ask)
+        super().__init__(lab, job.hosts, f"training-{number}", str(rank_program.__file__), ask, patience_s)
         self._job = job
         self._ports = ports_of(number, len(job.hosts))
 

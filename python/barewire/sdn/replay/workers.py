@@ -25,9 +25,11 @@ _ASK_S = 0.03
 class HostJob(RepeatedJob):
     """`name` names its files, `script` runs on each host, `ask` asks the controller for a turn (None: never waits)."""
 
-    def __init__(self, lab: Lab, hosts: Sequence[str], name: str, script: str, ask: Ask | None) -> None:
+    def __init__(
+        self, lab: Lab, hosts: Sequence[str], name: str, script: str, ask: Ask | None, patience_s: float
+    ) -> None:
         """Initialise without starting. WrongUse for hosts that the lab does not have."""
-        super().__init__()
+        super().__init__(patience_s)
         self._lab = lab
         self._addresses = {host: lab.host(host).address for host in hosts}
         self._name, self._script, self._ask = name, script, ask
@@ -111,9 +113,7 @@ class HostJob(RepeatedJob):
             raise self._lost(host) from None
 
     def _read(self, host: str) -> str:
-        stdout = self._workers[host].stdout
-        assert stdout is not None
-        return stdout.readline()
+        return self._line(self._workers[host], f"the {self._name}'s worker in {host}", self._patience_s)
 
     def _result(self, host: str) -> Mapping[str, Any]:
         line = self._read(host)
