@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -20,9 +21,11 @@ from chromium import axe, chromium, emulated, fits, needs_chromium
 from conftest import BAREWIRE, eventually
 from fake_switches import World, acquainted, tcp
 
+from barewire.sdn import ui
 from barewire.sdn.api.server import Api
 from barewire.sdn.classify.tenants import Tenant, Tenants
 from barewire.sdn.controller.outbox import Event
+from barewire.sdn.ui import cables
 from barewire.sdn.ui.feed import EVENTS_MAX, HISTORY_ROWS_MAX, Feed
 from barewire.sdn.ui.server import Ui
 
@@ -276,6 +279,43 @@ def test_a_failed_link_is_named_and_a_controller_that_restarts_is_found_again(br
     site.start()
     assert eventually(lambda: text(browser, "#connection") == "Connected.", 15)
     assert eventually(lambda: site.viewers == 1)
+
+
+def test_a_connection_that_was_good_is_tried_again_soon_when_it_is_lost(browser: Any) -> None:
+    """After five failures, and again after a connection that ends by an error; chance and waiting are left out."""
+    browser.get("about:blank")
+    waits = browser.execute_async_script(
+        files(ui).joinpath("assets/stream.js").read_text()
+        + """
+        const done = arguments[0], waits = [], later = setTimeout;
+        let asked = 0;
+        Math.random = () => 0.5;
+        window.setTimeout = (act, ms) => {
+          if (ms === SILENCE_MS) return 0;
+          if (waits.push(ms) === 7) done(waits);
+          else later(act, 0);
+        };
+        window.fetch = async () => {
+          if (++asked !== 6) throw new Error("nobody answers");
+          return { ok: true, body: new ReadableStream({ start: (one) => one.error(new Error("it was reset")) }) };
+        };
+        follow("ui/events", "token", () => 0, () => 0);
+        """
+    )
+    assert waits == [500, 1000, 2000, 5000, 10000, 500, 1000]
+
+
+def test_of_too_many_links_it_is_said_that_they_are_not_drawn(
+    browser: Any, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is below the number of links between switches, so some of these are missing too."""
+    monkeypatch.setattr(cables, "CABLES_MAX", 30)
+    site.end()
+    site.start()
+    browser.get("about:blank")
+    browser.get(f"{site.url}#token={TOKEN}")
+    said = "18 more links are not drawn; those to hosts are left out first."
+    assert eventually(lambda: text(browser, "#left-out") == said), text(browser, "#left-out")
 
 
 def test_states_that_arrive_one_by_one_are_all_shown(browser: Any, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

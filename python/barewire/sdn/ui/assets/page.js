@@ -133,7 +133,7 @@
     say("headline", `${load}. ${lost.length + down.length ? `Faults: ${counted(lost.length + down.length, "fault")}.` : "No fault."}`);
     say("faults", faults ? faults[0].toUpperCase() + faults.slice(1) : "No switch is disconnected, and no link has failed in the last ten minutes.");
     at("faults").classList.toggle("bad", Boolean(faults));
-    say("left-out", state.network.left_out ? `${state.network.left_out} more links to hosts are not drawn.` : "");
+    say("left-out", state.network.left_out ? `${state.network.left_out} more links are not drawn; those to hosts are left out first.` : "");
   }
 
   function showTree() {

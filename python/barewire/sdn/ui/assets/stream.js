@@ -27,6 +27,8 @@ async function readEvents(body, onText, onEvent) {
 function follow(path, token, onEvent, onState) {
   let isOver = false;
   let abort = new AbortController();
+  // Since it was last connected.
+  let failures = 0;
 
   async function once() {
     let timer = 0;
@@ -37,9 +39,10 @@ function follow(path, token, onEvent, onState) {
       const headers = { Authorization: `Bearer ${token}` };
       const response = await fetch(path, { headers, cache: "no-store", credentials: "omit", signal: abort.signal });
       if (response.ok) {
+        failures = 0;
         onState("connected", "");
         await readEvents(response.body, alive, onEvent);
-        return "ended";
+        return ["lost", "it has ended"];
       }
       const said = (await response.json()).error;
       return [{ 401: "refused", 403: "refused", 503: "full" }[response.status] || "lost", said];
@@ -49,7 +52,7 @@ function follow(path, token, onEvent, onState) {
   }
 
   (async () => {
-    for (let failures = 0; !isOver;) {
+    while (!isOver) {
       let outcome;
       try {
         outcome = await once();
@@ -57,11 +60,10 @@ function follow(path, token, onEvent, onState) {
         outcome = ["lost", error.name === "AbortError" ? "it is silent" : String(error.message)];
       }
       if (isOver) return;
-      failures = outcome === "ended" ? 0 : failures + 1;
-      const [state, said] = outcome === "ended" ? ["lost", "it has ended"] : outcome;
+      const [state, said] = outcome;
       onState(state, said);
       if (state === "refused") return;
-      const wait = state === "full" ? FULL_MS : RETRY_MS[Math.min(failures, RETRY_MS.length) - 1] || RETRY_MS[0];
+      const wait = state === "full" ? FULL_MS : RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)];
       // Many pages shall not come back at the same moment.
       await new Promise((next) => setTimeout(next, wait * (0.75 + Math.random() / 2)));
     }
