@@ -444,10 +444,46 @@ def test_the_command_trains_evaluates_and_refuses_with_the_remedy(tmp_path: Path
     for words, says in (
         ([files[0]], "give --output FILE to train"),
         ([files[0], "-o", str(model), "--evaluate", str(model)], "give --output FILE to train"),
-        ([files[0], "-o", str(tmp_path / "no" / "folder.json")], "two runs or more each"),
+        ([files[0], "-o", str(model)], "two runs or more each"),
         ([*files, "-o", str(tmp_path / "no" / "folder.json")], "cannot write the classifier"),
         ([*files, "--evaluate", str(tmp_path / "none.json")], "cannot read the classifier"),
     ):
         refused = run.invoke(app, ["sdn", "learn", *words])
         assert isinstance(refused.exception, WrongUse) and says in str(refused.exception)
     assert run.invoke(app, ["sdn", "learn", *files, "-o", str(model), "--threshold", "nan"]).exit_code == 2
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_training_and_later_the_evaluation_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one disappears while it trains."""
+    from barewire.sdn.classify import learn
+
+    recording = str(write_recording(tmp_path / "run.csv", "run", {"mpi": 2}, np.random.default_rng(2)))
+    folder = tmp_path / "later"
+    folder.mkdir()
+    trained: list[float] = []
+
+    def train(recorded: Any, threshold: float) -> Any:
+        trained.append(threshold)
+        folder.rmdir()
+        return built_in(), learn.tested(built_in(), recorded)
+
+    monkeypatch.setattr(learn, "train", train)
+    for output in (tmp_path / "no" / "folder.json", tmp_path):
+        refused = CliRunner().invoke(app, ["sdn", "learn", recording, "-o", str(output)])
+        assert isinstance(refused.exception, WrongUse) and "cannot write the classifier" in str(refused.exception)
+    assert not trained
+    refused = CliRunner().invoke(app, ["sdn", "learn", recording, "-o", str(folder / "own.json")])
+    assert isinstance(refused.exception, WrongUse) and "cannot write the classifier" in str(refused.exception)
+    assert trained == [0.9] and "Calibration" in refused.stdout
+
+
+def test_a_threshold_beside_evaluate_is_refused(tmp_path: Path) -> None:
+    model = tmp_path / "own.json"
+    built_in().write(model)
+    recording = str(write_recording(tmp_path / "run.csv", "run", {"mpi": 2}, np.random.default_rng(2)))
+    words = ["sdn", "learn", recording, "--evaluate", str(model)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    refused = CliRunner().invoke(app, [*words, "--threshold", "0.6"])
+    assert isinstance(refused.exception, WrongUse) and "--threshold is for --output" in str(refused.exception)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire sdn learn`: trains a classifier of flows from recordings of an operator's own network."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,8 +29,15 @@ def learn(
         Path | None, typer.Option(metavar="FILE", help="train nothing: evaluate this classifier on the recordings")
     ] = None,
     threshold: Annotated[
-        float, typer.Option(min=0.5, max=1.0, metavar="SHARE", help="probability below which a flow stays `default`")
-    ] = 0.9,
+        float | None,
+        typer.Option(
+            min=0.5,
+            max=1.0,
+            metavar="SHARE",
+            help="probability below which a flow stays `default`, for --output: it is part of the classifier",
+            show_default="0.9",
+        ),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Train a classifier of flows from recordings, and report how it does on runs that it was not trained on.
@@ -39,25 +47,32 @@ def learn(
     """
     # Imported here: they take half a second, which other commands need not wait for.
     from barewire.errors import WrongUse
-    from barewire.sdn.classify.learn import read_recordings, tested, train
+    from barewire.sdn.classify.learn import THRESHOLD, read_recordings, tested, train
     from barewire.sdn.classify.model import read_model
 
     if (output is None) == (evaluate is None):
         raise WrongUse("give --output FILE to train a classifier, or --evaluate FILE to evaluate one")
+    if evaluate is not None and threshold is not None:
+        raise WrongUse("--threshold is for --output: a classifier is evaluated with the one that it was trained with")
+    if output is not None and (not os.access(output.parent, os.W_OK) or output.is_dir()):
+        raise WrongUse(f"cannot write the classifier {output}: give a file in a folder that you may write to")
     recorded = read_recordings(recordings)
     if evaluate is not None:
         model = read_model(evaluate)
         evaluation = tested(model, recorded)
     else:
-        assert output is not None
-        model, evaluation = train(recorded, threshold)
-        model.write(output)
-    if as_json:
-        print_document("sdn learn", {"trained": dict(model.trained), **evaluation.to_json()})
-        return
-    # Jobs choose their names.
-    _print(Console(highlight=False, markup=False), evaluation)
-    if output is not None:
+        model, evaluation = train(recorded, THRESHOLD if threshold is None else threshold)
+    try:
+        if output is not None:
+            model.write(output)
+    finally:
+        # Also if the file is not writable any more.
+        if as_json:
+            print_document("sdn learn", {"trained": dict(model.trained), **evaluation.to_json()})
+        else:
+            # Jobs choose their names.
+            _print(Console(highlight=False, markup=False), evaluation)
+    if output is not None and not as_json:
         typer.echo(f"`barewire sdn start --classifier {output}` uses it")
 
 
