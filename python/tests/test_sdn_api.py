@@ -7,6 +7,7 @@ import resource
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -431,6 +432,21 @@ def test_a_token_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineCannot, match="cannot create token file"):
         make_token(tmp_path / "file" / "token")
+
+
+def test_programs_that_make_the_token_at_once_read_the_same_one(tmp_path: Path) -> None:
+    """Each of many at the same moment; the file is never there without its contents, and nothing else stays."""
+    for number in range(20):
+        file = tmp_path / str(number) / "token"
+        begin = threading.Barrier(8)
+
+        def make(file: Path = file, begin: threading.Barrier = begin) -> str:
+            begin.wait()
+            return make_token(file)
+
+        with ThreadPoolExecutor(8) as programs:
+            made = [programs.submit(make) for _ in range(8)]
+        assert {one.result() for one in made} == {read_token(file)} and list(file.parent.iterdir()) == [file]
 
 
 class Running:

@@ -377,6 +377,14 @@ def test_ending_the_api_ends_the_streams() -> None:
 # An experiment's page
 
 
+def pages_token(folder: Path) -> Path:
+    """The file with the token of those who may see a relay's page."""
+    file = folder / "pages-token"
+    file.write_text(TOKEN)
+    file.chmod(0o600)
+    return file
+
+
 def test_a_relay_shows_whichever_launch_runs_with_the_progress(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("the-controllers-own-token")
@@ -384,7 +392,7 @@ def test_a_relay_shows_whichever_launch_runs_with_the_progress(tmp_path: Path) -
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
     before = set(threading.enumerate())
-    relay = Relay(f"127.0.0.1:{port}", TOKEN)
+    relay = Relay(f"127.0.0.1:{port}", pages_token(tmp_path))
     relay.note(3, 54, "rings, planned")
     events = f"http://127.0.0.1:{port}/ui/events"
 
@@ -420,13 +428,14 @@ def test_a_relay_shows_whichever_launch_runs_with_the_progress(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("address", ["unix:/tmp/x", "8181", "0.0.0.0:8181"])
-def test_a_relay_at_an_impossible_address_is_refused(address: str) -> None:
+def test_a_relay_at_an_impossible_address_is_refused_before_a_token_is_made(address: str, tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match=r"ADDRESS:PORT|all addresses"):
-        Relay(address, TOKEN)
+        Relay(address, tmp_path / "token")
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_relay_at_an_address_in_use_says_so() -> None:
+def test_a_relay_at_an_address_in_use_says_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        relay = Relay(f"127.0.0.1:{taken.getsockname()[1]}", TOKEN)
+        relay = Relay(f"127.0.0.1:{taken.getsockname()[1]}", pages_token(tmp_path))
         with pytest.raises(MachineCannot, match="cannot serve the page"), relay.running():
             pass

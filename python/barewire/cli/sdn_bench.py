@@ -155,7 +155,7 @@ def bench(
     from barewire.results.confidence import at_confidence
     from barewire.results.sdn import summarised
     from barewire.results.store import samples
-    from barewire.sdn.api.token import default_token_file, make_token
+    from barewire.sdn.api.token import default_token_file
     from barewire.sdn.bench.experiment import measure, prepared
     from barewire.sdn.bench.plan import BenchPlan, message_bytes_of, volume_bytes_of
     from barewire.sdn.bench.relay import Relay
@@ -198,11 +198,11 @@ def bench(
         announce=announce,
         confidence=share,
     )
+    relay = None if ui is None else Relay(ui, default_token_file())
     campaign = prepared(plan, library)
     with ExitStack() as stack:
         note = None
-        if ui is not None:
-            relay = Relay(ui, make_token(default_token_file()))
+        if relay is not None:
             stack.enter_context(relay.running())
             typer.echo(f"http://{ui}{PAGE} asks for the token in {default_token_file()}", err=True)
             campaign, note = replace(campaign, relay=relay), relay.note

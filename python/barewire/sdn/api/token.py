@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The secret that clients of the API need, in a file that only its owner may read."""
 
+import contextlib
 import hmac
 import os
 import secrets
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from barewire.errors import MachineCannot, WrongUse
 
@@ -40,11 +42,14 @@ def make_token(file: Path) -> str:
         return read_token(file)
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        # Linked when it is complete: another program may read it, or create one at the same moment.
+        with NamedTemporaryFile("w", dir=file.parent, prefix=f"{file.name}.") as written:
+            written.write(secrets.token_urlsafe(_RANDOM_BYTES) + "\n")
+            written.flush()
+            with contextlib.suppress(FileExistsError):
+                os.link(written.name, file)
     except OSError as error:
         raise MachineCannot(f"cannot create token file {file}: {error.strerror}; choose another by --token") from error
-    with os.fdopen(descriptor, "w") as written:
-        written.write(secrets.token_urlsafe(_RANDOM_BYTES) + "\n")
     return read_token(file)
 
 

@@ -16,7 +16,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, we
 
 from barewire.errors import MachineCannot, WrongUse
 from barewire.sdn.api.server import parse_address
-from barewire.sdn.api.token import is_authorised, read_token
+from barewire.sdn.api.token import is_authorised, make_token, read_token
 from barewire.sdn.ui.feed import EXPERIMENT_TEXT_MAX as TEXT_MAX
 from barewire.sdn.ui.server import PAGE, page_response
 
@@ -32,16 +32,16 @@ class _Upstream:
 
 
 class Relay:
-    """Serves the page at `ADDRESS:PORT` to those who have the token."""
+    """Serves the page at `ADDRESS:PORT` to those who have the token in a file, which is created if missing."""
 
-    def __init__(self, address: str, token: str) -> None:
+    def __init__(self, address: str, token_file: Path) -> None:
         """Check the address; WrongUse if it is invalid, or a Unix socket."""
         self.address = address
         path, self._address = parse_address(address)
         if path is not None:
             raise WrongUse(f"--ui {address}: a browser needs ADDRESS:PORT, such as 127.0.0.1:8181")
         self._experiment: dict[str, object] | None = None
-        self._token = token
+        self._token_file, self._token = token_file, ""
         self._upstream: _Upstream | None = None
 
     def note(self, done: int, total: int, text: str) -> None:
@@ -51,6 +51,7 @@ class Relay:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Serve during the block. MachineCannot if the system refuses."""
+        self._token = make_token(self._token_file)
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="live-page")
         thread.start()
