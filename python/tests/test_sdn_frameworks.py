@@ -2,6 +2,7 @@
 """What Dask and Spark say of their shuffles, as announcements; the frameworks themselves run in tests/."""
 
 import logging
+import socket
 import subprocess
 import sys
 import time
@@ -101,6 +102,24 @@ def test_a_controller_that_is_gone_and_a_host_that_it_does_not_know_are_logged_a
         done(announcer)
     assert "no answer from the controller" in caplog.text and "10.9.9.9" in caplog.text
     assert [job.patterns for job in client.jobs.all] == [({("h1", "h3"): 6},)]
+
+
+def test_workers_that_are_known_by_name_are_announced(
+    announcer: Announcer, client: FakeClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the controller's own name, and by one that has the address of one of its hosts as its second."""
+
+    def resolved(name: str, _: None) -> list[Any]:
+        if name != "node3.cluster":
+            raise socket.gaierror
+        return [(0, 0, 0, "", (address, 0)) for address in ("192.168.0.3", "10.0.0.3")]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    volumes = {("h1", "node3.cluster"): 5.0, ("10.0.0.2", "node4.cluster"): 6.0, ("h1", "10.0.0.1"): 7.0}
+    announcer.announce("named", volumes, [])
+    done(announcer)
+    assert [job.patterns for job in client.jobs.all] == [({("h1", "h3"): 5},)]
+    assert "node4.cluster" in caplog.text and "node3" not in caplog.text
 
 
 def test_without_a_controller_in_the_environment_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -567,12 +567,12 @@ def test_a_tenant_neither_sees_nor_withdraws_anothers_jobs(folder: Path) -> None
 def test_a_tenant_may_do_nothing_else(folder: Path) -> None:
     async def scenario(client: TestClient[Any, Any], _: Any) -> None:
         for method, path in (
-            *(("GET", "/v1/flows"), ("GET", "/v1/status"), ("GET", "/v1/hosts"), ("GET", "/v1/loads")),
+            *(("GET", "/v1/flows"), ("GET", "/v1/status"), ("GET", "/v1/loads")),
             *(("PUT", "/v1/policy/mpi"), ("GET", "/v1/links"), ("GET", "/v1/switches"), ("GET", "/v1/jobsx")),
         ):
             answer = await client.request(method, path, json={"strategy": "stp"}, headers=as_("quiet"))
             assert answer.status == 403 and "needs the operator's token" in (await answer.json())["error"], path
-        for path in ("/v1/strategies", "/v1/policy", "/v1/tenants", "/v1/jobs"):
+        for path in ("/v1/strategies", "/v1/policy", "/v1/tenants", "/v1/jobs", "/v1/hosts"):
             assert (await client.get(path, headers=as_("quiet"))).status == 200
         assert (await client.get("/v1/jobs", headers={"Authorization": "Bearer the-token-of-nobody"})).status == 401
 
@@ -592,6 +592,18 @@ def test_a_tenants_jobs_are_on_its_hosts_or_on_those_of_nobody(folder: Path) -> 
         assert unknown.status == 422 and "h3" not in text, text
         assert not shell.core.jobs.all
         assert (await client.post("/v1/jobs", json=job("h5", "h6"), headers=as_("guests"))).status == 201
+
+    served(folder, scenario)
+
+
+def test_a_tenant_sees_the_hosts_that_its_jobs_may_have(folder: Path) -> None:
+    async def scenario(client: TestClient[Any, Any], _: Any) -> None:
+        everyone = (await (await client.get("/v1/hosts", headers=OPERATORS)).json())["hosts"]
+        assert [host["name"] for host in everyone] == HOSTS
+        for name, seen in (("quiet", everyone[:2]), ("noisy", everyone[2:4])):
+            assert (await (await client.get("/v1/hosts", headers=as_(name))).json()) == {"hosts": seen}
+        of_nobody = (await (await client.get("/v1/hosts", headers=as_("guests"))).json())["hosts"]
+        assert of_nobody == everyone[4:]
 
     served(folder, scenario)
 

@@ -12,7 +12,7 @@ from barewire.sdn.classify.jobs import Job, Jobs, UnknownJobError
 from barewire.sdn.classify.tenants import Tenant, Tenants
 
 # What tenants may read besides jobs.
-_READABLE = ("/v1/strategies", "/v1/policy", "/v1/tenants", "/v1/pair")
+_READABLE = ("/v1/strategies", "/v1/policy", "/v1/tenants", "/v1/pair", "/v1/hosts")
 # A tenant may send this many seconds' requests at once.
 _BURST_S = 2.0
 # A tenant's requests at once: what it leaves unfinished must not take all connections.

@@ -100,7 +100,7 @@ DOCUMENT: dict[str, Any] = {
             }
         },
         "/v1/switches": _listing("switches and their ports", "switches"),
-        "/v1/hosts": _listing("hosts, and where they are", "hosts"),
+        "/v1/hosts": _listing("hosts, and where they are; a tenant's jobs may have those that it sees", "hosts"),
         "/v1/links": _listing("links between switches", "links"),
         "/v1/loads": _listing("rates that each switch port sends and receives", "loads"),
         "/v1/flows": _listing("flows with their paths, profiles and rates", "flows"),

@@ -135,7 +135,7 @@ class Host(Struct, forbid_unknown_fields=True):
 
 
 class Hosts(Struct, forbid_unknown_fields=True):
-    """All hosts."""
+    """All hosts, or those that the jobs of the tenant whose token it is may have."""
 
     hosts: list[Host]
 

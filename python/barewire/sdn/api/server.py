@@ -239,6 +239,10 @@ class Api:
         if tenant is not None and request.path == "/v1/jobs":
             own = self._access.jobs(request[CALLER])
             return _answer(schema.Jobs([documents.job(job, self._shell.now) for job in own]))
+        if tenant is not None and request.path == "/v1/hosts":
+            shown = documents.hosts(self._shell.core, self._shell.now).hosts
+            mine = self._access.hosts(request[CALLER], (), {one.name for one in shown})
+            return _answer(schema.Hosts([one for one in shown if one.name in mine]))
         return _answer(_SHOWN[request.path.removeprefix("/v1/")](self._shell.core, self._shell.now))
 
     async def _tenants(self, request: web.Request) -> web.Response:

@@ -4,9 +4,11 @@
 The controller is that of `BAREWIRE_SDN` and `BAREWIRE_SDN_TOKEN`, as for `barewire run`.
 """
 
+import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from barewire.sdn.api.client import Announced, Client
 from barewire.sdn.api.token import default_token_file
 
 PROFILE = "hadoop"
-# Volumes by address of the sender's and the receiver's host, in bytes.
+# Volumes by address or name of the sender's and the receiver's host, in bytes.
 Volumes = Mapping[tuple[str, str], float]
 _log = logging.getLogger(__name__)
 
@@ -61,23 +63,34 @@ class Announcer:
         self._withdraw(key)
         addresses = {address for pair in volumes for address in pair}
         if addresses - self._names.keys():
-            known = self._client.get("hosts")["hosts"]
-            # An address may exist in several VLANs: that without a tag is meant.
-            self._names = {one["address"]: host["name"] for host in known for one in host["tagged"]}
-            self._names |= {address: host["name"] for host in known for address in host["addresses"]}
+            self._names = self._found(addresses)
         if unknown := sorted(addresses - self._names.keys()):
             _log.warning(
-                "the controller knows no host with address %s: its flows are not announced", ", ".join(unknown)
+                "the controller shows no host with address %s: its flows are not announced", ", ".join(unknown)
             )
         flows = [
             {"from": self._names[source], "to": self._names[destination], "bytes": max(1, round(size))}
             for (source, destination), size in volumes.items()
-            if source != destination and size > 0 and not {source, destination} & set(unknown)
+            if size > 0 and not {source, destination} & set(unknown) and self._names[source] != self._names[destination]
         ]
         if flows:
             announced = Announced(self._client, announcement(key, flows, ports), _log.warning)
             announced.__enter__()
             self._announced[key] = announced
+
+    def _found(self, workers: Set[str]) -> dict[str, str]:
+        """Return the controller's names of hosts, by address and by whatever else frameworks call them."""
+        known = self._client.get("hosts")["hosts"]
+        # An address may exist in several VLANs: that without a tag is meant.
+        names = {one["address"]: host["name"] for host in known for one in host["tagged"]}
+        names |= {address: host["name"] for host in known for address in host["addresses"]}
+        found = names | {host["name"]: host["name"] for host in known}
+        for worker in workers - found.keys():
+            with contextlib.suppress(OSError, UnicodeError):  # no such name
+                own = [names[at[0]] for *_, at in socket.getaddrinfo(worker, None) if at[0] in names]
+                if own:
+                    found[worker] = own[0]
+        return found
 
     def _withdraw(self, key: str) -> None:
         if (announced := self._announced.pop(key, None)) is not None:
