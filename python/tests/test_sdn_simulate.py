@@ -450,6 +450,11 @@ def test_an_allocation_of_27648_flows_takes_less_than_a_second_also_with_failure
         (("--seeds", "0"), "at least 1"),
         (("--workload", "shuffle", "--shape", "many"), "mappers x reducers"),
         (("--overhead-ms", "-1"), "0 or more"),
+        (("--overhead-ms", "nan"), "0 or more"),
+        (("--overhead-ms", "1e300"), r"at most 60000, not 1e\+300"),
+        (("--message-bytes", "99999999999999999999"), "1gbit takes more than 3600 s"),
+        (("--volume-bytes", "99999999999999999999"), "1gbit takes more than 1000000 s"),
+        (("--workload", "allreduce", "--compute-share", "0.9999999999999999"), "at most 0.999"),
         (("--workload", "shuffle", "--shape", "100000x101"), "more than 10000000 parts"),
         *(
             (("--workload", name, "--shape", "1x1", "--strategy", "stp"), "1x1 on . hosts sends nothing")
@@ -465,3 +470,8 @@ def test_impossible_simulations_are_refused_with_the_remedy(words: tuple[str, ..
 @pytest.mark.parametrize("option", ["--message-bytes", "--copies", "--volume-bytes"])
 def test_sizes_and_numbers_of_nothing_are_wrong_use(option: str) -> None:
     assert CliRunner().invoke(app, ["sdn", "simulate", option, "0"]).exit_code == 2
+
+
+@pytest.mark.parametrize("option", ["--copies", "--iterations", "--seeds"])
+def test_numbers_that_would_never_end_are_wrong_use(option: str) -> None:
+    assert CliRunner().invoke(app, ["sdn", "simulate", option, "9" * 20]).exit_code == 2

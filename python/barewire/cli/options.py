@@ -271,11 +271,11 @@ SWITCH_RATE = typer.Option(metavar="RATE", help="each link's rate, where the top
 SHAPE = typer.Option(metavar="MxR", help="mappers x reducers of a shuffle")
 MESSAGE_BYTES = typer.Option(min=1, metavar="BYTES", help="size of a ring's or training job's message")
 VOLUME_BYTES = typer.Option(min=1, metavar="BYTES", help="size of a shuffle")
-COPIES = typer.Option(min=1, metavar="N", help="parts that a reducer fetches at a time")
+COPIES = typer.Option(min=1, max=COUNT_MAX, metavar="N", help="parts that a reducer fetches at a time")
 ANNOUNCE = typer.Option("--announce/--no-announce", help="announce the jobs to the controller")
-ITERATIONS = typer.Option(min=1, metavar="N", help="iterations of a training job")
+ITERATIONS = typer.Option(min=1, max=COUNT_MAX, metavar="N", help="iterations of a training job")
 COMPUTE_SHARE = typer.Option(
-    metavar="SHARE", help="share of computing in a training job's iteration if nothing blocks, from 0 up to 1"
+    metavar="SHARE", help="share of computing in a training job's iteration if nothing blocks, from 0 to 0.999"
 )
 
 

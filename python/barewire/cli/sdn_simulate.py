@@ -23,9 +23,11 @@ from barewire.sdn.simulate.placement import workers
 from barewire.sdn.strategies import named, names
 from barewire.topology import Network, parse, with_rate
 from barewire.topology.failures import failed
-from barewire.topology.rate import check_rate, parse_rate
+from barewire.topology.rate import check_rate, format_rate, parse_rate
 
 ALL = "all"
+# A simulation takes a step for each two seconds of its time at least, so what takes longer would run for days.
+_OVERHEAD_MS_MAX, _MESSAGE_S_MAX, _VOLUME_S_MAX = 60_000, 3600, 1_000_000
 # Table width outside a terminal: no column of a document may be truncated.
 _DOCUMENT_COLUMNS = 200
 
@@ -73,7 +75,9 @@ def simulate(
             "(2%); may be repeated, several with commas",
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", help="number of different rings, jobs or permutations")] = 5,
+    seeds: Annotated[
+        int, typer.Option(max=options.COUNT_MAX, metavar="N", help="number of different rings, jobs or permutations")
+    ] = 5,
     rate: Annotated[str, options.SWITCH_RATE] = "1gbit",
     message_bytes: Annotated[int, options.MESSAGE_BYTES] = 2_000_000,
     overhead_ms: Annotated[
@@ -102,8 +106,10 @@ def simulate(
     check_rate(rate_bit_s)
     if rate_bit_s is None:
         raise WrongUse("--rate: a simulation needs a rate, such as 1gbit")
-    if not 0 <= overhead_ms < float("inf"):
-        raise WrongUse("--overhead-ms must be 0 or more")
+    if not 0 <= overhead_ms <= _OVERHEAD_MS_MAX:
+        raise WrongUse(f"--overhead-ms must be 0 or more, at most {_OVERHEAD_MS_MAX}, not {overhead_ms:g}")
+    _check_time("--message-bytes", message_bytes, rate_bit_s, _MESSAGE_S_MAX)
+    _check_time("--volume-bytes", volume_bytes, rate_bit_s, _VOLUME_S_MAX)
     mappers, reducers = parse_shape(shape)
     network = with_rate(parse(topology), rate_bit_s)
     if fail:
@@ -141,6 +147,13 @@ def simulate(
         if host_counts is None:
             used = ", ".join(map(str, counts))
             typer.echo(f"Numbers of hosts, of {len(workers(network))}: {used}; --host-counts sets others.")
+
+
+def _check_time(option: str, size_bytes: int, rate_bit_s: int, most_s: int) -> None:
+    if 8 * size_bytes > most_s * rate_bit_s:
+        raise WrongUse(
+            f"{option}: a link of {format_rate(rate_bit_s)} takes more than {most_s} s for {size_bytes} bytes"
+        )
 
 
 def able(network: Network) -> tuple[list[str], list[str]]:

@@ -101,7 +101,7 @@ class Shuffle:
         """Let every reducer request its number of parallel copies."""
         return [
             transfer
-            for _ in range(self.shape.copies)
+            for _ in range(min(self.shape.copies, self.shape.mappers))
             for reducer in range(self.shape.reducers)
             for transfer in self._fetch(reducer)
         ]

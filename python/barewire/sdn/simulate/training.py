@@ -25,6 +25,8 @@ from barewire.sdn.simulate.workload import HPC, Connection, Transfer
 
 # Ranks listen on these ports, each job from another thousand.
 FIRST_PORT, PORTS_OF_A_JOB = 21000, 1000
+# More than a thousand times as long as the exchange: its iterations would only compute.
+COMPUTE_SHARE_MAX = 0.999
 
 
 class Message(NamedTuple):
@@ -57,8 +59,10 @@ class TrainingPlan:
         """Validate the parameters."""
         if min(self.message_bytes, self.iterations) < 1:
             raise WrongUse("a training job has messages of at least 1 byte, and at least 1 iteration")
-        if not (0 <= self.compute_share < 1 and 0 <= self.skew < 1):
-            raise WrongUse("a training job's compute share and skew are from 0 up to 1")
+        if not (0 <= self.compute_share <= COMPUTE_SHARE_MAX and 0 <= self.skew < 1):
+            raise WrongUse(
+                f"a training job's compute share and skew are from 0 up to 1, the share at most {COMPUTE_SHARE_MAX}"
+            )
 
 
 def steps_of(collective: str, ranks: int, plan: TrainingPlan, seed: int) -> list[Step]:
