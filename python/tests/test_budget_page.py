@@ -4,12 +4,18 @@
 import io
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import plotly.graph_objects as go
 import pytest
 from rich.console import Console
 from synthetic import synthetic_run
+from typer.testing import CliRunner
 
+from barewire.cli import budget as budget_command
+from barewire.cli.commands import app
+from barewire.measure.budget import BudgetCampaign
 from barewire.models.budget import PATH, budget
 from barewire.models.wire import Link
 from barewire.report.budget import fixed, headlines, sections
@@ -184,3 +190,32 @@ def test_the_document_has_all_data_of_the_figure(run: Run) -> None:
 )
 def test_parts_of_a_total_have_equal_decimals(value: float, whole: float, text: str) -> None:
     assert fixed(value, whole) == text
+
+
+def test_samples_and_warm_up_hold_for_the_probe_and_the_libraries_and_each_has_its_own_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    measured: list[BudgetCampaign] = []
+
+    class EnoughError(Exception):
+        pass
+
+    def measure(campaign: BudgetCampaign, *_: Any, **__: Any) -> Any:
+        measured.append(campaign)
+        raise EnoughError
+
+    site: Any = SimpleNamespace(
+        active=SimpleNamespace(host="a"), passive=SimpleNamespace(host="b"), link=None, shares_core=False
+    )
+    monkeypatch.setattr(budget_command.RemoteSite, "parse", lambda *_, **__: site)
+    monkeypatch.setattr(budget_command, "available_subjects", lambda _, subjects: (subjects, ()))
+    monkeypatch.setattr(budget_command, "subjects_of", lambda *_, **__: ((), ()))
+    monkeypatch.setattr(budget_command, "exclude_failing", lambda subjects, *_, **__: (subjects, ()))
+    monkeypatch.setattr(budget_command, "measure_budget", measure)
+    for number, words in enumerate(((), ("--samples", "70", "--warmup", "7"))):
+        command = ["bench", "budget", "--hosts", "a,b", "-o", str(tmp_path / str(number)), *words]
+        assert isinstance(CliRunner().invoke(app, command).exception, EnoughError)
+    efforts = [(one.probe.plan.effort.samples, one.probe.plan.effort.warmup) for one in measured]
+    assert efforts == [(3000, 200), (70, 7)]
+    of_libraries = [(one.mpi.plan.samples, one.mpi.plan.warmup) for one in measured if one.mpi is not None]
+    assert of_libraries == [(None, None), (70, 7)], "None leaves them to the C suite"

@@ -34,6 +34,8 @@ from barewire.results.confidence import as_asked
 NO_LIBRARY = "none"
 # The usual mode of a program's messages.
 _VARIANT = "blocking-standard"
+# Of the probe, unless others are given.
+_SAMPLES, _WARM_UP = 3000, 200
 
 
 def budget(
@@ -53,9 +55,29 @@ def budget(
     precision: options.Precision = 0.02,
     confidence: options.Confidence = 95,
     budget: options.Budget = 300,
-    samples: Annotated[int, options.SAMPLES] = 3000,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=options.COUNT_MAX,
+            metavar="N",
+            help="samples for each launch and size, at most, of all layers",
+            show_default=f"{_SAMPLES}; MPI libraries: 200",
+            rich_help_panel=options.EFFORT,
+        ),
+    ] = None,
     seconds: options.Seconds = 0.2,
-    warmup: Annotated[int, options.WARM_UP] = 200,
+    warmup: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=options.COUNT_MAX,
+            metavar="N",
+            help="warm-up before the samples, as a number of them, of all layers",
+            show_default=f"{_WARM_UP}; MPI libraries: 5",
+            rich_help_panel=options.EFFORT,
+        ),
+    ] = None,
     seed: options.Seed = None,
     output: options.Output = None,
     as_json: options.AsJson = False,
@@ -70,7 +92,7 @@ def budget(
         subjects=SUBJECTS,
         sizes=expand_sizes(sizes, 0),
         seed=secrets.randbits(32) if seed is None else seed,
-        effort=Effort(samples, seconds, warmup, blocks=1),
+        effort=Effort(samples or _SAMPLES, seconds, warmup or _WARM_UP, blocks=1),
         stopping_rule=StoppingRule(
             *parse_launches(launches), precision, budget, confidence=options.read_confidence(confidence)
         ),
@@ -88,7 +110,7 @@ def budget(
             hosts, interface, remote_shell, port=port, rate_bit_s=limits.rate_bit_s, mtu=limits.mtu
         )
         site_context = nullcontext((remote, None))
-    libraries, reasons = _libraries(plan, library, interface, in_a_lab=hosts is None)
+    libraries, reasons = _libraries(plan, library, interface, samples, warmup, in_a_lab=hosts is None)
     with (
         site_context as (site, facts),
         results_directory(output, "budget") as directory,
@@ -112,7 +134,7 @@ def budget(
 
 
 def _libraries(
-    plan: Plan, named: str | None, interface: str | None, *, in_a_lab: bool
+    plan: Plan, named: str | None, interface: str | None, samples: int | None, warmup: int | None, *, in_a_lab: bool
 ) -> tuple[tuple[MpiPlan, dict[tuple[str, str], str]] | None, tuple[str, ...]]:
     """Return the plan and programs of the available MPI libraries, and why others are left out."""
     if named == NO_LIBRARY:
@@ -138,7 +160,9 @@ def _libraries(
         seed=plan.seed,
         sizes=plan.sizes,
         variants={TEST: _VARIANT},
+        samples=samples,
         seconds=plan.effort.seconds,
+        warmup=warmup,
         stopping_rule=plan.stopping_rule,
     )
     return (mpi, programs), (*unavailable, *unbuilt)
