@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from barewire.cli import enable as enable_command
+from barewire.cli.commands import app
 from barewire.enable import block, changes, files, modulefile
 from barewire.enable.changes import (
     also_disabled,
@@ -343,6 +346,24 @@ def test_libraries_that_cannot_use_a_file_are_named(home: Path, wanted: Wanted, 
     other = replace(intel, name="older", file=intel.prefix.parent / "older" / "lib" / "libmpi.so")
     with pytest.raises(WrongUse, match=r"intel, older all read .* choose one with --library"):
         plan_enable([intel, other], wanted, Scope.USER, home)
+
+
+def test_a_named_library_that_cannot_be_enabled_fails_the_command_and_names_are_taken_once(
+    home: Path, wanted: Wanted, four: Library, mpich: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --library the others are enabled, and it is reported."""
+    libraries = {"openmpi": four, "mpich": replace(mpich, name="mpich", netmods=("ucx",))}
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(enable_command, "find_library", libraries.__getitem__)
+    monkeypatch.setattr(enable_command, "installed_libraries", lambda: list(libraries.values()))
+    words = ["enable", "--user", "--provider", str(wanted.provider)]
+    refused = CliRunner().invoke(app, [*words, "--library", "openmpi,mpich"])
+    assert isinstance(refused.exception, MachineCannot) and "mpich: MPICH 5" in str(refused.exception)
+    assert not list(home.iterdir())
+    done = CliRunner().invoke(app, [*words, "--library", "openmpi, openmpi"])
+    assert done.exit_code == 0 and done.stdout.count("(openmpi)") == 1
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and "not enabled: mpich: MPICH 5" in done.stdout
 
 
 def test_a_provider_that_others_cannot_read_is_not_for_all_users(wanted: Wanted, tmp_path: Path) -> None:

@@ -64,9 +64,11 @@ def enable(
     wanted = _wanted(provider, fallback, interface)
     check_provider(wanted, scope)
     changes, refused = plan_enable(_libraries(library), wanted, scope, Path.home())
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     if not changes:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
         raise MachineCannot(f"no MPI library can be enabled: {reasons or f'none is installed: {installed.MPI_FIX}'}")
+    if library is not None and refused:
+        raise MachineCannot(f"nothing was enabled, because not all of --library can be: {reasons}")
     apply(changes)
     notes = side_effects(changes, installed_libraries(), wanted, Path.home()) if scope is Scope.USER else []
     _print_changes(changes, scope, as_json, refused, notes)
@@ -129,7 +131,9 @@ def _scope(system: bool, user: bool) -> Scope:
 
 
 def _libraries(names: str | None) -> list[Library]:
-    return installed_libraries() if names is None else [find_library(name) for name in names.split(",")]
+    if names is None:
+        return installed_libraries()
+    return [find_library(name) for name in dict.fromkeys(name.strip() for name in names.split(","))]
 
 
 def _wanted(provider: Path | None, fallback: str, interface: str | None) -> Wanted:
