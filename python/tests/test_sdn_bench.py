@@ -21,7 +21,7 @@ from barewire.lab.kernel import Process
 from barewire.measure.sdn_records import SCHEMA, read_sdn_records
 from barewire.measure.session import launch_file_name, parse_launch_file_name
 from barewire.report.figure_data import figure_data
-from barewire.report.sdn import headlines
+from barewire.report.sdn import headlines, tables
 from barewire.report.sdn_page import parts, render_sdn
 from barewire.results.run import Launch
 from barewire.results.sdn import (
@@ -289,6 +289,16 @@ def test_fractions_are_of_pairs_in_one_block_and_verdicts_follow_from_their_inte
     assert summary.cell(NATURAL, 4, "stp") and summary.cell(JOB, 4, "stp") is None
     page = render_sdn(concluded(run, frame, small), frame)
     assert "0.50 (0.50–0.50)" in page and "best is isolated, 1.00 (1.00–1.00) of the wide network" in page
+
+
+def test_values_of_slow_links_have_three_digits_and_so_have_their_intervals() -> None:
+    run, frame, small = synthetic_sdn({STAR: 16e3, WIDE: 19e3, "stp": 39e3}, blocks=6)
+    concluded_run = concluded(run, frame, small)
+    cell = summarised(concluded_run, frame).cell(RANDOM, 4, "stp")
+    assert cell is not None and cell.interval is not None and cell.mean < 0.001
+    shown = next(row for table in tables(summarised(concluded_run, frame)) for row in table.rows if row[0] == "stp")
+    low, high = map(float, shown[3].split("–"))
+    assert [float(shown[2]), low, high] == pytest.approx([cell.mean, *cell.interval], rel=0.02)
 
 
 def test_the_published_order_is_decided_by_paired_intervals() -> None:

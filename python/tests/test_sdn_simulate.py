@@ -2,6 +2,7 @@
 """The flow simulator: times computed by hand, workloads as defined, published results, results of strategies."""
 
 import json
+import re
 import time
 from collections import Counter
 from dataclasses import replace
@@ -357,6 +358,23 @@ def run(*words: str) -> str:
     result = CliRunner().invoke(app, ["sdn", "simulate", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout  # without the lines of progress, which a busy machine has time for
+
+
+def test_values_of_slow_links_are_printed_with_three_digits() -> None:
+    words = [
+        "--strategy",
+        "stp",
+        "--topology",
+        "star:4",
+        "--host-counts",
+        "4",
+        "--rate",
+        "64kbit",
+        "--message-bytes",
+        "99",
+    ]
+    found = re.search(r"stp +4 +(0\.00\d{3}) +(0\.00\d{3}) ", run(*words))
+    assert found is not None and float(found[1]) > 0.001
 
 
 def test_the_command_prints_values_fractions_and_what_was_published() -> None:

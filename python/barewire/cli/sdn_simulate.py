@@ -16,7 +16,7 @@ from barewire.cli import options
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse
-from barewire.report.words import percent
+from barewire.report.words import decimals, percent
 from barewire.sdn.published import PUBLISHED_COUNTS, is_published
 from barewire.sdn.simulate import AT_ONCE, RingPlan, Series, Setup, Shape, TrainingPlan, experiment, simulations
 from barewire.sdn.simulate.placement import workers
@@ -222,12 +222,13 @@ def _print(series: list[Series], *, at_once: bool, markdown: bool) -> None:
 
 
 def _row(series: Series) -> list[str | None]:
+    digits = decimals(series.value)
     fractions = [series.fraction_of(base) for base in (series.reference, series.bound)]
     return [
         series.strategy,
         str(series.hosts),
-        f"{series.value:.2f}",
-        f"{series.interval[1] - series.value:.2f}" if series.interval else "",
+        f"{series.value:.{digits}f}",
+        f"{series.interval[1] - series.value:.{digits}f}" if series.interval else "",
         *("" if fraction is None else f"{fraction:.2f}" for fraction in fractions),
         f"{series.published:.2f}" if series.published else "",
     ]

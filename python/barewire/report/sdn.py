@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from barewire.report.words import percent
+from barewire.report.words import decimals, percent
 from barewire.results.run import Run
 from barewire.results.sdn import NATURAL, RANDOM, Cell, Ranking, Summary, unit_of
 from barewire.stats.confidence import launches_for_interval
@@ -190,18 +190,19 @@ def shown_ratio(ratio: Ratio | None) -> str:
 def _row(cell: Cell) -> tuple[str, ...]:
     beside = " beside the other" if cell.place.beside else ""
     low, high = cell.interval or (min(cell.values), max(cell.values))
-    interval = f"{low:.2f}–{high:.2f}" if cell.interval else f"[{low:.2f}–{high:.2f}]"
+    digits = decimals(cell.mean)
+    interval = f"{low:.{digits}f}–{high:.{digits}f}"
     return (
         f"{cell.place.policy}{beside}",
         str(cell.place.hosts),
-        f"{cell.mean:.3f}",
-        interval,
+        f"{cell.mean:.{max(3, digits)}f}",
+        interval if cell.interval else f"[{interval}]",
         shown_ratio(cell.of_wide),
         shown_ratio(cell.of_star),
         shown_ratio(cell.of_alone),
         shown_ratio(cell.of_bound),
         shown_ratio(cell.of_stp),
-        "" if cell.predicted is None else f"{cell.predicted:.3f}",
+        "" if cell.predicted is None else f"{cell.predicted:.{max(3, digits)}f}",
         "" if cell.error is None else f"{cell.error:+.1%} ({max(cell.errors, key=abs):+.1%})",
         "" if cell.published is None else f"{cell.published:.1f}",
         f"{cell.busy_share:.0%}{'!' if cell.saturated else ''}",

@@ -2,6 +2,7 @@
 """Formatting of numbers, sizes, units and subjects, shared by terminal and page."""
 
 from collections.abc import Iterable
+from math import floor, log10
 
 from barewire.models.naming import MTU, PACKET, UDP, mtu_of, read_mpi_subject, read_subject
 from barewire.results.run import Place, Row, Series
@@ -187,6 +188,11 @@ def number(value: float | None, digits: int = 3) -> str:
     if abs(value) < 1:
         return f"{value:#.{digits}g}" if abs(value) >= 1e-4 else f"{value:.1e}"
     return f"{value:.{max(0, digits - whole_digits)}f}"
+
+
+def decimals(value: float) -> int:
+    """The decimals that show a value and what is near it with three digits, two at least."""
+    return 2 if value == 0 else max(2, 2 - floor(log10(abs(value))))
 
 
 def quantity(value: float | None, unit: str) -> str:
