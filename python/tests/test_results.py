@@ -12,12 +12,20 @@ import polars as pl
 import pytest
 from synthetic import synthetic_run
 
+from barewire.classroom.exercises import EXERCISES
 from barewire.errors import MeasurementFailed, WrongUse
+from barewire.measure.records import records_in
+from barewire.measure.scoreboard_plan import BoardPlan
 from barewire.models.wire import Link
+from barewire.results.host import read_reference
+from barewire.results.model import read_model
 from barewire.results.run import Place, Row
 from barewire.results.schema import SAMPLE_SCHEMA, sample_frame
 from barewire.results.series import series_from_samples
 from barewire.results.store import read_run, samples, write_run
+from barewire.study.steps import document_of, read_record
+
+COLLISIONS = next(exercise for exercise in EXERCISES if exercise.name == "collisions")
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +116,25 @@ def test_directories_without_a_run_are_distinguished(tmp_path):
     (tmp_path / "launches" / "0.jsonl").touch()
     with pytest.raises(WrongUse, match="ended before"):
         read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("run.json", read_run),
+        ("model.json", lambda folder: read_model(folder / "model.json")),
+        ("reference.json", lambda folder: read_reference(folder / "reference.json")),
+        ("plan.json", BoardPlan.read),
+        ("study.json", read_record),
+        ("step.json", lambda folder: document_of(folder, "step")),
+        ("exercise.json", lambda folder: COLLISIONS.read(folder / "exercise.json")),
+        ("launch.jsonl", lambda folder: list(records_in(folder / "launch.jsonl"))),
+    ],
+)
+def test_json_that_is_nested_too_deeply_is_an_error_with_the_files_name(name, read, tmp_path):
+    (tmp_path / name).write_text("[" * 100_000 + "]" * 100_000 + "\n{}\n")
+    with pytest.raises((WrongUse, MeasurementFailed), match=f"{name}.*recursion"):
+        read(tmp_path)
 
 
 def test_damaged_samples_are_wrong_use(tmp_path):

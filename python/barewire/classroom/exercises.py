@@ -54,7 +54,7 @@ class Exercise:
             return recover_run(path)
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise WrongUse(f"{path} is not what `{self.command}` prints: {error}") from error
         if not isinstance(found, dict) or not _are_simulated(found.get("series")):
             raise WrongUse(f"{path} is not what `{self.command}` prints")

@@ -90,7 +90,7 @@ def records_in(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 return
             raise MeasurementFailed(f"{path}, line {number} is damaged: {error}") from error

@@ -139,7 +139,7 @@ def read_reference(path: Path) -> Reference:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise WrongUse(f"cannot read the reference {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WrongUse(f"the reference {path} is not JSON: {error}") from error
     if not isinstance(data, dict) or data.get("schema") != HOST_SCHEMA:
         raise WrongUse(f"the reference {path} is not a {HOST_SCHEMA} document: `barewire bench host --json` prints one")

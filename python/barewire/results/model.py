@@ -120,7 +120,7 @@ def read_model(path: Path) -> Model:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WrongUse(f"{path} is not JSON ({error}): give a run, or the output of `model RUN --json`") from error
     try:
         return Model.from_json(data)

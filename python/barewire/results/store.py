@@ -73,7 +73,7 @@ def read_run(directory: Path) -> Run:
         data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WrongUse(f"{path} is not JSON ({error}): it is damaged or not a Barewire run") from error
     try:
         return Run.from_json(data)

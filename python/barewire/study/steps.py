@@ -100,7 +100,7 @@ def read_record(directory: Path) -> Record:
         return Record(**{**content, "steps": steps})
     except OSError as error:
         raise WrongUse(f"{directory} contains no study: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WrongUse(f"{path} is damaged: {error}") from error
 
 
@@ -299,6 +299,6 @@ def document_of(directory: Path, step: str) -> dict[str, Any]:
     path = directory / f"{step}.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WrongUse(f"{path} is missing or damaged: {error}") from error
     return dict(found)
