@@ -20,8 +20,17 @@ every_source_names_its_licence() {
     [ -z "$without" ] || { echo "without an SPDX line: $without"; return 1; }
 }
 
+# What Clippy said when it compiled the tests (tools/test.sh), or what it says now.
+clippy() {
+    if [ -z "${CLIPPY_FOUND:-}" ]; then
+        cargo clippy --release --locked --workspace --all-targets --quiet -- -D warnings
+    else
+        ! grep -A 12 '^warning' "$CLIPPY_FOUND"
+    fi
+}
+
 check rustfmt cargo fmt --check
-check clippy cargo clippy --release --locked --workspace --all-targets --quiet -- -D warnings
+check clippy clippy
 check clang-format clang-format --dry-run -Werror floor/*.[ch] crates/provider/preload/*.c tests/kernel_llc/*.[ch] tests/mpi/*.[ch] tests/fi/*.[ch] \
     $(git ls-files -co --exclude-standard "mpi/*.c" "mpi/*.h")
 check "ruff format" .venv/bin/ruff format --check --quiet .

@@ -22,8 +22,13 @@ start() {
     "$@" </dev/null &
     set +m
 }
+# Clippy is a compiler, too, and compiles the tests here: to look at them alone it would read all of them once more. It
+# optimises less in the middle, so no program is compiled by it. What is not compiled here, the benchmarks, only
+# tools/lint.sh looks at.
+linting=()
+command -v clippy-driver >/dev/null && linting=(RUSTC_WORKSPACE_WRAPPER=clippy-driver)
 # With mutants of the engine and of the stack above it, which the simulator must catch; no program contains them.
-cargo=(cargo test --profile checks --locked --workspace --exclude barewire-benches --features barewire-sim/mutants --quiet)
+cargo=(env "${linting[@]}" cargo test --profile checks --locked --workspace --exclude barewire-benches --features barewire-sim/mutants --quiet)
 # Where compilers are already, tests are compiled while packages are installed, Debian's and then Python's; programs as
 # well from when make is there, and before the tests: the last minute of their compilation is one crate on one core.
 if command -v cc >/dev/null && command -v cargo >/dev/null; then
@@ -38,9 +43,11 @@ programs=$!
 # If that failed, it fails again, or finds what it lacked.
 [ -z "$compiler" ] || wait "$compiler" || true
 compiler=
-nice "${cargo[@]}" --no-run
+nice "${cargo[@]}" --no-run 2>&1 | tee "$scratch/clippy"
 wait "$programs"
 programs=
+# For a test that has cargo compile an example.
+[ ${#linting[@]} = 0 ] || export "${linting[@]}" CLIPPY_FOUND=$scratch/clippy
 wait "$packages"
 packages=
 export BAREWIRE_SKIP_LOG=$scratch/skips

@@ -2,7 +2,6 @@
 """`barewire sdn status`: shows the state of the network and its announced jobs."""
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from barewire.cli import options
@@ -39,7 +38,7 @@ def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson 
         for job in document["jobs"]:
             pattern = f"{job['current'] + 1} of {job['patterns']}" if job["patterns"] else ""
             hosts = ", ".join(job["hosts"][:8]) + (" …" if len(job["hosts"]) > 8 else "")
-            table.add_row(job["id"], escape(job["name"]), job["profile"], hosts, pattern, f"{job['ends_in_s']:.0f} s")
+            table.add_row(job["id"], job["name"], job["profile"], hosts, pattern, f"{job['ends_in_s']:.0f} s")
         console.print(table)
     if document["tenants"]:
         table = Table("tenant", "hosts", "share", "ceiling", "Mbit/s", "jobs", "limited at")
