@@ -15,7 +15,7 @@ import pytest
 
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.sdn.classify.jobs import Jobs
-from barewire.sdn.frameworks import cluster
+from barewire.sdn.frameworks import cluster, spark_shuffles
 from barewire.sdn.frameworks.announcer import Announcer
 from barewire.sdn.frameworks.cluster import FrameworkJob
 from barewire.sdn.frameworks.spark_shuffles import ShuffleListener
@@ -147,10 +147,11 @@ def test_sparks_volumes_are_what_a_stages_tasks_wrote_by_host_shared_by_executor
     for host, port in (("10.0.0.1", 1), ("10.0.0.2", 2), ("10.0.0.2", 3), ("10.0.0.3", 4)):
         listener.executor(host, port)
     listener.executor_lost("10.0.0.3", 4)
+    listener.writes(0, 7)
     listener.began(0, [])
-    listener.wrote(0, "10.0.0.1", 300)
-    listener.wrote(0, "10.0.0.1", 300)
-    listener.wrote(0, "10.0.0.3", 30)
+    listener.wrote(0, 0, "10.0.0.1", 300)
+    listener.wrote(0, 1, "10.0.0.1", 300)
+    listener.wrote(0, 2, "10.0.0.3", 30)
     listener.ended(0)
     assert not said.said, "a stage that reads nothing is no shuffle"
     listener.began(1, [0])
@@ -158,9 +159,44 @@ def test_sparks_volumes_are_what_a_stages_tasks_wrote_by_host_shared_by_executor
     assert said.said == {"spark stage 1": (volumes, [1, 2, 3])}
     listener.ended(1)
     assert not said.said
-    assert listener.onJobStart(object()) is None, "other events are ignored"
+    assert listener.onJobEnd(object()) is None, "other events are ignored"
     with pytest.raises(AttributeError):
         listener.other  # noqa: B018
+
+
+def test_sparks_shuffle_that_a_later_job_reads_again_is_announced_again_and_a_task_that_runs_again_counts_once() -> (
+    None
+):
+    """Job 2's stage 2 writes the same shuffle as stage 0, so Spark skips it, and stage 3 reads what stage 0 wrote."""
+    said = Said()
+    listener = ShuffleListener(said)  # type: ignore[arg-type]
+    listener.executor("10.0.0.1", 1)
+    listener.executor("10.0.0.2", 2)
+    listener.writes(0, 7)
+    listener.wrote(0, 0, "10.0.0.1", 400)
+    listener.wrote(0, 1, "10.0.0.2", 100)
+    listener.wrote(0, 1, "10.0.0.1", 100)
+    listener.began(1, [0])
+    expected = {("10.0.0.1", "10.0.0.2"): 250}, [1, 2]
+    assert said.said == {"spark stage 1": expected}
+    listener.ended(1)
+    listener.writes(2, 7)
+    listener.began(3, [2])
+    assert said.said == {"spark stage 3": expected}
+
+
+def test_what_spark_wrote_is_forgotten_when_it_becomes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shuffle that was read last stays."""
+    monkeypatch.setattr(spark_shuffles, "_PARTITIONS_MAX", 4)
+    monkeypatch.setattr(spark_shuffles, "_STAGES_MAX", 100)
+    listener = ShuffleListener(Said())  # type: ignore[arg-type]
+    listener.executor("10.0.0.1", 1)
+    for stage in range(1000):
+        listener.writes(stage, stage)
+        for partition in range(2):
+            listener.wrote(stage, partition, "10.0.0.1", 300)
+        listener.began(stage + 1, [stage])
+    assert list(listener._written) == [998, 999] and len(listener._shuffles) == 100
 
 
 def test_dasks_shuffles_are_announced_when_they_send_again_when_doubled_and_withdrawn_at_their_barrier() -> None:
