@@ -187,7 +187,7 @@ def test_no_tenant_gets_less_than_its_share_if_it_wants_it(shares: list[int], de
     passed = link.passed(*demands[: len(shares)])
     for share, demand, through in zip(shares, demands, passed, strict=False):
         assert through >= 0.949 * min(demand, 100 * share / total)
-    assert sum(passed) >= 0.9 * min(sum(demands[: len(shares)]), 100.0)
+    assert sum(passed) >= 0.9 * min(sum(demands[: len(shares)]), 100.0) - 1e-9
 
 
 # Meters
