@@ -115,6 +115,24 @@ def test_a_pipe_that_somebody_else_holds_is_not_waited_for(shell: Callable[[str]
     os.kill(int(noted.read_text()), signal.SIGKILL)
 
 
+def test_an_interrupt_while_a_shell_is_started_ends_it_with_all_that_it_started(
+    shell: Callable[[str], ShellReach], noted: Path
+) -> None:
+    async def interrupted() -> None:
+        task = asyncio.create_task(run(shell(HANGS).command("a", ["true"]), 60))
+        # The program runs, and asyncio has not had the time to see it.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert eventually(lambda: noted.exists() and noted.read_text() != "")
+        task.cancel()
+        await task
+
+    began = time.monotonic()
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(interrupted())
+    assert time.monotonic() - began < 20 and eventually(lambda: is_over(noted))
+
+
 def test_a_hanging_agent_ends_with_the_check(
     shell: Callable[[str], ShellReach], noted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

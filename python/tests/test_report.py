@@ -17,7 +17,7 @@ from synthetic import synthetic_run
 from typer.testing import CliRunner
 
 from barewire.cli.report import report
-from barewire.errors import MeasurementFailed, WrongUse
+from barewire.errors import WrongUse
 from barewire.models.wire import Link
 from barewire.report import words
 from barewire.report.figures import DARK, against_size, distributions, ratios
@@ -220,11 +220,11 @@ def test_the_rows_of_a_long_table_are_packed_and_none_is_lost(tmp_path):
     assert len(text) < 1_500_000
 
 
-def test_report_of_no_run_is_wrong_use_and_of_an_unwritable_directory_a_failure(directory, run, tmp_path):
+def test_report_of_no_run_and_into_an_unwritable_directory_is_wrong_use(directory, run, tmp_path):
     assert isinstance(_invoke(str(tmp_path)).exception, WrongUse)
     (tmp_path / "file").touch()
     failed = _invoke(str(directory), "-o", str(tmp_path / "file" / "page.html"))
-    assert isinstance(failed.exception, MeasurementFailed)
+    assert isinstance(failed.exception, WrongUse)
 
 
 def _printed(run: Run, width: int) -> str:

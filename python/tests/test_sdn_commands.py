@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The commands of a controller against a real one without switches, whose API is a Unix socket."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -39,7 +40,8 @@ def started(folder: Path, output: "int | IO[str]") -> Iterator[tuple["subprocess
     hosts.write_text("h1 02:00:00:00:00:01 eth0\nh2 02:00:00:00:00:02 eth0\n")
     places = {"--listen": f"unix:{folder / 'switches'}", "--api": f"unix:{api}", "--token": token}
     words = [str(word) for option in {**places, "--hosts-file": hosts}.items() for word in option]
-    process = subprocess.Popen(command("start", *words), stdout=output, text=True)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    process = subprocess.Popen(command("start", *words), stdout=output, text=True, env=environment)
     try:
         deadline = time.monotonic() + _START_S
         # Its token is there before its socket, which is there before it listens.

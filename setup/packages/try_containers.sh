@@ -73,7 +73,8 @@ trial() { # IMAGE, CARRIER, OPTIONS OF PODMAN …
             -x FI_PROVIDER=barewire -x FI_PROVIDER_PATH python3 /job/witness.py libmpi.so.40
         $podman rm --force --time 0 one two >/dev/null
     ' trial "$scratch" "$image" "$@" >"$scratch/out" 2>"$scratch/err" || { cat "$scratch/out" "$scratch/err"; exit 1; }
-    [ "$(grep -c "\"reached\": {\"[^\"]*\": \"$carrier\"}" "$scratch/out")" = 2 ] || { cat "$scratch/out"; exit 1; }
+    # By frames, and by UDP as well where the interfaces have segmentation offload.
+    [ "$(grep -c "\"reached\": {\"[^\"]*\": \"$carrier[+\"]" "$scratch/out")" = 2 ] || { cat "$scratch/out"; exit 1; }
     echo "packages: two containers of $image reach each other by $carrier"
 }
 trial barewire frames --cap-add NET_RAW

@@ -20,9 +20,18 @@ _LINE_BYTES_MAX = 1 << 20
 
 async def start(command: Sequence[str], stdin: int = DEVNULL) -> Process:
     """Start a program in a session of its own, with pipes for what it prints."""
-    return await asyncio.create_subprocess_exec(
-        *command, stdin=stdin, stdout=PIPE, stderr=PIPE, limit=_LINE_BYTES_MAX, start_new_session=True
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command, stdin=stdin, stdout=PIPE, stderr=PIPE, limit=_LINE_BYTES_MAX, start_new_session=True
+        )
     )
+    try:
+        # Cancelled meanwhile, asyncio would kill the program alone.
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            await kill(await starting)
+        raise
 
 
 async def kill(process: Process) -> None:
