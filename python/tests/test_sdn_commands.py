@@ -19,6 +19,7 @@ from barewire.errors import WrongUse
 from barewire.sdn.api.client import Client
 
 JOB = {"profile": "mpi", "hosts": ["h1", "h2"], "patterns": [[{"from": "h1", "to": "h2", "bytes": 5}]] * 2}
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
 _START_S = 30.0
 
 
@@ -40,8 +41,7 @@ def started(folder: Path, output: "int | IO[str]") -> Iterator[tuple["subprocess
     hosts.write_text("h1 02:00:00:00:00:01 eth0\nh2 02:00:00:00:00:02 eth0\n")
     places = {"--listen": f"unix:{folder / 'switches'}", "--api": f"unix:{api}", "--token": token}
     words = [str(word) for option in {**places, "--hosts-file": hosts}.items() for word in option]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
-    process = subprocess.Popen(command("start", *words), stdout=output, text=True, env=environment)
+    process = subprocess.Popen(command("start", *words), stdout=output, text=True, env=ENVIRONMENT)
     try:
         deadline = time.monotonic() + _START_S
         # Its token is there before its socket, which is there before it listens.
@@ -73,7 +73,7 @@ def test_a_controller_goes_on_when_nobody_takes_its_events(output: str, tmp_path
 
 def run(client: Client, *words: str) -> "subprocess.CompletedProcess[str]":
     places = ["--sdn", client.url, "--sdn-token", str(client.token_file)]
-    return subprocess.run(command(*words, *places), capture_output=True, text=True, check=False)
+    return subprocess.run(command(*words, *places), capture_output=True, text=True, check=False, env=ENVIRONMENT)
 
 
 def test_status_shows_a_jobs_name_as_it_is_and_its_patterns_from_1(tmp_path: Path) -> None:
