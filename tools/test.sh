@@ -22,11 +22,10 @@ start() {
     "$@" </dev/null &
     set +m
 }
-# Clippy is a compiler, too, and compiles the tests here: to look at them alone it would read all of them once more. It
-# optimises less in the middle, so no program is compiled by it. What is not compiled here, the benchmarks, only
-# tools/lint.sh looks at.
+# Clippy compiles the tests, since it is a compiler too: linting by itself would read all sources once more. It skips
+# optimisations of MIR, so it compiles no program. The benchmarks, which are not compiled here, are linted by `make lint`.
 linting=()
-command -v clippy-driver >/dev/null && linting=(RUSTC_WORKSPACE_WRAPPER=clippy-driver)
+clippy-driver --version >/dev/null 2>&1 && linting=(RUSTC_WORKSPACE_WRAPPER=clippy-driver)
 # With mutants of the engine and of the stack above it, which the simulator must catch; no program contains them.
 cargo=(env "${linting[@]}" cargo test --profile checks --locked --workspace --exclude barewire-benches --features barewire-sim/mutants --quiet)
 # Where compilers are already, tests are compiled while packages are installed, Debian's and then Python's; programs as
