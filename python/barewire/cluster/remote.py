@@ -26,7 +26,7 @@ async def start(command: Sequence[str], stdin: int = DEVNULL) -> Process:
         )
     )
     try:
-        # Cancelled meanwhile, asyncio would kill the program alone.
+        # If this is cancelled, asyncio would kill only the program, not what it has started.
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         with suppress(OSError):
