@@ -42,14 +42,18 @@ STREAM = Pattern("stream", ("blocking-receive",), quick=("blocking-receive",))
 
 @dataclass(frozen=True)
 class Synthetic(ScoreCampaign):
-    """Launches that only write records: all patterns into one file. Those in `broken` end with an error."""
+    """Launches that only write records: all patterns into one file. Those in `broken` end with an error afterwards,
+    those in `silent` with one and without records."""
 
+    silent: tuple[int, ...] = ()
     broken: tuple[int, ...] = ()
     interrupted: int | None = None
     asked: list[str] = field(default_factory=list)
 
     def launch(self, order: ScoreOrder, records: Path) -> None:
         """Write records like mpi/several."""
+        if order.number in self.silent:
+            raise MeasurementFailed(f"launch {order.number} ({order.label}) ended with code 53")
         generator = np.random.default_rng(order.seed)
         lines = []
         for pattern in self.plan.groups()[order.test]:
@@ -62,7 +66,7 @@ class Synthetic(ScoreCampaign):
             lines.append({"record": "end", "complete": True})
         records.write_text("".join(json.dumps(line) + "\n" for line in lines))
         if order.number in self.broken:
-            self.failures.append(f"launch {order.number} ({order.label}) ended with code 1")
+            raise MeasurementFailed(f"launch {order.number} ({order.label}) ended with code 1")
         if order.number == self.interrupted:
             raise KeyboardInterrupt
 
@@ -291,9 +295,11 @@ def test_no_round_begins_that_would_exceed_the_time() -> None:
     assert len(list(first.rounds())) == 1, "the first is always made"
 
 
-def test_a_failed_launch_is_reported_and_the_others_continue(tmp_path: Path) -> None:
-    run = measured(tmp_path, campaign(broken=(3,)))
+@pytest.mark.parametrize("failing", [{"broken": (3,)}, {"silent": (3,)}])
+def test_a_failed_launch_is_reported_and_the_others_continue(tmp_path: Path, failing: dict[str, object]) -> None:
+    run = measured(tmp_path, campaign(**failing))
     assert run.complete and len(run.launches) == 6 * len(SUBJECTS)
+    assert [launch.index for launch in run.launches if launch.error] == [3]
     assert any("launch 3" in warning for warning in run.warnings)
     assert any("launch 3" in note for note in notes(read_board(tmp_path)))
 

@@ -6,13 +6,12 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from barewire.errors import MeasurementFailed
 from barewire.measure.environment import describe_environment
 from barewire.measure.mpi import MpiSite, left_out, raise_failure
 from barewire.measure.mpi_records import read_mpi_records
@@ -105,13 +104,12 @@ class ScoreCampaign:
     site: MpiSite
     plan: ScorePlan
     programs: Mapping[tuple[str, str], str]
-    failures: list[str] = field(default_factory=list)
     clock: Callable[[], float] = time.monotonic
 
     @property
     def stopping_rule(self) -> StoppingRule:
         """A fixed number of rounds, so that the intervals of all subjects are comparable."""
-        return StoppingRule(self.plan.launches, self.plan.launches)
+        return StoppingRule(self.plan.launches, self.plan.launches, despite_failures=True)
 
     def rounds(self) -> Iterator[list[ScoreOrder]]:
         """Rounds of launches in an order drawn from the seed, as long as time remains."""
@@ -138,10 +136,7 @@ class ScoreCampaign:
         with tempfile.TemporaryFile("w+") as output:
             patience_s = self.plan.effort.patience_s
             code = start.run_watched(job, self.site.lab, output, records, patience_s)
-            try:
-                raise_failure(code, order.test, f"launch {order.number} ({order.label})", output, patience_s)
-            except MeasurementFailed as failure:
-                self.failures.append(str(failure))
+            raise_failure(code, order.test, f"launch {order.number} ({order.label})", output, patience_s)
 
     def read(self, order: ScoreOrder, records: Path) -> LaunchRecords:
         """Read its records, all written by the first rank."""
@@ -153,7 +148,8 @@ class ScoreCampaign:
 
     def conclude(self, run: Run, frame: pl.DataFrame) -> Run:
         """Add warnings: failed launches, and what programs omitted."""
-        return replace(run, warnings=(*run.warnings, *self.failures, *left_out(run)))
+        failures = [launch.error for launch in run.launches if launch.error is not None]
+        return replace(run, warnings=(*run.warnings, *failures, *left_out(run)))
 
     def _arguments(self, order: ScoreOrder, records: Path) -> list[str]:
         plan, arguments = self.plan, list[str]()

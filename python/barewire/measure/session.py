@@ -43,6 +43,7 @@ class StoppingRule:
     `confidence`, is within ± `precision`, at most `launches_max` in all. No round begins after `budget_s` seconds, not
     counting the minimum.
     With a `refinement` this applies to each size separately, sizes are added, and the budget limits all rounds.
+    A launch that fails ends the run, unless `despite_failures`: then it is recorded, and the run continues.
     """
 
     launches_min: int = 6
@@ -51,6 +52,7 @@ class StoppingRule:
     budget_s: float = 120.0
     refinement: Refinement | None = None
     confidence: float = CONFIDENCE
+    despite_failures: bool = False
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
@@ -257,7 +259,8 @@ class Session(Generic[OrderT]):
                 f"{order.label} ended without an error and without results: was it really started?"
             )
         self._record(order, started, records, error)
-        if error is not None:
+        continues = self.campaign.stopping_rule.despite_failures and isinstance(error, MeasurementFailed)
+        if error is not None and not continues:
             raise error
 
     def _record(self, order: OrderT, started: str, records: LaunchRecords, error: BaseException | None) -> None:
