@@ -82,9 +82,12 @@ def test_a_flow_that_is_placed_again_counts_on_and_one_that_is_silent_ends() -> 
     key = flow("h1", "h2")
     seen.counted(key, 10, 1000, 0.0, 2.0)
     first = seen.round(2.0).features()
-    seen.counted(key, 2, 200, 3.0, 4.0)
+    # Once it is counted before it has sent as much as before, once after.
+    seen.counted(key, 2, 200, 2.5, 3.0)
+    seen.counted(key, 3, 300, 2.5, 3.4)
+    seen.counted(key, 30, 3000, 3.5, 4.0)
     second = seen.round(4.0).features()
-    assert 2 ** second.rows[0, FEATURES.index("up_bytes")] - 1 == pytest.approx(1200, rel=1e-3)
+    assert 2 ** second.rows[0, FEATURES.index("up_bytes")] - 1 == pytest.approx(4300, rel=1e-3)
     assert first.numbers == second.numbers
     assert not seen.round(4.1 + 3.5 * INTERVAL_S).features().keys and not len(seen)
     seen.counted(key, 1, 100, 20.0, 21.0)

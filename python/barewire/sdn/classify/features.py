@@ -78,7 +78,9 @@ class _At(IntEnum):
     LAST = 0
     TOTAL = 4
     INTERVAL = 8
-    SINCE = 12
+    # When the first and the second end's flow was placed: its counters are from then.
+    PLACED = 12
+    SINCE = 14
     SEEN = auto()
     ACTIVE = auto()
     GAP = auto()
@@ -151,11 +153,15 @@ class Conversations:
         numbers = self._at[row]
         numbers[_At.SEEN] = now
         at = 0 if is_first else 2
+        placed = _At.PLACED + at // 2
+        if numbers[placed] != since_s:
+            numbers[placed] = since_s
+            numbers[_At.LAST + at : _At.LAST + at + 2] = 0.0
         if numbers[_At.LAST + at] == packets and numbers[_At.LAST + at + 1] == carried:
             return
         for column, value in ((at, packets), (at + 1, carried)):
             last = numbers[_At.LAST + column]
-            # A flow that was placed again counts from zero.
+            # A switch that has restarted counts from zero.
             new = value - last if value >= last else value
             numbers[_At.LAST + column] = value
             numbers[_At.TOTAL + column] += new
