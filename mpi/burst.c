@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// One-way bursts of messages with pauses: the first rank sends a burst, computes without MPI calls, and repeats. The
-// last rank receives one message after another and replies only after the last burst. The first rank records: "sends",
+// One-way bursts of messages with pauses: the first rank computes without MPI calls, sends a burst, computes again, and
+// repeats once the last rank has the burst, so that no burst waits behind the one before. The last rank receives one
+// message after another and sends nothing until it is asked after the pause. The first rank records: "sends",
 // the time from before a burst's first send until its last buffer can be reused; and, if both ranks have the same
 // clock, "delivery", until the last rank has received the last message.
 #include <stdio.h>
@@ -39,30 +40,33 @@ static void send_burst(struct ends *ends, const struct kind *kind) {
   if (kind->nonblocking) MPI_Waitall(kind->messages, requests, MPI_STATUSES_IGNORE);
 }
 
-static void compute_until(uint64_t end_ns) {
-  while (now_ns() < end_ns) continue;
+static void compute(void) {
+  for (uint64_t end_ns = now_ns() + (uint64_t)pause_us * 1000; now_ns() < end_ns;) continue;
 }
 
 // Executes `count` bursts. The first rank fills in `starts` and `sent` (all sends complete), the last rank `arrived`
-// (last message received), which it sends back after the last burst as the only reply.
+// (last message received), which it sends back after the last burst.
 static void bursts(struct ends *ends, const struct kind *kind, int count, uint64_t *starts, uint64_t *sent,
                    uint64_t *arrived) {
   if (rank == 0) {
-    await_ready();
     for (int burst = 0; burst < count; burst++) {
+      await_ready();
+      compute();
       starts[burst] = now_ns();
       send_burst(ends, kind);
       sent[burst] = now_ns();
-      compute_until(sent[burst] + (uint64_t)pause_us * 1000);
+      compute();
+      send_ready();
     }
     MPI_Recv(arrived, count, MPI_UINT64_T, ranks - 1, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     return;
   }
-  send_ready();
   for (int burst = 0; burst < count; burst++) {
+    send_ready();
     for (int number = 0; number < kind->messages; number++)
       MPI_Recv(next_buffer(&ends->in), (int)ends->bytes, MPI_BYTE, 0, MESSAGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     arrived[burst] = now_ns();
+    await_ready();
   }
   MPI_Send(arrived, count, MPI_UINT64_T, 0, ANSWER, MPI_COMM_WORLD);
   check_received(ends, kind->variant, count * kind->messages);
@@ -96,8 +100,8 @@ static void measure(const struct kind *kind, size_t bytes) {
   uint64_t first[TRIALS], sent_first[TRIALS], arrived_first[TRIALS];
   int outer = 0;
   if (participates()) bursts(&ends, kind, TRIALS, first, sent_first, arrived_first);
-  // From the time of a burst once connected, with its pause.
-  if (rank == 0) outer = samples_within((double)(sent_first[TRIALS - 1] - first[TRIALS - 1]) + (double)pause_us * 1e3);
+  // From the time of a burst once connected, with its pauses.
+  if (rank == 0) outer = samples_within((double)(first[TRIALS - 1] - first[TRIALS - 2]));
   MPI_Bcast(&outer, 1, MPI_INT, 0, MPI_COMM_WORLD);
   int count = settings.warmup + outer;
   size_t size = (size_t)count * sizeof(uint64_t);
