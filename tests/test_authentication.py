@@ -80,7 +80,7 @@ def captured_job(tmp_path: Path, auth: str) -> tuple[list[bytes], bytes]:
     return ours, bytes.fromhex("".join(secrets))
 
 
-@pytest.mark.parametrize("auth", ["job", "encrypt"])
+@pytest.mark.parametrize("auth", [pytest.param("job", marks=pytest.mark.matrix), "encrypt"])
 def test_a_capture_verifies_and_what_is_encrypted_is_read_with_the_secret_only(auth: str, tmp_path: Path) -> None:
     """By an implementation of the standards that shares nothing with the product's."""
     needs("barewire")

@@ -98,7 +98,7 @@ def test_mtus_and_eager_limits_are_factors_of_one_run(tmp_path: Path) -> None:
     assert len(document["launches"]) == len(expected) and document["lab"]["mtu"] == [1500, 9000]
 
 
-@pytest.mark.parametrize("test", ["stream", "bidirectional"])
+@pytest.mark.parametrize("test", ["stream", pytest.param("bidirectional", marks=pytest.mark.matrix)])
 def test_rates_are_in_mbit_s_and_every_sample_is_on_disk(test, tmp_path):
     document = bench_json(test, "--sizes", "1400", *SHORT, "-o", str(tmp_path / "run"))
     frame = samples(tmp_path / "run")
@@ -273,7 +273,7 @@ def test_a_directory_with_something_in_it_is_not_written_to(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize("delay_s", [0.1, 0.8, 1.6, 2.4])
+@pytest.mark.parametrize("delay_s", [0.1, 0.8, 1.6, pytest.param(2.4, marks=pytest.mark.matrix)])
 def test_an_interrupt_at_any_moment_keeps_what_was_measured(delay_s, tmp_path):
     """Interrupts the whole process group, as a terminal does, while starting, raising the lab, and measuring."""
     run = tmp_path / "run"

@@ -170,7 +170,7 @@ def test_what_a_killed_process_left_does_not_stop_a_later_one_with_its_number(tm
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("delay_s", [1.0, 2.5])
+@pytest.mark.parametrize("delay_s", [1.0, pytest.param(2.5, marks=pytest.mark.matrix)])
 def test_an_interrupt_keeps_what_was_measured(delay_s, tmp_path):
     """Interrupts the whole process group, as a terminal does."""
     run = tmp_path / "run"

@@ -197,7 +197,13 @@ def test_frames_without_the_token_are_counted_and_change_nothing(test, victim):
 
 
 @pytest.mark.parametrize(
-    ("passive_host", "wait", "limit_s"), [("h2", "spin", 12), ("h1", "spin", 2), ("h1", "block", 2)]
+    ("passive_host", "wait", "limit_s"),
+    [
+        ("h2", "block", 12),
+        ("h1", "spin", 2),
+        pytest.param("h2", "spin", 12, marks=pytest.mark.matrix),
+        pytest.param("h1", "block", 2, marks=pytest.mark.matrix),
+    ],
 )
 def test_a_passive_process_that_is_killed_ends_the_active_one(passive_host, wait, limit_s):
     """Over the link N2 and T1 bound it (crates/llc/src/bounds.rs), on one host the end of the pipe tells."""

@@ -225,7 +225,7 @@ def test_a_host_that_sends_in_anothers_name_does_not_get_its_frames() -> None:
             assert int(counter.communicate(timeout=60)[0]) == 3
 
 
-@pytest.mark.parametrize("rate_bit_s", [None, 10**9])
+@pytest.mark.parametrize("rate_bit_s", [pytest.param(None, marks=pytest.mark.matrix), 10**9])
 def test_a_link_loses_the_share_of_frames_that_was_asked_for(rate_bit_s: int | None) -> None:
     """4000 frames each way, of which a fifth is lost: six standard deviations are 152 frames."""
     with stand_up("pair", LinkSpec(rate_bit_s, loss=0.2)) as lab:

@@ -228,7 +228,7 @@ def test_a_job_whose_rank_is_killed_in_mid_transfer_ends_in_time_and_leaves_noth
     assert "WRONG" not in done.stderr
 
 
-@pytest.mark.parametrize("lab", ["pair", "star:3"])
+@pytest.mark.parametrize("lab", [pytest.param("pair", marks=pytest.mark.matrix), "star:3"])
 def test_survivors_of_a_killed_rank_are_told_in_time_and_go_on(lab: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Open MPI 4.1's launcher can leave survivors alone, and the library tells them of errors: each gets one for a
     message with the dead within the patience, and its messages with the other survivor are whole."""
@@ -284,7 +284,7 @@ def test_a_rank_that_computes_for_longer_than_its_peers_are_patient_is_not_taken
     assert done.returncode == 0 and '"test": "computes", "right": true' in done.stdout, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("source", ["messages", "pingpong"])
+@pytest.mark.parametrize("source", ["messages", pytest.param("pingpong", marks=pytest.mark.matrix)])
 def test_open_mpis_byte_transfer_layer_goes_through_the_provider_too(source: str) -> None:
     """The path by hand of docs/provider.md, where local ranks keep Open MPI's own shared memory."""
     needs("barewire")

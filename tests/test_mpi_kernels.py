@@ -240,7 +240,10 @@ def test_fftw_over_mpi_gives_the_same_result() -> None:
     assert check_names == {"out-of-place", "in-place"}
 
 
-@pytest.mark.parametrize("distribution", ["uniform", "gaussian", "skewed", "sorted", "equal"])
+@pytest.mark.parametrize(
+    "distribution",
+    ["skewed", "equal", *(pytest.param(one, marks=pytest.mark.matrix) for one in ("uniform", "gaussian", "sorted"))],
+)
 def test_keys_of_every_distribution_are_sorted(distribution: str) -> None:
     """Three ranks, whose shares divide no digit; digits of 11 bits, which do not divide a key."""
     options = ("--keys", "777", "--bits", "11", "--buffer", "64", "--distribution", distribution)

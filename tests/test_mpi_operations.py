@@ -164,7 +164,7 @@ def test_a_wrong_byte_ends_the_run_and_is_named(test: str, variants: str, says: 
     assert re.search(rf"{test}: rank \d, seed 1: WRONG RESULT: {pattern}", done.stderr), done.stderr
 
 
-@pytest.mark.parametrize("test", ["collective", "nonblocking"])
+@pytest.mark.parametrize("test", ["collective", pytest.param("nonblocking", marks=pytest.mark.matrix)])
 def test_no_rank_of_a_scan_only_sends(test: str) -> None:
     """An operation is a scan, and another in reverse order of the ranks: the second result that a rank checks."""
     arguments = ("--variants", "scan", "--sizes", "1000", *FEW, "--corrupt", "2", "--output", "/dev/null")

@@ -318,6 +318,7 @@ def last_wait(points: list[Point]) -> float:
     return statistics.median(max(waits, key=lambda one: one.parameter_value or 0).values)
 
 
+@pytest.mark.matrix  # beside other tests its times are not those that were injected
 def test_logp_finds_known_parameters(synthetic: str) -> None:
     expected = {
         "logp eel": EEL_NS,

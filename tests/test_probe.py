@@ -273,7 +273,7 @@ def measure_while_it_breaks(lab: Lab, subject: Subject, what: str, directory: Pa
     return str(raised.value)
 
 
-LOST_OFTEN = {("vanishes", "endpoint"), ("goes down", "llc2")}
+LOST_OFTEN = {("vanishes", "endpoint")}
 
 
 @pytest.mark.parametrize(

@@ -539,7 +539,7 @@ def test_sprayed_frames_leave_a_pulled_cable_while_no_controller_runs(site: Site
     assert site.stands()
 
 
-@pytest.mark.parametrize(("strategy", "paths"), [("ecmp", 1), ("spray", 2)])
+@pytest.mark.parametrize(("strategy", "paths"), [pytest.param("ecmp", 1, marks=pytest.mark.matrix), ("spray", 2)])
 def test_processes_on_the_same_hosts_take_several_paths_only_by_labels(site: Site, strategy: str, paths: int) -> None:
     """Eight pairs of processes on h1 and h16 exchange short messages. OpenFlow does not see their SAPs, so without
     labels all leave h1's switch by one link. With them each connection has a label of its own, taken at random: all of

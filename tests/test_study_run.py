@@ -73,7 +73,9 @@ def test_a_study_is_run_judged_and_shown(tmp_path: Path) -> None:
     assert text.returncode == 0 and "**Held.**" in (tmp_path / "study.md").read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.matrix), signal.SIGKILL]
+)
 def test_an_interrupted_study_leaves_no_lab_and_can_be_continued(number: signal.Signals, tmp_path: Path) -> None:
     """Also one that is killed. While it runs, the same command is refused."""
     plan, folder = tmp_path / "mine.toml", tmp_path / "study"
