@@ -322,6 +322,15 @@ def test_the_broker_keeps_one_capability_and_no_way_to_more(site: Site) -> None:
     assert fields["NoNewPrivs"] == "1"
 
 
+def test_the_systemd_unit_s_socket_can_be_reached() -> None:
+    """systemd puts the preserved directory of a dynamic user below /run/private, which only root may enter."""
+    unit = (ROOT / "crates" / "broker" / "systemd" / "barewire-broker.service").read_text().splitlines()
+    assert "RuntimeDirectoryPreserve=yes" in unit and "User=barewire-broker" in unit
+    assert not any(line.startswith("DynamicUser=") for line in unit)
+    users = (ROOT / "setup" / "packages" / "debian" / "barewire.sysusers").read_text().splitlines()
+    assert any(line.startswith("u barewire-broker ") for line in users)
+
+
 def test_the_systemd_unit_is_sound() -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:

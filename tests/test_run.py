@@ -8,11 +8,12 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -213,11 +214,28 @@ def test_a_terminated_run_leaves_nothing(number: signal.Signals) -> None:
     assert eventually(lambda: processes_with(marker) == [])
 
 
+@pytest.mark.parametrize("name", ["openmpi", "mpich-5"])
+def test_a_killed_run_takes_its_job_along(name: str) -> None:
+    """Without a lab nothing else would end the launcher and its ranks."""
+    library(name)
+    command = [BAREWIRE, "run", "-n", "2", "--library", name, "--fabric", "tcp", "--", "sleep", "1000"]
+    marker = f"KILLED={os.getpid()}-{name}"
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | dict([marker.split("=")])
+    ) as process:
+        assert eventually(lambda: len(processes_with(marker)) >= 4, 20), "the command, its launcher and both ranks run"
+        time.sleep(0.2)
+        process.kill()
+    assert eventually(lambda: processes_with(marker) == [])
+
+
 @dataclass(frozen=True)
 class Ordinary:
     """A user without any right, and a folder that all users can read."""
 
     folder: Path
+    # What root does before.
+    before: tuple[str, ...] = ()
 
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """What the user runs; without a broker."""
@@ -226,7 +244,7 @@ class Ordinary:
             name: value for name, value in os.environ.items() if not name.startswith(("FI_", "XDG_", "COLUMNS"))
         }
         return subprocess.run(
-            [*_as_nobody(), *command],
+            [*self.before, *_as_nobody(), *command],
             cwd=self.folder,
             env=inherited | own,
             capture_output=True,
@@ -306,6 +324,28 @@ def test_who_may_not_send_frames_uses_udp(ordinary: Ordinary, name: str) -> None
     assert done.returncode == 0 and '"bytes": 8' in done.stdout, done.stderr
     provider = next(line for line in done.stderr.splitlines() if "libbarewire-fi.so" in line)
     assert provider.count("│") == 5, "a row that goes to a file is not broken, however long its path is"
+
+
+# A socket that a killed broker has left, and a broker whose policy allows nobody anything.
+NO_HELP = {
+    "gone": "$0 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"/run/barewire/broker.sock\")'",
+    "forbids": "$1 serve --policy $2 & trap 'kill $!' EXIT; "
+    "until [ -S /run/barewire/broker.sock ]; do sleep 0.05; done",
+}
+
+
+@pytest.mark.parametrize("broker", NO_HELP)
+def test_who_gets_nothing_from_the_broker_uses_udp(ordinary: Ordinary, broker: str) -> None:
+    """In a mount namespace of its own, where the broker's place is."""
+    built, root = ordinary.program("openmpi"), Path(__file__).parent.parent
+    policy = shutil.copy(root / "setup" / "packages" / "debian" / "broker.toml", ordinary.folder)
+    place = "mount -t tmpfs none /run; mkdir /run/barewire"
+    there = ["unshare", "--mount", "sh", "-ec", f'{place}; {NO_HELP[broker]}; chmod 777 /run/barewire/*; shift 2; "$@"']
+    names = [sys.executable, str(installed.PROGRAMS / "barewire-broker"), str(policy)]
+    ran = replace(ordinary, before=(*there, *names)).run(
+        *(BAREWIRE, "run", "-n", "2", "--library", "openmpi", "--", built, "10", "8")
+    )
+    assert ran.returncode == 0 and '"bytes": 8' in ran.stdout, ran.stderr
 
 
 @pytest.mark.parametrize("given", ["itself", "to a shell"])

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -19,7 +20,9 @@ from barewire.lab.startup import environment
 from barewire.results.sdn import MEAN_COMPLETION, RANDOM, STAR, WIDE, exchanges_ms, summarised
 from barewire.results.store import read_run, samples
 from barewire.sdn.bench.campaign import BenchCampaign
-from barewire.sdn.bench.plan import BenchPlan
+from barewire.sdn.bench.plan import BenchPlan, Order
+from barewire.sdn.bench.stage import Stage
+from barewire.sdn.replay.repeated import Replayed
 from barewire.sdn.simulate import RingPlan, Shape, TrainingPlan
 from barewire.sdn.simulate.experiment import least_job_s
 from barewire.topology import fat_tree, parse, with_rate
@@ -69,7 +72,8 @@ def campaign(experiment: str, fabric: str = "tcp") -> BenchCampaign:
     return BenchCampaign(plan, chosen, measurement("openmpi-5", "beff"))
 
 
-@pytest.mark.parametrize("test", ["shuffle", pytest.param("ring", marks=pytest.mark.matrix)])
+@pytest.mark.matrix  # the next one is a job beside another too
+@pytest.mark.parametrize("test", ["shuffle", "ring"])
 def test_each_job_is_measured_while_the_other_runs_beside_it(tmp_path: Path, test: str) -> None:
     measured = campaign("both")
     order = next(one for one in next(measured.rounds()) if one.test == test and one.other_hosts)
@@ -80,6 +84,33 @@ def test_each_job_is_measured_while_the_other_runs_beside_it(tmp_path: Path, tes
     assert value and value > 0
     if test == "shuffle":
         assert value > 8 * 2_000_000 / 2 / RATE / 2, "links cannot be beaten"
+
+
+def test_each_job_is_a_tenant_under_a_sliced_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Announced with its tenant's token, as the controller's own account of tenants shows while the shuffle runs."""
+    measured = campaign("both")
+    measured = replace(measured, plan=replace(measured.plan, policies=("mpi=planned+bigdata=ecmp/sliced",)))
+    jobs: list[dict[str, int]] = []
+    measure_shuffle = Stage.measure_shuffle
+
+    def watched(stage: Stage, order: Order) -> Replayed:
+        tick = stage.meter.tick
+
+        def look() -> None:
+            tick()
+            jobs.append({one["name"]: one["jobs"] for one in stage.controller.client.get("tenants")["tenants"]})
+
+        monkeypatch.setattr(stage.meter, "tick", look)
+        return measure_shuffle(stage, order)
+
+    monkeypatch.setattr(Stage, "measure_shuffle", watched)
+    order = next(one for one in next(measured.rounds()) if one.test == "shuffle" and one.other_hosts)
+    measured.launch(order, tmp_path / "records")
+    read = measured.read(order, tmp_path / "records")
+    assert read.end["complete"] and read.start["sdn"]["policy"] == order.policy
+    assert jobs == 2 * [{"mpi": 1, "bigdata": 1}]
+    [value] = [one.median for one in measured.series(read.samples) if one.quantity == "job"]
+    assert value and value > 8 * 2_000_000 / 2 / RATE / 2, "links cannot be beaten"
 
 
 def test_training_jobs_and_a_shuffle_run_at_once_and_take_turns_on_a_narrow_network(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from barewire.mpi import libraries as mpi_libraries
 from barewire.mpi.explain import Evidence, Report, read_evidence, read_report, rows
 from barewire.mpi.fabrics import (
     LINK,
+    YIELD_FILE,
     Setting,
     fabric_settings,
     own_core_settings,
@@ -27,6 +28,7 @@ from barewire.mpi.fabrics import (
 from barewire.mpi.libraries import find_library, read_version
 from barewire.mpi.pin import share
 from barewire.mpi.placement import LOCAL_HOST
+from barewire.mpi.prepare import prepare
 from barewire.mpi.witness import MARK
 
 OPEN_MPI_4 = Library("openmpi", Family.OPEN_MPI, "4.1.4", Path("/usr/lib/libmpi.so.40"))
@@ -214,7 +216,23 @@ def test_a_missing_provider_is_reported_with_its_fix(tmp_path: Path) -> None:
     (tmp_path / "libbarewire-fi.so").touch()
     assert provider_folder({}, tmp_path) == Setting("FI_PROVIDER_PATH", str(tmp_path), "this checkout")
     with pytest.raises(MachineCannot, match="FI_PROVIDER_PATH"):
-        provider_folder({"FI_PROVIDER_PATH": "/nowhere"}, tmp_path)
+        provider_folder({"FI_PROVIDER_PATH": "/nowhere:/either"}, tmp_path)
+
+
+def test_a_list_of_provider_folders_is_kept_whole(tmp_path: Path) -> None:
+    """As modulefiles make it, and libfabric reads it; an empty one names none."""
+    (tmp_path / "libbarewire-fi.so").touch()
+    several = f"/theirs:{tmp_path}"
+    assert provider_folder({"FI_PROVIDER_PATH": several}, Path("/none")).value == several
+    assert provider_folder({"FI_PROVIDER_PATH": ""}, tmp_path).source == "this checkout"
+
+
+def test_libraries_in_a_path_that_the_loader_would_split_are_not_preloaded(tmp_path: Path) -> None:
+    for name in ("with space", "with:colon"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / YIELD_FILE).touch()
+        assert own_core_settings(MPICH, {}, folder) == []
 
 
 @pytest.mark.parametrize(
@@ -435,6 +453,26 @@ def test_in_slurm_the_launcher_is_srun_with_each_librarys_pmi() -> None:
     assert line == ["srun", "-n", "2", "--export=ALL", "--mpi=pmix", "-N", "2", "-w", "a,b", "prog"]
     assert "--mpi=pmi2" in replace(job(MPICH), in_slurm=True).command({})
     assert not any(word.startswith("--mpi") for word in replace(job(), in_slurm=True).command({"SLURM_MPI_TYPE": "x"}))
+    assert "--overlap" not in line
+    inside = replace(job(), in_slurm=True).command({"SLURM_STEP_ID": "0"})
+    assert inside[-2:] == ["--overlap", "prog"], (
+        "in an interactive step a step of its own would wait for that one's end"
+    )
+
+
+@pytest.mark.parametrize(("nodes", "layers"), [("1", "sm,self"), ("4", "ofi,sm,self")])
+def test_an_allocation_of_several_nodes_is_not_one_host(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nodes: str, layers: str
+) -> None:
+    (tmp_path / "libbarewire-fi.so").touch()
+    for name, value in {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": nodes, "FI_PROVIDER_PATH": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("barewire.mpi.prepare.shutil.which", lambda _: "/usr/bin/srun")
+    made = prepare(OPEN_MPI_5, FabricOptions(), [("localhost", 8)], ["prog"], None)
+    assert made.environment()["OMPI_MCA_btl"] == layers
+    if nodes != "1":
+        with pytest.raises(WrongUse, match="within one host"):
+            prepare(OPEN_MPI_5, FabricOptions("shm"), [("localhost", 8)], ["prog"], None)
 
 
 def test_a_librarys_name_comes_before_a_folder_of_that_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -37,11 +37,13 @@ from barewire.results.sdn import (
     summarised,
 )
 from barewire.sdn.bench.campaign import BenchCampaign
+from barewire.sdn.bench.controlled import tenants_file
 from barewire.sdn.bench.experiment import parameters_of
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import calibrated, concluded
 from barewire.sdn.bench.plan import controller_strategies, message_bytes_of, other_seed
 from barewire.sdn.bench.steps import Steps
+from barewire.sdn.classify.tenants import parse_tenants
 from barewire.sdn.simulate import Ring, RingPlan, Shape, Shuffle, TrainingPlan
 from barewire.sdn.simulate.reference import non_blocking, widened
 from barewire.stats.intervals import geometric_interval
@@ -158,6 +160,10 @@ def test_references_have_two_message_sizes_and_their_own_networks() -> None:
         ({"experiment": "latency", "ring": RingPlan(exchanges=2)}, "of single exchanges"),
         ({"experiment": "mixed", "counts": (10,)}, "a multiple of 4"),
         ({"experiment": "moe", "fabric": "barewire"}, "replayed over TCP"),
+        ({"policies": ("stp/sliced",)}, "give a --workload of several: both, latency, mixed, shuffles"),
+        ({"experiment": "both", "policies": ("stp/sliced",), "announce": False}, "leave out --no-announce"),
+        ({"experiment": "both", "policies": ("mpi=spray+bigdata=ecmp/sliced",)}, "whose a frame is"),
+        ({"experiment": "both", "policies": ("fastest/sliced",)}, "unknown strategy 'fastest'"),
         *(({"experiment": name, "shape": Shape(1, 1)}, "sends nothing") for name in ("shuffle", "both", "latency")),
     ],
 )
@@ -174,6 +180,8 @@ def test_impossible_experiments_are_refused_before_measuring(changes: dict[str, 
         (("--host-counts", "four"), "--host-counts takes comma-separated numbers"),
         (("--rate", "unshaped"), "such as 2500kbit"),
         (("--shape", "8"), "mappers x reducers"),
+        (("--message-bytes", "9" * 20), "2.5mbit takes more than 3600 s"),
+        (("--volume-bytes", "9" * 20), "2.5mbit takes more than 1000000 s"),
     ],
 )
 def test_invalid_options_are_refused_with_the_reason(words: tuple[str, ...], message: str) -> None:
@@ -202,6 +210,28 @@ def test_a_policy_reaches_every_profile_of_the_controller() -> None:
         "mpi=planned",
     ]
     assert controller_strategies(STAR) == controller_strategies("stp")
+
+
+def test_jobs_are_tenants_only_where_the_policy_is_sliced() -> None:
+    plan = plan_of(experiment="both", counts=(8,), policies=("stp", "stp/sliced"))
+    block = next(plan.rounds())
+    assert {order.policy: plan.tenants_of(order) for order in block} == {
+        WIDE: (),
+        "stp": (),
+        "stp/sliced": ("mpi", "bigdata"),
+    }
+    assert controller_strategies("stp/sliced") == controller_strategies("stp")
+    several = plan_of(experiment="mixed", counts=(8,), policies=("ecmp/sliced",))
+    order = next(several.rounds())[0]
+    assert several.tenants_of(order) == tuple(several.jobs_of("mixed", order.hosts, order.seed))
+
+
+def test_slices_are_equal_shares_and_each_tenant_has_a_token_of_its_own(tmp_path: Path) -> None:
+    tokens = {job: tmp_path / f"token-{at}" for at, job in enumerate(("ring all-reduce", "moe", "shuffle"))}
+    tenants = parse_tenants(tenants_file(tokens), "sdn.tenants.toml", [], tmp_path).all
+    assert [one.name for one in tenants] == ["ring-all-reduce", "moe", "shuffle"]
+    assert sum(one.share for one in tenants) == pytest.approx(1) and len({one.share for one in tenants}) == 1
+    assert len({one.token for one in tenants}) == 3
 
 
 def test_a_run_says_what_its_training_jobs_were() -> None:
@@ -482,6 +512,19 @@ def test_the_job_beside_a_measured_one_is_simulated_with_the_seed_that_it_ran_wi
     mine, others = ("h1", "h3"), ("h2", "h4")
     assert {(Ring, mine, 7), (Shuffle, mine, 7)} <= simulated
     assert {one for one in simulated if one[1] == others} == {(kind, others, other_seed(7)) for kind in (Ring, Shuffle)}
+
+
+def test_slices_are_not_simulated_and_have_the_same_bound() -> None:
+    run, frame, plan = synthetic_sdn({STAR: 16, WIDE: 19, "stp": 39}, blocks=1)
+    launches = []
+    for one in run.launches:
+        facts = one.details["start"]["sdn"]
+        policy = "stp/sliced" if facts["policy"] == "stp" else facts["policy"]
+        launches.append(replace(one, details={"start": {"sdn": {**facts, "policy": policy}}}))
+    done = concluded(replace(run, launches=tuple(launches)), frame, plan)
+    by_policy = {one.details["start"]["sdn"]["policy"]: one.details for one in done.launches}
+    assert "predicted" not in by_policy["stp/sliced"] and "predicted" in by_policy[WIDE]
+    assert by_policy["stp/sliced"]["bound"] == by_policy[WIDE]["bound"]
 
 
 @pytest.mark.parametrize(("busy", "is_reported"), [(0.5, False), (0.9, True)])

@@ -206,7 +206,9 @@ def test_a_study_knows_the_builds_that_measured_it(
     assert record.builds == {"1, commit old": ["messages"], "2, commit new": ["others"]}
     (warning,) = warnings(record)
     assert "messages by 1, commit old; others by 2, commit new" in warning
-    assert warning in markdown(plan, [], record, {}) and warning in render_study(plan, [], record, {})
+    assert warning in (text := markdown(plan, [], record, {})) and warning in render_study(plan, [], record, {})
+    assert f"Measured on {record.created[:10]} on labs on one machine, in the quick form" in text
+    assert f"| others | {plan.step('others').what} | done |" in text
     monkeypatch.setattr("barewire.cli.study.this_build", lambda: "2, commit new")
     monkeypatch.setattr("barewire.cli.study.judge", lambda *_: [])
     monkeypatch.setattr("barewire.cli.study.measured_hosts", lambda *_: {})

@@ -13,6 +13,7 @@ awk -v a="$start_s" -v b="$installed_s" -v c="$EPOCHREALTIME" \
 what_is_inside
 barewire-broker check --policy /etc/barewire/broker.toml
 getent group barewire
+getent passwd barewire-broker
 apt-get install -y -qq --no-install-recommends libfabric-bin gcc libc6-dev libopenmpi-dev make man-db >/dev/null 2>&1
 fi_info -p barewire | grep -m1 "provider: barewire"
 man -w barewire barewire-run barewire-lab-up barewire-probe barewire-broker

@@ -42,6 +42,18 @@ static struct fid_cntr *open_counter(struct node *node) {
   return counter;
 }
 
+// What is not counted here is refused, instead of counting something else.
+static void other_kinds_of_counters_are_refused(char **arguments) {
+  (void)arguments;
+  struct node node;
+  node_open(&node, (struct options){0});
+  struct fi_cntr_attr of_bytes = {.events = (enum fi_cntr_events)1}, with_flags = {.flags = 1};
+  struct fid_cntr *counter;
+  EXPECT(-FI_ENOSYS, fi_cntr_open(node.domain, &of_bytes, &counter, NULL));
+  EXPECT(-FI_ENOSYS, fi_cntr_open(node.domain, &with_flags, &counter, NULL));
+  node_close(&node);
+}
+
 // A second endpoint of b's, with b's queue.
 static struct node open_later(void) {
   struct node later = b;
@@ -293,6 +305,7 @@ static void a_change_that_was_not_read_lets_nobody_sleep(char **arguments) {
 }
 
 const struct test counter_cases[] = {
+    {"other_kinds_of_counters_are_refused", other_kinds_of_counters_are_refused},
     {"a_counter_counts_accesses_to_its_region", a_counter_counts_accesses_to_its_region},
     {"wrong_bindings_are_refused", wrong_bindings_are_refused},
     {"counters_may_be_bound_to_enabled_endpoints", counters_may_be_bound_to_enabled_endpoints},

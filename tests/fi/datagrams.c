@@ -21,6 +21,22 @@ static void close_both(void) {
   node_close(&b);
 }
 
+// An endpoint that has received from a peer before it sends to it for the first time.
+static void a_reply_reaches_who_was_heard_first(char **arguments) {
+  (void)arguments;
+  open_both((struct options){0});
+  char in[8];
+  for (int round = 0; round < 3; round++) {
+    OK(fi_recv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
+    OK(fi_inject(a.ep, "question", 8, to_b));
+    CHECK(next_success(&b).source == to_a);
+    OK(fi_recv(a.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
+    OK(fi_inject(b.ep, "answer", 7, to_a));
+    CHECK(next_success(&a).source == to_b && !strcmp(in, "answer"));
+  }
+  close_both();
+}
+
 static void datagrams_of_any_length(char **arguments) {
   (void)arguments;
   open_both((struct options){.has_counters = 1});
@@ -123,6 +139,7 @@ static void datagrams_to_unreachable_endpoints(char **arguments) {
 }
 
 const struct test datagram_cases[] = {
+    {"a_reply_reaches_who_was_heard_first", a_reply_reaches_who_was_heard_first},
     {"datagrams_of_any_length", datagrams_of_any_length},
     {"datagrams_without_a_receive", datagrams_without_a_receive},
     {"datagrams_to_unreachable_endpoints", datagrams_to_unreachable_endpoints},

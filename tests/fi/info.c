@@ -295,6 +295,8 @@ static void a_second_binding_is_refused(char **arguments) {
   struct fid_cq *first_cq, *second_cq;
   struct fid_ep *ep;
   OK(fi_av_open(node.domain, &vectors, &first, NULL));
+  // A hint.
+  vectors.flags = FI_SYMMETRIC;
   OK(fi_av_open(node.domain, &vectors, &second, NULL));
   OK(fi_cq_open(node.domain, &queues, &first_cq, NULL));
   OK(fi_cq_open(node.domain, &queues, &second_cq, NULL));

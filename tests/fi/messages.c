@@ -297,6 +297,29 @@ static void multi_receive(char **arguments) {
   close_both();
 }
 
+// The end of a multi-receive is reported even if its messages are not, and its context can be used again.
+static void a_silent_multi_receive_reports_its_end(char **arguments) {
+  (void)arguments;
+  open_both((struct options){.caps = FI_MSG | FI_MULTI_RECV, .binding = FI_SELECTIVE_COMPLETION});
+  static char memory[1000];
+  size_t least = 400;
+  OK(fi_setopt(&b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least));
+  struct iovec part = {memory, sizeof memory};
+  struct fi_msg message = {.msg_iov = &part, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = memory};
+  char out[350];
+  for (int round = 0; round < 3; round++) {
+    OK(fi_recvmsg(b.ep, &message, FI_MULTI_RECV));
+    for (int sent = 0; sent < 2; sent++) OK(fi_inject(a.ep, out, sizeof out, to_b));
+    struct completion completion = next_success(&b);
+    CHECK(completion.entry.flags & FI_MULTI_RECV && completion.entry.op_context == memory);
+    expect_idle(&b, 0.02);
+  }
+  OK(fi_recvmsg(b.ep, &message, FI_MULTI_RECV));
+  OK(fi_cancel(&b.ep->fid, memory));
+  CHECK(next_error(&b, FI_ECANCELED).entry.op_context == memory);
+  close_both();
+}
+
 static void inject_and_remote_cq_data(char **arguments) {
   (void)arguments;
   open_both((struct options){0});
@@ -416,6 +439,7 @@ const struct test message_cases[] = {
     {"receives_can_be_cancelled", receives_can_be_cancelled},
     {"peek_claim_and_discard", peek_claim_and_discard},
     {"multi_receive", multi_receive},
+    {"a_silent_multi_receive_reports_its_end", a_silent_multi_receive_reports_its_end},
     {"inject_and_remote_cq_data", inject_and_remote_cq_data},
     {"inject_with_delivery_complete", inject_with_delivery_complete},
     {"selective_completion", selective_completion},

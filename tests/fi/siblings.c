@@ -153,6 +153,10 @@ static void a_poll_set_reports_ready_members(char **arguments) {
   CHECK(found[0] == &of_sends);
   EXPECT(3, fi_poll(set, found, 4));
   CHECK(found[0] == &of_sends && found[1] == &of_receives && found[2] == &of_counter);
+  // A counter is ready when its errors change, too.
+  OK(fi_cntr_adderr(counter, 1));
+  EXPECT(3, fi_poll(set, found, 4));
+  CHECK(found[2] == &of_counter);
   // A removed member is not reported.
   OK(fi_poll_del(set, &sends->fid, 0));
   EXPECT(1, fi_poll(set, found, 4));

@@ -3,6 +3,9 @@
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "node.h"
@@ -303,7 +306,88 @@ static void threads_send_and_receive_concurrently(char **arguments) {
   }
 }
 
+enum {
+  WANTED = 100000
+};
+static volatile int taken, are_over;
+
+// Takes completions of receives, waiting for ever for each, or never.
+static void *take(void *waits) {
+  static char in[2][8];
+  while (taken < WANTED) {
+    struct fi_cq_tagged_entry entry;
+    long read = waits ? fi_cq_sread(b.cq, &entry, 1, NULL, -1) : fi_cq_read(b.cq, &entry, 1);
+    if (read == -FI_EAGAIN && (!waits || are_over)) continue;
+    CHECK(read == 1, "%ld after %d", read, taken);
+    __atomic_fetch_add(&taken, 1, __ATOMIC_SEQ_CST);
+    OK(fi_recv(b.ep, in[!!waits], 8, NULL, FI_ADDR_UNSPEC, NULL));
+  }
+  return NULL;
+}
+
+// A thread that waits for ever returns with a completion, never without one because another thread has taken it.
+static void two_readers_share_a_queue(char **arguments) {
+  (void)arguments;
+  open_both((struct options){.wait = FI_WAIT_UNSPEC, .threading = FI_THREAD_SAFE});
+  static char in[8];
+  pthread_t readers[2];
+  for (int i = 0; i < 100; i++) OK(fi_recv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, NULL));
+  for (int i = 0; i < 2; i++) CHECK(!pthread_create(&readers[i], NULL, take, i ? in : NULL));
+  for (int sent = 0; sent < WANTED;) {
+    long status = sent < taken + 100 ? fi_inject(a.ep, "message", 8, to_b) : -FI_EAGAIN;
+    CHECK(status == 0 || status == -FI_EAGAIN, "%ld", status);
+    sent += status == 0;
+    fi_cq_read(a.cq, NULL, 0);
+  }
+  double until = now_s() + 20;
+  while (taken < WANTED) {
+    CHECK(now_s() < until, "%d", taken);
+    fi_cq_read(a.cq, NULL, 0);
+  }
+  are_over = 1;
+  OK(fi_cq_signal(b.cq));
+  for (int i = 0; i < 2; i++) pthread_join(readers[i], NULL);
+  close_both();
+}
+
+// The descriptor of a queue is not readable for ever because a child still has what belonged to a peer that has left.
+static void a_child_keeps_no_descriptor_readable(char **arguments) {
+  (void)arguments;
+  open_both((struct options){.wait = FI_WAIT_FD, .progress = FI_PROGRESS_MANUAL});
+  char in[8];
+  OK(fi_recv(a.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
+  OK(fi_inject(b.ep, "message", 8, to_a));
+  next_success(&a);
+  struct fid *fid = &a.cq->fid;
+  while (fi_trywait(a.fabric, &fid, 1) == -FI_EAGAIN) fi_cq_read(a.cq, NULL, 0);
+  fflush(stdout);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pause();
+    _exit(0);
+  }
+  node_close(&b);
+  int descriptor;
+  OK(fi_control(&a.cq->fid, FI_GETWAIT, &descriptor));
+  struct pollfd waited = {descriptor, POLLIN, 0};
+  double until = now_s() + 10;
+  int is_quiet = 0;
+  while (!is_quiet) {
+    CHECK(now_s() < until);
+    struct fi_cq_tagged_entry entry;
+    fi_cq_read(a.cq, &entry, 1);
+    is_quiet = fi_trywait(a.fabric, &fid, 1) == 0 && poll(&waited, 1, 100) == 0;
+  }
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  node_close(&a);
+}
+
 const struct test waiting_cases[] = {
+    {"two_readers_share_a_queue", two_readers_share_a_queue},
+    {"a_child_keeps_no_descriptor_readable", a_child_keeps_no_descriptor_readable},
     {"a_reader_sleeps_in_poll", a_reader_sleeps_in_poll},
     {"sread_returns_on_timeout_or_completion", sread_returns_on_timeout_or_completion},
     {"a_signal_ends_a_wait", a_signal_ends_a_wait},

@@ -105,7 +105,7 @@ pub struct Carriers<F, U> {
 
 impl<F: Lower, U: Datagrams> Carriers<F, U> {
     /// A link over these; at least one of them. The first for frames is the best, to which the station's address belongs;
-    /// all have its MTU or a larger one, and come with their speeds in Mbit/s, 0 if unknown.
+    /// the smallest MTU is that of all. They come with their speeds in Mbit/s, 0 if unknown.
     ///
     /// # Panics
     /// Without any, or with more than [`INTERFACES_MAX`] for frames.
@@ -118,7 +118,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let address = frames.first().map(|(link, _)| link.address()).or_else(|| udp.as_ref().map(Link::address));
         let own = Name::new(address.expect("there is a carrier").0, 0);
         Self {
-            mtu: frames.first().map(|(link, _)| link.mtu()),
+            mtu: frames.iter().map(|(link, _)| link.mtu()).min(),
             is_single: udp.is_none() && frames.len() == 1,
             frames: frames.into_iter().map(|(link, _)| Some(link)).collect(),
             udp,

@@ -77,8 +77,8 @@ impl Probe {
         frame.get(16) == Some(&UI) && frame.get(17..21) == Some(&MAGIC)
     }
 
-    /// The probe in a frame, if its tag was made with one of these keys.
-    pub fn of_frame(frame: &[u8], keys: impl Fn(Name) -> [Option<u64>; 2]) -> Option<Self> {
+    /// The probe in a frame, if its tag was made with one of these keys, and the key.
+    pub fn of_frame(frame: &[u8], keys: impl Fn(Name) -> [Option<u64>; 2]) -> Option<(Self, u64)> {
         let body = frame.get(17..17 + BODY_BYTES).filter(|body| body[..4] == MAGIC && body[4] == VERSION)?;
         let number = |at: usize| body[at..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
         let name = |at: usize| body[at..].first_chunk().map(|bytes| Name::from_bytes(*bytes));
@@ -89,8 +89,8 @@ impl Probe {
         });
         let probe = Self { from: name(5)?, to: name(12)?, nonce: number(19)?, echo: number(27)?, interfaces };
         let is_made_with = |key: &u64| tag(*key, &body[..UNTAGGED_BYTES]) == body[UNTAGGED_BYTES..];
-        let is_authentic = keys(probe.from).iter().flatten().any(is_made_with);
-        (is_authentic && probe.nonce != 0).then_some(probe)
+        let key = keys(probe.from).into_iter().flatten().find(is_made_with)?;
+        (probe.nonce != 0).then_some((probe, key))
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
         for probe in [PROBE, Probe { echo: 9, ..PROBE }] {
             let frame = probe.to_frame(77);
             assert!(Probe::is_in(&frame));
-            assert_eq!(Probe::of_frame(&frame, |_| [None, Some(77)]), Some(probe));
+            assert_eq!(Probe::of_frame(&frame, |_| [None, Some(77)]), Some((probe, 77)));
             assert_eq!(Probe::of_frame(&frame, |_| [Some(76), None]), None);
             for at in 17..FRAME_BYTES {
                 let mut changed = frame;

@@ -24,7 +24,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
         for path in self.peers[index].checked() {
             let address = self.peers[index].address(path);
-            self.probe(index, path, address, check, 0);
+            let key = self.key_of(index);
+            self.probe(index, path, address, key, [check, 0]);
         }
     }
 
@@ -74,17 +75,22 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         };
         let question = self.peers[index].question();
         for address in addresses {
-            self.probe(index, path, address, question, 0);
+            let key = self.key_of(index);
+            self.probe(index, path, address, key, [question, 0]);
         }
+    }
+
+    /// The key of a peer; one that is known only from its questions has this station's.
+    fn key_of(&self, index: usize) -> u64 {
+        self.peers[index].key.unwrap_or(self.key)
     }
 
     /// Sends a probe to a peer, to this address of the path: a question or check without an echo, which the peer answers
     /// whenever it arrives, or an answer. One that is lost is repeated.
-    fn probe(&mut self, index: usize, path: Path, to: MacAddress, nonce: u64, echo: u64) {
+    fn probe(&mut self, index: usize, path: Path, to: MacAddress, key: u64, [nonce, echo]: [u64; 2]) {
         let peer = &self.peers[index];
         let probe = Probe { from: self.own, to: peer.name, nonce, echo, interfaces: self.interfaces };
-        // A peer that is known only from its questions has this station's key.
-        let frame = probe.to_frame(peer.key.unwrap_or(self.key));
+        let frame = probe.to_frame(key);
         if path == UDP
             && let Some(udp) = &mut self.udp
         {
@@ -99,7 +105,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     pub(crate) fn handle_probe(&mut self, path: Path, from: MacAddress, frame: &[u8]) {
         let Self { by_name, peers, key, .. } = &*self;
         let keys = |name: Name| [Some(*key), by_name.get(&name).and_then(|index| peers[*index].key)];
-        let Some(probe) = Probe::of_frame(frame, keys) else { return };
+        let Some((probe, key)) = Probe::of_frame(frame, keys) else { return };
         if probe.to != self.own || probe.from == self.own {
             return;
         }
@@ -113,17 +119,15 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let Probed { must_answer, is_found, is_first } =
             self.peers[index].probed(path, interface, probe.nonce, probe.echo, self.now);
         if path == UDP {
-            // A peer with several interfaces sends from several addresses.
-            if self.by_udp.len() < SOCKETS_PER_PEER_MAX * self.peers.len() {
-                self.by_udp.insert(from, index);
-            }
+            self.learn_socket(from, index);
             // The first that answers a question stays until the next question.
             if is_found || self.peers[index].udp.is_none() {
                 self.peers[index].udp = Some(from);
             }
         }
         if must_answer {
-            self.probe(index, path, from, self.peers[index].question(), probe.nonce);
+            // With the question's key: a successor of the peer may have another one than is known here.
+            self.probe(index, path, from, key, [self.peers[index].question(), probe.nonce]);
         }
         self.count_udp_peers();
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
@@ -135,6 +139,23 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 // Not accepted: lost, as on a wire.
                 let _ = self.send_to_one(name, &[Outgoing { header: frame, payload: &[], label: 0 }]);
             }
+        }
+    }
+
+    /// Notes an address from which a peer sends: one with several interfaces has several, and its predecessors had others.
+    fn learn_socket(&mut self, from: MacAddress, index: usize) {
+        if self.by_udp.get(&from) == Some(&index) {
+            return;
+        }
+        if self.by_udp.len() >= SOCKETS_PER_PEER_MAX * self.peers.len() {
+            let peer = &self.peers[index];
+            self.by_udp.retain(|address, other| {
+                *other != index || peer.udp == Some(*address) || peer.sockets.contains(address)
+            });
+        }
+        if self.by_udp.len() < SOCKETS_PER_PEER_MAX * self.peers.len() || self.by_udp.contains_key(&from) {
+            self.by_udp.insert(from, index);
+            self.last_udp = (MacAddress::default(), usize::MAX);
         }
     }
 

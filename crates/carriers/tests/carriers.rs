@@ -445,6 +445,29 @@ fn stations_with_keys_of_their_own_find_each_other() {
     }
 }
 
+/// Proves that a station finds a path to a peer that knows its predecessor's key.
+#[test]
+fn a_successor_that_calls_first_is_answered_with_the_key_that_it_has() {
+    let mut world = World::new([true, true], 0.0, 8);
+    for (end, key) in [(0, 100), (1, 200)] {
+        world.ends[end].set_station(SAP, key);
+    }
+    let add = |world: &mut World, from: usize, key| {
+        let to = &world.ends[1 - from];
+        let peer = PeerAddress { mac: to.address(), sap: SAP, locator: to.locator(), key };
+        world.ends[from].add_peer(&peer);
+    };
+    add(&mut world, 0, 200);
+    assert!(world.exchange(0, 20 * MS) < 30 * MS);
+    // Its successor knows nothing of the paths, as after another key of the peer.
+    world.ends[1].set_station(SAP, 300);
+    add(&mut world, 1, 99);
+    add(&mut world, 1, 100);
+    assert_eq!(world.carriers()[1], None);
+    assert!(world.exchange(1, 20 * MS) < 30 * MS);
+    assert_eq!(world.carriers(), [Some(Carrier::Frames); 2]);
+}
+
 #[test]
 fn lost_questions_are_repeated() {
     for seed in 0..200 {

@@ -198,7 +198,8 @@ impl<L: Link> Endpoint<L> {
         let station = StationConfig {
             connection,
             connections: config.channels,
-            backlog: config.channels.min(128),
+            // Whoever has the key may connect, all at once.
+            backlog: config.channels,
             hash_seed: link.random_bits(),
             key: token.map_or(cookie, JobToken::key),
             sends_key: cookie != 0,
@@ -517,7 +518,7 @@ impl<L: Link> Endpoint<L> {
         if self.pending_events > 0 || !self.events.is_empty() || !self.accepted.is_empty() {
             return Ok(None);
         }
-        if self.port.link.has_pending() {
+        if self.port.link.has_pending() || self.port.has_reordered() {
             return Ok(None);
         }
         // A socket whose interface went down wakes every sleeper until its error is read.

@@ -295,6 +295,11 @@ impl<L: Link> Port<L> {
         Ok(has_changed)
     }
 
+    /// Whether frames may be kept that are next in order.
+    pub fn has_reordered(&self) -> bool {
+        self.reordered.is_some()
+    }
+
     /// Delivers frames from the reorder buffer that are next in order. Returns whether `deliver` returned true.
     fn deliver_reordered(&mut self, deliver: &mut impl FnMut(Delivery<'_>) -> bool) -> bool {
         while let Some(connection) = self.reordered {
@@ -367,8 +372,9 @@ impl<L: Link> Port<L> {
             // There may be events.
             return Ok(Duration::ZERO);
         }
-        let due = self.station.exact_deadline();
-        let until = due.map_or(u64::MAX, |due| due.as_nanos().saturating_sub(self.now.as_nanos()));
+        let due = self.station.exact_deadline().map_or(u64::MAX, Instant::as_nanos);
+        let due = due.min(self.link.deadline().unwrap_or(u64::MAX));
+        let until = if due == u64::MAX { due } else { due.saturating_sub(self.now.as_nanos()) };
         Ok(timeout.min(Duration::from_nanos(until).max(SLEEP_MIN)))
     }
 

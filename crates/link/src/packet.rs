@@ -292,7 +292,10 @@ impl PacketLink {
                         break;
                     }
                     Some(libc::EMSGSIZE) => {
-                        return Err(LinkError::FrameTooLong { frame_bytes: left[0].len(), mtu: self.interface.mtu });
+                        // It may have been changed since the link was opened.
+                        let now = Interface::by_name(&self.interface.name);
+                        let mtu = now.map_or(self.interface.mtu, |interface| interface.mtu);
+                        return Err(LinkError::FrameTooLong { frame_bytes: left[0].len(), mtu });
                     }
                     _ => return Err(self.failed("send", error)),
                 }

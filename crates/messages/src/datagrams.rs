@@ -71,7 +71,10 @@ impl<L: Link> Datagrams<L> {
 
     /// The peer at an address; added if it is not known.
     pub fn peer(&mut self, address: Address) -> PeerId {
-        self.state.peers.get_or_add(address)
+        let peer = self.state.peers.get_or_add(address);
+        // One that was heard of first is known without its cookie, and a new process may have the address now.
+        self.state.peers.at(peer).address = address;
+        peer
     }
 
     /// A peer's address; `None` if no peer has this number.

@@ -124,9 +124,13 @@ impl Origin {
     #[inline]
     pub fn contiguous(&self, offset: u64) -> &[u8] {
         match self.parts.from(offset).next() {
-            // SAFETY: lies in a part; the promise of `new` holds while this is borrowed.
-            Some(part) => unsafe { slice::from_raw_parts(part.address, part.bytes) },
-            None => &[],
+            // A region may be the whole address space, which no slice can be.
+            Some(part) if !part.address.is_null() => {
+                let bytes = part.bytes.min(isize::MAX as usize);
+                // SAFETY: lies in a part; the promise of `new` holds while this is borrowed.
+                unsafe { slice::from_raw_parts(part.address, bytes) }
+            }
+            _ => &[],
         }
     }
 

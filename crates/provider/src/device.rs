@@ -49,6 +49,12 @@ pub(crate) enum DeviceError {
 }
 
 impl DeviceError {
+    /// Whether the broker's policy does not allow it.
+    fn is_forbidden(&self) -> bool {
+        let Self::Open(OpenError::Broker(RequestError::Refused { status, .. })) = self else { return false };
+        *status == Status::NotAllowed
+    }
+
     /// The system's errno, if a resource of this process or host is exhausted.
     pub fn exhausted(&self) -> Option<Errno> {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
@@ -86,8 +92,12 @@ pub(crate) fn devices(parameters: &Parameters) -> Result<Vec<Device>, DeviceErro
     if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < min) {
         return Err(DeviceError::Mtu { mtu, min });
     }
+    // Long messages go by all selected interfaces.
+    let mut mtu_of_all = usize::MAX;
     if let [_, others @ ..] = &parameters.selected[..] {
-        others.iter().try_for_each(|name| Interface::by_name(name).map(drop))?;
+        for name in others {
+            mtu_of_all = mtu_of_all.min(Interface::by_name(name)?.mtu);
+        }
     }
     let selected = parameters.interface.as_deref();
     let frames = match selected {
@@ -136,7 +146,7 @@ pub(crate) fn devices(parameters: &Parameters) -> Result<Vec<Device>, DeviceErro
     });
     let has_network = found.iter().any(|(is_loopback, _, _)| !is_loopback);
     let limited = |(is_loopback, _, device): (bool, i32, Device)| {
-        let max = parameters.mtu.unwrap_or(if is_loopback { LOOPBACK_MTU } else { usize::MAX });
+        let max = parameters.mtu.unwrap_or(if is_loopback { LOOPBACK_MTU } else { usize::MAX }).min(mtu_of_all);
         Device { mtu: device.mtu.min(max), mtu_max: device.mtu_max.min(max), ..device }
     };
     Ok(found.into_iter().filter(|(is_loopback, _, _)| !(has_network && *is_loopback)).map(limited).collect())
@@ -168,7 +178,14 @@ pub(crate) fn may_open_frames(parameters: &Parameters) -> bool {
 pub(crate) fn open(device: &Device, parameters: &Parameters) -> Result<Endpoint<AnyLink>, DeviceError> {
     let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
     if device.reach.frames {
-        return open_at_free_sap(device, parameters, &tuning);
+        return match open_at_free_sap(device, parameters, &tuning) {
+            Err(DeviceError::Open(OpenError::Broker(error))) if may_do_without_frames(device, parameters) => {
+                warning!(FI_LOG_EP_CTRL, "{}: UDP instead of frames: {error}", device.name);
+                let reach = Reach { frames: false, ..device.reach };
+                open(&Device { mtu_max: device.mtu, reach, ..device.clone() }, parameters)
+            }
+            opened => opened,
+        };
     }
     if parameters.broker.is_some() {
         return Err(DeviceError::NotByBroker("udp"));
@@ -176,6 +193,11 @@ pub(crate) fn open(device: &Device, parameters: &Parameters) -> Result<Endpoint<
     // The port distinguishes the endpoints of a host.
     let sap = saps().next().expect("there are service access points");
     endpoint(Vec::new(), sap, device, parameters, &tuning)
+}
+
+/// Whether UDP is used if the default broker gives no sockets: nobody has asked for frames.
+fn may_do_without_frames(device: &Device, parameters: &Parameters) -> bool {
+    parameters.link == LinkKind::Auto && parameters.broker.is_none() && device.reach.udp.is_some()
 }
 
 /// The link for datagrams, if the interface has one. An error is only logged if there are frames. Unless the user has
@@ -204,6 +226,7 @@ fn open_at_free_sap(
 ) -> Result<Endpoint<AnyLink>, DeviceError> {
     let mac = Interface::by_name(&device.name)?.address;
     let first = std::process::id() as usize % saps().count();
+    let mut refused = None;
     for sap in saps().cycle().skip(first).take(saps().count()) {
         let address = Address::new(mac.0, sap);
         if is_taken(address) {
@@ -213,7 +236,16 @@ fn open_at_free_sap(
             Err(ClaimError::Taken(_)) => continue,
             claim => claim?,
         };
-        let Some(link) = link_at(&device.name, sap, parameters, tuning)? else { continue };
+        let link = match link_at(&device.name, sap, parameters, tuning) {
+            Ok(Some(link)) => link,
+            Ok(None) => continue,
+            // Others may be allowed.
+            Err(error) if error.is_forbidden() => {
+                refused = Some(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         // Interfaces that the user has selected are equals if their speeds are unknown.
         let speed = |name: &str| interface_speed(name).max(u32::from(!parameters.selected.is_empty()));
         let mut links = vec![(link, speed(&device.name))];
@@ -225,7 +257,9 @@ fn open_at_free_sap(
                     claims.extend(claim);
                 }
                 Ok(None) => info!(FI_LOG_EP_CTRL, "{name}: not used: service access point {:#x} is taken", sap.byte()),
-                Err(error) if parameters.selected.is_empty() => info!(FI_LOG_EP_CTRL, "{name}: not used: {error}"),
+                Err(error) if parameters.selected.is_empty() || error.is_forbidden() => {
+                    info!(FI_LOG_EP_CTRL, "{name}: not used: {error}");
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -238,7 +272,7 @@ fn open_at_free_sap(
             }
         }
     }
-    Err(DeviceError::NoSap { interface: device.name.clone() })
+    Err(refused.unwrap_or_else(|| DeviceError::NoSap { interface: device.name.clone() }))
 }
 
 /// The names of the interfaces besides the device's that frames may go by.
@@ -302,7 +336,7 @@ fn endpoint(
     config.channels = parameters.peers.unwrap_or(config.channels);
     // A peer that answers is alive, however long its program computes and receives nothing.
     config.connection.stall_limit = STALL_LIMIT;
-    Ok(Endpoint::open(link, config, parameters.mtu.or(Some(device.mtu_max)))?)
+    Ok(Endpoint::open(link, config, Some(device.mtu_max))?)
 }
 
 /// Opens a link at a service access point; `None` if that is in use.
@@ -317,7 +351,7 @@ fn link_at(name: &str, sap: Lsap, parameters: &Parameters, tuning: &Tuning) -> R
         return Ok(Some(FrameLink::Xdp(Box::new(XdpLink::open(&config).map_err(OpenError::from)?))));
     }
     match open_link(name, sap, LinkScope::Sap, broker, tuning.ring_bytes) {
-        Err(OpenError::Broker(RequestError::Refused { status: Status::Taken | Status::NotAllowed, .. })) => Ok(None),
+        Err(OpenError::Broker(RequestError::Refused { status: Status::Taken, .. })) => Ok(None),
         link => Ok(Some(FrameLink::Packet(link?))),
     }
 }

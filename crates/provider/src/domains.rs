@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::edge::{Errno, Result};
 use crate::lock::Lock;
+use crate::progress;
 use crate::state::Shared;
 
 struct Domains {
@@ -71,9 +72,12 @@ extern "C" fn before() {
     domains.held = domains.all.iter().filter_map(Weak::upgrade).collect();
     domains.held.iter().for_each(|domain| domain.state.hold());
     forget(domains);
+    progress::before_fork();
 }
 
 extern "C" fn in_parent() {
+    // SAFETY: `before` has locked it, in this thread.
+    unsafe { progress::after_fork_in_parent() };
     // SAFETY: `before` has forgotten the guard, in this thread.
     let mut domains = unsafe { DOMAINS.make_guard() };
     let held = take(&mut domains.held);
@@ -86,8 +90,11 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    // SAFETY: the only thread of a child is the one that forked, and `before` has taken the lock in it.
-    unsafe { DOMAINS.reset_in_child() };
+    // SAFETY: the only thread of a child is the one that forked, and `before` has taken the locks in it.
+    unsafe {
+        progress::after_fork_in_child();
+        DOMAINS.reset_in_child();
+    }
     let held = take(&mut DOMAINS.lock().held);
     for domain in &held {
         // SAFETY: as above.

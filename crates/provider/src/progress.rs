@@ -2,9 +2,10 @@
 //! A domain's progress thread. While the program computes, it keeps connections alive and delivers what was posted
 //! before; with automatic progress it makes all progress then. It does not interfere with a program that polls.
 
+use std::mem::forget;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::bindings::*;
 use crate::edge::{self, Errno, Result};
+use crate::lock::Lock;
 use crate::log::warning;
 use crate::notifier::Notifier;
 use crate::parameters::Parameters;
@@ -30,7 +32,7 @@ const KEEP_ALIVE_MAX: Duration = Duration::from_secs(1);
 const STACK_BYTES: usize = 256 << 10;
 
 /// All started threads that may still run, for [`end_all`].
-static THREADS: Mutex<Vec<Weak<Control>>> = Mutex::new(Vec::new());
+static THREADS: LazyLock<Lock<Vec<Weak<Control>>>> = LazyLock::new(|| Lock::shared(Vec::new()));
 
 /// The thread; dropping this ends it.
 pub(crate) struct ProgressThread(Arc<Control>);
@@ -81,6 +83,29 @@ impl Drop for ProgressThread {
     fn drop(&mut self) {
         self.0.end();
     }
+}
+
+/// Locks the list during a fork, so that no other thread holds it in the child.
+pub(crate) fn before_fork() {
+    forget(THREADS.lock());
+}
+
+/// Unlocks it again.
+///
+/// # Safety
+/// In the thread that called [`before_fork`], once.
+pub(crate) unsafe fn after_fork_in_parent() {
+    // SAFETY: the caller's promise.
+    drop(unsafe { THREADS.make_guard() });
+}
+
+/// Unlocks it in the child.
+///
+/// # Safety
+/// As above, in the child's only thread.
+pub(crate) unsafe fn after_fork_in_child() {
+    // SAFETY: the caller's promise.
+    unsafe { THREADS.reset_in_child() };
 }
 
 /// Ends all threads before their code is unloaded, for a program that did not close its domains.

@@ -16,18 +16,33 @@ use crate::notifier::Notifier;
 pub(crate) struct WaitSet {
     epoll: Epoll,
     timer: TimerFd,
+    /// The notifier of the queue or counter, which lives as long as this.
+    notifier: RawFd,
     members: Vec<RawFd>,
 }
 
 impl WaitSet {
     pub fn new(notifier: &Notifier) -> Result<Self> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(nix_errno)?;
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(nix_errno)?;
-        for always in [notifier.descriptor(), timer.as_fd()] {
-            epoll.add(always, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(nix_errno)?;
+        let notifier = notifier.descriptor();
+        Ok(Self { epoll: epoll_of([notifier, timer.as_fd()])?, timer, notifier: notifier.as_raw_fd(), members: Vec::new() })
+    }
+
+    /// Removes all members, also those that were closed while a forked child has them still: the kernel keeps them in the
+    /// set then, and nothing can name them.
+    #[cold]
+    fn renew(&mut self) -> Result<()> {
+        // SAFETY: open as long as this is.
+        let notifier = unsafe { BorrowedFd::borrow_raw(self.notifier) };
+        let renewed = epoll_of([notifier, self.timer.as_fd()])?;
+        // The program knows the descriptor by its number.
+        // SAFETY: both are open, and this one is replaced by the kernel at once.
+        if unsafe { libc::dup3(renewed.0.as_raw_fd(), self.descriptor(), libc::O_CLOEXEC) } < 0 {
+            return Err(nix_errno(nix::Error::last()));
         }
-        Ok(Self { epoll, timer, members: Vec::new() })
+        self.members.clear();
+        Ok(())
     }
 
     pub fn descriptor(&self) -> RawFd {
@@ -36,9 +51,12 @@ impl WaitSet {
 
     /// Makes it readable once one of `descriptors` is, or after `patience`.
     pub fn arm(&mut self, descriptors: &[RawFd], patience: Option<Duration>) -> Result<()> {
-        for removed in self.members.iter().filter(|member| !descriptors.contains(member)) {
-            // SAFETY: a closed descriptor is no longer a member, and the kernel returns an error.
-            let _ = self.epoll.delete(unsafe { BorrowedFd::borrow_raw(*removed) });
+        let is_removed = |removed: &RawFd| {
+            // SAFETY: of a closed descriptor, or another one of its number, the kernel returns an error.
+            self.epoll.delete(unsafe { BorrowedFd::borrow_raw(*removed) }).is_ok()
+        };
+        if !self.members.iter().filter(|member| !descriptors.contains(member)).all(is_removed) {
+            self.renew()?;
         }
         for descriptor in descriptors {
             // SAFETY: open, as `Event::wait` says.
@@ -58,4 +76,12 @@ impl WaitSet {
             None => self.timer.unset().map_err(nix_errno),
         }
     }
+}
+
+fn epoll_of(always: [BorrowedFd<'_>; 2]) -> Result<Epoll> {
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(nix_errno)?;
+    for one in always {
+        epoll.add(one, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(nix_errno)?;
+    }
+    Ok(epoll)
 }

@@ -15,7 +15,7 @@ from barewire.cli import complete, options
 from barewire.cli.directories import results_directory
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
-from barewire.cli.sdn_simulate import JOBS, counts_of, parse_shape
+from barewire.cli.sdn_simulate import JOBS, check_sizes, counts_of, parse_shape
 from barewire.errors import WrongUse
 from barewire.sdn.simulate import RingPlan, Shape, TrainingPlan
 from barewire.sdn.simulate.placement import workers
@@ -145,6 +145,8 @@ def bench(
 ) -> None:
     """Measure strategies on Open vSwitch, in blocks of shuffled order, beside a non-blocking star.
 
+    STRATEGY/sliced makes each of several jobs a tenant with an equal share of every link.
+
     Whether a strategy is better is said from 6 blocks on, by tests, and if no launch saturated the machine.
 
     By default a message of a ring or a training job is what a link carries in 160 ms, and a shuffle is in proportion to
@@ -169,6 +171,8 @@ def bench(
     mappers, reducers = parse_shape(shape)
     network = with_rate(parse(topology), rate_bit_s)
     message_size = message_bytes or message_bytes_of(rate_bit_s)
+    volume_size = volume_bytes or volume_bytes_of(rate_bit_s)
+    check_sizes(message_size, volume_size, rate_bit_s)
     of_latency = workload is ExperimentName.latency
     if host_counts is None and of_latency:
         counts = [len(workers(network)) // 2 * 2]
@@ -192,7 +196,7 @@ def bench(
             measurements=measurements or _EFFORTS["measurements"][of_latency],
             exchanges=exchanges,
         ),
-        shape=Shape(mappers, reducers, volume_bytes or volume_bytes_of(rate_bit_s), copies),
+        shape=Shape(mappers, reducers, volume_size, copies),
         patience_s=patience,
         shuffler=shuffler.value,
         announce=announce,

@@ -108,8 +108,7 @@ def simulate(
         raise WrongUse("--rate: a simulation needs a rate, such as 1gbit")
     if not 0 <= overhead_ms <= _OVERHEAD_MS_MAX:
         raise WrongUse(f"--overhead-ms must be 0 or more, at most {_OVERHEAD_MS_MAX}, not {overhead_ms:g}")
-    _check_time("--message-bytes", message_bytes, rate_bit_s, _MESSAGE_S_MAX)
-    _check_time("--volume-bytes", volume_bytes, rate_bit_s, _VOLUME_S_MAX)
+    check_sizes(message_bytes, volume_bytes, rate_bit_s)
     mappers, reducers = parse_shape(shape)
     network = with_rate(parse(topology), rate_bit_s)
     if fail:
@@ -147,6 +146,12 @@ def simulate(
         if host_counts is None:
             used = ", ".join(map(str, counts))
             typer.echo(f"Numbers of hosts, of {len(workers(network))}: {used}; --host-counts sets others.")
+
+
+def check_sizes(message_bytes: int, volume_bytes: int, rate_bit_s: int) -> None:
+    """WrongUse if links of this rate would take hours for a message, or weeks for a shuffle."""
+    _check_time("--message-bytes", message_bytes, rate_bit_s, _MESSAGE_S_MAX)
+    _check_time("--volume-bytes", volume_bytes, rate_bit_s, _VOLUME_S_MAX)
 
 
 def _check_time(option: str, size_bytes: int, rate_bit_s: int, most_s: int) -> None:

@@ -188,14 +188,15 @@ def _secret(environment: Mapping[str, str], drawn: str) -> Setting:
 
 def provider_folder(environment: Mapping[str, str], built: Path) -> Setting:
     """Return the provider's folder from the environment or here. MachineCannot if it contains no provider."""
-    if "FI_PROVIDER_PATH" in environment:
-        folder, source = Path(environment["FI_PROVIDER_PATH"]), "environment"
-        fix = f"correct FI_PROVIDER_PATH, or unset it to use that of {SOURCE}"
+    # libfabric looks for providers in all of them.
+    given = environment.get("FI_PROVIDER_PATH", "")
+    if folders := [Path(folder) for folder in given.split(":") if folder]:
+        source, value, fix = "environment", given, f"correct FI_PROVIDER_PATH, or unset it to use that of {SOURCE}"
     else:
-        folder, source, fix = built, SOURCE, FIX
-    if not (folder / PROVIDER_FILE).is_file():
-        raise MachineCannot(f"no {PROVIDER_FILE} in {folder}: {fix}")
-    return Setting("FI_PROVIDER_PATH", str(folder), source)
+        folders, source, value, fix = [built], SOURCE, str(built), FIX
+    if not any((folder / PROVIDER_FILE).is_file() for folder in folders):
+        raise MachineCannot(f"no {PROVIDER_FILE} in {' or '.join(map(str, folders))}: {fix}")
+    return Setting("FI_PROVIDER_PATH", value, source)
 
 
 def yield_settings(library: Library, environment: Mapping[str, str]) -> list[Setting]:
@@ -223,7 +224,8 @@ def start_settings(library: Library, environment: Mapping[str, str], built: Path
 
 def _preload(built: Path, names: Sequence[str], environment: Mapping[str, str], reason: str) -> list[Setting]:
     files = [str(built / name) for name in names if (built / name).is_file()]
-    if not files:
+    # The loader would take the words of such a path for files of their own.
+    if not files or any(character.isspace() or character == ":" for character in str(built)):
         return []
     return [Setting("LD_PRELOAD", ":".join(filter(None, (*files, environment.get("LD_PRELOAD")))), reason)]
 

@@ -112,6 +112,9 @@ class Job:
             options += ["-N", str(len(self.shares)), "-w", ",".join(host for host, _ in self.shares)]
         if self.pinned:
             options.append("--cpu-bind=cores")
+        if "SLURM_STEP_ID" in inherited:
+            # In a step, such as an interactive shell's, which holds the allocation: the new one would wait for its end.
+            options.append("--overlap")
         return [*options, *self.program]
 
     def _pinned_program(self) -> list[str]:

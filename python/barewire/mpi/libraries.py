@@ -27,8 +27,11 @@ _LOCATIONS = (
 )
 # The newest name is last. The standard's own ABI (libmpi_abi) is another interface of the same library.
 _FILES = ("libmpi.so.*", "libmpich.so.*", "release/libmpi.so.*")
-_NEEDED = re.compile(r"^\s*(libmpi(?:ch|_abi)?\.so\.\d+) => (not found|\S+)", re.MULTILINE)
-_MPI4PY = "import importlib.util as u; s = u.find_spec('mpi4py'); print(*(s.submodule_search_locations if s else ()))"
+_NEEDED = re.compile(r"^\s*(libmpi(?:ch|_abi)?\.so\.\d+) => (not found|.+?)(?: \(0x[0-9a-f]+\))?$", re.MULTILINE)
+_MPI4PY = (
+    "import importlib.util as u; s = u.find_spec('mpi4py'); "
+    "print(*(s.submodule_search_locations if s else ()), sep='\\n')"
+)
 
 
 class Family(StrEnum):
@@ -206,7 +209,7 @@ def _needing_file(program: Path, environment: Mapping[str, str]) -> tuple[Path |
     completed = subprocess.run(
         [str(interpreter), "-c", _MPI4PY], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
     )
-    extensions = [file for folder in completed.stdout.split() for file in Path(folder).glob("MPI*.so")]
+    extensions = [file for folder in completed.stdout.splitlines() for file in Path(folder).glob("MPI*.so")]
     # A wheel of mpi4py has an extension for each ABI and loads any library that it finds.
     if len(extensions) == 1:
         return extensions[0], ""

@@ -62,7 +62,10 @@ def prepare(
     crowded = is_crowded(shares, lab) and not in_slurm
     # TCP and other providers would otherwise use the loopback interface, or all interfaces.
     with_interface = replace(requested, interface=requested.interface or interface)
-    settings = fabric_settings(library, with_interface, one_host=len(shares) == 1, lab=lab is not None)
+    # Of an allocation's hosts srun chooses, unless they were named.
+    spreads = in_slurm and shares[0][0] == LOCAL_HOST and os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1"
+    one_host = len(shares) == 1 and not spreads
+    settings = fabric_settings(library, with_interface, one_host=one_host, lab=lab is not None)
     if requested.fabric == PROVIDER:
         settings.append(provider_folder(os.environ, installed.PROVIDER))
         token, secret = secrets.token_hex(_TOKEN_BYTES), secrets.token_hex(_SECRET_BYTES)

@@ -3,6 +3,7 @@
 
 import os
 import secrets
+import signal
 import stat
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from barewire.mpi.fabrics import report_settings
 from barewire.mpi.job import Job
 from barewire.mpi.leftovers import JOB_MARK, end_marked, remove_orphaned_memory
 from barewire.mpi.libraries import Family
-from barewire.processes import terminate, wait
+from barewire.processes import end_with_this_process, terminate, wait
 
 if TYPE_CHECKING:
     from barewire.lab import Lab
@@ -183,6 +184,9 @@ def _launch(job: Job, lab: "Lab | None", **arguments: Any) -> "subprocess.Popen[
         # On the first host: the lab's names resolve there, and its daemons are reached over the lab's own link.
         environment |= lab.remote_shell()[1]
         command = lab.command(job.shares[0][0], command)
+    elif threading.current_thread() is threading.main_thread():
+        # A lab ends with its user, but a launcher and its ranks would run on.
+        arguments["preexec_fn"] = end_with_this_process(signal.SIGTERM)
     try:
         return subprocess.Popen(command, env=environment, **arguments)
     except OSError as error:

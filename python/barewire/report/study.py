@@ -12,7 +12,7 @@ from rich.text import Text
 
 from barewire.report.host import tables_of
 from barewire.report.profile import TextTable
-from barewire.report.words import bounds, number, p_value, unit_name
+from barewire.report.words import bounds, number, p_value, percent, unit_name
 from barewire.results.host import Measure, host_measures
 from barewire.results.store import read_run
 from barewire.study.claims import Finding, Row, Verdict
@@ -29,6 +29,16 @@ def headline(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.verdict for finding in findings)
     said = [f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict]]
     return f"Of {len(findings)} claim{'' if len(findings) == 1 else 's'} {', '.join(said)}."
+
+
+def measured_when(plan: Plan, record: Record) -> str:
+    """When the study was measured, by what, for how long, and at which confidence it is judged."""
+    where = "labs on one machine" if record.hosts is None else record.hosts
+    builds = "; ".join(record.builds) or "nothing"
+    return (
+        f"Measured on {record.created[:10]} on {where}, in the {record.form} form: {record.seconds / 60:.0f} minutes, "
+        f"by {builds}. Intervals and verdicts are of {percent(plan.confidence)}."
+    )
 
 
 def left_out(record: Record) -> list[str]:
@@ -133,6 +143,7 @@ def _caption(finding: Finding) -> str:
 def markdown(plan: Plan, findings: Sequence[Finding], record: Record, hosts: Mapping[str, Sequence[Measure]]) -> str:
     """The study as Markdown; `hosts` are those of `measured_hosts`."""
     lines = [f"# {plan.title}", "", plan.question, "", f"Source: {plan.source}.", "", headline(findings), ""]
+    lines += [measured_when(plan, record), ""]
     lines += [f"- {sentence}" for sentence in warnings(record)]
     for finding in findings:
         lines += ["", f"## {finding.claim.text}", "", f"**{finding.verdict.capitalize()}.** {finding.why}", ""]
@@ -143,7 +154,14 @@ def markdown(plan: Plan, findings: Sequence[Finding], record: Record, hosts: Map
         lines += ["", f"## {plan.step(name).what.capitalize()}"]
         for table in tables_of(measures):
             lines += ["", f"### {table.title}", "", *_markdown_table(table)]
+    lines += ["", "## Steps", "", *_markdown_table(_steps(plan, record))]
     return "\n".join(lines) + "\n"
+
+
+def _steps(plan: Plan, record: Record) -> TextTable:
+    what = {step.name: step.what for step in plan.steps}
+    rows = [(name, what.get(name, ""), done.state, f"{done.seconds:.0f}") for name, done in record.steps.items()]
+    return TextTable("Steps", "", ("step", "what it measures", "", "s"), tuple(rows))
 
 
 def _markdown_table(table: TextTable) -> list[str]:

@@ -269,12 +269,8 @@ impl Machine {
         self.last_heard = now;
         let (role, bit) = (pdu.role(), pdu.poll_final());
         let is_response = role == Role::Response;
-        let poll_final = bit && (!is_response || self.answers_poll(pdu, extension, now));
-        match pdu.body {
-            Body::I { .. } if bit && !is_response => self.answered_poll = extension.ns,
-            Body::S { .. } if bit && !is_response => self.answered_poll = extension.poll,
-            _ => {}
-        }
+        let is_poll = bit && !is_response;
+        let poll_final = is_poll || bit && self.answers_poll(pdu, extension, now);
         let mut context = Context { now, poll_final: bit, progress: 0, cause: Cause::Requested, extension: *extension };
         let event = match pdu.body {
             Body::I { information, .. } => {
@@ -288,6 +284,9 @@ impl Machine {
                     Err(flags) => return self.reject(pdu.header().as_bytes(), role, bit, flags, now),
                 };
                 self.confirm_peer();
+                if is_poll {
+                    self.answered_poll = extension.ns;
+                }
                 match kind {
                     Event::IC0 if self.state.is_in(REJECTING) => {
                         self.reordering.gap_closed(extension.is_flagged, now);
@@ -320,7 +319,8 @@ impl Machine {
                 };
                 self.confirm_peer();
                 self.counters.overtaken += u64::from(!is_fresh);
-                if bit && !is_response {
+                if is_poll {
+                    self.answered_poll = extension.poll;
                     self.label_polled(now);
                 }
                 let kind = match function {

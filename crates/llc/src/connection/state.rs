@@ -160,6 +160,7 @@ named_enum! {
         NothingExchanged = "NOTHING_EXCHANGED",
         VerificationFailed = "VERIFICATION_POLLS_UNANSWERED",
         NewNonce = "NEW_NONCE",
+        HoldsSuccessor = "HOLDS_SUCCESSOR",
     }
 }
 

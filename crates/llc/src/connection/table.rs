@@ -251,6 +251,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     RESET: DISCONNECT_REQUEST => [SendDisc, StartAckTimer, ZeroRetry] DConn;
     RESET: ABORT_REQUEST => [SendDmUnsolicited, StopAckTimer, DisconnectConfirm] Adm;
     RESET_CHECK: RESET_RESPONSE => [SendUaHeld, ResetVariables, ZeroRetry, ClearPoll, ForgetRemoteBusy, HoldData] Normal;
+    RESET_CHECK: ABORT_REQUEST, if HoldsSuccessor => [DisconnectConfirm] Adm;
     RESET_CHECK: DISCONNECT_REQUEST | ABORT_REQUEST => [SendDmHeld, DisconnectConfirm] Adm;
     RESET_CHECK: SABME => [HoldPoll];
     RESET_CHECK: DISC => [SendDm, DisconnectIndication] Adm;

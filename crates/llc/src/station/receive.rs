@@ -4,6 +4,7 @@
 use super::{AddressCheck, Delivery, Handled, Reply, Station};
 use crate::acknowledged::Peer;
 use crate::address::{self, Destination, Mac, Source};
+use crate::connection::State;
 use crate::extension::{self, Extension, Extra};
 use crate::pdu::{AcStatus, Body, Pdu, Role};
 use crate::time::Instant;
@@ -176,12 +177,16 @@ impl<T> Station<T> {
         Handled { delivery: None, reply: Some(Reply { destination: peer.mac, header, information: &[], extra }) }
     }
 
-    /// Whether a connection is being set up or ended with a station at the same address that has another key: the process
-    /// that sent this one is its successor, or its predecessor. An established one finds out itself.
+    /// Whether a connection is being set up with a station at the same address that has another key: the process that sent
+    /// this one is its successor, or its predecessor. An established one finds out itself, and one that is being ended
+    /// does so at once.
     fn is_with_another(&self, slot: u16, key: u64) -> bool {
         let connection = self.entries[usize::from(slot)].connection.as_ref();
         self.parameters.is_extended
-            && connection.is_some_and(|connection| !connection.state().is_connected() && connection.peer_key() != key)
+            && connection.is_some_and(|connection| {
+                let state = connection.state();
+                !state.is_connected() && state != State::DConn && connection.peer_key() != key
+            })
     }
 
     fn is_datagram_authentic(&mut self, extension: &Extension) -> bool {

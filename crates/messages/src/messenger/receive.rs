@@ -479,7 +479,9 @@ impl State {
     pub(super) fn finish_receive(&mut self, key: Key) {
         let Some(Receive { options, stage: Stage::Matched(matched), .. }) = self.receives.remove(key) else { return };
         let message = self.finish_part(&matched);
-        self.complete_receive(options, message, matched.wanted, matched.confirm);
+        // The end of a multi-receive is reported always: its buffer is the program's again.
+        let is_silent = options.is_silent && !(matched.multi.is_some() && message.is_last);
+        self.complete_receive(ReceiveOptions { is_silent, ..options }, message, matched.wanted, matched.confirm);
     }
 
     /// Completes a receive, as truncated if the buffer was too small.

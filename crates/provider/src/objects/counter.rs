@@ -50,7 +50,10 @@ pub(crate) unsafe extern "C" fn open(
     guard_status("fi_cntr_open", || {
         // SAFETY: libfabric's promise: null or valid.
         let wait = unsafe { attr.as_ref() }.map_or(FI_WAIT_NONE, |attributes| attributes.wait_obj);
-        if ![FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_YIELD].contains(&wait) {
+        // Of libfabric 2 a counter may count bytes instead.
+        // SAFETY: as above.
+        let counts_other = unsafe { attr.as_ref() }.is_some_and(|it| it.events != FI_CNTR_EVENTS_COMP || it.flags != 0);
+        if counts_other || ![FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_YIELD].contains(&wait) {
             return Err(Errno::NOT_SUPPORTED);
         }
         // SAFETY: libfabric's promise.
@@ -89,9 +92,9 @@ pub(crate) unsafe fn number_of(cntr: *mut fid, shared: &Arc<Shared>) -> Option<u
 ///
 /// # Safety
 /// `cntr` must be an open counter of ours.
-pub(crate) unsafe fn value_now(cntr: *mut fid) -> u64 {
+pub(crate) unsafe fn values_now(cntr: *mut fid) -> (u64, u64) {
     // SAFETY: the caller's promise.
-    unsafe { read(cntr.cast()) }
+    unsafe { (read(cntr.cast()), readerr(cntr.cast())) }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {

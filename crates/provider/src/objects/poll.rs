@@ -21,7 +21,8 @@ struct PollFid {
 struct Member {
     fid: *mut fid,
     /// A counter's value at the last poll.
-    shown: u64,
+    /// A counter's value and errors when they were last reported.
+    shown: (u64, u64),
 }
 
 static FID_OPS: fi_ops = fid_ops(close, no_bind, no_control);
@@ -71,7 +72,7 @@ unsafe extern "C" fn add(set: *mut fid_poll, member: *mut fid, _: u64) -> c_int 
             return Err(Errno::INVALID);
         }
         // SAFETY: libfabric's promise.
-        unsafe { poll_set_of(set) }.members.lock().push(Member { fid: member, shown: 0 });
+        unsafe { poll_set_of(set) }.members.lock().push(Member { fid: member, shown: (0, 0) });
         Ok(())
     })
 }
@@ -100,7 +101,7 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
                 if (*member.fid).fclass == FI_CLASS_CQ as usize {
                     queue::is_readable(member.fid)
                 } else {
-                    let shown = counter::value_now(member.fid);
+                    let shown = counter::values_now(member.fid);
                     std::mem::replace(&mut member.shown, shown) != shown
                 }
             };

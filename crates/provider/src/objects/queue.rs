@@ -225,20 +225,26 @@ unsafe extern "C" fn sreadfrom(
         // SAFETY: libfabric's promise.
         let queue = unsafe { queue_of(cq) };
         let until = u64::try_from(timeout_ms).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
-        queue.shared.wait(
-            until,
-            |state, asked| {
-                let queue = &mut state.queues[queue.number];
-                if let Some(asked) = asked {
-                    queue.patience.learn(asked);
-                }
-                (!queue.is_empty(), queue.patience.clone())
-            },
-            |state| &state.queues[queue.number].notifier,
-        )?;
-        let mut state = queue.shared.lock()?;
-        // SAFETY: libfabric's promise.
-        unsafe { state.queues[queue.number].take(to.cast(), max, sources) }
+        loop {
+            let was_interrupted = queue.shared.wait(
+                until,
+                |state, asked| {
+                    let queue = &mut state.queues[queue.number];
+                    if let Some(asked) = asked {
+                        queue.patience.learn(asked);
+                    }
+                    (!queue.is_empty(), queue.patience.clone())
+                },
+                |state| &state.queues[queue.number].notifier,
+            )?;
+            let mut state = queue.shared.lock()?;
+            // SAFETY: libfabric's promise.
+            let taken = unsafe { state.queues[queue.number].take(to.cast(), max, sources) };
+            // Another thread may have taken what ended the wait.
+            if was_interrupted || taken != Err(Errno::AGAIN) {
+                return taken;
+            }
+        }
     })
 }
 

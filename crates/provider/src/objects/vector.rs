@@ -54,7 +54,8 @@ pub(crate) unsafe extern "C" fn open(
     guard_status("fi_av_open", || {
         // SAFETY: libfabric's promise: null, or valid and writable.
         let attributes = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
-        if !attributes.name.is_null() || attributes.flags & !FI_EVENT != 0 || attributes.rx_ctx_bits != 0 {
+        // FI_SYMMETRIC is a hint.
+        if !attributes.name.is_null() || attributes.flags & !(FI_EVENT | FI_SYMMETRIC) != 0 || attributes.rx_ctx_bits != 0 {
             return Err(Errno::NOT_SUPPORTED);
         }
         if attributes.type_ == FI_AV_UNSPEC {

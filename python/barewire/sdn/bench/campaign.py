@@ -57,7 +57,13 @@ class BenchCampaign:
             )
             strategies = controller_strategies(order.policy)
             controller = stack.enter_context(
-                controlled(lab, strategies, plan.rate_bit_s, ["--ui"] if self.relay is not None else ())
+                controlled(
+                    lab,
+                    strategies,
+                    plan.rate_bit_s,
+                    ["--ui"] if self.relay is not None else (),
+                    plan.tenants_of(order),
+                )
             )
             if self.relay is not None:
                 stack.enter_context(self.relay.showing(controller.api, controller.token))

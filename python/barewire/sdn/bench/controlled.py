@@ -2,12 +2,13 @@
 """A controller of a lab's switches: started in the lab, so that it ends with it; ready when all links are known."""
 
 import json
+import re
 import socket
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from barewire.lab.kernel import Process
 from barewire.lab.startup import environment
 from barewire.processes import terminate
 from barewire.sdn.api.client import Client
+from barewire.sdn.api.token import make_token
 
 _READY_S = 30.0
 # The controller's event once it listens; its socket exists slightly earlier.
@@ -24,14 +26,21 @@ _READY = '"event": "ready"'
 _END_S = 5.0
 _ASK_S = 0.02
 _CREDENTIALS = struct.Struct("3i")
+_TENANTS = "sdn.tenants.toml"
+# Jobs that take turns ask every few milliseconds.
+_REQUESTS_PER_S = 10_000
 
 
 class Controller:
     """A running controller: its API, and its process."""
 
-    def __init__(self, client: Client, process: Process, api: Path, token: Path) -> None:
-        """`client` is connected to the API of `process`: a socket, with the token in a file."""
-        self.client, self.process, self.api, self.token = client, process, api, token
+    def __init__(self, client: Client, process: Process, api: Path, token: Path, tenants: Mapping[str, Client]) -> None:
+        """`client` is connected to the API of `process`: a socket, with the token in a file; `tenants` with theirs."""
+        self.client, self.process, self.api, self.token, self._tenants = client, process, api, token, tenants
+
+    def client_of(self, job: str) -> Client:
+        """Return the client with the token of a job's tenant, or the operator's if it has none."""
+        return self._tenants.get(job, self.client)
 
     def settle(self, patience_s: float) -> bool:
         """Wait until the switches have confirmed all rules; return whether they did in time."""
@@ -45,11 +54,18 @@ class Controller:
 
 @contextmanager
 def controlled(
-    lab: Lab, strategies: Sequence[str], rate_bit_s: int, options: Sequence[str] = ()
+    lab: Lab, strategies: Sequence[str], rate_bit_s: int, options: Sequence[str] = (), tenants: Sequence[str] = ()
 ) -> Iterator[Controller]:
-    """Start a controller with these `PROFILE=STRATEGY`; it ends with the block. `options` are more of `sdn start`."""
+    """Start a controller with these `PROFILE=STRATEGY`; it ends with the block. `options` are more of `sdn start`.
+
+    Each of the jobs `tenants` has an equal guaranteed share of every link.
+    """
     folder = lab.directory
     token, api, log = folder / "sdn.token", folder / "sdn.api", folder / "sdn.log"
+    tokens = {job: folder / f"sdn.token-{_tenant_name(job)}" for job in tenants}
+    if tokens:
+        (folder / _TENANTS).write_text(tenants_file(tokens))
+        options = [*options, "--tenants", str(folder / _TENANTS)]
     with log.open("w") as output:
         process = subprocess.Popen(
             [*_command(lab, folder, strategies, rate_bit_s, token, api), *options],
@@ -60,7 +76,8 @@ def controlled(
         )
     try:
         client = _ready(lab, process, token, api, log)
-        yield Controller(client, _listener(api), api, token)
+        by_job = {job: Client(client.url, file) for job, file in tokens.items()}
+        yield Controller(client, _listener(api), api, token, by_job)
     finally:
         terminate(process, _END_S)
 
@@ -82,6 +99,20 @@ def _command(lab: Lab, folder: Path, strategies: Sequence[str], rate_bit_s: int,
     words = [str(word) for option in options.items() for word in option]
     words += [word for strategy in strategies for word in ("--strategy", strategy)]
     return lab.switch_command([sys.executable, "-m", "barewire", "sdn", "start", "--json", *words])
+
+
+def _tenant_name(job: str) -> str:
+    return re.sub(r"\W+", "-", job)
+
+
+def tenants_file(tokens: Mapping[str, Path]) -> str:
+    """Return the tenants file of jobs with equal shares of every link, and make their tokens in these files."""
+    parts = []
+    for job, file in tokens.items():
+        make_token(file)
+        parts += ["[[tenant]]", f'name = "{_tenant_name(job)}"', f"share = {1 / len(tokens)!r}"]
+        parts += [f'token_file = "{file.name}"', f"requests_per_s = {_REQUESTS_PER_S}"]
+    return "\n".join(parts) + "\n"
 
 
 def _ready(lab: Lab, process: "subprocess.Popen[bytes]", token: Path, api: Path, log: Path) -> Client:

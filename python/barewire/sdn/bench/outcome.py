@@ -13,7 +13,7 @@ from barewire.mpi.fabrics import PROVIDER
 from barewire.results.derived import derived_samples
 from barewire.results.run import Run
 from barewire.results.sdn import JOB, MEAN_COMPLETION, NATURAL, RANDOM, REFERENCES, SHORT_BYTES, WIDE
-from barewire.sdn.bench.plan import LATENCY, REPLAY, RING, BenchPlan, other_seed
+from barewire.sdn.bench.plan import LATENCY, REPLAY, RING, BenchPlan, is_sliced, other_seed
 from barewire.sdn.calibration import Calibration, fit
 from barewire.sdn.published import is_published, ring_mbyte_s
 from barewire.sdn.simulate.experiment import Setup, least_job_s, least_time_s
@@ -29,8 +29,8 @@ Values = dict[str, float]
 def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
     """Put `bound` and `predicted` into each launch's details, by quantity, and the calibration into the run.
 
-    Rings in MB/s, jobs in s; latencies have neither, because the simulator has no packets. A bound includes only the
-    wire's overhead. Without runs on the wide network there is no calibration and no prediction.
+    Rings in MB/s, jobs in s; latencies have neither, because the simulator has no packets, and slices no prediction. A
+    bound includes only the wire's overhead. Without runs on the wide network there is no calibration and no prediction.
     """
     calibration, obstacle = None, None
     try:
@@ -53,7 +53,7 @@ def concluded(run: Run, frame: pl.DataFrame, plan: BenchPlan) -> Run:
         added: dict[str, Any] = {}
         if plan.shuffler == REPLAY or facts["test"] == RING:
             added["bound"] = bounds(facts["test"], hosts, facts["seed"])
-        if predictions is not None and is_known:
+        if predictions is not None and is_known and not is_sliced(facts["policy"]):
             added["predicted"] = predictions(*what)
         launches.append(replace(launch, details=launch.details | added))
     found = None if calibration is None else asdict(calibration)

@@ -21,6 +21,7 @@ from barewire.sdn.simulate.ring import RingPlan
 from barewire.sdn.simulate.shuffle import Shape, Shuffle
 from barewire.sdn.simulate.training import TrainingPlan
 from barewire.sdn.simulate.workload import BIG_DATA, HPC, Job
+from barewire.sdn.strategies.spray import uses_labels
 from barewire.stats.confidence import CONFIDENCE
 from barewire.topology import Network
 
@@ -33,6 +34,8 @@ SHUFFLERS = (REPLAY, *FRAMEWORKS)
 REPLAYED = (*COLLECTIVE_OF, *SEVERAL)
 # Appended to a policy's name if the other job ran beside the measured one.
 BESIDE = "/beside"
+# Appended to a policy under which each job is a tenant with an equal guaranteed share of every link.
+SLICED = "/sliced"
 # Fabrics of the rings, and the protocol whose overhead limits a link's payload.
 PROTOCOLS: Mapping[str, Protocol] = {"tcp": "tcp", PROVIDER: "raw"}
 # Time that a ring's message occupies a link: long compared with store-and-forward of a packet through five switches. At
@@ -133,9 +136,21 @@ class BenchPlan:
         if not self.policies or len(set(self.policies)) < len(self.policies):
             raise WrongUse("name at least one strategy, each once")
         for policy in self.policies:
-            read_policy(policy)
+            strategies = read_policy(unsliced(policy)).values()
+            if is_sliced(policy):
+                self._check_sliced(policy, any(uses_labels(strategy) for strategy in strategies))
         for count in self.counts:
             self.jobs(count)
+
+    def _check_sliced(self, policy: str, has_labels: bool) -> None:
+        """WrongUse unless jobs can be tenants."""
+        if self.experiment not in ("both", LATENCY, *SEVERAL):
+            several = ", ".join(("both", LATENCY, *SEVERAL))
+            raise WrongUse(f"{policy}: links are shared among jobs; give a --workload of several: {several}")
+        if not self.announce:
+            raise WrongUse(f"{policy}: a tenant's flows are those of its announced jobs: leave out --no-announce")
+        if has_labels:
+            raise WrongUse(f"{policy}: a label's rule cannot tell whose a frame is: name a strategy without labels")
 
     def jobs(self, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The hosts of the ring and those of the shuffle. WrongUse for an impossible number."""
@@ -173,6 +188,14 @@ class BenchPlan:
         if test in COLLECTIVE_OF:
             return {JOB: training_job(self.setup, hosts, seed, COLLECTIVE_OF[test])}
         return {JOB: Shuffle(hosts, seed, self.shape)}
+
+    def tenants_of(self, order: Order) -> tuple[str, ...]:
+        """The jobs that are tenants, by what they announce themselves as; none unless the policy is sliced."""
+        if not is_sliced(order.policy):
+            return ()
+        if order.test in SEVERAL:
+            return tuple(self.jobs_of(order.test, order.hosts, order.seed))
+        return HPC, BIG_DATA
 
     def network_of(self, policy: str, hosts: Sequence[str]) -> Network:
         """The network under test, or a non-blocking reference.
@@ -223,6 +246,16 @@ class BenchPlan:
             yield self.experiment, policy, hpc, (), count
 
 
+def is_sliced(policy: str) -> bool:
+    """Whether jobs are tenants under this policy."""
+    return policy.endswith(SLICED)
+
+
+def unsliced(policy: str) -> str:
+    """The strategies of a policy."""
+    return policy.removesuffix(SLICED)
+
+
 def other_seed(seed: int) -> int:
     """The seed of rings or a shuffle beside a measured job with this seed, the same for all policies."""
     return seed ^ _OTHER_SEED
@@ -240,8 +273,7 @@ def volume_bytes_of(rate_bit_s: int) -> int:
 
 def controller_strategies(policy: str) -> list[str]:
     """A policy as `PROFILE=STRATEGY` for every profile with a default; any strategy for a reference."""
-    if policy in REFERENCES:
-        policy = "stp"
+    policy = "stp" if policy in REFERENCES else unsliced(policy)
     words = dict(part.split("=", 1) for part in policy.split("+")) if _names_profiles(policy) else {}
     first = next(iter(words.values()), policy)
     chosen = {DEFAULT_PROFILE: first, HPC: first, BIG_DATA: first} | words

@@ -17,7 +17,7 @@ from barewire.mpi import FabricOptions, Family, Job, Library, start
 from barewire.mpi.announcement import labelled
 from barewire.mpi.fabrics import PROVIDER, Setting
 from barewire.mpi.prepare import prepare
-from barewire.sdn.api.client import Announced
+from barewire.sdn.api.client import Announced, Client
 from barewire.sdn.bench.controlled import Controller
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.plan import LATENCY, REPLAY, RING, SHUFFLE, BenchPlan, Order, other_seed
@@ -135,7 +135,7 @@ class Stage:
         )
         traffic = {"protocol": "tcp", "ports": [f"{ports[0]}-{ports[-1]}"]}
         with self._announced(profile, job.hosts, traffic, job.patterns, name) as announced:
-            ask = None if announced is None else self._turn_of(announced)
+            ask = None if announced is None else self._turn_of(announced, self.controller.client_of(name))
             replay: RepeatedJob
             if isinstance(job, Training):
                 replay = TrainingReplay(self.lab, job, ask, number, self.plan.patience_s)
@@ -145,13 +145,13 @@ class Stage:
             with replay:
                 yield replay
 
-    def _turn_of(self, announced: Announced) -> Ask:
+    def _turn_of(self, announced: Announced, client: Client) -> Ask:
         """Ask for a job's turn; without an answer it sends, and that is noted once."""
         said: list[str] = []
 
         def ask(wants: bool) -> bool:
             try:
-                return self.controller.client.turn(announced.id, wants=wants)
+                return client.turn(announced.id, wants=wants)
             except (MeasurementFailed, WrongUse) as error:
                 if not said:
                     said.append(f"a job did not wait for its turn: {error}")
@@ -174,7 +174,7 @@ class Stage:
     def _shuffle(self, hosts: Sequence[str], seed: int) -> Iterator[RepeatedJob]:
         shape = self.plan.shape
         if self.plan.shuffler != REPLAY:
-            client = self.controller.client
+            client = self.controller.client_of(BIG_DATA)
             announce_to = (client.url, client.token_file) if self.plan.announce else None
             kind = kinds_of(self.plan.shuffler)[0]
             job = FrameworkJob(self.plan.shuffler, kind, shape.volume_bytes, announce_to)
@@ -194,7 +194,7 @@ class Stage:
         """Announce the job with all its rings, and prepare the network for each ring before the ranks begin it."""
         patterns = Ring(hosts, seed, self.plan.ring).ring_patterns()
         protocol = {"protocol": "llc"} if self.plan.fabric == PROVIDER else {"protocol": "tcp"}
-        client = self.controller.client
+        client = self.controller.client_of(HPC)
         with self._announced(HPC, hosts, protocol, patterns) as announced:
 
             def ready(name: str, number: int) -> None:
@@ -219,7 +219,7 @@ class Stage:
         if not self.plan.announce:
             return nullcontext()
         job = _job(name or f"experiment {profile}", profile, hosts, traffic, patterns)
-        return Announced(self.controller.client, job, self.notes.append)
+        return Announced(self.controller.client_of(name or profile), job, self.notes.append)
 
     def _ring_job(
         self, hosts: Sequence[str], seed: int, sizes: Sequence[int], steps: Steps, options: Sequence[str]

@@ -22,6 +22,7 @@ impl Machine {
             Qualifier::PeerHeard => !self.is_data_held,
             Qualifier::PollDue => self.is_poll_due(),
             Qualifier::VerificationFailed => self.has_verification_failed(),
+            Qualifier::HoldsSuccessor => self.parameters.is_extended && self.identity.holds_successor(),
             Qualifier::NewNonce => self.parameters.is_extended && !self.identity.is_peer_nonce(context.extension.nonce),
             // An extended connection recognises a duplicate by its nonce.
             Qualifier::NothingExchanged => {

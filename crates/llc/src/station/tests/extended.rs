@@ -89,3 +89,71 @@ fn peer_connects_again_although_its_answer_to_disc_was_lost() {
         assert_eq!(states(&stations, [incoming, again]), [Some(State::Normal); 2]);
     }
 }
+
+const TO_A: Peer = Peer { local: Lsap::SNAP, mac: A, remote: Lsap::SNAP };
+
+/// Two stations with keys of their own, of which the first has called the second; then a successor takes the second's
+/// place and calls with another key.
+fn with_successor(disconnects: bool) -> ([Station<u32>; 2], [ConnectionHandle; 2]) {
+    let connection = ConnectionConfig { is_extended: true, ..Default::default() };
+    let keyed = |mac, key| {
+        let config =
+            StationConfig { connection: connection.clone(), hash_seed: key, key, sends_key: true, ..Default::default() };
+        let mut station: Station<u32> = Station::new(mac, &config, at(0)).unwrap();
+        station.activate(Lsap::SNAP);
+        station.listen(Lsap::SNAP, true);
+        station
+    };
+    let mut stations = [keyed(A, 10), keyed(B, 20)];
+    let a = stations[0].connect(TO_B, 20, at(0)).unwrap();
+    exchange(&mut stations, at(0));
+    let Some(StationEvent::Connection(b, ConnectionEvent::Incoming)) = stations[1].poll_event() else { panic!() };
+    assert!(stations[1].accept(b, at(0)));
+    exchange(&mut stations, at(0));
+    events(&mut stations[0]);
+    if disconnects {
+        assert!(stations[0].disconnect(a, at(1)));
+        while stations[0].poll_transmit(at(1)).is_some() {}
+    }
+    stations[1] = keyed(B, 30);
+    let b = stations[1].connect(TO_A, 10, at(2)).unwrap();
+    (stations, [a, b])
+}
+
+/// Lets time pass until the first station has an event; returns that and when it came. The second one has none.
+fn first_event(stations: &mut [Station<u32>; 2], mut now: Instant) -> (StationEvent<u32>, Instant) {
+    for _ in 0..1000 {
+        exchange(stations, now);
+        assert_eq!(events(&mut stations[1]), []);
+        if let Some(event) = stations[0].poll_event() {
+            return (event, now);
+        }
+        now = stations.iter_mut().filter_map(Station::exact_deadline).min().unwrap().max(now);
+        stations.iter_mut().for_each(|station| station.handle_timeout(now));
+    }
+    panic!("nothing happens");
+}
+
+/// Proves that a successor at a peer's address is accepted soon, whether its predecessor's connection is established or
+/// being ended, and that it is not refused meanwhile.
+#[test]
+fn successor_is_accepted() {
+    for disconnects in [false, true] {
+        let (mut stations, [a, b]) = with_successor(disconnects);
+        let (mut event, mut now) = first_event(&mut stations, at(2));
+        if !disconnects {
+            assert_eq!(event, StationEvent::Connection(a, ConnectionEvent::Reset(Cause::PeerReset)));
+            assert!(stations[0].connection(a).unwrap().is_reset_by_successor());
+            assert!(stations[0].abort(a, now));
+            (event, now) = first_event(&mut stations, now);
+        }
+        assert_eq!(event, StationEvent::Connection(a, ConnectionEvent::Disconnected(Cause::Requested)));
+        let (event, now) = first_event(&mut stations, now);
+        let StationEvent::Connection(incoming, ConnectionEvent::Incoming) = event else { panic!("{event:?}") };
+        assert!(now < at(1_000_000), "{now:?}");
+        assert!(stations[0].accept(incoming, now));
+        exchange(&mut stations, now);
+        assert_eq!(events(&mut stations[1]), [StationEvent::Connection(b, ConnectionEvent::Connected)]);
+        assert_eq!(states(&stations, [incoming, b]), [Some(State::Normal); 2]);
+    }
+}
