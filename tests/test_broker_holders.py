@@ -165,3 +165,14 @@ def test_what_a_holder_forges_is_stopped_by_the_egress_rules_and_by_nothing_else
     assert heard[True] == [[mine, "0009", 0x20], [mine, "0009", 0x21], [mine, "8870", 0x20], [mine, "8870", 0x20]]
     listing = site.run([nft, "list", "table", "netdev", "barewire"]).stdout
     assert 'device "lo"' in listing
+
+
+def test_there_are_no_egress_rules_for_an_interface_above_another(site: Site) -> None:
+    """Its frames pass the other one's hook as well, which would drop them."""
+    link = ["ip", "link", "add", "link", "eth0", "name", "above0", "type", "macvlan"]
+    assert site.lab.run("h1", link, check=False).returncode == 0
+    policy = site.directory / "above.toml"
+    policy.write_text('[[allow]]\nusers = ["root"]\ninterfaces = ["above0"]\nsaps = ["0x10"]\nat_most = 1\n')
+    done = site.run([str(site.directory / "barewire-broker"), "egress", "--policy", str(policy)])
+    site.lab.run("h1", ["ip", "link", "delete", "above0"], check=True)
+    assert done.returncode == 2 and not done.stdout and "leave through eth0" in done.stderr, done.stderr

@@ -176,8 +176,24 @@ fn print_egress(path: &Path) -> Result<(), BrokerError> {
     if let Some(missing) = named.iter().find(|name| !granted.iter().any(|interface| interface.name == **name)) {
         return Err(BrokerError::WrongUse(format!("{}: there is no interface {missing}", path.display())));
     }
+    for Interface { name, .. } in &granted {
+        if let Some(lower) = lower_of(name) {
+            return Err(BrokerError::WrongUse(format!(
+                "{}: the frames of {name} leave through {lower}, where the rules would drop them: allow {lower} instead, \
+                 or load no rules",
+                path.display()
+            )));
+        }
+    }
     print!("{}", egress::rules(&granted, &others));
     Ok(())
+}
+
+/// An interface through which another one sends: below a bridge, bond, VLAN or macvlan.
+fn lower_of(name: &str) -> Option<String> {
+    let entries = fs::read_dir(Path::new("/sys/class/net").join(name)).ok()?;
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter_map(|name| name.strip_prefix("lower_").map(str::to_owned)).min()
 }
 
 fn raise_descriptors() -> io::Result<u64> {
