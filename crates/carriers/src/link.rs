@@ -229,10 +229,6 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         self.frames().any(Link::has_pending) || self.udp.as_ref().is_some_and(Link::has_pending)
     }
 
-    fn deadline(&self) -> Option<u64> {
-        Some(self.question_due).filter(|due| *due != u64::MAX)
-    }
-
     #[inline]
     fn note_time(&mut self, nanoseconds: u64) {
         self.now = nanoseconds;

@@ -372,9 +372,8 @@ impl<L: Link> Port<L> {
             // There may be events.
             return Ok(Duration::ZERO);
         }
-        let due = self.station.exact_deadline().map_or(u64::MAX, Instant::as_nanos);
-        let due = due.min(self.link.deadline().unwrap_or(u64::MAX));
-        let until = if due == u64::MAX { due } else { due.saturating_sub(self.now.as_nanos()) };
+        let due = self.station.exact_deadline();
+        let until = due.map_or(u64::MAX, |due| due.as_nanos().saturating_sub(self.now.as_nanos()));
         Ok(timeout.min(Duration::from_nanos(until).max(SLEEP_MIN)))
     }
 

@@ -82,10 +82,6 @@ macro_rules! link_by_kind {
                 match self { $(Self::$kind(link) => link.has_pending()),+ }
             }
 
-            fn deadline(&self) -> Option<u64> {
-                match self { $(Self::$kind(link) => link.deadline()),+ }
-            }
-
             fn clock(&self) -> $crate::Clock {
                 match self { $(Self::$kind(link) => link.clock()),+ }
             }

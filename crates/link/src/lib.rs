@@ -145,12 +145,6 @@ pub trait Link {
         false
     }
 
-    /// When the link has something to send by itself, in nanoseconds of its clock: its user must call
-    /// [`receive`](Self::receive) then.
-    fn deadline(&self) -> Option<u64> {
-        None
-    }
-
     /// The clock for users of this link: the system's, unless the link is simulated.
     fn clock(&self) -> Clock {
         Clock::default()

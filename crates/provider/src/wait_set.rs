@@ -26,7 +26,12 @@ impl WaitSet {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(nix_errno)?;
         let notifier = notifier.descriptor();
-        Ok(Self { epoll: epoll_of([notifier, timer.as_fd()])?, timer, notifier: notifier.as_raw_fd(), members: Vec::new() })
+        Ok(Self {
+            epoll: epoll_of([notifier, timer.as_fd()])?,
+            timer,
+            notifier: notifier.as_raw_fd(),
+            members: Vec::new(),
+        })
     }
 
     /// Removes all members, also those that were closed while a forked child has them still: the kernel keeps them in the

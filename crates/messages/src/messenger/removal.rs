@@ -51,9 +51,12 @@ impl<L: Link> Messenger<L> {
                 }
                 continue;
             }
-            // Messages wait until the channel of the peer that had this address before has ended.
-            let Peer { is_broken, waiting, .. } = self.state.peers.at(peer);
-            if !*is_broken && !waiting.is_empty() {
+            // Messages wait until the channel of the peer that had this address before has ended. They fail if the next one
+            // has a channel already, because it was called: that may never end.
+            let Peer { is_broken, waiting, address, .. } = self.state.peers.at(peer);
+            let (is_done, address) = (*is_broken || waiting.is_empty(), *address);
+            let peers = &mut self.state.peers;
+            if !is_done && peers.find(address).is_none_or(|next| peers.at(next).channel.is_none()) {
                 continue;
             }
             self.state.removing.swap_remove(index);

@@ -55,7 +55,10 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: libfabric's promise: null, or valid and writable.
         let attributes = unsafe { attr.as_mut() }.ok_or(Errno::INVALID)?;
         // FI_SYMMETRIC is a hint.
-        if !attributes.name.is_null() || attributes.flags & !(FI_EVENT | FI_SYMMETRIC) != 0 || attributes.rx_ctx_bits != 0 {
+        if !attributes.name.is_null()
+            || attributes.flags & !(FI_EVENT | FI_SYMMETRIC) != 0
+            || attributes.rx_ctx_bits != 0
+        {
             return Err(Errno::NOT_SUPPORTED);
         }
         if attributes.type_ == FI_AV_UNSPEC {

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use barewire_endpoint::Ending;
 use barewire_link::MacAddress;
 use barewire_messages::{CompletionLevel, Failure, Label};
 
@@ -122,6 +123,9 @@ pub struct Oracle {
     counters: Vec<Counter>,
     /// For each pair of ranks: the channel between them may have failed.
     disturbed: Vec<bool>,
+    /// For each ordered pair of ranks: the first has restarted, and nothing has disturbed the pair since. Whatever the
+    /// second knows of the earlier process, the new one reaches it.
+    renewed: Vec<bool>,
     /// For each ordered pair of ranks: the first has closed its channel to the second, or removed that peer.
     closed: Vec<bool>,
     /// For each ordered pair of ranks: the first was notified of a loss of data for the second.
@@ -149,6 +153,7 @@ impl Oracle {
             writes: (0..ranks * ranks * SLOTS).map(|_| Vec::new()).collect(),
             counters: vec![Counter::default(); ranks * COUNTERS],
             disturbed: vec![false; ranks * ranks],
+            renewed: vec![false; ranks * ranks],
             closed: vec![false; ranks * ranks],
             notified: vec![false; ranks * ranks],
             incarnations: (0..ranks).collect(),
@@ -185,8 +190,9 @@ impl Oracle {
     }
 
     pub fn disturb_pair(&mut self, a: usize, b: usize) {
-        self.disturbed[a * self.ranks + b] = true;
-        self.disturbed[b * self.ranks + a] = true;
+        for pair in [a * self.ranks + b, b * self.ranks + a] {
+            (self.disturbed[pair], self.renewed[pair]) = (true, false);
+        }
     }
 
     pub fn is_disturbed(&self, a: usize, b: usize) -> bool {
@@ -216,6 +222,11 @@ impl Oracle {
         for counter in &mut self.counters[rank * COUNTERS..(rank + 1) * COUNTERS] {
             (counter.done, counter.was_restarted) = (0, true);
         }
+    }
+
+    /// A rank's new process has begun, and nothing keeps it from this peer.
+    pub fn renewed(&mut self, rank: usize, peer: usize) {
+        self.renewed[rank * self.ranks + peer] = self.incarnations[rank] >= self.ranks;
     }
 
     /// A rank was notified of a loss of data for a peer.
@@ -477,12 +488,17 @@ impl Oracle {
             // Checked by the caller.
             Failure::Truncated { .. } | Failure::Cancelled => true,
             Failure::Refused { .. } => false,
-            Failure::Peer { .. } => {
+            Failure::Peer { ending, .. } => {
+                // What the peer has not ended yet of the earlier process may end the new one's channel, and what it sent to
+                // that, and was held, may refuse it.
+                let is_unheard = matches!(ending, Ending::NeverAnswered | Ending::NoAnswer);
                 if let Some(peer) = peer {
                     self.notified[rank * self.ranks + peer] = true;
                 }
                 match peer {
-                    Some(peer) => self.is_disturbed(rank, peer),
+                    Some(peer) => {
+                        self.is_disturbed(rank, peer) && !(is_unheard && self.renewed[rank * self.ranks + peer])
+                    }
                     None => (0..self.ranks).any(|peer| self.is_disturbed(rank, peer)),
                 }
             }

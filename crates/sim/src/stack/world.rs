@@ -295,6 +295,17 @@ impl World {
             process.start_draining(&mut self.oracle);
         }
         rank.process = Some(process);
+        for peer in (0..self.ranks.len()).filter(|peer| *peer != number) {
+            let is_undisturbed = |rank: &Rank| rank.paused_until_ns <= self.now_ns && rank.down_until_ns <= self.now_ns;
+            let is_there = self.ranks[peer].process.is_some() && is_undisturbed(&self.ranks[peer]);
+            let topology = self.scenario.topology.as_ref();
+            if is_there
+                && is_undisturbed(&self.ranks[number])
+                && topology.is_none_or(|topology| topology.reaches(number, peer))
+            {
+                self.oracle.renewed(number, peer);
+            }
+        }
         self.run_rank(number);
     }
 

@@ -97,8 +97,13 @@ const TO_A: Peer = Peer { local: Lsap::SNAP, mac: A, remote: Lsap::SNAP };
 fn with_successor(disconnects: bool) -> ([Station<u32>; 2], [ConnectionHandle; 2]) {
     let connection = ConnectionConfig { is_extended: true, ..Default::default() };
     let keyed = |mac, key| {
-        let config =
-            StationConfig { connection: connection.clone(), hash_seed: key, key, sends_key: true, ..Default::default() };
+        let config = StationConfig {
+            connection: connection.clone(),
+            hash_seed: key,
+            key,
+            sends_key: true,
+            ..Default::default()
+        };
         let mut station: Station<u32> = Station::new(mac, &config, at(0)).unwrap();
         station.activate(Lsap::SNAP);
         station.listen(Lsap::SNAP, true);
