@@ -387,7 +387,8 @@ def test_an_ordinary_user_exchanges_messages_through_the_broker(program: str, no
         await_line(answering, r"at fi_barewire://[0-9a-f:]{17}/0x14")
         refused = started("h1", BOB, "call")
         output, _ = refused.communicate(timeout=20)
-        assert refused.returncode != 0 and "service access points of eth0 are taken" in output, output[-2000:]
+        assert refused.returncode != 0 and "2 service access points of eth0 are taken" in output, output[-2000:]
+        assert f"no rule allows user {BOB}" in output, output[-2000:]
         calling = started("h2", ALICE, "call")
         ended_well(calling)
         ended_well(answering)

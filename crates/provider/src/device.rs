@@ -46,6 +46,8 @@ pub(crate) enum DeviceError {
     Mtu { mtu: usize, min: usize },
     #[error("all {} service access points of {interface} are taken on this host", saps().count())]
     NoSap { interface: String },
+    #[error("{taken} service access points of {interface} are taken on this host, and of the others {refusal}")]
+    NoneAllowed { interface: String, taken: usize, refusal: String },
 }
 
 impl DeviceError {
@@ -179,7 +181,9 @@ pub(crate) fn open(device: &Device, parameters: &Parameters) -> Result<Endpoint<
     let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
     if device.reach.frames {
         return match open_at_free_sap(device, parameters, &tuning) {
-            Err(DeviceError::Open(OpenError::Broker(error))) if may_do_without_frames(device, parameters) => {
+            Err(error @ (DeviceError::Open(OpenError::Broker(_)) | DeviceError::NoneAllowed { .. }))
+                if may_do_without_frames(device, parameters) =>
+            {
                 warning!(FI_LOG_EP_CTRL, "{}: UDP instead of frames: {error}", device.name);
                 let reach = Reach { frames: false, ..device.reach };
                 open(&Device { mtu_max: device.mtu, reach, ..device.clone() }, parameters)
@@ -226,19 +230,26 @@ fn open_at_free_sap(
 ) -> Result<Endpoint<AnyLink>, DeviceError> {
     let mac = Interface::by_name(&device.name)?.address;
     let first = std::process::id() as usize % saps().count();
-    let mut refused = None;
+    let (mut taken, mut refused) = (0, None);
     for sap in saps().cycle().skip(first).take(saps().count()) {
         let address = Address::new(mac.0, sap);
         if is_taken(address) {
+            taken += 1;
             continue;
         }
         let claim = match claim(address, parameters.broker.as_deref()) {
-            Err(ClaimError::Taken(_)) => continue,
+            Err(ClaimError::Taken(_)) => {
+                taken += 1;
+                continue;
+            }
             claim => claim?,
         };
         let link = match link_at(&device.name, sap, parameters, tuning) {
             Ok(Some(link)) => link,
-            Ok(None) => continue,
+            Ok(None) => {
+                taken += 1;
+                continue;
+            }
             // Others may be allowed.
             Err(error) if error.is_forbidden() => {
                 refused = Some(error);
@@ -272,7 +283,11 @@ fn open_at_free_sap(
             }
         }
     }
-    Err(refused.unwrap_or_else(|| DeviceError::NoSap { interface: device.name.clone() }))
+    let interface = device.name.clone();
+    Err(match refused {
+        Some(refusal) => DeviceError::NoneAllowed { interface, taken, refusal: refusal.to_string() },
+        None => DeviceError::NoSap { interface },
+    })
 }
 
 /// The names of the interfaces besides the device's that frames may go by.
