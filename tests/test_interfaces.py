@@ -65,6 +65,12 @@ def test_a_selection_of_interfaces_is_kept(name: str) -> None:
         for wrong, said in (("eth1,eth1", "1 to 4 names"), ("eth0,eth9", "eth9")):
             done = run(lab, "--interface", wrong, "--", built, "1")
             assert done.returncode != 0 and said in done.stderr, done.stderr
+        # No frame is longer than either takes.
+        for host in ("h1", "h2"):
+            assert lab.run(host, ["ip", "link", "set", "eth1", "mtu", "1200"], check=False).returncode == 0
+        done = run(lab, "--interface", "eth0,eth1", "--explain", "--", built, "1")
+        is_right(done)
+        assert SPREAD in done.stderr, done.stderr
 
 
 def test_interfaces_of_different_hosts_that_are_not_joined_do_no_harm() -> None:

@@ -94,7 +94,7 @@ pub(crate) fn devices(parameters: &Parameters) -> Result<Vec<Device>, DeviceErro
     if let Some(mtu) = parameters.mtu.filter(|mtu| *mtu < min) {
         return Err(DeviceError::Mtu { mtu, min });
     }
-    // Long messages go by all selected interfaces.
+    // Long messages go by all selected interfaces, so no frame may be longer than any of them takes.
     let mut mtu_of_all = usize::MAX;
     if let [_, others @ ..] = &parameters.selected[..] {
         for name in others {

@@ -110,7 +110,7 @@ pub(crate) unsafe fn after_fork_in_child() {
 
 /// Ends all threads before their code is unloaded, for a program that did not close its domains.
 pub(crate) fn end_all() {
-    // In a forked child it may be locked for ever, by a thread that the child does not have.
+    // In a child that was made without fork's handlers it may be locked for ever, by a thread that the child does not have.
     let Some(mut all) = THREADS.try_lock() else { return };
     let all = std::mem::take(&mut *all);
     all.iter().filter_map(Weak::upgrade).for_each(|control| control.end());

@@ -20,8 +20,7 @@ struct PollFid {
 
 struct Member {
     fid: *mut fid,
-    /// A counter's value at the last poll.
-    /// A counter's value and errors when they were last reported.
+    /// A counter's value and errors at the last poll.
     shown: (u64, u64),
 }
 
