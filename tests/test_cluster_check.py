@@ -76,6 +76,9 @@ def test_hosts_are_asked_and_measured_through_ssh() -> None:
         done = cluster.barewire(*CHECK, str(file), *shell, "-o", str(cluster.folder / "check"))
         assert done.returncode == 0, done.stdout + done.stderr
         assert len(json.loads(done.stdout)["paths"]) == 2
+        # A datagram's payload is shorter than the MTU that the file expects.
+        done = cluster.barewire(*CHECK, str(file), *shell, "--link", "udp", "-o", str(cluster.folder / "udp"))
+        assert done.returncode == 0, done.stdout + done.stderr
         # Nobody answers there.
         absent = cluster.barewire("cluster", "init", *shell, "--hosts", "10.77.0.9", "-o", str(cluster.folder / "no"))
         assert absent.returncode == 1 and "10.77.0.9 cannot be asked" in absent.stderr

@@ -186,6 +186,12 @@ def test_a_program_that_never_ends_is_ended_and_says_where_it_was(tmp_path: Path
     assert document["exit_code"] is None and jobs_left_over() == set()
 
 
+def test_a_fortran_program_that_never_ends_says_where_it_was(tmp_path: Path) -> None:
+    _, document = profiled(tmp_path, *HERE, "--limit", "3", "--", fortran("openmpi", "with_mpif", tmp_path), "hang")
+    notes = " ".join(document["notes"])
+    assert "in MPI_Recv since" in notes and "outside MPI" not in notes
+
+
 def test_what_others_ask_of_dlsym_is_answered_as_without(tmp_path: Path) -> None:
     """RTLD_NEXT means: after who asks. Were it asked by the profiler, a library after it would find itself for ever.
 

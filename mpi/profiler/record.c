@@ -222,6 +222,10 @@ struct span enter(int call, enum language language, const slot *arguments) {
     // MPICH's Fortran functions call the C functions, which are then recorded instead; Open MPI's do not.
     span.outermost = !in_call;
     span.begin = now();
+    if (span.outermost) {
+      STORE(block->since, span.begin);
+      STORE(block->inside, (uint64_t)call + 1);
+    }
     if (!LOAD(block->first)) STORE(block->first, span.begin);
   }
   return span;

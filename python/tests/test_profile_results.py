@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from synthetic_profile import BARRIER, LOADED, MS, RECEIVE, SEND, SEND_C, Made
 
+from barewire.mpi import Family, Job, Library
+from barewire.mpi.profiler import FOLDER, with_profiler
 from barewire.report.profile import calls_table, cost_sentence, headlines, percent, seconds, size_class
 from barewire.report.profile_figures import calls_bars, over_time, stacked
 from barewire.report.profile_page import profile_page
@@ -141,3 +143,10 @@ def test_tables_contain_text() -> None:
     assert seconds(0.25, (0.2, 0.3)) == "250 ms [200, 300]"
     assert [percent(value) for value in (0, 0.0001, 0.004, 0.5)] == ["0 %", "<0.1 %", "0.4 %", "50 %"]
     assert size_class(4096, 8192) == "4–8 KiB" and size_class(512, 1024) == "512 B–1 KiB" and size_class(0, 1) == "0 B"
+
+
+def test_ranks_find_their_folder_from_wherever_they_are() -> None:
+    """Programs change their directory before MPI_Init."""
+    library = Library("some", Family.OPEN_MPI, "4.1.4", Path("/usr/lib/libmpi.so"))
+    job = with_profiler(Job(library, (("a", 1),), (), ("prog",)), Path("/p.so"), Path("runs/x"))
+    assert {setting.name: setting.value for setting in job.settings}[FOLDER] == str(Path.cwd() / "runs" / "x")

@@ -39,12 +39,15 @@ dpkg -i "$deb" >/dev/null
 grep -qx "# mine" /etc/barewire/broker.toml
 [ "$(dpkg-query -W -f '${Version}' barewire)" != 0.0.1-1 ]
 
-echo "packages: removed during a job"
+echo "packages: removed during a job, and enabled"
+barewire enable --system --library openmpi
+grep -q FI_PROVIDER /etc/openmpi/openmpi-mca-params.conf
 barewire run -n 2 --lab pair -- /tmp/pingpong 100000 8192 >/tmp/out 2>/tmp/err &
 job=$!
 until [ -s /tmp/out ]; do kill -0 "$job"; sleep 0.1; done
 dpkg --remove barewire >/dev/null
 [ ! -e /usr/bin/barewire ]
+! grep -q barewire /etc/openmpi/openmpi-mca-params.conf
 kill -0 "$job" || { echo "the job ended before the package was removed: it shows nothing" >&2; exit 1; }
 wait "$job" || { cat /tmp/out /tmp/err; exit 1; }
 [ "$(wc -l </tmp/out)" = 15 ] # of 0, 1, 2 … 8192 bytes

@@ -4,6 +4,7 @@
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -24,6 +25,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const RESTART_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval between attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// The last broker that did not come back: this process's next requests do not wait for it again.
+static GONE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// A granted socket.
 #[derive(Debug)]
@@ -68,22 +71,32 @@ pub enum RequestError {
     },
 }
 
-/// Requests a socket from the broker. Retries while the broker restarts.
+/// Requests a socket from the broker. Retries while the broker restarts, unless it has already stayed away for so long.
 ///
 /// # Errors
 /// [`RequestError`].
 pub fn request_grant(path: &Path, request: &Request) -> Result<Grant, RequestError> {
     let request = request.encode()?;
+    let gone = || GONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let timeout = if gone().as_deref() == Some(path) { Duration::ZERO } else { RESTART_TIMEOUT };
     let began = Instant::now();
     loop {
         match attempt(path, &request) {
-            Ok(answer) => return granted(path, answer),
-            Err(error) if is_restart(error) && began.elapsed() < RESTART_TIMEOUT => std::thread::sleep(RETRY_INTERVAL),
+            Ok(answer) => {
+                gone().take_if(|gone| gone == path);
+                return granted(path, answer);
+            }
+            Err(error) if is_restart(error) && began.elapsed() < timeout => std::thread::sleep(RETRY_INTERVAL),
             Err(Errno::EAGAIN) => {
                 let reason = format!("no answer within {} s", ANSWER_TIMEOUT.as_secs());
                 return Err(RequestError::Broken { path: path.to_owned(), reason });
             }
-            Err(error) => return Err(RequestError::Unreachable { path: path.to_owned(), source: error.into() }),
+            Err(error) => {
+                if is_restart(error) {
+                    *gone() = Some(path.to_owned());
+                }
+                return Err(RequestError::Unreachable { path: path.to_owned(), source: error.into() });
+            }
         }
     }
 }

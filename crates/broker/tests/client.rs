@@ -7,7 +7,7 @@ use std::os::unix::thread::JoinHandleExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use barewire_broker::{Grant, MESSAGE_BYTES_MAX, Reply, Request, RequestError, Status, request_grant};
@@ -104,4 +104,21 @@ fn a_grant_without_room_for_its_socket_says_so() {
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
     let Err(RequestError::Broken { reason, .. }) = answer else { panic!("{answer:?}") };
     assert_eq!(reason, "the grant came without a socket: too many open files here?");
+}
+
+/// A library opens several endpoints; each would wait for a broker that is gone.
+#[test]
+fn a_broker_that_stays_away_is_waited_for_once() {
+    let path = std::env::temp_dir().join(format!("barewire-client-{}-gone", std::process::id()));
+    let _ = fs::remove_file(&path);
+    let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(listener.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+    drop(listener);
+    let began = Instant::now();
+    assert!(matches!(ask(&path), Err(RequestError::Unreachable { .. })));
+    let first = began.elapsed();
+    assert!(matches!(ask(&path), Err(RequestError::Unreachable { .. })));
+    let second = began.elapsed() - first;
+    fs::remove_file(&path).unwrap();
+    assert!(first >= Duration::from_secs(3) && second < first / 2, "{first:?}, {second:?}");
 }

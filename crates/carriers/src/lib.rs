@@ -220,6 +220,16 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         sent
     }
 
+    /// Whether what is due to a station goes by the first interface, to the address in its frames.
+    fn goes_by_first(&mut self, name: Name) -> bool {
+        let Some(index) = self.find(name) else { return !self.frames.is_empty() };
+        let Self { peers, frames, udp, now, .. } = self;
+        let peer = &mut peers[index];
+        peer.has_one_path()
+            && peer.address(0).0 == name.mac()
+            && peer.route(*now, || nonce(frames, udp)) == Route::One(0)
+    }
+
     /// Sends frames to one station.
     #[inline]
     fn send_to_one(&mut self, name: Name, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {

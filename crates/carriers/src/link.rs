@@ -53,8 +53,22 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         let mut accepted = 0;
         while let Some(first) = frames.get(accepted) {
             let name = destination(first);
-            let count = frames[accepted..].iter().take_while(|frame| destination(frame) == name).count();
-            let sent = self.send_to_one(name, &frames[accepted..accepted + count]).or_else(lost(count))?;
+            let run = |name, from: usize| frames[from..].iter().take_while(|frame| destination(frame) == name).count();
+            let mut end = accepted;
+            // Frames to several stations are one batch where all go as their headers say.
+            while let Some(frame) = frames.get(end)
+                && self.goes_by_first(destination(frame))
+            {
+                end += run(destination(frame), end);
+            }
+            let sent = if end > accepted {
+                self.send_by(0, MacAddress(name.mac()), &frames[accepted..end])
+            } else {
+                end += run(name, end);
+                self.send_to_one(name, &frames[accepted..end])
+            };
+            let count = end - accepted;
+            let sent = sent.or_else(lost(count))?;
             accepted += sent;
             if sent < count {
                 break;

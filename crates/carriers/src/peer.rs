@@ -292,6 +292,11 @@ impl Peer {
         Route::All
     }
 
+    /// Whether all goes by the first interface, unless it is silent.
+    pub fn has_one_path(&self) -> bool {
+        self.current == Some(0) && self.spread.is_none() && !self.batches_by_udp && !self.has_several
+    }
+
     /// Notes an answer by a path that had not answered since then.
     #[inline]
     fn answered(&mut self, since: u64, now: u64) {

@@ -150,6 +150,8 @@ pub struct Endpoint<L> {
     busy_polls: u32,
     /// Set by a sleep: the next call of `progress` must check everything.
     has_slept: bool,
+    /// Whether the last call that received frames stopped before it had received all.
+    stopped_early: bool,
     last_housekeeping: Instant,
     wait_policy: WaitPolicy,
     malformed: u64,
@@ -247,6 +249,7 @@ impl<L: Link> Endpoint<L> {
             pending_events: 0,
             busy_polls: 0,
             has_slept: false,
+            stopped_early: false,
             last_housekeeping,
             wait_policy: WaitPolicy::new(config.waiting, config.shares_core),
             malformed: 0,
@@ -525,6 +528,14 @@ impl<L: Link> Endpoint<L> {
         self.check()?;
         let timeout = self.port.prepare_to_sleep(timeout)?;
         Ok(self.arm_local_peers(timeout).filter(|timeout| !timeout.is_zero()))
+    }
+
+    /// Whether the last [`progress`](Self::progress) left frames that had arrived, as it does after one that its caller
+    /// waited for.
+    #[inline]
+    #[must_use]
+    pub fn has_more_to_receive(&self) -> bool {
+        self.stopped_early
     }
 
     /// Handles the timers that are due and sends what they cause, for a caller that makes progress only now and then:

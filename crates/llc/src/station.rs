@@ -21,6 +21,9 @@ use crate::slot_queue::SlotQueue;
 use crate::time::{Instant, nanos};
 pub use delivery::{Delivery, Handled, Reply};
 
+/// PDUs that a connection sends before another's: a link sends frames to one peer as a batch.
+const PDUS_PER_TURN: u32 = 16;
+
 /// A station with one MAC address. See the crate's README for an example.
 pub struct Station<T> {
     mac: Mac,
@@ -33,6 +36,8 @@ pub struct Station<T> {
     by_peer: PeerTable,
     deadlines: Deadlines,
     to_send: SlotQueue,
+    /// Number of PDUs that the first connection of `to_send` has sent in its turn.
+    sent_in_turn: u32,
     to_report: SlotQueue,
     datagrams_out: Sender<T>,
     datagrams_in: Receiver,
@@ -177,6 +182,7 @@ impl<T> Station<T> {
             by_peer: PeerTable::new(config.connections, config.hash_seed),
             deadlines: Deadlines::new(config.connections),
             to_send: SlotQueue::new(config.connections),
+            sent_in_turn: 0,
             to_report: SlotQueue::new(config.connections),
             datagrams_out: Sender::new(config.datagram_peers, config.hash_seed, timing, now),
             datagrams_in: Receiver::new(config.datagram_peers, config.hash_seed, config.datagram_memory),
@@ -548,6 +554,7 @@ impl<T> Station<T> {
                 return self.transmit(slot, now);
             }
             self.to_send.pop();
+            self.sent_in_turn = 0;
             self.update_queues(slot);
         }
         self.is_answer_due = false;
@@ -661,7 +668,11 @@ impl<T> Station<T> {
     }
 
     fn transmit(&mut self, slot: u16, now: Instant) -> Option<StationTransmit<'_, T>> {
-        self.to_send.rotate();
+        self.sent_in_turn += 1;
+        if self.sent_in_turn == PDUS_PER_TURN {
+            self.sent_in_turn = 0;
+            self.to_send.rotate();
+        }
         let entry = &mut self.entries[usize::from(slot)];
         let destination = entry.peer.mac;
         let connection = entry.connection.as_mut()?;

@@ -86,6 +86,8 @@ struct State {
     throttled: Vec<PeerId>,
     /// Peers whose bulk work can continue.
     pending: VecDeque<PeerId>,
+    /// Bytes that the current progress has fetched from local peers.
+    fetched: u64,
     /// Peers whose channels must be aborted for a protocol violation.
     broken: Vec<PeerId>,
     /// Peers to be removed once their channels have ended.
@@ -121,6 +123,7 @@ impl<L: Link> Messenger<L> {
             atomic_max: 0,
             throttled: Vec::new(),
             pending: VecDeque::new(),
+            fetched: 0,
             broken: Vec::new(),
             removing: Vec::new(),
             refuses_unsolicited: false,
@@ -397,7 +400,11 @@ impl<L: Link> Messenger<L> {
 
     /// Continues work on long messages, round-robin over the peers.
     fn continue_bulk(&mut self) {
+        self.state.fetched = 0;
         for _ in 0..self.state.pending.len() {
+            if self.state.fetched >= fetch::FETCH_BYTES {
+                break;
+            }
             let Some(peer) = self.state.pending.pop_front() else { break };
             self.state.peers.at(peer).is_pending = false;
             while let Some(bulk) = self.state.peers.at(peer).bulk.front().copied() {

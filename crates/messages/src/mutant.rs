@@ -9,10 +9,10 @@ pub enum Mutant {
     MatchesNewest,
     /// A rendezvous send completes twice.
     CompletesTwice,
-    /// Memory of unexpected messages that need a delivery confirmation is not released.
+    /// Memory of unexpected messages with data is not released.
     LeaksUnexpected,
-    /// Delivery is confirmed when a message becomes unexpected, not when it is received.
-    ConfirmsUnexpected,
+    /// Delivery of a long message is confirmed when it is announced, not when it is received.
+    ConfirmsRequest,
     /// Later pieces of a long write go to its beginning.
     WritesToBeginning,
     /// Later pieces of a read's result go to its beginning.

@@ -181,9 +181,11 @@ pub(crate) fn open(device: &Device, parameters: &Parameters) -> Result<Endpoint<
     let tuning = Tuning::load()?.with(&parameters.tuned).map_err(TuningError::from)?;
     if device.reach.frames {
         return match open_at_free_sap(device, parameters, &tuning) {
-            Err(error @ (DeviceError::Open(OpenError::Broker(_)) | DeviceError::NoneAllowed { .. }))
-                if may_do_without_frames(device, parameters) =>
-            {
+            Err(
+                error @ (DeviceError::Open(OpenError::Broker(_))
+                | DeviceError::NoneAllowed { .. }
+                | DeviceError::NoSap { .. }),
+            ) if may_do_without_frames(device, parameters) => {
                 warning!(FI_LOG_EP_CTRL, "{}: UDP instead of frames: {error}", device.name);
                 let reach = Reach { frames: false, ..device.reach };
                 open(&Device { mtu_max: device.mtu, reach, ..device.clone() }, parameters)
@@ -199,7 +201,8 @@ pub(crate) fn open(device: &Device, parameters: &Parameters) -> Result<Endpoint<
     endpoint(Vec::new(), sap, device, parameters, &tuning)
 }
 
-/// Whether UDP is used if the default broker gives no sockets: nobody has asked for frames.
+/// Whether UDP is used if the default broker gives no sockets, or no service access point is free: nobody has asked for
+/// frames.
 fn may_do_without_frames(device: &Device, parameters: &Parameters) -> bool {
     parameters.link == LinkKind::Auto && parameters.broker.is_none() && device.reach.udp.is_some()
 }

@@ -42,6 +42,10 @@ struct Kind {
     max_inject: fn(usize) -> usize,
 }
 
+/// What stands instead of libfabric's authentication keys.
+const OTHER_KEYS: &str =
+    "an authentication key; set FI_BAREWIRE_TOKEN, and FI_BAREWIRE_AUTH with FI_BAREWIRE_SECRET, instead";
+
 const RELIABLE: Kind = Kind {
     type_: FI_EP_RDM,
     protocol: FI_PROV_SPECIFIC as u32 | 0xba4e,
@@ -122,8 +126,8 @@ pub(crate) unsafe extern "C" fn getinfo(
         let libfabric = libfabric().ok_or(Errno::OTHER)?;
         // SAFETY: libfabric passes null or a structure that does not change during the call.
         let hints = unsafe { hints.as_ref() };
-        if !node.is_null() && flags & (FI_SOURCE | FI_NUMERICHOST) == 0 {
-            info!(FI_LOG_FABRIC, "host names are not resolved: exchange addresses out of band (fabtests: -b)");
+        if !node.is_null() && flags & FI_SOURCE == 0 {
+            info!(FI_LOG_FABRIC, "hosts are not resolved: exchange addresses out of band (fabtests: -b)");
             return Err(Errno::NO_DATA);
         }
         let parameters = Parameters::load(libfabric).map_err(|error| no_data(&error.to_string()))?;
@@ -221,7 +225,7 @@ fn offer(
 ) -> std::result::Result<NonNull<fi_info>, Unmet> {
     if let Some(hints) = hints {
         // SAFETY: what hints point to is null or valid, as libfabric demands.
-        unsafe { check_hints(hints, kind, device, version) }?;
+        unsafe { check_hints(hints, kind, device) }?;
     }
     let mut info = libfabric.new_info().ok_or_else(|| Unmet("more memory than available".to_owned()))?;
     // SAFETY: a new structure of libfabric's, with all its attributes, and not shared.
@@ -342,6 +346,10 @@ unsafe fn apply_hints(info: &mut fi_info, kind: &Kind, device: &Device, hints: &
         domain.data_progress = or(hint.data_progress, domain.data_progress);
         domain.resource_mgmt = or(hint.resource_mgmt, domain.resource_mgmt);
         domain.av_type = or(hint.av_type, domain.av_type);
+        // What programs that ask for it by this name compare with.
+        if hint.mr_mode == FI_MR_SCALABLE as c_int {
+            domain.mr_mode = hint.mr_mode;
+        }
     }
 }
 
@@ -349,7 +357,7 @@ unsafe fn apply_hints(info: &mut fi_info, kind: &Kind, device: &Device, hints: &
 ///
 /// # Safety
 /// What `hints` points to must be null or valid.
-unsafe fn check_hints(hints: &fi_info, kind: &Kind, device: &Device, version: u32) -> std::result::Result<(), Unmet> {
+unsafe fn check_hints(hints: &fi_info, kind: &Kind, device: &Device) -> std::result::Result<(), Unmet> {
     let unmet = |is_unmet: bool, what: &str| if is_unmet { Err(Unmet(what.to_owned())) } else { Ok(()) };
     unmet(
         hints.caps & !kind.capabilities != 0,
@@ -391,10 +399,7 @@ unsafe fn check_hints(hints: &fi_info, kind: &Kind, device: &Device, version: u3
         unmet(bytes > max_bytes, &format!("messages of {bytes} bytes, the maximum is {max_bytes}"))?;
         unmet(hint.tx_ctx_cnt > 1 || hint.rx_ctx_cnt > 1, "more than one transmit or receive context")?;
         unmet(hint.max_order_war_size > 0, "an unsupported order of writes after reads")?;
-        unmet(
-            hint.auth_key_size > 0,
-            "an authentication key; set FI_BAREWIRE_TOKEN, and FI_BAREWIRE_AUTH with FI_BAREWIRE_SECRET, instead",
-        )?;
+        unmet(hint.auth_key_size > 0, OTHER_KEYS)?;
     }
     if let Some(hint) = domain {
         // SAFETY: null, or a string, as libfabric demands.
@@ -404,8 +409,9 @@ unsafe fn check_hints(hints: &fi_info, kind: &Kind, device: &Device, version: u3
         unmet(hint.cq_data_size > bytes, &format!("more than {bytes} bytes of remote CQ data"))?;
         unmet(hint.mr_key_size > 8, "keys of more than 8 bytes")?;
         unmet(hint.caps & !DOMAIN & !SECONDARY != 0, "unsupported domain capabilities")?;
-        let basic = version < api(1, 5) && hint.mr_mode == FI_MR_BASIC as c_int;
-        unmet(basic, "FI_MR_BASIC")?;
+        unmet(hint.mr_mode & FI_MR_BASIC as c_int != 0, "FI_MR_BASIC")?;
+        unmet(hint.mr_iov_limit > 1, "memory regions of several parts")?;
+        unmet(hint.auth_key_size > 0, OTHER_KEYS)?;
     }
     if let Some(hint) = fabric {
         // SAFETY: null, or a string, as libfabric demands.

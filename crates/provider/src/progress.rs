@@ -28,6 +28,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 const KEEP_ALIVES_PER_PATIENCE: u32 = 16;
 /// The longest interval between checks that only keep connections alive; a local peer's first message may wait as long.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(1);
+/// The interval between checks while more has arrived than one of them receives.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 /// The thread's stack, kept small because it counts as locked memory under mlockall(2).
 const STACK_BYTES: usize = 256 << 10;
 
@@ -203,9 +205,15 @@ pub(crate) fn step(
             }
             // `progress` reads the clock only in every n-th call, and this may be the only one for a second.
             *has_worked = note_status(state.run_timers(), *has_worked);
+            // Behind messages for the program may be the question of a peer that will give this process up.
+            let drained = state.drain();
+            *has_worked = note_status(drained.map(drop), *has_worked);
             if state.has_sleepers {
                 // This thread may have consumed the event that they wait for.
                 state.wake_sleepers();
+            }
+            if drained == Ok(true) {
+                return DRAIN_INTERVAL;
             }
         }
     }

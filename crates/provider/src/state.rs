@@ -120,6 +120,24 @@ impl State {
         self.progress().and(ran)
     }
 
+    /// Makes progress until nothing that has arrived is left, at most a number of times. Each call of `progress` ends with
+    /// the first message that completes an operation, for a program that waits for it. True if something is left.
+    ///
+    /// # Errors
+    /// As [`progress`](Self::progress).
+    pub fn drain(&mut self) -> Result<bool> {
+        /// Bounds for how long the program finds the domain locked.
+        const CALLS_MAX: u32 = 64;
+        let has_more = |state: &mut Self| state.endpoints.iter_mut().any(Endpoint::has_more_to_receive);
+        for _ in 0..CALLS_MAX {
+            if !has_more(self) {
+                return Ok(false);
+            }
+            self.progress()?;
+        }
+        Ok(has_more(self))
+    }
+
     /// Requests the progress thread if messages are under way; urgently if something could not be sent yet.
     #[inline]
     fn request_progress(&self) {

@@ -114,7 +114,7 @@ fn memory_that_is_not_released_is_caught() {
 
 #[test]
 fn a_delivery_completion_that_is_too_early_is_caught() {
-    assert!(messenger_mutant_violates(barewire_messages::Mutant::ConfirmsUnexpected, Property::Delivery));
+    assert!(messenger_mutant_violates(barewire_messages::Mutant::ConfirmsRequest, Property::Delivery));
 }
 
 #[test]

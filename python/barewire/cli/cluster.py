@@ -188,7 +188,8 @@ def _hosts(
 
 def _names(hosts: str | None, hostfile: Path | None, choice: LabChoice | None) -> list[str]:
     expanded = None if hosts is None else expand_nodelist(hosts)
-    return [entry.host for entry in host_slots_of(expanded, hostfile, choice.topology if choice else None)]
+    topology = choice.topology if choice else None
+    return [entry.host for entry in host_slots_of(expanded, hostfile, topology, resolve=False)]
 
 
 def _document(checked: Checked) -> dict[str, Any]:

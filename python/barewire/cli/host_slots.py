@@ -11,8 +11,13 @@ if TYPE_CHECKING:
     from barewire.lab import Topology
 
 
-def host_slots_of(hosts: str | None, hostfile: Path | None, topology: "Topology | None") -> list[HostSlots]:
-    """Return the hosts of `--hosts` or a hostfile; by default the lab's hosts except servers, or this machine."""
+def host_slots_of(
+    hosts: str | None, hostfile: Path | None, topology: "Topology | None", *, resolve: bool = True
+) -> list[HostSlots]:
+    """Return the hosts of `--hosts` or a hostfile; by default the lab's hosts except servers, or this machine.
+
+    Without `resolve`, names that only the remote shell knows pass.
+    """
     host_slots = None
     if hosts is not None:
         host_slots = parse_hosts(hosts)
@@ -26,7 +31,7 @@ def host_slots_of(hosts: str | None, hostfile: Path | None, topology: "Topology 
             if entry.host not in topology.hosts:
                 raise unknown("host of the lab", entry.host, topology.hosts)
         return host_slots or [HostSlots(name) for name in topology.workers]
-    for entry in host_slots or []:
+    for entry in (host_slots if resolve and host_slots else ()):
         import socket
 
         try:

@@ -51,7 +51,7 @@ async def measure_pair(
     """Measure both directions of a pair, one after the other and both at once."""
     ends = {(first.host.name, second.host.name): (first, second), (second.host.name, first.host.name): (second, first)}
     addresses = {first.host.name: facts[0]["address"], second.host.name: facts[1]["address"]}
-    mtu = min(facts[0]["mtu"], facts[1]["mtu"])
+    mtu = min(fact["payload_bytes_max"] for fact in facts)
     found = await asyncio.gather(*(_mtu_passed(ends[path][0], addresses[path[1]], mtu) for path in ends))
     passed = dict(zip(ends, found, strict=True))
     round_trip_ns = None if None in found else await _round_trip_ns(first, addresses[second.host.name], effort.pings)
@@ -84,7 +84,7 @@ def streams_together(
     agents: Mapping[str, Agent], facts: Mapping[str, Mapping[str, Any]], paths: Sequence[Pair], milliseconds: int
 ) -> list[Coroutine[Any, Any, Together]]:
     """Return streams to measure at once, in which each host sends to one and receives from one."""
-    payload_bytes = min(_STREAM_BYTES_MAX, *(fact["mtu"] for fact in facts.values()))
+    payload_bytes = min(_STREAM_BYTES_MAX, *(fact["payload_bytes_max"] for fact in facts.values()))
     is_one_kernel = len({fact["machine"] for fact in facts.values()}) < len(facts)
     window = _WINDOW_SHARED_KERNEL if is_one_kernel else _WINDOW
 

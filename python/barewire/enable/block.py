@@ -7,7 +7,8 @@
     # <<< barewire
 
 The digest is that of the lines between first and last: a block that somebody has changed is nobody's to remove.
-`folders=N`: the file was created, with N folders above it. `newline`: the line before did not end.
+`folders=N`: the file was created, with N folders above it. `newline`: the line before did not end; its end is removed
+with the block, unless lines were added below.
 """
 
 import hashlib
@@ -55,7 +56,8 @@ def find(text: str, name: str) -> Block | None:
     start = sum(map(len, lines[:first]))
     end = start + sum(map(len, lines[first : last + 1]))
     folders = None if mark["folders"] is None else int(mark["folders"])
-    return Block(mark["scope"], body, start - bool(mark["newline"]), end, first + 1, folders)
+    newline = bool(mark["newline"]) and end == len(text)
+    return Block(mark["scope"], body, start - newline, end, first + 1, folders)
 
 
 def insert(text: str, body: Sequence[str], scope: str, *, at_top: bool, folders: int | None = None) -> str:
@@ -69,7 +71,7 @@ def insert(text: str, body: Sequence[str], scope: str, *, at_top: bool, folders:
 
 
 def remove(text: str, block: Block) -> str:
-    """Return the text as it was before the block was inserted."""
+    """Return the text as it was before the block was inserted, with what was added around it since."""
     return text[: block.start] + text[block.end :]
 
 

@@ -74,7 +74,13 @@ def plan_enable(
             refused[each.library.name] = (
                 f"{', '.join(without)} would read {shared} as well, without a provider: use --fallback tcp or --system"
             )
-    return [_enabled(file, sharing, wanted, scope) for file, sharing in targets.items()], refused
+    changes = []
+    for file, sharing in targets.items():
+        try:
+            changes.append(_enabled(file, sharing, wanted, scope))
+        except MachineCannot as error:
+            refused |= {each.library.name: str(error) for each in sharing}
+    return changes, refused
 
 
 def side_effects(changes: Iterable[Change], installed: Iterable[Library], wanted: Wanted, home: Path) -> list[str]:

@@ -3,9 +3,11 @@
 
 import os
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 from barewire.enable.settings import MCA, Wanted, open_mpi_parameters, rank_variables
@@ -14,6 +16,8 @@ from barewire.mpi.libraries import Family, Library
 
 ENV_LIST = "mca_base_env_list"
 _HYDRA_NAME = "mpiexec.hydra.conf"
+# It loads all of Open MPI's components, from a network's disk on a cluster.
+_OMPI_INFO_S = 20.0
 
 
 class Scope(StrEnum):
@@ -88,9 +92,13 @@ def home_parameters(home: Path) -> Path:
 
 
 def system_parameters(library: Library) -> Path:
-    """Return the file of parameters in an installation of Open MPI; Debian's is in /etc."""
-    folder = Path("/etc/openmpi") if library.prefix == Path("/usr") else library.prefix / "etc"
-    return folder / "openmpi-mca-params.conf"
+    """Return the file of parameters that an installation of Open MPI reads for all users."""
+    try:
+        configured = _configured_folder(library.program("ompi_info"), library.prefix)
+    except MachineCannot:
+        configured = None
+    usual = Path("/etc/openmpi") if library.prefix == Path("/usr") else library.prefix / "etc"
+    return (configured or usual) / "openmpi-mca-params.conf"
 
 
 def hydra_file(library: Library) -> Path:
@@ -107,6 +115,20 @@ def hydra_file(library: Library) -> Path:
 def intel_file(root: Path) -> Path:
     """Return the file that Intel MPI's mpiexec reads for all users: below I_MPI_ROOT."""
     return root / "intel64" / "etc" / "mpiexec.conf"
+
+
+@cache
+def _configured_folder(ompi_info: str, prefix: Path) -> Path | None:
+    """Return where an Open MPI was configured to look; None if unknown, or if it was moved since, with its folders."""
+    command = [ompi_info, "--parsable", "--path", "prefix", "--path", "sysconfdir"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_OMPI_INFO_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    paths = dict(line.split(":", 2)[1:] for line in done.stdout.splitlines() if line.count(":") > 1)
+    if Path(paths.get("prefix", "")).resolve() != prefix.resolve() or not paths.get("sysconfdir"):
+        return None
+    return Path(paths["sysconfdir"])
 
 
 def owner(file: Path) -> int:

@@ -2,6 +2,7 @@
 """Distribution of ranks over hosts; pure."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from barewire.errors import WrongUse
 
 LOCAL_HOST = "localhost"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_HOST = re.compile(rf"({_NAME})(?::(\d{{1,6}})|\s+slots\s*=\s*(\d{{1,6}}))?")
+_HOST = re.compile(rf"({_NAME})(?::(\d{{1,6}})|\s+slots\s*=\s*(\d{{1,6}}))?(?:\s+max[-_]slots\s*=\s*\d+)?")
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,31 @@ class HostSlots:
 
 def parse_hosts(text: str) -> list[HostSlots]:
     """Read `a,b` or `a:4,b:4`."""
-    return _distinct([_parse(part) for part in text.split(",")], f"--hosts {text}")
+    host_slots = [_parse(part) for part in text.split(",")]
+    names = [entry.host for entry in host_slots]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise WrongUse(f"--hosts {text} names {', '.join(repeated)} twice; write {repeated[0]}:2 for two ranks there")
+    return host_slots
 
 
 def parse_hostfile(text: str, name: str) -> list[HostSlots]:
-    """Read lines `a`, `a:4` or `a slots=4`; # starts a comment."""
+    """Read lines `a`, `a:4` or `a slots=4`; # starts a comment.
+
+    As for mpirun, a host on several lines has as many ranks as these say together, one for a line without a number: a
+    job's file of PBS has a line for each rank.
+    """
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
     host_slots = [_parse(line) for line in lines if line]
     if not host_slots:
         raise WrongUse(f"hostfile {name} names no host; write one per line: a, a:4 or a slots=4")
-    return _distinct(host_slots, f"hostfile {name}")
+    names = [entry.host for entry in host_slots]
+    if len(set(names)) == len(names):
+        return host_slots
+    slots = Counter[str]()
+    for entry in host_slots:
+        slots[entry.host] += 1 if entry.ranks is None else entry.ranks
+    return [HostSlots(host, ranks) for host, ranks in slots.items()]
 
 
 def is_host_name(text: str) -> bool:
@@ -66,11 +82,3 @@ def _parse(text: str) -> HostSlots:
         raise WrongUse(f"'{text}' is not a host; write a name, or a:4 for a host with 4 ranks")
     number = match[2] or match[3]
     return HostSlots(match[1], int(number) if number else None)
-
-
-def _distinct(host_slots: list[HostSlots], option: str) -> list[HostSlots]:
-    names = [entry.host for entry in host_slots]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise WrongUse(f"{option} names {', '.join(repeated)} twice; write {repeated[0]}:2 for two ranks there")
-    return host_slots

@@ -62,7 +62,8 @@ def with_profiler(job: Job, profiler: Path, folder: Path, *, light: bool = False
     settings = {setting.name: setting for setting in job.settings}
     preloaded = settings[_PRELOAD].value if _PRELOAD in settings else os.environ.get(_PRELOAD)
     settings[_PRELOAD] = Setting(_PRELOAD, ":".join(filter(None, (str(profiler), preloaded))), "profiler")
-    settings[FOLDER] = Setting(FOLDER, str(folder), "profiler")
+    # Programs may change their directory before MPI_Init.
+    settings[FOLDER] = Setting(FOLDER, str(folder.absolute()), "profiler")
     if light:
         settings[MODE] = Setting(MODE, LIGHT, "profiler")
     return replace(job, settings=tuple(settings.values()))

@@ -19,7 +19,7 @@ impl<L: Link> Endpoint<L> {
     #[inline]
     pub(super) fn receive_frames(&mut self, sink: &mut impl Sink) -> Result<(bool, bool), EndpointError> {
         let Self { port, channels, parked_channels, .. } = self;
-        let (mut taken, mut delivered) = (0, false);
+        let (mut taken, mut delivered, mut stopped_early) = (0, false, false);
         let (mut refused, mut malformed) = (None::<ConnectionHandle>, None);
         let has_changed = port.receive(|delivery| {
             taken += 1;
@@ -49,8 +49,10 @@ impl<L: Link> Endpoint<L> {
                 | Delivery::Test { .. } => {}
             }
             // Signal busy, or abort the connection, before any more of its frames are received.
-            taken == FRAMES_AT_ONCE || refused.is_some() || malformed.is_some() || sink.has_enough()
+            stopped_early = taken == FRAMES_AT_ONCE || refused.is_some() || malformed.is_some() || sink.has_enough();
+            stopped_early
         })?;
+        self.stopped_early = stopped_early;
         if let Some(handle) = refused {
             let now = self.port.now();
             self.port.station.set_busy(handle, true, now);

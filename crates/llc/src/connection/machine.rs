@@ -171,6 +171,8 @@ mod labels;
 mod polling;
 mod transmit;
 
+/// After more unanswered polls than these a peer was silent, rather than a frame lost.
+const POLLS_OF_SILENCE: u8 = 3;
 const SENDING: u16 = State::Normal.bit() | State::Busy.bit() | State::Reject.bit();
 const BUSY: u16 = State::Busy.bit() | State::AwaitBusy.bit();
 const REJECTING: u16 = State::Reject.bit() | State::AwaitReject.bit();
@@ -719,7 +721,13 @@ impl Machine {
         self.peer_kept = self.peer_kept.checked_shr(progress).unwrap_or(0) & !1;
         self.is_ack_requested &= (self.acknowledged.wrapping_sub(self.ack_requested_to) as i32) < 0;
         self.has_exchanged = true;
-        self.retry_count = 0;
+        if core::mem::take(&mut self.retry_count) > POLLS_OF_SILENCE && self.timer_runs(Timer::Poll) {
+            // The peer receives again, though polls were lost: the next one need not wait as long as it was silent.
+            let due = now.after(self.t1_ns(0));
+            if self.timers[Timer::Poll as usize] > due {
+                self.set_timer(Timer::Poll, due);
+            }
+        }
         self.counters.information_acknowledged += u64::from(progress);
         self.round_trip.acknowledged(self.acknowledged, now, &self.parameters);
         if self.window < self.parameters.window {

@@ -18,7 +18,7 @@ use crate::peers::PeerId;
 use crate::slab::Key;
 
 /// Bytes to fetch before yielding to other work: some 100 µs.
-const FETCH_BYTES: u64 = 1 << 20;
+pub(super) const FETCH_BYTES: u64 = 1 << 20;
 
 impl<L: Link> Messenger<L> {
     /// Whether a peer fetches long messages itself.
@@ -32,7 +32,7 @@ impl<L: Link> Messenger<L> {
     /// Fetches some of a receive's message.
     pub(super) fn fetch(&mut self, from: PeerId, receive: Key, request: RendezvousRequest) -> Advance {
         let Self { endpoint, state, .. } = self;
-        let State { peers, sends, receives, .. } = state;
+        let State { peers, sends, receives, fetched, .. } = state;
         let (Some(address), number) = (request.address, request.number) else { return Advance::Done };
         let Some(channel) = peers.at(from).channel else { return Advance::Done };
         let Some(Receive { target, stage: Stage::Matched(matched), .. }) = receives.get(receive) else {
@@ -40,7 +40,7 @@ impl<L: Link> Messenger<L> {
         };
         // Messages to itself are copied directly.
         let own = if peers.at(from).address == endpoint.address() { sends.get(number) } else { None };
-        let end = matched.wanted.min(matched.received + FETCH_BYTES);
+        let end = matched.wanted.min(matched.received + FETCH_BYTES.saturating_sub(*fetched));
         while matched.received < end {
             let Some(part) = target.part_at(matched.received) else { break };
             let bytes = part.bytes.min((end - matched.received) as usize);
@@ -58,6 +58,7 @@ impl<L: Link> Messenger<L> {
                 return Advance::Done;
             }
             matched.received += bytes as u64;
+            *fetched += bytes as u64;
         }
         if matched.received < matched.wanted {
             return Advance::Yielded;

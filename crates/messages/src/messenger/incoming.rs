@@ -4,7 +4,7 @@
 use barewire_endpoint::{Address, ChannelId, Class, Piece, Sink};
 
 use super::State;
-use super::receive::{Content, Matched, Receive, RendezvousRequest, Stage};
+use super::receive::{Content, Matched, Receive, RendezvousRequest, Stage, Unexpected};
 use crate::completion::Envelope;
 use crate::header::{Header, HeaderError};
 use crate::mutant::mutant;
@@ -97,9 +97,6 @@ impl State {
             let mut bytes = Vec::with_capacity(length as usize);
             barewire_copy::append(body, &mut bytes);
             let message = self.add_unexpected(envelope, Content::Eager { bytes, confirm });
-            if let (Some(number), true) = (confirm, mutant!(self, ConfirmsUnexpected)) {
-                self.reply(peer, Header::Delivered { number });
-            }
             Reassembly::Unexpected { message, head: head as u32 }
         } else {
             return Ok(false);
@@ -153,6 +150,9 @@ impl State {
                         envelope,
                         Content::Request { request: RendezvousRequest { number, address }, confirm },
                     );
+                    if confirm && mutant!(self, ConfirmsRequest) {
+                        self.reply(peer, Header::Delivered { number });
+                    }
                 } else {
                     return Ok(false);
                 }
@@ -213,9 +213,7 @@ impl State {
                 self.store(receive, base + u64::from(piece.offset - head), piece.bytes);
             }
             Reassembly::Unexpected { message, .. } => {
-                if let Some(super::receive::Unexpected { content: Content::Eager { bytes, .. }, .. }) =
-                    self.unexpected.get(message)
-                {
+                if let Some(Unexpected { content: Content::Eager { bytes, .. }, .. }) = self.unexpected.get(message) {
                     barewire_copy::append(piece.bytes, bytes);
                 }
             }
@@ -242,6 +240,13 @@ impl State {
                     && (!matched.is_rendezvous || matched.received == matched.wanted)
                 {
                     self.finish_receive(receive);
+                }
+            }
+            Reassembly::Unexpected { message, .. } if is_last => {
+                if let Some(Unexpected { content: Content::Eager { confirm, .. }, .. }) = self.unexpected.get(message)
+                    && let Some(number) = confirm.take()
+                {
+                    self.reply(peer, Header::Delivered { number });
                 }
             }
             Reassembly::Write { .. } if is_last => self.written_message_done(peer),

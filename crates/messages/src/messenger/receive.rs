@@ -571,7 +571,7 @@ impl State {
     /// Removes an unexpected message.
     fn remove_unexpected(&mut self, key: Key) -> Option<Unexpected> {
         let message = self.unexpected.remove(key)?;
-        let is_leaking = mutant!(self, LeaksUnexpected) && message.content.protocol().1.is_some();
+        let is_leaking = mutant!(self, LeaksUnexpected) && message.envelope.label.data.is_some();
         self.unexpected_bytes -= if is_leaking { 0 } else { message.content.reserved_bytes(&message.envelope) };
         let has_plenty = self.unexpected_bytes < self.config.unexpected_bytes / 4
             && self.unexpected.len() <= self.config.unexpected_messages / 4;

@@ -24,8 +24,9 @@ pub enum CompletionLevel {
     Inject,
     /// The peer's endpoint has the message (FI_TRANSMIT_COMPLETE).
     Transmit,
-    /// The message is in the buffer of the receive that it matched (FI_DELIVERY_COMPLETE), as in MPI's synchronous
-    /// mode.
+    /// The peer's process has the message (FI_DELIVERY_COMPLETE): in the buffer of its receive, or in the peer's own
+    /// memory if it is short and there is no receive yet. MPICH sends like this, and programs expect short messages to
+    /// be buffered.
     Delivery,
 }
 

@@ -82,7 +82,8 @@ enum Order {
 pub fn run(command: &AgentCommand) -> Result<(), LaunchError> {
     let carrier = open(command)?;
     // UDP's address is that of a socket.
-    let hardware = Interface::by_name(&command.interface)?.address;
+    let interface = Interface::by_name(&command.interface)?;
+    let hardware = interface.address;
     let mut agent = Agent {
         link: carrier.link,
         interface: command.interface.clone(),
@@ -95,7 +96,8 @@ pub fn run(command: &AgentCommand) -> Result<(), LaunchError> {
     let ready = json!({
         "record": "ready",
         "address": agent.link.address().to_string(),
-        "mtu": agent.link.mtu(),
+        "payload_bytes_max": agent.link.mtu(),
+        "mtu": interface.mtu,
         "carrier": carrier.name,
         "reason": carrier.reason,
         "machine": facts::machine(),

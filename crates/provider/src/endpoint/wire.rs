@@ -135,7 +135,7 @@ impl Wire {
 
     pub fn cancel(&mut self, context: u64) -> bool {
         match self {
-            Self::Reliable(messenger) => messenger.cancel(context),
+            Self::Reliable(messenger) => messenger.cancel(context) || messenger.cancel_send(context),
             Self::Unreliable(datagrams) => datagrams.cancel(context),
         }
     }

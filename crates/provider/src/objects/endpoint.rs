@@ -189,7 +189,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
             let bound = Bound { queue, is_selective: flags & FI_SELECTIVE_COMPLETION != 0 };
             let slots = [(FI_TRANSMIT, &mut endpoint.transmit), (FI_RECV, &mut endpoint.receive)];
             let mut wanted: Vec<_> = slots.into_iter().filter(|(flag, _)| flags & flag != 0).collect();
-            if wanted.iter().any(|(_, slot)| slot.is_some()) {
+            if wanted.is_empty() || wanted.iter().any(|(_, slot)| slot.is_some()) {
                 return Err(Errno::INVALID);
             }
             for (_, slot) in &mut wanted {

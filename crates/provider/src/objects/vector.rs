@@ -136,6 +136,9 @@ unsafe extern "C" fn insert(
         if vector.is_asynchronous && vector.events.is_none() {
             return Err(Errno(FI_ENOEQ));
         }
+        if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
         let mut inserted = 0;
         let (credentials, reach) = (vector.shared.parameters.credentials(), vector.shared.device.reach);
         let mut state = vector.shared.lock()?;

@@ -115,6 +115,8 @@ pub struct Oracle {
     has_queues: bool,
     /// Each life of a process has a cookie of its own.
     pub has_lives: bool,
+    /// Longer messages are delivered to their receives, others may be buffered for one.
+    pub buffered_max: usize,
     pub messages: Vec<Message>,
     receives: Vec<Receive>,
     /// Received messages in order of completion: time, receive and message.
@@ -147,6 +149,7 @@ impl Oracle {
             hosts,
             has_queues,
             has_lives: false,
+            buffered_max: 0,
             messages: Vec::new(),
             receives: Vec::new(),
             arrivals: Vec::new(),
@@ -265,7 +268,8 @@ impl Oracle {
         (message.state, message.done_incarnation) = (state, self.incarnations[message.to]);
         let is_delivered = message.received.is_some();
         // A program that uses libfabric may leave the receive's completion in its queue.
-        if state == State::Completed && message.level == CompletionLevel::Delivery && !self.has_queues {
+        let is_long = message.bytes > self.buffered_max;
+        if state == State::Completed && message.level == CompletionLevel::Delivery && is_long && !self.has_queues {
             self.require(is_delivered, Property::Delivery, || {
                 format!("message {number} was completed before it was received")
             });
@@ -561,7 +565,7 @@ impl Oracle {
         }
         let is_lost = if !self.is_disturbed(from, to) {
             true
-        } else if level == CompletionLevel::Transmit {
+        } else if level != CompletionLevel::Inject {
             // The peer's endpoint had received it.
             message.done_incarnation == self.incarnations[to]
                 && message.to_incarnation == self.incarnations[to]

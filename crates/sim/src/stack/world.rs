@@ -122,6 +122,7 @@ impl World {
         let message_bytes_max = message_bytes_max.max().unwrap_or(0) + SLACK;
         let hosts = scenario.addresses.iter().map(|address| MacAddress(address.mac));
         let mut oracle = Oracle::new(hosts.collect(), scenario.uses_libfabric);
+        oracle.buffered_max = scenario.messages.eager_bytes.max(scenario.messages.inject_bytes).max(scenario.mtu);
         let guard_octets = if scenario.endpoint.authentication.is_some() { SEAL_OCTETS } else { CHECK_OCTETS };
         let paths = scenario.topology.clone().map(|topology| {
             oracle.has_lives = scenario.endpoint.framing.token.is_none() && scenario.endpoint.cookie != 0;

@@ -37,12 +37,10 @@ impl EndpointFid {
         let state = &mut *state;
         let endpoint = &mut state.endpoints[self.number];
         let peer = endpoint.peer(&state.vectors, peer)?;
-        let is_injected = matches!(flags, Flags::Injected);
         let flags = endpoint.effective_transmit_flags(flags);
         let is_silent = flags & FI_COMPLETION == 0;
-        // An injected access has no completion, not even an error.
-        let note = if is_injected { 0 } else { kind as u32 };
-        let options = SendOptions { context: context as u64, note, is_silent, ..SendOptions::default() };
+        // Silent or injected, its failure is reported: MPICH waits in a flush for what it has injected.
+        let options = SendOptions { context: context as u64, note: kind as u32, is_silent, ..SendOptions::default() };
         let messenger = reliable(&mut endpoint.wire)?;
         let posted = post(messenger, peer, options, flags);
         state.finish_post(self.number, posted)

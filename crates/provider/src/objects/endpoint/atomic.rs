@@ -283,9 +283,11 @@ unsafe fn fetch(
     flags: Flags,
     context: *mut c_void,
 ) -> Result<isize> {
+    // A read has no operand, whatever the vector contains.
+    let operands = if atomic.operation == AtomicOperation::Read { 0 } else { operand.1 };
     // SAFETY: the caller's promise.
     unsafe {
-        with_elements(operand.0, operand.1, atomic.element, |operand| {
+        with_elements(operand.0, operands, atomic.element, |operand| {
             with_elements(result.0, result.1, atomic.element, |result| {
                 let operand = operand_of(atomic, operand);
                 ep.atomic(to, atomic, AtomicParts { operand, compare: &[], result }, flags, context)

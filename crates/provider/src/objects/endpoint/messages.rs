@@ -89,6 +89,7 @@ impl EndpointFid {
             context: message.context as u64,
             note: kind as u32,
             level: match flags {
+                _ if flags & FI_MATCH_COMPLETE != 0 => return Err(Errno::BAD_FLAGS),
                 _ if flags & FI_DELIVERY_COMPLETE != 0 => CompletionLevel::Delivery,
                 _ if flags & FI_TRANSMIT_COMPLETE != 0 => CompletionLevel::Transmit,
                 _ => CompletionLevel::Inject,
@@ -130,6 +131,7 @@ impl EndpointFid {
         let mut state = self.shared.lock()?;
         let State { endpoints, vectors, .. } = &mut *state;
         let endpoint = &mut endpoints[self.number];
+        let is_given = matches!(flags, Flags::Given(_));
         let flags = endpoint.effective_receive_flags(flags);
         // A claimed message has matched: its source may have been removed from the address vector since.
         let names_source = endpoint.is_directed && flags & (FI_PEEK | FI_CLAIM) != FI_CLAIM;
@@ -157,7 +159,9 @@ impl EndpointFid {
             }
             return state.finish_post(self.number, Ok(()));
         }
-        if flags & FI_MULTI_RECV == 0 {
+        // As a default the flag is meant for untagged receives.
+        let is_multi = flags & FI_MULTI_RECV != 0 && (receive.tag.is_none() || is_given);
+        if !is_multi {
             // SAFETY: the caller's promise.
             let posted = unsafe { endpoint.wire()?.receive(wanted, receive.parts, options) };
             return state.finish_post(self.number, posted);

@@ -49,8 +49,8 @@ impl EndpointFid {
     }
 
     fn inject_write(&self, to: Target, bytes: &[u8], data: Option<u64>) -> Result<isize> {
-        self.access(to.peer, FI_RMA | FI_WRITE, ptr::null_mut(), Flags::Injected, |messenger, peer, _, _| {
-            Ok(messenger.inject_write(peer, to.remote, bytes, data)?)
+        self.access(to.peer, FI_RMA | FI_WRITE, ptr::null_mut(), Flags::Injected, |messenger, peer, options, _| {
+            Ok(messenger.write_copy(peer, to.remote, bytes, data, options)?)
         })
     }
 

@@ -87,6 +87,10 @@ impl Libfabric {
             let outcome = Outcome::Written(RemoteWrite { source, data: entry.data, length });
             return self.completions.push_back(completion(0, outcome));
         }
+        // The failure of an injected write, which names no peer.
+        if given == 0 && read.error != 0 && entry.flags == FI_RMA | FI_WRITE {
+            return;
+        }
         let Some(posted) = self.posted.get(&given) else {
             // The program knows that it has posted nothing of this context, or that this has completed.
             return self.completions.push_back(completion(given, Outcome::Sent));
