@@ -5,6 +5,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barewire.errors import WrongUse
+from barewire.sdn.api.access import Access, Caller, QuotaError
 from barewire.sdn.api.server import Api
-from barewire.sdn.classify.jobs import parse_job
+from barewire.sdn.classify.jobs import Jobs, parse_job
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.classify.tenants import Tenants, parse_tenants
 from barewire.sdn.controller.routes import Route
@@ -626,6 +628,17 @@ def test_quotas_of_jobs_of_flows_and_of_requests(folder: Path) -> None:
         assert (await client.get("/v1/jobs", headers=as_("guests"))).status == 200
 
     served(folder, scenario)
+
+
+def test_a_tenant_slightly_above_its_quota_is_served_as_much_as_its_quota(folder: Path) -> None:
+    tenants = parsed(TWO, folder)
+    access, guests = Access(OPERATOR, tenants, lambda: (Jobs(), {})), Caller(tenants.all[2])
+    served = 0
+    for number in range(400):
+        with suppress(QuotaError):
+            access.check(guests, "GET", "/v1/jobs", number / 4)
+            served += 1
+    assert served == pytest.approx(2 * 3 + 3 * 100, abs=2), "4 requests a second for 100 s, of which 3 are allowed"
 
 
 def test_ranks_are_in_a_quota_and_answers_have_their_number(folder: Path) -> None:

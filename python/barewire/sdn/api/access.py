@@ -66,7 +66,7 @@ class Access:
             return
         left, then_s = self._left.get(tenant.name, (_BURST_S * tenant.requests_per_s, now))
         left = min(left + (now - then_s) * tenant.requests_per_s, _BURST_S * tenant.requests_per_s)
-        self._left[tenant.name] = max(left - 1, 0.0), now
+        self._left[tenant.name] = left - (left >= 1), now  # what is refused costs nothing
         if left < 1:
             raise QuotaError(f"tenant '{tenant.name}' may send {tenant.requests_per_s:g} requests a second: send fewer")
         is_job = path == "/v1/jobs" or path.startswith("/v1/jobs/")
