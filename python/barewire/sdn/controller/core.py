@@ -77,6 +77,9 @@ RECOGNISE_PAUSE_S = 0.001
 # Flows that are counted, or given rules, at a time: some 1 ms.
 FLOWS_MAX = 20
 
+# Work beside the controller, as events name it.
+_MERGING, _REARRANGING, _RECOGNISING = "merging patterns", "rearranging flows", "recognising flows"
+
 _NO_PATTERN: Pattern = {}
 
 # Executes work that takes long, beside the controller, then calls the second function with its result and the time.
@@ -136,7 +139,8 @@ class Controller:
         self._patterns_changed = False
         # Executes plans; replaced by callers that have a thread for them.
         self.run: Run = run_at_once
-        self._is_merging = self._is_rearranging = self._is_evaluating = False
+        # What is being done there: one of _MERGING, _REARRANGING, _RECOGNISING at most once.
+        self._at_work: set[str] = set()
         self._plan_is_due = False
         self._merged = Merged()
         # Flows still to be classified again, and whether all are afterwards, since a job has changed meanwhile.
@@ -186,7 +190,7 @@ class Controller:
     @property
     def is_planning(self) -> bool:
         """Whether patterns are being merged, or strategies at work, beside the controller."""
-        return self._is_merging or self._is_rearranging
+        return not self._at_work.isdisjoint((_MERGING, _REARRANGING))
 
     def poll(self, now: float, has_time: Callable[[], bool] = lambda: True) -> dict[str, list[ToSwitch]]:
         """Process due timers while there is time, and return the pending messages."""
@@ -309,19 +313,31 @@ class Controller:
 
     def _plan(self, now: float) -> None:
         """Merge the changed patterns, and let strategies prepare; the patterns then take effect. One at a time."""
-        if not self._plan_is_due or self._is_merging:
+        if not self._plan_is_due or _MERGING in self._at_work:
             return
-        self._plan_is_due, self._is_merging = False, True
+        self._plan_is_due = False
         strategies = [self.strategy_of(profile) for profile in self.policy.strategies]
         preparing = [prepare for strategy in strategies if (prepare := getattr(strategy, "prepare", None)) is not None]
         known = self.router.network_state.patterns
         work = partial(_prepared, self._merged, known, self.jobs.patterns, preparing, self.network())
-        self.run(work, self._planned, now)
+        self._beside(_MERGING, work, self._planned, now)
 
     def _planned(self, patterns: tuple[Pattern, ...], _now: float) -> None:
-        self._is_merging = False
         self.router.network_state.patterns = patterns
         self._patterns_changed = True
+
+    def _beside(self, what: str, work: Callable[[], Any], then: Callable[[Any, float], None], now: float) -> None:
+        """Execute work beside the controller, then call `then`; if it fails, an event says so instead."""
+        self._at_work.add(what)
+
+        def finished(done: Any, now: float) -> None:
+            self._at_work.remove(what)
+            if isinstance(done, Exception):
+                self.outbox.emit("failed", f"{what}: {done!r}")
+            else:
+                then(done, now)
+
+        self.run(partial(_tried, work), finished, now)
 
     def _strategy_name(self, profile: str) -> str:
         return self.policy.strategies.get(profile) or self.policy.strategies[DEFAULT_PROFILE]
@@ -337,7 +353,7 @@ class Controller:
         network = self._network()
         self._peers, self._hosts_version = peers, self.hosts.version
         # Plans are of one network.
-        self._plan_is_due |= bool(self.router.network_state.patterns) or self._is_merging
+        self._plan_is_due |= bool(self.router.network_state.patterns) or _MERGING in self._at_work
         rates = self.rates
         self.router.network_state.paths = Paths(network)
         self.router.network_state.load_byte_s, self.router.network_state.received_byte_s = (
@@ -515,9 +531,8 @@ class Controller:
             self.outbox.send(switch, Request(RequestKind.PORT_COUNTERS))
 
     def _ask_flows(self, now: float) -> None:
-        if not self._is_evaluating:
-            self._is_evaluating = True
-            self.run(self.recognition.round(now), self._evaluated, now)
+        if _RECOGNISING not in self._at_work:
+            self._beside(_RECOGNISING, self.recognition.round(now), self._evaluated, now)
         # One after the other, so that their answers do not come at once.
         switches = sorted({route.path[0].node for route in self.router.routes})
         for number, switch in enumerate(switches):
@@ -529,7 +544,6 @@ class Controller:
         self.outbox.send(switch, Request(RequestKind.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
 
     def _evaluated(self, evaluation: Evaluation, now: float) -> None:
-        self._is_evaluating = False
         self.recognition.evaluated(evaluation, now)
         self._recognise(now)
 
@@ -613,16 +627,15 @@ class Controller:
         profiles = self.router.routes.crossing_of_profiles.keys() | self.policy.strategies.keys()
         names = {profile: self._strategy_name(profile) for profile in profiles}
         strategies = {name: self.strategy_of(profile) for profile, name in sorted(names.items()) if name in due}
-        self._is_rearranging = True
-        self.run(Rearrangement(self.router.view(now).snapshot(), strategies, names), self._rearranged, now)
+        work = Rearrangement(self.router.view(now).snapshot(), strategies, names)
+        self._beside(_REARRANGING, work, self._rearranged, now)
 
     def _rearranged(self, wanted: Iterable[Rearranged], now: float) -> None:
-        self._is_rearranging = False
         self.router.rearranged(wanted, self._strategy_name, now)
 
     def _next_rearranging(self, now: float) -> dict[str, float]:
         """When each strategy rearranges next: not while strategies are at work; infinite if only on new patterns."""
-        if self._is_rearranging:
+        if _REARRANGING in self._at_work:
             return {}
         found = {}
         for profile, name in self.policy.strategies.items():
@@ -649,10 +662,18 @@ class Controller:
 
     def _every(self, period_s: float, act: Callable[[float], None]) -> None:
         def again(now: float) -> None:
+            self.outbox.at(now + period_s, again)  # also if this time fails
             act(now)
-            self.outbox.at(now + period_s, again)
 
         self.outbox.at(0.0, again)
+
+
+def _tried(work: Callable[[], Any]) -> Any:
+    """Return the result of work, or its failure."""
+    try:
+        return work()
+    except Exception as error:
+        return error
 
 
 def _prepared(

@@ -161,25 +161,29 @@ class Router:
 
     def _move_some(self, now: float) -> None:
         """Move flows to the paths that strategies want for them, a few at a time."""
-        for route in list(itertools.islice(self._wanted, MOVED_MAX)):
-            path, name = self._wanted.pop(route)
-            key = route.key
-            if self.routes.get(key) is not route:
-                continue
-            try:
-                if path == route.path:
-                    continue
-                leads = self.network_state.paths.leads(key.source, key.destination, path)
-            except Exception:  # a plug-in's mistake: something else than a path
-                leads = False
-            if leads:
-                route.why = f"rearranged by {name}"
-                self.move(route, replace(route.placed, path=path))
-            else:
-                self._outbox.emit("strategy failed", f"{name} chose no path for {key}; the flow stays")
-        self._is_moving = bool(self._wanted)
-        if self._is_moving:
-            self._outbox.at(now, self._move_some)
+        try:
+            for route in list(itertools.islice(self._wanted, MOVED_MAX)):
+                self._move_wanted(route, *self._wanted.pop(route))
+        finally:  # also if one of them fails
+            self._is_moving = bool(self._wanted)
+            if self._is_moving:
+                self._outbox.at(now, self._move_some)
+
+    def _move_wanted(self, route: Route, path: Path, name: str) -> None:
+        key = route.key
+        if self.routes.get(key) is not route:
+            return
+        try:
+            if path == route.path:
+                return
+            leads = self.network_state.paths.leads(key.source, key.destination, path)
+        except Exception:  # a plug-in's mistake: something else than a path
+            leads = False
+        if leads:
+            route.why = f"rearranged by {name}"
+            self.move(route, replace(route.placed, path=path))
+        else:
+            self._outbox.emit("strategy failed", f"{name} chose no path for {key}; the flow stays")
 
     def links_lost(self, lost: Collection[Port], now: float, then: Callable[[int, int], None]) -> None:
         """Re-place all flows over lost ports; `then` gets their number, and the number without a path."""
@@ -197,16 +201,18 @@ class Router:
         left, counts = deque(routes), Counter[bool]()
 
         def replace_some(now: float) -> None:
-            for _ in range(min(len(left), LOST_MAX if lost else MOVED_MAX)):
-                route = left.popleft()
-                # It may have ended meanwhile, or moved away from the ports.
-                if self.routes.get(route.key) is route and not (lost and lost.isdisjoint(route.path)):
-                    counts[self.replace(route, now, is_broken=bool(lost))] += 1
-            if left:
-                self._outbox.at(FIRST_S if lost else now, replace_some)
-            else:
-                self._to_replace.remove(left)
-                then(counts[True], counts[False])
+            try:
+                for _ in range(min(len(left), LOST_MAX if lost else MOVED_MAX)):
+                    route = left.popleft()
+                    # It may have ended meanwhile, or moved away from the ports.
+                    if self.routes.get(route.key) is route and not (lost and lost.isdisjoint(route.path)):
+                        counts[self.replace(route, now, is_broken=bool(lost))] += 1
+            finally:  # also if one of them fails
+                if left:
+                    self._outbox.at(FIRST_S if lost else now, replace_some)
+                else:
+                    self._to_replace.remove(left)
+                    then(counts[True], counts[False])
 
         self._to_replace.append(left)
         replace_some(now)

@@ -116,6 +116,7 @@ class Shell:
 
     async def open(self) -> None:
         """Listen for switches. MachineCannot if the system refuses."""
+        self._loop.set_exception_handler(self._failed)
         for listener in self._listeners:
             await listener.open()
         self.turn()
@@ -167,6 +168,11 @@ class Shell:
         )
         core.run = self._run
         return core
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Report a mistake of our own. It has ended one callback; the next ones are called as ever."""
+        loop.default_exception_handler(context)
+        self._tell(Event("failed", repr(context.get("exception", context["message"]))))
 
     def _send(self, messages: Mapping[str, Iterable[ToSwitch]]) -> None:
         for switch, some in messages.items():
@@ -255,11 +261,13 @@ class Shell:
     def _turn_with_messages(self) -> None:
         self._turn_is_due = False
         until_s = time.thread_time() + MESSAGES_S
-        while self._waiting and (time.thread_time() < until_s or len(self._waiting) > WAITING_MAX):
-            self._handle(*self._waiting.popleft())
-        self.turn()
-        if self._waiting:
-            self._turn_soon()
+        try:
+            while self._waiting and (time.thread_time() < until_s or len(self._waiting) > WAITING_MAX):
+                self._handle(*self._waiting.popleft())
+        finally:  # also if one of them fails
+            if self._waiting:
+                self._turn_soon()
+            self.turn()
 
     def _up(self, channel: Channel, event: SwitchUp) -> None:
         name = f"s{event.datapath_id}"
