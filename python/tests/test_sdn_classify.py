@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from barewire.errors import WrongUse
 from barewire.sdn.classify.announcement import PatternDocument, read
 from barewire.sdn.classify.classifier import Classification, FlowCounters, classify
+from barewire.sdn.classify.features import FEATURES, Features
 from barewire.sdn.classify.jobs import FLOWS_MAX, JOBS_MAX, Job, Jobs, Merged, UnknownJobError, parse_job
-from barewire.sdn.classify.policy import Policy, Traffic, parse_policy
+from barewire.sdn.classify.policy import Behaviour, Policy, Traffic, parse_policy
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.strategies.planned import plan
 
@@ -380,3 +381,26 @@ def test_announced_patterns_move_planned_flows_when_the_job_steps() -> None:
         between = [port for route in routes if route is not None for port in route.path[:-1]]
         assert len(between) == len(set(between)), "no link between switches carries two of them"
     assert not world.lost
+
+
+def test_a_flow_that_is_placed_again_keeps_its_age_beside_its_counters() -> None:
+    """Else it would be old, then young again, in turns, and the classifier would count all that it knows once more."""
+    world = acquainted(flow_statistics_s=1.0)
+    controller, key, frame = world.controller, FlowKey("h1", "h16", "tcp", 7, 7), tcp("h1", "h16", 7, 7)
+    controller.policy = Policy({"default": "stp", "old": "dmodk"}, behaviours=(Behaviour("old", age_s_min=4),))
+    seen: list[Features] = []
+    controller.recognition.observed = seen.append
+    profiles = []
+    for _ in range(40):
+        world.send("h1", frame)
+        world.pass_time(0.25)
+        route = controller.router.routes.get(key)
+        assert route is not None
+        profiles.append(route.placed.flow.profile)
+    assert profiles == ["default"] * profiles.count("default") + ["old"] * profiles.count("old")
+    assert 12 < profiles.count("default") < 24, "it was placed again between 3 s and 6 s after its start"
+    world.pass_time(2.1)
+    assert route.bytes == 39 * len(frame), "the first packet took the default way"
+    row = seen[-1].rows[seen[-1].keys.index(key)]
+    counted = [2 ** float(row[FEATURES.index(name)]) - 1 for name in ("up_bytes", "down_bytes")]
+    assert sum(counted) == pytest.approx(route.bytes, rel=0.001)

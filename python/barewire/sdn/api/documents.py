@@ -195,7 +195,7 @@ def _flow(route: Route, now: float) -> schema.Flow:
         path=[str(port) for port in placed.path],
         why=route.why,
         laid=route.installed_s is not None,
-        age_s=round(now - placed.since_s, 3),
+        age_s=round(now - route.began_s, 3),
         rate_byte_s=round(placed.rate_byte_s),
         bytes=route.bytes,
         packets=route.packets,

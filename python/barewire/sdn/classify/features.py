@@ -78,8 +78,8 @@ class _At(IntEnum):
     LAST = 0
     TOTAL = 4
     INTERVAL = 8
-    # When the first and the second end's flow was placed: its counters are from then.
-    PLACED = 12
+    # Since when the first and the second end's flow is counted.
+    BEGAN = 12
     SINCE = 14
     SEEN = auto()
     ACTIVE = auto()
@@ -141,7 +141,7 @@ class Conversations:
         return len(self._rows)
 
     def counted(self, key: FlowKey, packets: int, carried: int, since_s: float, now: float) -> None:
-        """Add a flow's counters since it was placed, at `since_s`; `carried` is in bytes. Only TCP and UDP count."""
+        """Add a flow's counters since `since_s`; `carried` is in bytes. Only TCP and UDP count."""
         if not key.has_ports:
             return
         source, destination = ends_of(key)
@@ -153,9 +153,9 @@ class Conversations:
         numbers = self._at[row]
         numbers[_At.SEEN] = now
         at = 0 if is_first else 2
-        placed = _At.PLACED + at // 2
-        if numbers[placed] != since_s:
-            numbers[placed] = since_s
+        began = _At.BEGAN + at // 2
+        if numbers[began] != since_s:
+            numbers[began] = since_s
             numbers[_At.LAST + at : _At.LAST + at + 2] = 0.0
         if numbers[_At.LAST + at] == packets and numbers[_At.LAST + at + 1] == carried:
             return

@@ -62,7 +62,7 @@ class Recognition:
         self.observed: Callable[[Features], None] | None = None
 
     def counted(self, key: FlowKey, packets: int, carried: int, since_s: float, now: float) -> None:
-        """Add a flow's counters since it was placed, at `since_s`; `carried` is in bytes."""
+        """Add a flow's counters since `since_s`; `carried` is in bytes."""
         self._conversations.counted(key, packets, carried, since_s, now)
 
     def round(self, now: float) -> Callable[[], Evaluation]:

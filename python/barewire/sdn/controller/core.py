@@ -304,7 +304,7 @@ class Controller:
         if self._is_classifying:
             self.outbox.at(now, self._classify_next)  # also if this flow fails
         if route is not None and self.router.routes.get(route.key) is route:
-            age_s = now - route.placed.since_s
+            age_s = now - route.began_s
             carried = FlowCounters(route.packets, route.bytes, age_s) if route.counted_s else None
             if self.slices.changed(route):
                 for switch in route.installed:
@@ -553,7 +553,7 @@ class Controller:
         for key in changed:
             for direction in (key, key.reversed()):
                 if (route := self.router.routes.get(direction)) is not None:
-                    carried = FlowCounters(route.packets, route.bytes, now - route.placed.since_s)
+                    carried = FlowCounters(route.packets, route.bytes, now - route.began_s)
                     self._classify_again(route, self.classification_of(direction, carried), now)
         if more:
             self.outbox.at(now + RECOGNISE_PAUSE_S, self._recognise)
@@ -591,18 +591,18 @@ class Controller:
             self.outbox.at(now, partial(some, left))
 
     def _flow_counted(self, route: Route, packets: int, carried: int, now: float) -> None:
-        since_s = route.counted_s or route.placed.since_s
+        since_s = route.counted_s or route.began_s
         if now > since_s and carried >= route.bytes:
             rate = (carried - route.bytes) / (now - since_s)
-            idle = is_idle(rate, now - route.placed.since_s, self.network())
+            idle = is_idle(rate, now - route.began_s, self.network())
             if (rate, idle) != (route.placed.rate_byte_s, route.placed.is_idle):
                 self.router.routes.put(route, replace(route.placed, rate_byte_s=rate, is_idle=idle))
         if packets > route.packets:
             route.seen_s = now
         route.packets, route.bytes, route.counted_s = packets, carried, now
-        self.recognition.counted(route.key, packets, carried, route.placed.since_s, now)
+        self.recognition.counted(route.key, packets, carried, route.began_s, now)
         self._classify_again(
-            route, self.classification_of(route.key, FlowCounters(packets, carried, now - route.placed.since_s)), now
+            route, self.classification_of(route.key, FlowCounters(packets, carried, now - route.began_s)), now
         )
 
     def _classify_again(self, route: Route, known: Classification, now: float) -> None:

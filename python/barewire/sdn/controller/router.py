@@ -119,7 +119,7 @@ class Router:
         if placement is None:
             return None
         placed = self._placed(flow, placement, now)
-        route = Route(self._number(), placed, flow_matches(key, self._hosts), now, placement.reason, known.by)
+        route = Route(self._number(), placed, flow_matches(key, self._hosts), now, now, placement.reason, known.by)
         self.routes.add(route)
         self._install(route)
         return route
@@ -251,10 +251,8 @@ class Router:
 
     def adopt(self, key: FlowKey, placed: Placed, number: int, installed: Mapping[str, int], now: float) -> Route:
         """Add a flow with rules installed by an earlier controller."""
-        route = Route(
-            number, placed, flow_matches(key, self._hosts), now, "found in the switches", installed=dict(installed)
-        )
-        route.installed_s = now
+        matches, why = flow_matches(key, self._hosts), "found in the switches"
+        route = Route(number, placed, matches, placed.since_s, now, why, installed=dict(installed), installed_s=now)
         self.routes.add(route)
         self._reserve(placed)
         return route

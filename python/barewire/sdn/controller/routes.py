@@ -22,6 +22,8 @@ class Route:
     number: int
     placed: Placed
     matches: tuple[tuple[Match, int], ...]
+    # Since when its rules count; unlike the time of its placement, it stays when the flow is placed again.
+    began_s: float
     seen_s: float
     why: str = ""
     known_by: str = "nothing"
