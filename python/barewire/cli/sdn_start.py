@@ -2,8 +2,6 @@
 """`barewire sdn start`: runs a controller until terminated; the switches keep their rules."""
 
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -11,8 +9,8 @@ from urllib.parse import quote
 import typer
 
 from barewire.cli import complete, options
-from barewire.cli.output import print_document
 from barewire.cli.sdn_client import DEFAULT_API
+from barewire.cli.sdn_events import EventPrinter
 from barewire.sdn.api.token import default_token_file, read_token
 from barewire.topology.rate import parse_rate
 
@@ -174,22 +172,16 @@ def start(
         tls,
     )
 
+    printer = EventPrinter(sys.stdout, as_json=as_json)
+
     def tell(event: Event) -> None:
-        # Who reads the events may be gone, or a log's disk full: the network does not depend on it.
-        with suppress(OSError):
-            _print_event(event.kind, event.text, as_json)
+        printer.event(event.kind, event.text)
         if event.kind == "page" and not (as_json or api.startswith("unix:")) and sys.stdout.isatty():
             # Only here: a log would keep the token. The fragment is never sent, and the page removes it.
             scheme = "http" if tls is None else "https"
-            typer.echo(f"open {scheme}://{api}{PAGE}#token={quote(read_token(secret), safe='')}")
+            printer.text(f"open {scheme}://{api}{PAGE}#token={quote(read_token(secret), safe='')}")
 
-    daemon.run(options, tell)
-
-
-def _print_event(kind: str, text: str, as_json: bool) -> None:
-    now = time.time()
-    if as_json:
-        print_document("sdn start", {"time_s": round(now, 6), "event": kind, "text": text})
-    else:
-        stamp = time.strftime("%H:%M:%S", time.localtime(now))
-        typer.echo(f"{stamp}.{int(now * 1000) % 1000:03d} {kind}: {text}")
+    try:
+        daemon.run(options, tell)
+    finally:
+        printer.close()
