@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from fake_switches import World, acquainted, quiet, tcp
+from fake_switches import World, acquainted, ethernet, quiet, tcp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -333,6 +333,24 @@ def test_flows_that_a_restarted_controller_finds_pass_the_meters_of_its_own_tena
         wanted = [(hop.number << 6 | 2) + 1 if order else None for hop in route.path]
         assert meters_on_path(world, key) == (before if world.tenants is tenants else wanted)
     assert world.unknown_meters == 0
+
+
+def test_frames_that_pass_by_all_meters_are_few(folder: Path) -> None:
+    """Those of other EtherTypes: a protocol with a few a second works, a flood of them does not."""
+    world = world_of(folder)
+    for number in range(60):
+        world.send("h3", ethernet("h3", "h16", 0x88F7, number.to_bytes(46, "big")))
+        world.pass_time(0.05)
+    assert len(world.delivered) == 60
+    world.delivered.clear()
+    for number in range(1000):
+        world.send("h3", ethernet("h3", "h16", 0x0842, number.to_bytes(46, "big")))
+        world.settle()
+    assert 50 < len(world.delivered) < 150
+    flow = tcp("h3", "h16", 2000, 5000)
+    world.send("h3", flow)
+    world.settle()
+    assert world.received("h16", flow) == 1 and world.is_placed("h3", flow), "other frames are not dropped"
 
 
 def test_a_switch_without_meters_and_a_link_without_a_rate_are_named(folder: Path) -> None:

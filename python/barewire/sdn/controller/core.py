@@ -122,9 +122,9 @@ class Controller:
         self.full = FullTables(self.router, hosts, self.outbox)
         self.labels = LabelTables(hosts, self.outbox, self._uses_labels)
         parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.classification_of)
-        self.reception = Reception(settings, key, *parts, self._refresh)
-        # Flows of tenants need rules with meters everywhere.
         has_tenants = bool(self.slices.tenants.all)
+        self.reception = Reception(settings, key, *parts, self._refresh, has_tenants=has_tenants)
+        # Flows of tenants need rules with meters everywhere.
         self.default_way = DefaultWay(settings, self.discovery, hosts, self.outbox, carries_flows=not has_tenants)
         self.router.is_default = self.default_way.carries
         self.reconciliation = Reconciliation(settings, *parts, self.default_way, self.labels, has_tenants=has_tenants)

@@ -37,6 +37,9 @@ ELSEWHERE_S, FORGED_S = 1, 10
 # EtherType, or forges every address, must not fill its switch's table.
 UNROUTED_S = 10
 LIMITED_BURST, LIMITED_PER_S = 8, 1
+# With tenants, frames without flows that a port may send a second, as protocols for time or access need: they pass by
+# all meters.
+UNMETERED_PER_S = 100
 _ROUTED = (IPV4, IPV6, LENGTH_FRAME, JUMBO_LLC)
 
 
@@ -54,6 +57,8 @@ class Reception:
         outbox: Outbox,
         classification_of: Callable[[FlowKey], Classification],
         refresh: Callable[[float], None],
+        *,
+        has_tenants: bool = False,
     ) -> None:
         """`key` authenticates probes; `classification_of` classifies a flow; `refresh` adds a host to the network."""
         self.counts: Counter[str] = Counter()
@@ -62,6 +67,7 @@ class Reception:
         self._refresh = refresh
         self._frames = Allowance(settings.frames_burst, settings.frames_per_s)
         self._limited = Allowance(LIMITED_BURST, LIMITED_PER_S)
+        self._unmetered = Allowance(UNMETERED_PER_S, UNMETERED_PER_S) if has_tenants else None
         self._backoff = Backoff()
 
     def frame(self, switch: str, packet: PacketIn, now: float) -> None:
@@ -91,6 +97,8 @@ class Reception:
         """Remove expired state."""
         self._frames.age(now)
         self._limited.age(now)
+        if self._unmetered is not None:
+            self._unmetered.age(now)
         self._backoff.age(now)
 
     def _send_probe(self, port: Port) -> None:
@@ -134,7 +142,10 @@ class Reception:
             self._hosts.learn_address(host, _address(headers, headers.ip_source), now)
         if headers.eth_type not in _ROUTED:
             self.counts["of EtherTypes that only take the default way"] += 1
-            self._limit(port, quiet_rule(port.number, UNROUTED_S, headers.eth_type), now)
+            if self._unmetered is None:
+                self._limit(port, quiet_rule(port.number, UNROUTED_S, headers.eth_type), now)
+            elif not self._unmetered.take(port, now):
+                self._limit(port, drop_rule(port.number, UNROUTED_S, headers.eth_type), now)
         elif not headers.is_group and headers.icmp6_type not in DISCOVERY:
             self._unicast(host, headers, now)
 
