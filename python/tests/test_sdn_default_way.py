@@ -10,7 +10,7 @@ from test_sdn_bad_input import arp, ring
 from barewire.sdn.controller.default_way import DefaultWay, next_hops, spanning_tree
 from barewire.sdn.controller.hosts import Address, Hosts
 from barewire.sdn.controller.rules import DEFAULT_TABLE, Kind, kind_of
-from barewire.sdn.openflow.messages import AddRule, DeleteRule
+from barewire.sdn.openflow.messages import AddRule, DeleteRule, PortState, PortStatus
 from barewire.topology import Network, Port, fat_tree
 from barewire.topology.paths import _UNREACHABLE, Paths
 
@@ -143,6 +143,29 @@ def test_rules_to_hosts_that_are_gone_are_deleted() -> None:
     frame = tcp("h1", "h16")
     world.send("h1", frame)
     assert world.received("h16", frame) == 1, "flooded until it speaks"
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_copies_from_ports_that_are_gone_are_asked_for_no_more(is_connected: bool) -> None:
+    world = acquainted()
+    port = world.network.attachment("h1")
+    assert port is not None
+    switch = world.switches[port.node]
+
+    def copied() -> set[int | None]:
+        return {match.in_port for match, _ in switch.table} - {None}
+
+    before = copied()
+    assert port.number in before
+    del switch.ports[port.number]
+    if is_connected:
+        gone = PortStatus(PortState(port.number, f"p{port.number}", is_up=False), is_gone=True)
+        world.controller.handle(port.node, gone, world.now)
+    else:
+        world.disconnect(port.node)
+        world.connect(port.node)
+    world.pass_time(1)
+    assert copied() == before - {port.number}
 
 
 def test_default_ways_use_all_links_equally() -> None:

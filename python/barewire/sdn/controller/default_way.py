@@ -302,9 +302,14 @@ class DefaultWay:
                 for rule in edge_rules(port.number):
                     self._lay(port.node, rule)
         for switch, rules in self._installed.items():
+            # Until it has said which ports it has, none of them is gone.
+            ports = self._discovery.ports(switch) if self._discovery.is_connected(switch) else None
             for rule in list(rules.values()):
                 in_port = rule.match.in_port
-                if in_port is not None and self._discovery.is_between_switches(Port(switch, in_port)):
+                if in_port is None:
+                    continue
+                is_gone = ports is not None and in_port not in ports
+                if is_gone or self._discovery.is_between_switches(Port(switch, in_port)):
                     self._delete(switch, rule)
 
     def _lay_trees(self, now: float) -> None:
