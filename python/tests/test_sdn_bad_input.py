@@ -24,7 +24,7 @@ from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.frames import BROADCAST, probe, read_headers, read_probe
 from barewire.sdn.controller.full_tables import UNPLACED_S
 from barewire.sdn.controller.reception import FORGED_S
-from barewire.sdn.controller.rules import Kind, kind_of
+from barewire.sdn.controller.rules import Kind, drop_probes_rule, kind_of
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import ARP, Match, PortState, PortStatus
 from barewire.sdn.strategies.strategy import Placement
@@ -138,6 +138,28 @@ def test_only_a_flooding_port_is_held_off() -> None:
     world.send("h1", tcp("h1", "h15", 5, 5))
     world.settle()
     assert world.is_placed("h1", tcp("h1", "h15", 5, 5)), "until it is quiet again"
+
+
+def test_a_host_that_floods_with_probes_is_held_off_and_links_stay() -> None:
+    world = acquainted(frames_burst=100, frames_per_s=100)
+    peers = dict(world.controller.discovery.peers)
+    link = next(port for port in sorted(peers) if port.node == "s13")
+    before = world.to_controller
+    for number in range(2000):
+        world.send("h1", probe(b"wrong key", "s20", number))
+        if number % 10 == 0:
+            world.settle()
+    assert world.to_controller < before + 200
+    for number in range(2000):
+        world.arrive(link, probe(b"wrong key", "s20", number), 64)
+        if number % 10 == 0:
+            world.settle()
+    assert drop_probes_rule(link.number, 1) not in [entry.rule for entry in world.switches["s13"].table.values()]
+    world.pass_time(5)
+    assert world.controller.discovery.peers == peers
+    world.send("h1", tcp("h1", "h16", 5, 5))
+    world.settle()
+    assert world.is_placed("h1", tcp("h1", "h16", 5, 5)), "it is quiet again"
 
 
 def test_many_addresses_behind_one_port_do_not_grow_the_controller() -> None:

@@ -24,7 +24,7 @@ from barewire.sdn.controller.guard import Allowance, Backoff
 from barewire.sdn.controller.hosts import Address, Host, Hosts
 from barewire.sdn.controller.outbox import Outbox
 from barewire.sdn.controller.router import Router
-from barewire.sdn.controller.rules import LABELS, drop_rule, quiet_rule
+from barewire.sdn.controller.rules import LABELS, drop_probes_rule, drop_rule, quiet_rule
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import ARP, ICMPV6, IPV4, IPV6, TCP, UDP, AddRule, PacketIn, PacketOut, Rule
@@ -74,7 +74,7 @@ class Reception:
         """Process a frame."""
         port = Port(switch, packet.in_port)
         if not self._frames.take(port, now):
-            self._hold_off(port, now)
+            self._hold_off(port, packet.frame, now)
             return
         headers = read_headers(packet.frame)
         if headers is None:
@@ -112,14 +112,19 @@ class Reception:
         if self._discovery.probe_arrived(Port(*found), port, now):
             self._send_probe(port)
 
-    def _hold_off(self, port: Port, now: float) -> None:
+    def _hold_off(self, port: Port, frame: bytes, now: float) -> None:
         self.counts["above its port's allowance"] += 1
         seconds = self._backoff.hold_s(port, now)
-        if seconds:
-            self._outbox.send(port.node, AddRule(drop_rule(port.number, seconds)))
-            self._outbox.emit(
-                "flood", f"{port} sent up more than {self._settings.frames_per_s}/s: held off for {seconds} s"
-            )
+        if not seconds:
+            return
+        self._outbox.send(port.node, AddRule(drop_rule(port.number, seconds)))
+        headers = read_headers(frame)
+        # A port that floods with other frames may have a link that was not found yet.
+        if headers is not None and headers.eth_type == LLDP and port not in self._discovery.peers:
+            self._outbox.send(port.node, AddRule(drop_probes_rule(port.number, seconds)))
+        self._outbox.emit(
+            "flood", f"{port} sent up more than {self._settings.frames_per_s}/s: held off for {seconds} s"
+        )
 
     def _from_host(self, port: Port, headers: Headers, now: float) -> None:
         known = self._hosts.by_mac.get(headers.source)

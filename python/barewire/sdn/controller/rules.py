@@ -31,9 +31,10 @@ from barewire.sdn.openflow.messages import (
 from barewire.sdn.strategies.labels import LABELS_MAX, Choice
 from barewire.sdn.strategies.strategy import RESERVE_MAX_S
 
-# Priorities of table 0. Probes have the highest. A flooding port loses only packets that match no flow rule. Aggregate
-# rules come before the default way; its copies of TCP, UDP and IPv6's advertisements of addresses, before rules for
-# other packets of IP between the same hosts.
+# Priorities of table 0. Probes come before all else, unless a host floods with them. A flooding port loses only packets
+# that match no flow rule. Aggregate rules come before the default way; its copies of TCP, UDP and IPv6's advertisements
+# of addresses, before rules for other packets of IP between the same hosts.
+PRIORITY_DROP_PROBES = 450
 PRIORITY_PROBE = 400
 PRIORITY_LABEL = 350
 PRIORITY_FLOW = 300
@@ -234,6 +235,12 @@ def drop_rule(
     """Return the rule that drops a port's unmatched frames for a while: of all kinds, a type, or a source."""
     match = Match(in_port=port, eth_type=eth_type, eth_src=eth_src, ip_proto=ip_proto)
     return Rule(match, PRIORITY_DROP, cookie(Kind.DROP, port), (), hard_s=hard_s)
+
+
+def drop_probes_rule(port: int, hard_s: int) -> Rule:
+    """Return the rule that drops what looks like probes, at a port, for a while."""
+    match = Match(in_port=port, eth_dst=LLDP_GROUP, eth_type=LLDP)
+    return Rule(match, PRIORITY_DROP_PROBES, cookie(Kind.DROP, port), (), hard_s=hard_s)
 
 
 def quiet_rule(port: int, hard_s: int, eth_type: int) -> Rule:
