@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from fake_switches import Entry, World, acquainted, llc, mac, quiet, tcp
+from fake_switches import Entry, FakeSwitch, World, acquainted, llc, mac, quiet, tcp
 
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.core import Controller
@@ -20,7 +20,16 @@ from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import Kind, kind_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey, Placed
-from barewire.sdn.openflow.messages import Match, PortState, PortStatus, Rule, ToSwitch
+from barewire.sdn.openflow.messages import (
+    FromSwitch,
+    Match,
+    PortState,
+    PortStatus,
+    Request,
+    RequestKind,
+    Rule,
+    ToSwitch,
+)
 from barewire.topology import Path, Port, fat_tree, shortest_paths
 
 TCP_KEY = FlowKey("h1", "h16", "tcp", 1000, 2000)
@@ -380,6 +389,40 @@ def test_a_switch_that_restarts_gets_its_rules_back() -> None:
     assert world.where("h1", frame) == "h16" and route.path[2].node == middle, (
         "back before its grace ended: nothing moved"
     )
+
+
+def test_a_flow_that_is_younger_than_a_late_answer_with_counters_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a switch asked again before it has answered."""
+    world, _, route = carrying()
+    answer, late = world._answer, list[tuple[str, FromSwitch]]()
+
+    def held(switch: FakeSwitch, asked: Request) -> None:
+        answer(switch, asked)
+        if asked.question is RequestKind.RULE_COUNTERS and switch.name == route.path[0].node:
+            late.append(world._said.pop())
+
+    monkeypatch.setattr(world, "_answer", held)
+    world.pass_time(2.1)
+    world.send("h1", tcp("h1", "h16", 7, 7))
+    world.pass_time(4.2)
+    assert len(late) == 1
+    world._said.append(late[0])
+    world.settle()
+    assert world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 7, 7)) is not None
+    world.pass_time(2.1)
+    assert len(late) == 2
+
+
+def test_flows_of_a_switch_that_restarts_have_not_ended_because_it_counts_none() -> None:
+    """It is asked for counters before its table was compared."""
+    world, frame, route = carrying()
+    world.restart_switch(route.path[0].node)
+    while world._said:
+        world._hear()
+    world.now += 0.01
+    world.controller._ask_flows_of(route.path[0].node, world.now)
+    world.settle()
+    assert world.controller.router.routes.get(TCP_KEY) is route and world.is_placed("h1", frame)
 
 
 def test_flows_are_routed_around_a_disconnected_switch() -> None:

@@ -134,6 +134,7 @@ class Controller:
         self._hosts_version = -1
         # Links of disconnected switches that may still forward, kept until their grace period ends.
         self._in_doubt: dict[str, dict[Port, Port]] = {}
+        # When a switch was asked for the counters that it has not answered with yet.
         self._requested_s: dict[str, float] = {}
         self._rearranged_s: dict[str, float] = {}
         self._patterns_changed = False
@@ -167,6 +168,7 @@ class Controller:
                 self._switch_error(switch, event, now)
             case SwitchUp():
                 self.outbox.open(switch)
+                self._requested_s.pop(switch, None)
                 self.slices.forget_switch(switch)
                 self.outbox.send(switch, Request(RequestKind.RULES, cookie(Kind.BASE) & OURS_MASK, OURS_MASK))
             case PortList(ports):
@@ -505,6 +507,8 @@ class Controller:
         if isinstance(refused.request, SetMeter):
             self.slices.refused(switch, refused)
             return
+        if isinstance(refused.request, Request) and refused.request.question is RequestKind.RULE_COUNTERS:
+            self._requested_s.pop(switch, None)
         rule = refused.request.rule if isinstance(refused.request, AddRule) else None
         kind = None if rule is None else kind_of(rule.cookie)
         route = self.router.routes.numbered(number_of(rule.cookie)) if rule and kind is Kind.FLOW else None
@@ -540,8 +544,10 @@ class Controller:
             self.outbox.at(now + delay_s, partial(self._ask_flows_of, switch))
 
     def _ask_flows_of(self, switch: str, now: float) -> None:
-        self._requested_s[switch] = now
-        self.outbox.send(switch, Request(RequestKind.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
+        # An answer is judged by when it was asked for. A switch that connects again first gets the rules that it lacks.
+        if switch not in self._requested_s and self.discovery.is_connected(switch):
+            self._requested_s[switch] = now
+            self.outbox.send(switch, Request(RequestKind.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
 
     def _evaluated(self, evaluation: Evaluation, now: float) -> None:
         self.recognition.evaluated(evaluation, now)
@@ -565,7 +571,7 @@ class Controller:
         for counter in counters:
             packets[number_of(counter.cookie)] += counter.packets
             carried[number_of(counter.cookie)] += counter.bytes
-        requested_s = self._requested_s.get(switch, 0.0)
+        requested_s = self._requested_s.pop(switch, 0.0)
 
         def count(route: Route) -> None:
             if route.path[0].node != switch or switch not in route.installed:
