@@ -53,6 +53,8 @@ class Pair:
         self.controllers: dict[str, Election] = {}
         self.frozen: set[str] = set()
         self.cut: set[frozenset[str]] = set()
+        # Connections over which nothing comes any more, which nobody has noticed.
+        self.silent: set[frozenset[str]] = set()
         self.attached: set[tuple[str, str]] = set()
         self.changes: list[tuple[float, str, Change]] = []
         self.heard_s = dict.fromkeys("ab", 0.0)
@@ -109,7 +111,7 @@ class Pair:
                 election.peer_refused(self.now)
             elif other not in self.frozen:
                 peer = self.controllers[other]
-                election.heard(peer.is_leader, peer.generation, peer.switches, self.now)
+                election.heard(peer.is_leader, peer.generation, peer.answering(self.now), self.now)
         requests = election.poll(self.now)
         for switch, some in requests.items():
             self._exchange(who, switch, some)
@@ -118,7 +120,8 @@ class Pair:
 
     def _exchange(self, who: str, switch: str, requests: list[RoleRequest]) -> None:
         election = self.controllers[who]
-        for request in requests:
+        for request in requests if frozenset((who, switch)) not in self.silent else ():
+            election.switch_heard(switch, self.now)
             reply = self.switches[switch].answer(who, request)
             if isinstance(reply, RoleReply):
                 election.replied(switch, reply, self.now)
@@ -245,6 +248,25 @@ def test_a_leader_that_has_lost_all_switches_is_replaced_by_a_standby_that_has_s
     pair.run(1)
     assert pair.leaders() == ["b"]
     assert all(switch.masters() == ["b"] for switch in pair.switches.values())
+
+
+def test_a_leader_whose_connections_to_all_switches_die_silently_is_replaced_within_a_second() -> None:
+    pair = standing()
+    pair.silent |= {frozenset(("a", name)) for name in pair.switches}
+    pair.run(1)
+    assert pair.leaders() == ["b"]
+    assert all(switch.masters() == ["b"] for switch in pair.switches.values())
+
+
+def test_a_leader_stays_while_the_switches_answer_nobody_or_one_of_them_answers_it() -> None:
+    pair = standing()
+    everywhere = {frozenset((who, name)) for who in "ab" for name in pair.switches}
+    for silent in (everywhere, everywhere - {frozenset(("a", "s1"))}, {frozenset(("a", "s1")), frozenset(("a", "s2"))}):
+        pair.silent = silent
+        pair.run(5)
+        pair.silent = set()
+        pair.run(1)
+        assert pair.is_in_charge("a") and not pair.changes
 
 
 def test_switches_that_remember_generations_of_earlier_controllers_are_won_back() -> None:

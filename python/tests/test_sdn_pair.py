@@ -294,6 +294,7 @@ def test_a_switch_that_no_pair_can_control_is_named_and_disconnected_and_deposes
         shell.turn()
         claim = RoleRequest(Role.MASTER, shell.election.generation)
         shell._heard(lines[0], [RoleReply(Role.MASTER, claim.generation)])
+        assert shell.election.answering(shell.now) == 1
         shell._heard(lines[1], [SwitchUp(2)])
         assert [one.role for one in lines[1].sent] == [Role.NOCHANGE, Role.MASTER], "in this order"
         stale = SwitchError(11, 0, "role request failed, code 0", claim, is_not_master=True)

@@ -54,6 +54,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
     is_leader: bool
     generation: int
+    # Those that answer it.
     switches: int
     # A hash of what both controllers must have been started with.
     configuration: str

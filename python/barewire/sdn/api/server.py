@@ -220,7 +220,7 @@ class Api:
                 now, core = self._shell.now, self._shell.core
                 if outgoing.core is not core:
                     outgoing = Outgoing(core)
-                head = Frame(election.is_leader, election.generation, election.switches, self._configuration)
+                head = Frame(election.is_leader, election.generation, election.answering(now), self._configuration)
                 for frame in outgoing.changes(head, now) if election.is_leader else (head,):
                     async with asyncio.timeout(_STANDBY_S):
                         await response.write(encode(frame))

@@ -25,6 +25,8 @@ BEAT_S = 0.1
 # A leader that gave no sign for this time is replaced; one whose API refuses connections, after the shorter time.
 SILENT_S = 0.5
 REFUSED_S = 0.2
+# A switch that has said nothing for this time does not answer: three beats were lost.
+ANSWERED_S = 0.4
 # A controller that has just started first listens for a leader: its peer's API may be slow, and switches try to connect
 # only every few seconds.
 LISTEN_S = 2.0
@@ -43,10 +45,11 @@ def is_usable(generation: int | None) -> bool:
 
 @dataclass
 class _Seen:
-    """A connected switch: our confirmed role, and the newest generation it has told."""
+    """A connected switch: our confirmed role, the newest generation it has told, and when anything came from it."""
 
     role: Role | None = None
     generation: int | None = None
+    heard_s: float = -math.inf
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,15 @@ class Election:
         """Remove a switch."""
         self._switches.pop(switch, None)
 
+    def switch_heard(self, switch: str, now: float) -> None:
+        """Handle that anything came from a switch."""
+        if (seen := self._switches.get(switch)) is not None:
+            seen.heard_s = now
+
+    def answering(self, now: float) -> int:
+        """Return the number of switches that answer; a connection that is dead may be known as such much later."""
+        return sum(seen.heard_s > now - ANSWERED_S for seen in self._switches.values())
+
     def replied(self, switch: str, reply: RoleReply, now: float) -> bool:
         """Handle a switch's reply; True if it has just accepted us as its master."""
         seen = self._switches.get(switch)
@@ -131,7 +143,7 @@ class Election:
             self._step_down(f"{switch} has another master, and refuses our changes", now)
 
     def heard(self, is_leader: bool, generation: int, switches: int, now: float) -> None:
-        """Handle a sign of life of the peer: whether it leads, by which generation, and its connected switches."""
+        """Handle a sign of life of the peer: whether it leads, by which generation, and how many switches answer it."""
         if not is_leader or not is_usable(generation):
             return
         self._newest = max(self._newest, generation)
@@ -139,8 +151,8 @@ class Election:
             self._step_down(f"the peer leads with the newer generation {generation:#x}", now)
         elif self.is_leader and self._is_ours(generation):
             self._step_down("the peer drew the same generation", now)
-        elif not self.is_leader and (switches or not self._switches):
-            # One that has lost all switches, while we have some, cannot lead.
+        elif not self.is_leader and (switches or not self.answering(now)):
+            # One that no switch answers, while some answer us, cannot lead.
             self._leader_seen(now)
 
     def peer_refused(self, now: float) -> None:

@@ -235,6 +235,8 @@ class Shell:
         self._loop.run_in_executor(self._planner, work).add_done_callback(finished)
 
     def _heard(self, channel: Channel, events: list[FromSwitch]) -> None:
+        if self.election is not None and (name := self._names.get(channel)) is not None:
+            self.election.switch_heard(name, self.now)  # now, however late its messages have their turn
         for event in events:
             if isinstance(event, SwitchUp):
                 self._up(channel, event)
