@@ -520,6 +520,8 @@ def test_links_to_a_dead_switch_fail_without_its_grace_period() -> None:
         world.set_link(port, is_up=False)
     world.settle()
     assert gone not in {port.node for port in route.path} and world.where("h1", frame) == "h16"
+    others = [host for host in world.network.hosts if host != "h1"]
+    assert [world.where("h1", tcp("h1", host, 5, 5)) for host in others] == others, "the default way, too"
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.matrix) for seed in range(2, 12))])

@@ -114,6 +114,28 @@ def test_a_switch_without_room_for_the_default_way_has_rules_of_flows() -> None:
     assert rules_of(world, later)[core.node] == core.number
 
 
+@pytest.mark.parametrize("seconds", [2.0, 5.0])
+@pytest.mark.parametrize("hop", [1, 2, 3])
+def test_a_flow_loses_nothing_while_a_switch_of_its_path_has_no_controller(hop: int, seconds: float) -> None:
+    """For less or more than its grace period: the switch goes on forwarding, and others still rely on it."""
+    world = learnt(fat_tree(4, servers=0))
+    route, frame = placed(world, "h1", "h16")
+    path, gone = route.path, route.path[hop].node
+    world.disconnect(gone)
+    for _ in range(round(seconds / 0.1)):
+        world.now += 0.1
+        for _ in world.steps():
+            assert world.where("h1", frame) == "h16"
+    assert (route.path == path) is (seconds < world.settings.switch_grace_s)
+    ways = [followed(world, "h1", tcp("h1", host, 5, 5)) for host in world.network.hosts if host != "h1"]
+    assert any(port.node == gone for way in ways for port in way) is (route.path == path), "the default way, too"
+    world.connect(gone)
+    for _ in range(20):
+        world.now += 0.1
+        for _ in world.steps():
+            assert world.where("h1", frame) == "h16"
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_second_way_that_is_found_changes_no_flows_path(seed: int) -> None:
     """With one core link of its switch a flow needs no rule there; before the default way uses a second one, it has."""

@@ -132,8 +132,10 @@ class Controller:
         self._strategies: dict[str, Strategy] = {}
         self._peers: dict[Port, Port] = {}
         self._hosts_version = -1
-        # Links of disconnected switches that may still forward, kept until their grace period ends.
+        # Links of disconnected switches that may still forward, kept until their grace period ends; and those that the
+        # default way uses.
         self._in_doubt: dict[str, dict[Port, Port]] = {}
+        self._default_peers: dict[Port, Port] = {}
         # When a switch was asked for the counters that it has not answered with yet.
         self._requested_s: dict[str, float] = {}
         self._rearranged_s: dict[str, float] = {}
@@ -367,13 +369,22 @@ class Controller:
         # Flows over a switch in its grace period are left in place.
         lost = {port for port, peer in before.items() if self._peers.get(port) != peer} - self._doubted().keys()
         self._re_place(lost, now)
-        if self._peers is not before:
-            self.default_way.links_changed(self._peers, now, is_urgent=bool(lost))
+        self._follow_links(now, is_urgent=bool(lost))
         gained = self._peers.keys() - before.keys()
         if gained:
             # Before the default way uses them.
             self._complete(list(self.router.routes), now)
             self.outbox.emit("links found", _listed(gained))
+
+    def _follow_links(self, now: float, *, is_urgent: bool) -> None:
+        """Let the default way use all links that may forward: also those of flows over switches in their grace period,
+        whose packets take it where their path has no rule."""
+        is_up = self.discovery.is_up
+        doubted = {port: peer for port, peer in self._doubted().items() if is_up(port) and is_up(peer)}
+        links = doubted | self._peers
+        if links != self._default_peers:
+            self._default_peers = links
+            self.default_way.links_changed(links, now, is_urgent)
 
     def _complete(self, routes: Collection[Route], now: float) -> None:
         """Install missing rules of flows where the default way may no longer be that of their path."""
@@ -446,6 +457,7 @@ class Controller:
             peer = self._doubted().get(port)
             if peer is not None:
                 self._re_place({port, peer}, now)
+                self._follow_links(now, is_urgent=True)
 
     def _switch_down(self, switch: str, reason: str, now: float) -> None:
         self.outbox.close(switch)
@@ -471,6 +483,7 @@ class Controller:
                 self.router.routes.forget(route, switch)
         at_switch = {port for route in self.router.routes.at(switch) for port in route.path if port.node == switch}
         self._re_place(at_switch, now)
+        self._follow_links(now, is_urgent=False)
         self.outbox.emit(
             "switch given up", f"{switch} is still disconnected; flows are routed around it where possible"
         )
