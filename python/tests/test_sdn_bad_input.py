@@ -23,7 +23,7 @@ from barewire.errors import WrongUse
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.frames import BROADCAST, probe, read_headers, read_probe
 from barewire.sdn.controller.full_tables import UNPLACED_S
-from barewire.sdn.controller.reception import FORGED_S
+from barewire.sdn.controller.reception import FORGED_S, UNROUTED_S
 from barewire.sdn.controller.rules import Kind, drop_probes_rule, kind_of
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import ARP, Match, PortState, PortStatus
@@ -138,6 +138,26 @@ def test_only_a_flooding_port_is_held_off() -> None:
     world.send("h1", tcp("h1", "h15", 5, 5))
     world.settle()
     assert world.is_placed("h1", tcp("h1", "h15", 5, 5)), "until it is quiet again"
+
+
+def test_a_busy_flow_without_a_path_is_no_flood() -> None:
+    """Its host's switch is not connected and so in no path, but goes on forwarding."""
+    world = acquainted(frames_burst=100, frames_per_s=100)
+    there = world.network.attachment("h16")
+    assert there is not None
+    world.disconnect(there.node)
+    world.pass_time(1)
+    world.delivered.clear()
+    for number in range(500):
+        world.send("h1", tcp("h1", "h16", 5, 5, identification=number))
+        if number % 20 == 0:
+            world.settle()
+    assert len(world.delivered) == 500 and not any(event.kind == "flood" for event in world.events)
+    world.connect(there.node)
+    world.pass_time(UNROUTED_S + 1)
+    world.send("h1", tcp("h1", "h16", 5, 5))
+    world.settle()
+    assert world.is_placed("h1", tcp("h1", "h16", 5, 5)), "once there is a path again, after a while"
 
 
 def test_a_host_that_floods_with_probes_is_held_off_and_links_stay() -> None:

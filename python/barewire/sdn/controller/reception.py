@@ -24,7 +24,7 @@ from barewire.sdn.controller.guard import Allowance, Backoff
 from barewire.sdn.controller.hosts import Address, Host, Hosts
 from barewire.sdn.controller.outbox import Outbox
 from barewire.sdn.controller.router import Router
-from barewire.sdn.controller.rules import LABELS, drop_probes_rule, drop_rule, quiet_rule
+from barewire.sdn.controller.rules import LABELS, drop_probes_rule, drop_rule, quiet_flow_rules, quiet_rule
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import ARP, ICMPV6, IPV4, IPV6, TCP, UDP, AddRule, PacketIn, PacketOut, Rule
@@ -33,8 +33,8 @@ from barewire.topology import Port
 # How long a port's frames are dropped that come from a host at another port: they return through a loop outside of the
 # network, or are forged; and its ARP or ICMPv6, if it claims another host's address.
 ELSEWHERE_S, FORGED_S = 1, 10
-# How long no copies of an EtherType without flows are sent up, and the limit of such rules: a port that sends every
-# EtherType, or forges every address, must not fill its switch's table.
+# How long no copies are sent up of an EtherType without flows, or of a flow without a path; and the limit of rules for
+# EtherTypes and addresses: a port that sends or forges all of them must not fill its switch's table.
 UNROUTED_S = 10
 LIMITED_BURST, LIMITED_PER_S = 8, 1
 # With tenants, frames without flows that a port may send a second, as protocols for time or access need: they pass by
@@ -205,7 +205,15 @@ class Reception:
                 self._router.reinstall(route)
         elif source.port is not None and not self._full.stays_on_default_way(key, now):
             placed = self._router.place(key, self._classification_of(key), headers.identification, now)
-            self.counts["without a path"] += placed is None
+            if placed is None:
+                self.counts["without a path"] += 1
+                self._quiet(key, source.port)
+
+    def _quiet(self, key: FlowKey, port: Port) -> None:
+        """Get no copies for a while of a flow that cannot be placed: its port would be held off for them."""
+        if self._unmetered is None:  # otherwise it would pass by all meters
+            for rule in quiet_flow_rules(key, self._hosts, UNROUTED_S):
+                self._outbox.send(port.node, AddRule(rule))
 
 
 def _address(headers: Headers, ip: str) -> Address:

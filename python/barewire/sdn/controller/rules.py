@@ -249,6 +249,15 @@ def quiet_rule(port: int, hard_s: int, eth_type: int) -> Rule:
     return Rule(match, PRIORITY_DROP, cookie(Kind.DROP, port), (), hard_s=hard_s, goto=DEFAULT_TABLE)
 
 
+def quiet_flow_rules(key: FlowKey, hosts: Hosts, hard_s: int) -> list[Rule]:
+    """Return the rules that send no copies of a flow's packets for a while; they take the default way."""
+    value = cookie(Kind.DROP)
+    return [
+        Rule(match, priority, value, (), hard_s=hard_s, goto=DEFAULT_TABLE)
+        for match, priority in flow_matches(key, hosts)
+    ]
+
+
 def label_rules(mac: str, choice: Choice, count: int) -> list[Rule]:
     """Return the rules of a switch for frames to a host with labels below `count`.
 
