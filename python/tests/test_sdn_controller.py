@@ -711,6 +711,24 @@ def test_a_host_that_moves_is_found_at_its_new_port() -> None:
     assert world.delivered[-1] == ("h2", frame), "at the port where h16 is now"
 
 
+def test_of_several_hosts_at_a_port_flows_of_the_named_one_are_placed() -> None:
+    """As behind a bridge. The others' take the default way, which is said once."""
+    world = World(fat_tree(4, servers=0), quiet())
+    world.stand_up()
+    port = world.network.attachment("h1")
+    assert port is not None
+    world.send("h16", tcp("h16", "h1"))
+    for number in range(3):
+        frame = tcp("h1", "h16", number, 7)
+        world.send("h1", frame[:6] + bytes([2, 0x99, 0, 0, 0, number]) + frame[12:])
+        world.settle()
+    world.send("h1", tcp("h1", "h16", 7, 7))
+    world.settle()
+    assert world.controller.network().attachment("h1") == port and world.is_placed("h1", tcp("h1", "h16", 7, 7))
+    told = [event.text for event in world.events if event.text.startswith(f"several hosts are at {port}")]
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize("is_connected", [False, True])
 def test_hosts_are_not_kept_at_a_port_number_that_means_another_port(
     monkeypatch: pytest.MonkeyPatch, is_connected: bool

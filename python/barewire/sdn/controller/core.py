@@ -132,6 +132,8 @@ class Controller:
         self._strategies: dict[str, Strategy] = {}
         self._peers: dict[Port, Port] = {}
         self._hosts_version = -1
+        # Ports at which several hosts were found, which was said.
+        self._shared: set[Port] = set()
         # Links of disconnected switches that may still forward, kept until their grace period ends; and those that the
         # default way uses.
         self._in_doubt: dict[str, dict[Port, Port]] = {}
@@ -402,12 +404,19 @@ class Controller:
     def _network(self) -> Network:
         peers = dict(self.discovery.peers)
         hosts = []
-        for host in self.hosts.attached():
+        # A network has one host at a port: of several, as behind a bridge, a named one.
+        for host in sorted(self.hosts.attached(), key=lambda host: not host.is_named):
             assert host.port is not None
-            if self.discovery.is_connected(host.port.node) and host.port not in peers:
+            if not self.discovery.is_connected(host.port.node):
+                continue
+            if host.port not in peers:
                 peers[host.port] = Port(host.name, 1)
                 peers[Port(host.name, 1)] = host.port
                 hosts.append(host.name)
+            elif host.port not in self.discovery.peers and host.port not in self._shared:
+                self._shared.add(host.port)
+                text = "flows of one are placed, if possible of a named one; those of the others take the default way"
+                self.outbox.emit("host", f"several hosts are at {host.port}: {text}")
         switches = [switch for switch in self.discovery.switches if self.discovery.is_connected(switch)]
         rates = {port: rate for port in peers if (rate := self.discovery.rate_bit_s(port)) is not None}
         return Network(tuple(sorted(switches, key=natural)), tuple(sorted(hosts, key=natural)), peers, rates)
