@@ -7,7 +7,7 @@ import pytest
 from fake_switches import World, acquainted, llc, mac, quiet, tcp
 from test_sdn_bad_input import arp, ring
 
-from barewire.sdn.controller.default_way import DefaultWay, next_hops, spanning_tree
+from barewire.sdn.controller.default_way import DOWN_S, DefaultWay, next_hops, spanning_tree
 from barewire.sdn.controller.hosts import Address, Hosts
 from barewire.sdn.controller.rules import DEFAULT_TABLE, Kind, kind_of
 from barewire.sdn.openflow.messages import AddRule, DeleteRule, PortState, PortStatus
@@ -131,12 +131,65 @@ def test_rules_to_hosts_that_are_found_together_are_laid_a_few_at_a_time(monkeyp
     assert all(len(switch.default) == 1 for switch in world.switches.values()), "floods only"
 
 
+def test_what_is_sent_to_a_host_whose_port_flaps_is_not_flooded() -> None:
+    world = acquainted()
+    there, frame = world.network.attachment("h16"), tcp("h1", "h16")
+    assert there is not None
+    world.set_link(there, is_up=False)
+    world.pass_time(5)
+    world.send("h1", frame)
+    world.settle()
+    assert not world.delivered and world.where("h1", frame) == f"lost at {there}"
+    world.set_link(there, is_up=True)
+    world.pass_time(1)
+    assert world.controller.hosts.by_name["h16"].port == there, "without a frame of its own"
+    world.send("h1", frame)
+    world.settle()
+    assert world.delivered == [("h16", frame)] and world.is_placed("h1", frame)
+
+
+def test_a_host_that_comes_up_elsewhere_is_found_there_at_once() -> None:
+    world = acquainted()
+    there, other = world.network.attachment("h16"), world.network.attachment("h2")
+    assert there is not None and other is not None
+    world.set_link(there, is_up=False)
+    world.pass_time(1)
+    world.arrive(other, tcp("h16", "h1", 3, 3), 64)
+    world.pass_time(1)
+    assert world.controller.hosts.by_name["h16"].port == other
+    world.set_link(there, is_up=True)
+    world.pass_time(DOWN_S + 1, tick_s=1)
+    assert world.controller.hosts.by_name["h16"].port == other
+    assert rules_to(world, other.node, "h16")[0].out == (other.number,)
+
+
+def test_rules_to_a_port_at_which_a_switch_comes_up_are_deleted() -> None:
+    """Else they could lead round in a circle."""
+    world = World(fat_tree(4, servers=0), quiet())
+    link = Port("s13", 3)
+    ends = {link, world.network.peers[link]}
+    world.cut |= ends
+    world.connect()
+    world.settle()
+    world.pass_time(0.5)
+    world.arrive(link, tcp("h16", "h1"), 64)
+    world.settle()
+    assert rules_to(world, "s14", "h16")
+    world.set_link(link, is_up=False)
+    world.pass_time(1)
+    assert rules_to(world, "s14", "h16")
+    world.set_link(link, is_up=True)
+    world.pass_time(1)
+    assert link in world.controller.discovery.peers
+    assert not any(rules_to(world, switch, "h16") for switch in world.switches)
+
+
 def test_rules_to_hosts_that_are_gone_are_deleted() -> None:
     world = acquainted()
     there = world.network.attachment("h16")
     assert there is not None
     world.set_link(there, is_up=False)
-    world.pass_time(1)
+    world.pass_time(DOWN_S + 1, tick_s=1)
     assert not any(rules_to(world, switch, "h16") for switch in world.switches)
     world.set_link(there, is_up=True)
     world.pass_time(1)

@@ -440,7 +440,7 @@ class Controller:
             if is_other:
                 self.default_way.forget_edge(port)
             if known is None or not known.is_up or is_other:
-                self.hosts.forget_port(port)
+                self._detach(port, is_gone=known is None or is_other, now=now)
         self._refresh(now)
         # Links lost while it was disconnected; those to other disconnected switches have their
         # grace period if both ports are up.
@@ -460,13 +460,19 @@ class Controller:
         if is_other:
             self.default_way.forget_edge(port)
         if event.is_gone or not event.port.is_up or is_other:
-            self.hosts.forget_port(port)
+            self._detach(port, is_gone=event.is_gone or is_other, now=now)
             self._refresh(now)
             # The other end is a switch in its grace period, so the link is lost.
             peer = self._doubted().get(port)
             if peer is not None:
                 self._re_place({port, peer}, now)
                 self._follow_links(now, is_urgent=True)
+
+    def _detach(self, port: Port, *, is_gone: bool, now: float) -> None:
+        """Detach the hosts of a port that is down, which may come up again unless it `is_gone`."""
+        hosts = self.hosts.forget_port(port)
+        if not is_gone:
+            self.default_way.port_down(port, hosts, now)
 
     def _switch_down(self, switch: str, reason: str, now: float) -> None:
         self.outbox.close(switch)

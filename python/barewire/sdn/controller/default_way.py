@@ -45,6 +45,10 @@ SLICE_S = 0.001
 # Rules that a full table had no room for are laid again after this time, doubled by each further refusal.
 AGAIN_S, AGAIN_MAX_S = 1.0, 8.0
 
+# Rules to the hosts of a port that is down stay for this time, in which a host restarts: else all that is sent to them
+# would be flooded. Whoever moves elsewhere meanwhile usually says so; after this time it is found without.
+DOWN_S = 60.0
+
 # A rule's identity in a switch: table, match, priority.
 _Place = tuple[int, Match, int]
 _Hops = Mapping[str, tuple[tuple[int, ...], int]]
@@ -68,6 +72,8 @@ class DefaultWay:
         # Hosts that have changed, then switches of hosts, whose rules are still to be laid.
         self._changed: dict[str, None] = {}
         self._pending: dict[str, None] = {}
+        # By MAC address, hosts whose port is down, with the port and since when.
+        self._down: dict[str, tuple[Port, float]] = {}
         self._due_s: float | None = None
         # When the next slice is due, and when all but the rules to hosts were laid.
         self._slice_s = self._laid_s = 0.0
@@ -148,9 +154,15 @@ class DefaultWay:
         """Forget the rules of a disconnected switch, which reports them when it connects again."""
         self._installed.pop(switch, None)
 
+    def port_down(self, port: Port, hosts: Iterable[Host], now: float) -> None:
+        """Keep the rules to hosts whose port went down, in case it comes up again soon."""
+        self._down |= {host.mac: (port, now) for host in hosts}
+        self._outbox.at(now + DOWN_S, self._stay_down)
+
     def links_changed(self, peers: Mapping[Port, Port], now: float, is_urgent: bool) -> None:
         """Follow new links after a while, or at once if links have failed (`is_urgent`)."""
         self._peers, self._hops = peers, {}
+        self._up_no_more(mac for mac, (port, _) in self._down.items() if port in peers)
         self._all_pending()
         self._work_at(now if is_urgent else now + QUIET_S)
 
@@ -176,6 +188,15 @@ class DefaultWay:
                 mac = _mac_of(rule)
                 if mac is not None and mac not in self._hosts.by_mac:
                     self._delete(switch, rule)
+
+    def _stay_down(self, now: float) -> None:
+        self._up_no_more(mac for mac, (_, since_s) in self._down.items() if now >= since_s + DOWN_S)
+
+    def _up_no_more(self, macs: Iterable[str]) -> None:
+        """Delete the rules to hosts that have not come up at their port."""
+        for mac in list(macs):
+            del self._down[mac]
+            self._changed[mac] = None
 
     def _settled(self, due_s: float, now: float) -> None:
         if due_s > self._laid_s:  # when many ports come up, most are done with an earlier one
@@ -204,6 +225,9 @@ class DefaultWay:
             mac = next(iter(self._changed))
             del self._changed[mac]
             host = self._hosts.by_mac.get(mac)
+            if host is not None and host.port is None and mac in self._down:
+                continue
+            self._down.pop(mac, None)
             rules += self._delete_host(mac) if host is None or host.port is None else self._lay_host(host)
         while self._pending and rules < SLICE_RULES:
             switch = next(iter(self._pending))
@@ -278,6 +302,9 @@ class DefaultWay:
         edges = set(self._discovery.edge_ports(now))
         for mac, port in self._hosts.expected.items():
             if port in edges and ((host := self._hosts.by_mac.get(mac)) is None or host.port is None):
+                self._hosts.learn(mac, port, now)
+        for mac, (port, _) in self._down.items():
+            if port in edges and (host := self._hosts.by_mac.get(mac)) is not None and host.port is None:
                 self._hosts.learn(mac, port, now)
         edges &= self._found_edges
         switches = {port.node for port in edges}
