@@ -76,6 +76,49 @@ def test_a_controller_that_restarts_knows_the_hosts_and_changes_no_default_rule(
     assert known is not None and known.name == "h16"
 
 
+def test_after_a_restart_a_port_towards_a_switch_that_connects_late_is_no_hosts_port() -> None:
+    """Nor is it flooded into. A host's port that comes up meanwhile is one at once."""
+    world = acquainted()
+    late, new = "s5", world.network.attachment("h2")
+    [link] = [port for port in world.network.ports["s13"] if world.network.peers[port].node == late]
+    assert new is not None
+    without_controller(world)
+    world.set_link(new, is_up=False)
+    forget_copies(world, new)
+    world.start_controller()
+    world.connect(*(name for name in world.switches if name != late))
+    world.pass_time(1)
+    world.set_link(new, is_up=True)
+    for _ in range(20):
+        world.send("h16", tcp("h16", "h1", 7, 7))
+        world.pass_time(0.1)
+    hosts, edges = world.controller.hosts, set(world.controller.discovery.edge_ports(world.now))
+    assert link not in edges and new in edges and world.network.attachment("h1") in edges
+    assert not any(match.in_port == link.number for match, _ in world.switches["s13"].table)
+    assert link.number not in flood_ports(world, "s13")
+    assert all(host.port == world.network.attachment(host.name) for host in hosts.attached())
+    world.connect(late)
+    world.pass_time(2)
+    assert link in world.controller.discovery.peers
+    assert all(world.where("h1", tcp("h1", host, 9, 9)) == host for host in ("h3", "h9", "h16"))
+
+
+def test_ports_that_nobody_knew_are_hosts_ports_some_time_after_a_restart() -> None:
+    world = acquainted()
+    there = world.network.attachment("h2")
+    assert there is not None
+    without_controller(world)
+    forget_copies(world, there)
+    world.start_controller()
+    world.connect()
+    world.pass_time(world.settings.orphans_s - 1)
+    assert there not in world.controller.discovery.edge_ports(world.now)
+    world.pass_time(2)
+    world.send("h2", tcp("h2", "h1"))
+    world.settle()
+    assert world.controller.hosts.by_name["h2"].port == there
+
+
 def test_hosts_are_known_without_a_frame_where_they_are_expected() -> None:
     world = World(fat_tree(4, servers=0), quiet())
     expected = {mac(host): world.network.attachment(host) for host in world.network.hosts}
@@ -285,6 +328,13 @@ def test_only_changed_hosts_are_reported_once() -> None:
     assert hosts.take_changed() == [host.mac]
     hosts.forget_port(Port("s1", 1))
     assert hosts.take_changed() == [host.mac]
+
+
+def forget_copies(world: World, port: Port) -> None:
+    """Delete a port's copy rules, as if an earlier controller had not known it."""
+    table = world.switches[port.node].table
+    for place in [place for place in table if place[0].in_port == port.number]:
+        del table[place]
 
 
 def send_unseen(world: World, host: str, frame: bytes) -> None:

@@ -91,13 +91,18 @@ class DefaultWay:
         """Take over the default rules of a switch that has connected."""
         if self._began_s is None:
             self._began_s = now
+            self._outbox.at(now + self._settings.orphans_s, self._lay_others)
         self._refused.discard(switch)
         self._installed[switch] = {_place(rule): rule for rule in rules}
         for rule in [rule for rule in self._installed[switch].values() if is_outdated(rule)]:
             self._delete(switch, rule)
-        in_ports = {rule.match.in_port for rule in self._installed[switch].values()} - {None}
+        in_ports = {rule.match.in_port for rule in self._installed[switch].values()}
+        edges = {number for number in in_ports if number is not None}
         self._found_edges = {port for port in self._found_edges if port.node != switch}
-        self._found_edges |= {Port(switch, number) for number in in_ports if number is not None}
+        self._found_edges |= {Port(switch, number) for number in edges}
+        if self._installed[switch] and not self._discovery.ports(switch):
+            # An earlier controller had it, and perhaps neighbours that connect later.
+            self._discovery.expect_edges(switch, edges, self._began_s + self._settings.orphans_s)
         self._all_pending()
         self._work_at(now + QUIET_S)
 

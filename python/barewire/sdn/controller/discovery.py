@@ -40,6 +40,9 @@ class Discovery:
         self._falls: dict[Port, list[float]] = {}
         # Ports that have led to a switch since they came up: no hosts are learnt there.
         self._between: set[Port] = set()
+        # By switch: which ports can be edges until when, beside those that came up since it connected first.
+        self._edges: dict[str, tuple[frozenset[int], float]] = {}
+        self._since_s: dict[str, float] = {}
         self._due_s = 0.0
         self.peers: dict[Port, Port] = {}
 
@@ -65,6 +68,7 @@ class Discovery:
     def switch_up(self, switch: str, ports: Iterable[PortState], now: float) -> None:
         """Add a switch's ports when it connects, or connects again."""
         before = self._ports.get(switch, {})
+        self._since_s.setdefault(switch, now)
         self._ports[switch] = {}
         self._connected.add(switch)
         self._probe_at_s[switch] = now
@@ -96,6 +100,8 @@ class Discovery:
             if switch in (sender.node, receiver.node):
                 del self._heard[sender]
         self._ports.pop(switch, None)
+        self._since_s.pop(switch, None)
+        self._edges.pop(switch, None)
         self._probe_at_s.pop(switch, None)
         self._between = {port for port in self._between if port.node != switch}
         self._falls = {port: falls for port, falls in self._falls.items() if port.node != switch}
@@ -148,10 +154,19 @@ class Discovery:
         state = self._ports.get(port.node, {}).get(port.number)
         return state is not None and state.is_up and now >= state.up_since_s + self._settings.settle_s
 
+    def expect_edges(self, switch: str, numbers: Iterable[int], until_s: float) -> None:
+        """Let other ports of a switch be no edges until then: they may lead to switches that are still to connect."""
+        self._edges[switch] = frozenset(numbers), until_s
+
     def edge_ports(self, now: float) -> list[Port]:
         """Return the ports of connected switches that lead to no switch."""
         ports = [Port(switch, number) for switch in self._connected for number in self._ports[switch]]
-        return [port for port in ports if port not in self._between and self.is_settled(port, now)]
+        return [port for port in ports if port not in self._between and self._is_edge(port, now)]
+
+    def _is_edge(self, port: Port, now: float) -> bool:
+        numbers, until_s = self._edges.get(port.node, (frozenset[int](), 0.0))
+        came_up = self._ports[port.node][port.number].up_since_s > self._since_s[port.node]
+        return (now >= until_s or port.number in numbers or came_up) and self.is_settled(port, now)
 
     def due_probes(self, now: float) -> list[Port]:
         """Return the ports to probe now; links with missing probes fail, links after their hold-off are used again."""
