@@ -23,6 +23,7 @@ from barewire.errors import WrongUse
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.frames import BROADCAST, probe, read_headers, read_probe
 from barewire.sdn.controller.full_tables import UNPLACED_S
+from barewire.sdn.controller.hosts import ADDRESS_FORGOTTEN_S, Address, Hosts
 from barewire.sdn.controller.reception import FORGED_S, UNROUTED_S
 from barewire.sdn.controller.rules import Kind, drop_probes_rule, kind_of
 from barewire.sdn.flow import FlowKey
@@ -88,6 +89,21 @@ def test_an_address_of_a_present_host_cannot_be_taken_over() -> None:
     world.settle()
     known = world.controller.hosts.with_address(address("h16"))
     assert known is not None and known.name == "h2", "once its host is gone, another may have it"
+
+
+def test_a_router_keeps_no_host_from_its_address_for_long() -> None:
+    """What it forwards has others' addresses. That of a host which it learnt first is the host's after ten minutes."""
+    hosts = Hosts()
+    router, host = hosts.learn(mac("h1"), Port("s1", 1), 0.0), hosts.learn(mac("h2"), Port("s1", 2), 0.0)
+    assert router is not None and host is not None
+    own = Address(0, "10.0.0.2")
+    for now in (0.0, 300.0, 599.0):
+        assert hosts.learn_address(router, own, now, is_named=False)
+    assert not hosts.learn_address(host, own, 599.0), "an address of a present host is not taken at once"
+    assert hosts.learn_address(host, own, ADDRESS_FORGOTTEN_S)
+    assert hosts.with_address(own.ip) is host and hosts.take_lost() == [(router.mac, own)]
+    assert hosts.learn_address(host, own, 1000.0) and not hosts.learn_address(router, own, 1599.0)
+    assert not hosts.learn_address(router, own, 1e6, is_named=False) and hosts.with_address(own.ip) is host
 
 
 def test_broadcasts_do_not_storm_in_a_network_with_loops() -> None:

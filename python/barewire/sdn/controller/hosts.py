@@ -14,7 +14,8 @@ from barewire.topology import Port
 HOSTS_PER_PORT_MAX = 256
 HOSTS_MAX = 65_536
 ADDRESSES_PER_HOST_MAX = 16
-# A host with that many gets another one for one that was not heard of for this long: IPv6 changes addresses daily.
+# An address that its host has not named for this long may be another's by now; and a host with that many gets another
+# one for it: IPv6 changes addresses daily.
 ADDRESS_FORGOTTEN_S = 600.0
 # A host seen at a port so recently is still there: its frame from another port is an echo, or forged.
 MOVES_AFTER_S = 1.0
@@ -135,17 +136,23 @@ class Hosts:
         if mac not in self.by_mac and len(self.by_mac) < HOSTS_MAX:
             self.by_mac[mac] = self.by_name[mac] = Host(mac, mac, seen_s=now)
 
-    def learn_address(self, host: Host, address: Address, now: float) -> bool:
+    def learn_address(self, host: Host, address: Address, now: float, *, is_named: bool = True) -> bool:
         """Learn an address of a host; False if another attached host has it, or a file gives it to another.
 
-        A host that has as many as it may have loses the one that was not heard of for longest, if that is long.
+        Not `is_named`: it is the source of a packet, which the host may only have forwarded. A host that has as many as
+        it may have loses the one that was not heard of for longest, if that is long.
         """
         owner = self._by_address.get(address)
         if owner is host:
-            host.addresses[address] = now
+            if is_named:
+                host.addresses[address] = now
             return True
-        if address in self._fixed or (owner is not None and owner.port is not None):
+        if address in self._fixed:
             return False
+        if owner is not None and owner.port is not None:
+            is_old = now >= owner.addresses[address] + ADDRESS_FORGOTTEN_S
+            if not (is_named and is_old):
+                return False
         if address.ip in _UNSPECIFIED or not self._has_room(host, now):
             return True  # nobody can be asked for it, or those who ask are flooded
         if owner is not None:

@@ -144,7 +144,7 @@ class Reception:
         if headers.neighbour is not None:
             self._neighbour(host, port, headers, now)
         elif headers.eth_type == IPV4:
-            self._hosts.learn_address(host, _address(headers, headers.ip_source), now)
+            self._hosts.learn_address(host, _address(headers, headers.ip_source), now, is_named=False)
         if headers.eth_type not in _ROUTED:
             self.counts["of EtherTypes that only take the default way"] += 1
             if self._unmetered is None:
