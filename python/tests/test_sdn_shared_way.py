@@ -161,7 +161,7 @@ def test_a_second_way_that_is_found_changes_no_flows_path(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.matrix if seed > 1 else ()) for seed in range(6)]
+    "seed", [pytest.param(seed, marks=pytest.mark.matrix if seed in (2, 3, 4) else ()) for seed in range(6)]
 )
 @pytest.mark.parametrize("network", [fat_tree(4, servers=0), leaf_spine(4, 3, 2), dragonfly(3, 2, 1)], ids=NAMES)
 def test_packets_take_the_paths_of_their_flows_after_any_links_were_pulled_and_plugged_in(network, seed) -> None:

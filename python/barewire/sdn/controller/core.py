@@ -370,8 +370,9 @@ class Controller:
         self.labels.update_at(now + self.settings.settle_s, self._network_and_edges)
         # Flows over a switch in its grace period are left in place.
         lost = {port for port, peer in before.items() if self._peers.get(port) != peer} - self._doubted().keys()
-        self._re_place(lost, now)
+        # The flows need rules of their own wherever the default way may change by this.
         self._follow_links(now, is_urgent=bool(lost))
+        self._re_place(lost, now)
         gained = self._peers.keys() - before.keys()
         if gained:
             # Before the default way uses them.
@@ -465,8 +466,8 @@ class Controller:
             # The other end is a switch in its grace period, so the link is lost.
             peer = self._doubted().get(port)
             if peer is not None:
-                self._re_place({port, peer}, now)
                 self._follow_links(now, is_urgent=True)
+                self._re_place({port, peer}, now)
 
     def _detach(self, port: Port, *, is_gone: bool, now: float) -> None:
         """Detach the hosts of a port that is down, which may come up again unless it `is_gone`."""
@@ -497,8 +498,8 @@ class Controller:
             if all(port.node != switch for port in route.path):
                 self.router.routes.forget(route, switch)
         at_switch = {port for route in self.router.routes.at(switch) for port in route.path if port.node == switch}
-        self._re_place(at_switch, now)
         self._follow_links(now, is_urgent=False)
+        self._re_place(at_switch, now)
         self.outbox.emit(
             "switch given up", f"{switch} is still disconnected; flows are routed around it where possible"
         )
