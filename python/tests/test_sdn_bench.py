@@ -6,6 +6,7 @@ import os
 import socket
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from barewire.cli.commands import app
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab.kernel import Process
 from barewire.measure.sdn_records import SCHEMA, read_sdn_records
-from barewire.measure.session import launch_file_name, parse_launch_file_name
+from barewire.measure.session import launch_file_name, new_run, parse_launch_file_name
 from barewire.report.figure_data import figure_data
 from barewire.report.sdn import headlines, tables
 from barewire.report.sdn_page import parts, render_sdn
 from barewire.results.run import Launch
+from barewire.results.schema import sample_frame
 from barewire.results.sdn import (
     JOB,
     MEAN_COMPLETION,
@@ -47,7 +49,7 @@ from barewire.sdn.classify.tenants import parse_tenants
 from barewire.sdn.simulate import Ring, RingPlan, Shape, Shuffle, TrainingPlan
 from barewire.sdn.simulate.reference import non_blocking, widened
 from barewire.stats.intervals import geometric_interval
-from barewire.stats.paired import paired_ratio
+from barewire.stats.paired import compare_ratios, paired_ratio
 
 
 def test_each_block_has_every_policy_and_both_references_once_on_equal_seeds_in_an_order_of_the_seed() -> None:
@@ -287,6 +289,7 @@ def test_paired_ratios_cancel_common_factors_of_blocks() -> None:
     assert ratio.value == pytest.approx(2) and ratio.interval == pytest.approx((2, 2))
     few = paired_ratio([1.0, 4.0], [1.0, 1.0])
     assert (few.value, few.interval, few.low, few.high) == (pytest.approx(2), None, 1, pytest.approx(4))
+    assert ratio.p is not None and ratio.p < 1e-9 and few.p == pytest.approx(0.5)
     for values, wrong in (([1.0], [1.0, 2.0]), ([], []), ([0.0], [1.0])):
         with pytest.raises(ValueError, match=r"above 0|at least one"):
             paired_ratio(values, wrong)
@@ -379,13 +382,58 @@ def test_two_blocks_and_saturated_launches_say_nothing() -> None:
     assert ranking.best is None and "saturated in 12 of 12 launches" in ranking.reason
 
 
-@pytest.mark.matrix
-def test_equal_strategies_are_seldom_called_best() -> None:
-    """20 experiments of three equal strategies whose launches vary by a tenth: at most one crowns any."""
-    rng = np.random.default_rng(1)
-    names = ("planned", "stp", "ecmp")
-    found = [ranked({name: list(np.exp(rng.normal(0, 0.1, 6))) for name in names})[0].best for _ in range(20)]
-    assert sum(best is not None for best in found) <= 1
+def told_apart(factors: dict[str, float], experiments: int) -> list[set[str]]:
+    """Verdicts on all pairs of strategies in each experiment of 6 blocks; the times differ by these factors.
+
+    The experiments are quantities of one run, since each quantity is corrected by itself. The noise is a tenth, a
+    block's effect a third.
+    """
+    generator = np.random.default_rng(1)
+    names = [f"job {number}" for number in range(experiments)]
+    of_blocks = generator.normal(0, 0.3, (6, experiments))
+    launches, frames = [], []
+    for number, (policy, block) in enumerate(product(factors, range(6))):
+        times = factors[policy] * np.exp(of_blocks[block] + generator.normal(0, 0.1, experiments))
+        same = {"launch": number, "test": "shuffle", "subject": policy, "message_bytes": 1, "unit": "s"}
+        frames.append(sample_frame({"quantity": names, "value": list(times)}, **same, phase="measure", block=0))
+        facts = {"test": "shuffle", "policy": policy, "hosts": 4, "beside": [], "block": block, "load": None}
+        details = {"start": {"sdn": facts}, "end": {"complete": True}}
+        launches.append(Launch(number, policy, "shuffle", details=details))
+    run = new_run(command=[], seed=1, parameters={"kind": "sdn", "policies": list(factors)}, environment={})
+    summary = summarised(replace(run, launches=tuple(launches), complete=True), pl.concat(frames))
+    pairs = list(combinations(factors, 2))
+    return [{str(summary.verdict(name, 4, *pair)) for pair in pairs} for name in names]
+
+
+@pytest.mark.parametrize("strategies", [2, 4])
+def test_equal_strategies_are_told_apart_no_more_often_than_the_confidence_says(strategies: int) -> None:
+    """At 95 %, any of their pairs: in 5 % of the experiments, and three standard errors."""
+    experiments = 400
+    found = told_apart({f"s{number}": 1.0 for number in range(strategies)}, experiments)
+    alarms = sum(bool(verdicts & {"better", "worse"}) for verdicts in found)
+    assert alarms <= 0.05 * experiments + 3 * (0.05 * 0.95 * experiments) ** 0.5
+
+
+@pytest.mark.parametrize("strategies", [2, 4])
+def test_strategies_that_differ_by_a_third_are_told_apart(strategies: int) -> None:
+    """A ratio's noise is a seventh."""
+    found = told_apart({f"s{number}": 1.35**number for number in range(strategies)}, 100)
+    assert sum("better" in verdicts for verdicts in found) >= 90
+    assert not any("worse" in verdicts for verdicts in found)
+
+
+def test_verdicts_on_strategies_agree_with_the_intervals_of_their_ratios() -> None:
+    """Of one pair, which needs no correction: a verdict exactly where the interval excludes 1."""
+    generator = np.random.default_rng(1)
+    for _ in range(300):
+        ratio = paired_ratio(list(np.exp(generator.normal(0.1, 0.1, 6))), [1.0] * 6)
+        assert ratio.interval is not None
+        low, high = ratio.interval
+        assert compare_ratios([ratio]) == ["above" if low > 1 else "below" if high < 1 else "undecided"]
+    alike = paired_ratio([1.001, 1.0, 1.002, 0.999, 1.001, 1.001], [1.0] * 6)
+    assert compare_ratios([alike]) == ["no difference"]
+    with pytest.raises(ValueError, match="without an interval"):
+        compare_ratios([paired_ratio([2.0, 2.0], [1.0, 1.0])])
 
 
 def test_intervals_of_rates_are_above_0_and_missing_below_6_blocks() -> None:

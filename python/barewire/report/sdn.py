@@ -166,10 +166,9 @@ def legend(confidence: float) -> str:
 _LEGEND = (
     "Geometric means over blocks; fractions are those of pairs in a block, so with equal seeds. Intervals are "
     "Student's, of logarithms, from {few} blocks on; otherwise the range is in brackets. A strategy is called best or "
-    "better only if Welch's or the rank test, of the launches by the mean of their block, finds it so at {sure}, "
+    "better only if Student's paired test, of the logarithms of the ratios within a block, finds it so at {sure}, "
     "corrected over all pairs of strategies and numbers of hosts (Holm), from {few} blocks on, and if no launch was "
-    "saturated. Two "
-    "references "
+    "saturated. Two references "
     "cannot block, under the same controller and with the same hosts on links of the same rate: wide is the network "
     "under test with links between switches that can carry the traffic of all hosts, so it has the same hops; star is "
     "one switch. The bound is the optimum of "

@@ -12,11 +12,9 @@ import polars as pl
 
 from barewire.results.derived import derived_samples
 from barewire.results.run import Launch, Run
-from barewire.stats.best import geometric_mean
-from barewire.stats.comparison import Comparison, compare_over_sizes
 from barewire.stats.confidence import CONFIDENCE, launches_for_interval, with_interval_names
 from barewire.stats.intervals import geometric_interval
-from barewire.stats.paired import Ratio, paired_ratio
+from barewire.stats.paired import Outcome, Ratio, compare_ratios, paired_ratio
 
 # Non-blocking networks: one switch; and all switches of the network under test, with wide links between them.
 STAR, WIDE = "star", "wide"
@@ -132,13 +130,13 @@ class Ranking:
 class Summary:
     """All cells, the simulator's errors on the network under test by quantity, and what differs.
 
-    `comparisons` are of all pairs of policies: each launch by the geometric mean of its block, over the blocks that all
-    policies have, tested and corrected over all pairs and numbers of hosts of a quantity.
+    `comparisons` are of all pairs of policies with enough blocks in common: whether their ratio within a block is above
+    1, so that the first is better, corrected over all pairs and numbers of hosts of a quantity.
     """
 
     cells: tuple[Cell, ...]
     predictions: Mapping[str, Prediction]
-    comparisons: Mapping[Compared, Comparison]
+    comparisons: Mapping[Compared, Outcome]
 
     @property
     def quantities(self) -> list[str]:
@@ -169,11 +167,12 @@ class Summary:
             return None
         if reason := _obstacle([cell for cell in cells if cell is not None]):
             return f"cannot say: {reason}"
-        comparison = self.comparisons.get(Compared(quantity, hosts, beside, better, worse))
-        if comparison is not None:
-            return {"A faster": "better", "B faster": "worse"}.get(comparison.verdict, _undecided(comparison))
-        comparison = self.comparisons[Compared(quantity, hosts, beside, worse, better)]
-        return {"A faster": "worse", "B faster": "better"}.get(comparison.verdict, _undecided(comparison))
+        words = {"above": "better", "below": "worse", "undecided": "cannot say: the tests do not tell them apart"}
+        outcome = self.comparisons.get(Compared(quantity, hosts, beside, better, worse))
+        if outcome is None:
+            outcome = self.comparisons[Compared(quantity, hosts, beside, worse, better)]
+            words |= {"above": "worse", "below": "better"}
+        return words.get(outcome, outcome)
 
     def rankings(self) -> Iterator[Ranking]:
         """Say for each quantity and number of hosts which policy is best."""
@@ -358,34 +357,23 @@ def _predictions(cells: Sequence[Cell]) -> dict[str, Prediction]:
     return predictions
 
 
-def _comparisons(cells: Sequence[Cell], confidence: float) -> dict[Compared, Comparison]:
+def _comparisons(cells: Sequence[Cell], confidence: float) -> dict[Compared, Outcome]:
     """Compare all pairs of policies; the corrections are over all pairs of a quantity, alone or beside another job."""
-    found: dict[Compared, Comparison] = {}
+    found: dict[Compared, Outcome] = {}
     groups: defaultdict[tuple[str, bool], defaultdict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
     for cell in cells:
         if cell.place.policy not in REFERENCES:
             groups[cell.place.quantity, cell.place.beside][cell.place.hosts].append(cell)
     for (quantity, beside), by_hosts in groups.items():
-        places: list[Compared] = []
-        pairs: list[tuple[Sequence[float], Sequence[float]]] = []
+        ratios: dict[Compared, Ratio] = {}
         for hosts, of_hosts in by_hosts.items():
-            values = _within_blocks(of_hosts)
             for first, second in combinations(of_hosts, 2):
-                if len(values[first.place.policy]):
-                    places.append(Compared(quantity, hosts, beside, first.place.policy, second.place.policy))
-                    pairs.append((values[first.place.policy], values[second.place.policy]))
-        if pairs:
-            compared = compare_over_sizes(pairs, lower_is_better=_lower_is_better(quantity), confidence=confidence)
-            found |= dict(zip(places, compared, strict=True))
+                ratio = _ratio(_by_block(first), _by_block(second), first.lower_is_better, confidence)
+                if ratio is not None and ratio.interval is not None:
+                    ratios[Compared(quantity, hosts, beside, first.place.policy, second.place.policy)] = ratio
+        outcomes = compare_ratios(list(ratios.values()), confidence=confidence)
+        found |= dict(zip(ratios, outcomes, strict=True))
     return found
-
-
-def _within_blocks(cells: Sequence[Cell]) -> dict[str, list[float]]:
-    """Each policy's values by the geometric mean of their block, over the blocks that all have."""
-    by_policy = {cell.place.policy: _by_block(cell) for cell in cells}
-    common = sorted(set.intersection(*(set(blocks) for blocks in by_policy.values())))
-    usual = {block: geometric_mean([blocks[block] for blocks in by_policy.values()]) for block in common}
-    return {policy: [blocks[block] / usual[block] for block in common] for policy, blocks in by_policy.items()}
 
 
 def _obstacle(cells: Sequence[Cell]) -> str | None:
@@ -400,10 +388,6 @@ def _obstacle(cells: Sequence[Cell]) -> str | None:
         launches = sum(len(cell.values) for cell in cells)
         return f"the machine was saturated in {saturated} of {launches} launches"
     return None
-
-
-def _undecided(comparison: Comparison) -> str:
-    return "no difference" if comparison.verdict == "no difference" else "cannot say: the tests do not tell them apart"
 
 
 def _lower_is_better(quantity: str) -> bool:
