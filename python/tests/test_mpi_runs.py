@@ -132,6 +132,19 @@ def test_rates_of_several_pairs_are_summed_and_latencies_stay_separate(tmp_path)
     assert (series.min, series.max, series.samples) == (1.0, 2.0, 2)
 
 
+def test_rates_of_several_pairs_are_limited_by_as_many_links(tmp_path):
+    """Four hosts, two pairs of 0.9 Gb/s each over links of 1 Gb/s; with fewer or unknown hosts nothing is known."""
+    size = 65536
+    records = [sample_record("a", "arrival_interval", size, rank, [size * 8 / 0.9] * 6, pairs=2) for rank in (2, 3)]
+    frame = read_mpi_records(write(tmp_path / "a", start("stream", 4), *records), 0, "openmpi/tcp").samples
+    (series,) = series_from_samples(frame, Link(1e9), hosts=4)
+    assert series.median == pytest.approx(1800) and series.limit == pytest.approx(2 * 941.5, rel=1e-3)
+    assert series.limit_kind == "wire" and series.verdict != "impossible"
+    for hosts in (2, None):
+        (series,) = series_from_samples(frame, Link(1e9), hosts=hosts)
+        assert series.limit is None and series.verdict == "no limit known"
+
+
 def test_the_wire_limits_only_jobs_with_a_host_for_each_rank(tmp_path):
     run = synthetic_mpi(tmp_path, "pingpong", ranks=(2, 4), link=Link(1e9))
     coordinates = {"subject": "openmpi/barewire", "variant": "blocking-standard", "message_bytes": 1048576}

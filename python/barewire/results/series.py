@@ -56,8 +56,8 @@ def series_from_samples(
     Warm-up is left out. Samples without a finite value are not used, nor is a goodput sample with lost messages: a rate
     must be free of loss. `combined` merges concurrent samples of pairs, processes or ranks. The limit is the wire's if
     `link` has a rate (with a subject's own MTU, if it has one in its name), otherwise the floor over the same link for
-    the same test, pairs and size. `hosts` is the number
-    of hosts of an MPI job: with more ranks than hosts no link bounds the messages of all. `stops` has the reasons why
+    the same test, pairs and size. `hosts` is the number of hosts of an MPI job: with more ranks than hosts no link
+    bounds the messages of all; if it is unknown, none bounds those of several pairs. `stops` has the reasons why
     measuring ended, by `series_key`; the default is "converged" if the launches are precise and "budget" otherwise.
     `precision` is the half width of a median's interval of this `confidence` at which it is precise, relative to the
     median; the intervals of the series are those of 95 %.
@@ -91,7 +91,8 @@ def _floor_key(series: Series) -> tuple[Place, Row, str, int | None]:
 
 
 def _bounding(series: Series, link: Link | None, hosts: int | None) -> Link | None:
-    return None if hosts is not None and series.ranks > hosts else link
+    has_links = series.ranks <= hosts if hosts is not None else not series.ranks or series.pairs == 1
+    return link if has_links else None
 
 
 def _summaries(measured: pl.DataFrame, precision: float, confidence: float) -> Iterator[Series]:
@@ -219,6 +220,8 @@ def _judge(series: Series, link: Link | None, floor: Series | None) -> Series:
             limit = wire_limit(cast(Test, series.test), series.message_bytes, protocol, own)
         if limit is None:
             return series
+        if series.ranks and not lower_is_better:
+            limit *= series.pairs  # each rank has a host and a link of its own
         verdict = wire_verdict(series.median, limit, lower_is_better=lower_is_better)
         fraction = fraction_of_limit(series.median, limit, lower_is_better=lower_is_better)
         return replace(series, limit=limit, limit_kind="wire", fraction_of_limit=fraction, verdict=verdict)
