@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from synthetic import synthetic_run
 from synthetic_mpi import EAGER_BYTES, subject, synthetic_mpi
 
 from barewire.models.breakpoints import Break
@@ -77,3 +78,23 @@ def test_limits_know_the_configured_eager_limit_and_the_default_one(run: Run) ->
         "the inject size",
         "a second frame",
     }
+
+
+def test_each_quantity_and_number_of_pairs_has_a_sentence_of_its_own(tmp_path: Path) -> None:
+    """Otherwise one sentence would call a subject faster and slower at the same size."""
+    subjects = (subject("openmpi", "tcp"), subject("openmpi", "barewire"))
+    run = synthetic_mpi(tmp_path, "pingpong", "logp", subjects=subjects, sizes=(8, 65536))
+    two_pairs = [replace(each, pairs=2) for each in run.series if each.test == "pingpong"]
+    found = [each for each in decisions(replace(run, series=(*run.series, *two_pairs)), ()) if " against " in each]
+    whats = [each.rsplit(": ", 2)[0] for each in found]
+    assert len(whats) == len(set(whats)) and sum("2 pairs at once" in what for what in whats) == 2
+    assert sum("end-to-end latency EEL" in what for what in whats) == 1
+    assert sum("overhead Os" in what for what in whats) == 1
+    ends = [each.rsplit(": ", 2)[-1] for each in found]
+    assert all(end.count("8 B") <= 1 and end.count("64 KiB") <= 1 for end in ends)
+
+
+def test_the_floor_is_no_contestant(tmp_path: Path) -> None:
+    found = decisions(synthetic_run(tmp_path, tests=("pingpong",), subjects=("tcp", "raw", "floor")), ())
+    assert any("raw Ethernet against TCP" in sentence for sentence in found)
+    assert not any("floor" in sentence for sentence in found)

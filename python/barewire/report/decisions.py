@@ -4,13 +4,14 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from barewire.models.naming import is_floor
 from barewire.models.times import Interval
 from barewire.report.versus import Versus, compare_in_run, has_baseline
-from barewire.report.words import interval, message_size, number, subject_name, test_title, verdict_word
+from barewire.report.words import interval, message_size, number, subject_name, title_of, verdict_word
 from barewire.results.fits import LatencyFit
 from barewire.results.limits import eager_limit
 from barewire.results.quantities import is_detail
-from barewire.results.run import Run, Series
+from barewire.results.run import Place, Run, Series
 
 _BASELINE = "tcp"
 # Less is not worth the work of hiding it.
@@ -30,23 +31,26 @@ def _faster(run: Run, baseline: str | None) -> list[str]:
     chosen = baseline or (_BASELINE if has_baseline(run, _BASELINE) else subjects[0] if subjects else "")
     if len(subjects) < 2:
         return []
-    groups: dict[tuple[str, str], list[Versus]] = {}
+    groups: dict[tuple[Place, str, float | None, str], list[Versus]] = {}
     for versus in compare_in_run(run, chosen):
         a = versus.a
-        if not is_detail(a.test, a.quantity) and a.message_bytes:
-            versus_name = f"{subject_name(a.subject)} against {subject_name(versus.b.subject)}"
-            groups.setdefault((_what(a), versus_name), []).append(versus)
+        if not is_detail(a.test, a.quantity) and a.message_bytes and not is_floor(a.subject):
+            groups.setdefault((a.place, a.variant, a.parameter_value, a.subject), []).append(versus)
     return [
-        f"{what}: {who}: {_ranges(compared)}"
-        for (what, who), compared in groups.items()
+        f"{_what(compared[0].a)}: {_who(compared[0])}: {_ranges(compared)}"
+        for compared in groups.values()
         if any(versus.result.verdict != "undecided" for versus in compared)
     ]
 
 
 def _what(series: Series) -> str:
-    parts = [test_title(series.test), series.variant, f"{series.ranks} ranks" if series.ranks else ""]
+    parts = [title_of(series.place), series.variant]
     parts += [] if series.parameter_value is None else [f"{series.parameter} {series.parameter_value:g}"]
     return ", ".join(part for part in parts if part)
+
+
+def _who(versus: Versus) -> str:
+    return f"{subject_name(versus.a.subject)} against {subject_name(versus.b.subject)}"
 
 
 def _ranges(compared: list[Versus]) -> str:
