@@ -94,6 +94,13 @@ def test_each_quantity_and_number_of_pairs_has_a_sentence_of_its_own(tmp_path: P
     assert all(end.count("8 B") <= 1 and end.count("64 KiB") <= 1 for end in ends)
 
 
+def test_decisions_are_of_the_runs_own_confidence(tmp_path: Path) -> None:
+    """Six launches are enough at 95 %, and too few at 99 %."""
+    run = synthetic_mpi(tmp_path, "pingpong", subjects=(subject("openmpi", "tcp"), subject("openmpi", "barewire")))
+    assert any(" against " in sentence for sentence in decisions(run, ()))
+    assert not any(" against " in sentence for sentence in decisions(replace(run, confidence=0.99), ()))
+
+
 def test_the_floor_is_no_contestant(tmp_path: Path) -> None:
     found = decisions(synthetic_run(tmp_path, tests=("pingpong",), subjects=("tcp", "raw", "floor")), ())
     assert any("raw Ethernet against TCP" in sentence for sentence in found)

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from barewire.models.naming import is_floor
 from barewire.models.times import Interval
-from barewire.report.versus import Versus, compare_in_run, has_baseline
+from barewire.report.versus import Settings, Versus, compare_in_run, has_baseline
 from barewire.report.words import interval, message_size, number, subject_name, title_of, verdict_word
 from barewire.results.fits import LatencyFit
 from barewire.results.limits import eager_limit
@@ -32,7 +32,7 @@ def _faster(run: Run, baseline: str | None) -> list[str]:
     if len(subjects) < 2:
         return []
     groups: dict[tuple[Place, str, float | None, str], list[Versus]] = {}
-    for versus in compare_in_run(run, chosen):
+    for versus in compare_in_run(run, chosen, Settings(confidence=run.confidence)):
         a = versus.a
         if not is_detail(a.test, a.quantity) and a.message_bytes and not is_floor(a.subject):
             groups.setdefault((a.place, a.variant, a.parameter_value, a.subject), []).append(versus)
