@@ -22,6 +22,9 @@ from barewire.importers.tools import TOOLS
 from barewire.models.wire import Link
 from barewire.report.run_page import render
 from barewire.report.versus import compare_in_run, compare_runs
+from barewire.results.functions import functions_of
+from barewire.results.held_out import check
+from barewire.results.model import model_of
 from barewire.results.published import read_table
 from barewire.results.run import Run
 from barewire.results.store import read_run, samples
@@ -188,6 +191,20 @@ def test_imb_point_to_point_and_collectives(tmp_path):
     assert values(run, "collective", "barrier", "time_min") == {0: 3.0}
     assert any("Window: no counterpart" in warning for warning in run.warnings)
     assert run.environment["machine"] == "x86_64"
+
+
+def test_models_and_checks_use_the_slowest_ranks_exchange(tmp_path):
+    """Imported are also the mean over the ranks and the fastest rank's time."""
+    headings = ("#bytes", "#repetitions", "t_min[usec]", "t_max[usec]", "t_avg[usec]")
+    sizes = (8, 1024, 65536)
+    rows = [(size, 500, f"{1.0 * size:.2f}", f"{3.0 * size:.2f}", f"{2.0 * size:.2f}") for size in sizes]
+    pingpong = ("PingPong", 2, ("#bytes", "#repetitions", "t[usec]"), [(size, 500, f"{size:.2f}") for size in sizes])
+    run = imported(tmp_path, foreign.imb(pingpong, ("Sendrecv", 2, headings, rows), ("Bcast", 2, headings, rows)))
+    assert functions_of(run, "imb")["exchanged"].times.values.tolist() == [[3.0 * size for size in sizes]]
+    checked, unsaid = check(model_of([run]), run, ["exchange", "bcast"], None, None, 8)
+    assert not unsaid and [(each.measured_as, each.measured_us.value) for each in checked] == [
+        (name, 3.0 * size) for name in ("collective bcast", "exchange sendrecv") for size in sizes
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from barewire.stats.confidence import interval_name
 # Variants of mpi/alltoall that are one algorithm; a library chooses that of its own collectives.
 _ALLTOALL_WAYS: Mapping[str, str] = {"pairwise-sendrecv": "pairwise exchange", "irecv-isend": "all at once"}
 _RING = ("beff", "natural", "latency")
+# What is predicted is the slowest rank's time; imported runs also have the mean over the ranks and the fastest's.
+_OF_THE_SLOWEST: Mapping[str, str] = {"exchange": "exchange", "alltoall": "alltoall", "collective": "time"}
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def _request(series: Series) -> tuple[Request, str | None, float] | None:
         grid = series.parameter if series.test == "krylov" else ""
         request = Request(series.test, ranks, bytes_of, series.parameter_value, (series.variant,), grid)
         return request, series.variant, 1.0
-    if series.pairs != 1 or series.parameter:
+    if series.pairs != 1 or series.parameter or series.quantity != _OF_THE_SLOWEST.get(series.test, series.quantity):
         return None
     if (series.test, series.variant) in (("pingpong", "blocking-standard"), ("exchange", "sendrecv")):
         return Request(series.test, 2, size), None, 1.0
