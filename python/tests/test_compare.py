@@ -2,6 +2,7 @@
 """`barewire compare`, in one run and between two."""
 
 import json
+import re
 
 import pytest
 import typer
@@ -10,6 +11,9 @@ from typer.testing import CliRunner
 
 from barewire.cli.compare import compare
 from barewire.errors import WrongUse
+from barewire.report.trajectory import trajectory
+from barewire.report.versus import Settings
+from barewire.results.store import read_run
 
 SMALL = {"launches": 8, "samples_per_launch": 20, "tests": ("pingpong", "stream"), "sizes": (64, 1400)}
 
@@ -140,6 +144,27 @@ def test_the_rejection_lists_the_differences(runs, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(data))
     with pytest.raises(WrongUse, match=r"cpu\.cores 64 and 2"):
         _json(runs / "a", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"cache": "off"}, "cache 'off' and 'on'"),
+        ({"walk_bytes": 1 << 20}, "walk_bytes 1048576 and None"),
+        ({"tuned": {"window": 2}}, "tuned {'window': 2} and {}"),
+        ({"options": ["--delay", "5"]}, "options ['--delay', '5'] and []"),
+    ],
+)
+def test_runs_with_different_settings_are_rejected_unless_allowed(runs, tmp_path, setting, said):
+    """These are in no row's name; a parameter that an older run lacks has its default."""
+    data = json.loads((runs / "same" / "run.json").read_text())
+    data["parameters"] |= setting
+    (tmp_path / "run.json").write_text(json.dumps(data))
+    with pytest.raises(WrongUse, match=f"with different settings.*{re.escape(said)}.*--across-environments"):
+        _json(runs / "a", tmp_path)
+    assert _json(runs / "a", tmp_path, "--across-environments")["comparisons"]
+    with pytest.raises(WrongUse, match="with different settings"):
+        trajectory([read_run(runs / "a"), read_run(tmp_path)], Settings())
 
 
 def test_text_output_has_tables_and_marks_incomplete_runs(runs):

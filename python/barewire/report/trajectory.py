@@ -103,7 +103,7 @@ def trajectory(runs: Sequence[Run], settings: Settings, *, across_environments: 
     """Follow every row over the runs, oldest first; a row is normalised by the floor if all runs that have it do.
 
     Parts of other quantities are left out. p values are corrected over all rows. WrongUse for fewer than two runs, one
-    that is given twice, different environments (unless allowed), or runs that share no row.
+    that is given twice, different environments or settings (unless allowed), or runs that share no row.
     """
     if len(runs) < 2:
         raise WrongUse("a trajectory needs two or more runs, the oldest first")

@@ -16,6 +16,8 @@ from barewire.stats.confidence import CONFIDENCE
 
 MARGIN = 0.02
 _DIFFERENCES_SHOWN = 8
+# Parameters that change what is measured but are in no row's name, with what runs without them have.
+_SETTINGS: Mapping[str, Any] = {"cache": "on", "walk_bytes": None, "tuned": {}, "options": []}
 
 # A series, and what it is compared with if that was measured.
 MaybePair = tuple[Series, Series | None]
@@ -115,7 +117,7 @@ def compare_runs(
 ) -> list[Versus]:
     """Each subject of `new` against the same subject of `old`, per test and size, also normalised by their floors.
 
-    WrongUse if the runs come from different environments (unless allowed), or share no series.
+    WrongUse if the runs come from different environments or settings (unless allowed), or share no series.
     """
     if not across_environments:
         refuse_other_environment(new, old)
@@ -173,19 +175,30 @@ def refuse_other_unit(a: Series, b: Series) -> None:
 
 
 def refuse_other_environment(a: Run, b: Run) -> None:
-    """Raise WrongUse with the differences if the runs come from different environments."""
+    """Raise WrongUse with the differences if the runs come from different environments or settings."""
     prints = [run.environment.get("fingerprint") for run in (a, b)]
-    if prints[0] is not None and prints[0] == prints[1]:
+    is_same_machine = prints[0] is not None and prints[0] == prints[1]
+    settings = _differences(*(_settings(run) for run in (a, b)))
+    environments = [] if is_same_machine else _differences(*(flatten(_comparable(run)) for run in (a, b)))
+    differing = [*settings, *environments]
+    if is_same_machine and not differing:
         return
-    a_parameters, b_parameters = (flatten(_comparable(run)) for run in (a, b))
-    differing = [key for key in {**a_parameters, **b_parameters} if a_parameters.get(key) != b_parameters.get(key)]
-    shown = [f"{key} {a_parameters.get(key)!r} and {b_parameters.get(key)!r}" for key in differing[:_DIFFERENCES_SHOWN]]
+    shown = differing[:_DIFFERENCES_SHOWN]
     more = len(differing) - len(shown)
     what = "; ".join(shown) + (f"; and {more} more" if more > 0 else "") or "the environments' fingerprint"
+    how = "with different settings" if is_same_machine else "in different environments"
     raise WrongUse(
-        f"{a.id} and {b.id} were measured in different environments, so differences may not be due to the "
+        f"{a.id} and {b.id} were measured {how}, so differences may not be due to the "
         f"subjects. Differing: {what}. To compare anyway: --across-environments"
     )
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    return {name: run.parameters.get(name, usual) for name, usual in _SETTINGS.items()}
+
+
+def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    return [f"{key} {a.get(key)!r} and {b.get(key)!r}" for key in {**a, **b} if a.get(key) != b.get(key)]
 
 
 def _compare(
