@@ -411,6 +411,20 @@ def test_the_command_shows_an_existing_scoreboard(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["mpi", "scoreboard", str(tmp_path), "--fail-above", "1.6"]).exit_code == 0
 
 
+@pytest.mark.parametrize("existing", [[], ["--resume"]])
+@pytest.mark.parametrize(
+    "planned",
+    [
+        *(["--quick"], ["--testbeds", "pair"], ["--patterns", "pingpong"], ["--library", "openmpi"]),
+        *(["--sizes", "8"], ["--launches", "3"], ["--budget", "60"], ["--seed", "0"]),
+    ],
+)
+def test_a_plan_that_was_made_is_not_changed(existing: list[str], planned: list[str], tmp_path: Path) -> None:
+    """They would be ignored."""
+    done = CliRunner().invoke(app, ["mpi", "scoreboard", *existing, str(tmp_path), *planned])
+    assert isinstance(done.exception, WrongUse) and f"omit {planned[0]} with a scoreboard" in str(done.exception)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -114,6 +114,19 @@ def scoreboard(
     """
     if sum(given is not None for given in (run, resume, output)) > 1:
         raise WrongUse("give one of RUN (show it), --resume RUN (continue it) and --output (measure)")
+    planned = {
+        "--quick": quick or None,
+        "--testbeds": testbeds,
+        "--patterns": patterns,
+        "--library": library,
+        "--sizes": sizes,
+        "--launches": launches,
+        "--budget": budget,
+        "--seed": seed,
+    }
+    given = [name for name, value in planned.items() if value is not None]
+    if given and (run or resume) is not None:
+        raise WrongUse(f"omit {' and '.join(given)} with a scoreboard that was begun: its plan has been made")
     if fail_above is not None and not fail_above > 0:
         raise WrongUse(f"--fail-above must be a ratio above 0, such as 1.05, not {fail_above}")
     share = None if confidence is None else options.read_confidence(confidence)
