@@ -76,6 +76,15 @@ def test_a_required_verdict_must_be_printed_and_a_forbidden_one_must_not() -> No
             check(outcome(text), None)
 
 
+def test_random_accesses_must_have_no_errors_at_all() -> None:
+    [check] = [each for each in APPLICATIONS["hpcc"].checks if isinstance(each, Prints) and "Errors" in each.pattern]
+    for text in ("0", "0.0", "0.000\n"):
+        check(outcome(f"MPIRandomAccess_ErrorsFraction={text}"), None)
+    for text in ("0.00431", "0e", "01"):
+        with pytest.raises(CheckFailed):
+            check(outcome(f"MPIRandomAccess_ErrorsFraction={text}\n"), None)
+
+
 def test_a_partition_must_cover_all_vertices_and_be_balanced_with_few_cuts(tmp_path: Path) -> None:
     grid_graph(tmp_path)
     assert (tmp_path / "grid.grf").read_text().splitlines()[1] == f"{GRID_SIDE**2} {4 * GRID_SIDE * (GRID_SIDE - 1)}"

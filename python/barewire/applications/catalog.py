@@ -169,7 +169,7 @@ _ALGEBRA = (
         checks=(
             Prints(r"^Success=1$", never="FAILED"),
             Prints(r"\|\|Ax-b\|\|.*PASSED"),
-            Prints(r"^MPIRandomAccess_ErrorsFraction=0"),
+            Prints(r"^MPIRandomAccess_ErrorsFraction=0(?:\.0*)?\s*$"),
         ),
     ),
     Application(
