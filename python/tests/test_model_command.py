@@ -206,6 +206,13 @@ def test_wrong_use_of_predict_is_said(bench: Path, arguments: tuple[str, ...], m
         invoke("predict", bench, *arguments)
 
 
+def test_a_tables_link_has_a_possible_rate() -> None:
+    table = Path(tables.__file__).parent / "published" / "paz2010_pingpong.csv"
+    for rate in ("0bit", "1bit"):
+        with pytest.raises(WrongUse, match="is outside 64kbit"):
+            invoke("model", table, "--rate", rate)
+
+
 def test_too_few_sizes_and_a_run_cut_short_are_said(tmp_path: Path) -> None:
     run = synthetic_run(tmp_path, tests=("pingpong",), subjects=("raw",), sizes=(8, 64), complete=False, launches=3)
     assert "2 were measured" in document("model", tmp_path)["latency"][0]["hockney"]["cannot_say"]

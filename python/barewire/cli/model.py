@@ -14,7 +14,6 @@ from barewire.cli import complete, options
 from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import WrongUse, unknown
-from barewire.lab import parse_rate
 from barewire.measure.recover import recover_run
 from barewire.models.wire import Link
 from barewire.report.decisions import decisions
@@ -26,6 +25,7 @@ from barewire.results.fits import LatencyFit, LogpFit, fit_latency, latency_fits
 from barewire.results.model import Model, model_of, model_of_table
 from barewire.results.run import Run
 from barewire.stats.confidence import CONFIDENCE
+from barewire.topology.rate import check_rate, parse_rate
 
 MODELS = ("hockney", "pieces", "logp", "loggp", "loggps", "plogp")
 _LOGP_FAMILY = ("logp", "loggp", "loggps")
@@ -64,7 +64,9 @@ def model(
     if run.is_file():
         if subject is not None or baseline is not None:
             raise WrongUse("--subject and --baseline apply to runs: omit them with a table")
-        table = model_of_table(run, None if rate is None else parse_rate(rate), mtu)
+        rate_bit_s = None if rate is None else parse_rate(rate)
+        check_rate(rate_bit_s)
+        table = model_of_table(run, rate_bit_s, mtu)
         _output(as_json, chosen, table.to_json(), _table_fits(table, mtu, share or CONFIDENCE), [], [], [])
         return
     if rate is not None or mtu != Link.mtu:

@@ -12,7 +12,7 @@ from barewire.cli import complete, options
 from barewire.cli.sdn_client import DEFAULT_API
 from barewire.cli.sdn_events import EventPrinter
 from barewire.sdn.api.token import default_token_file, read_token
-from barewire.topology.rate import parse_rate
+from barewire.topology.rate import check_rate, parse_rate
 
 DEFAULT_LISTEN = "tcp:127.0.0.1:6653"
 TLS_LISTEN = "ssl:127.0.0.1:6653"
@@ -144,12 +144,14 @@ def start(
     from barewire.sdn.tls import files_of
     from barewire.sdn.ui.server import PAGE
 
+    rate_bit_s = None if rate is None else parse_rate(rate)
+    check_rate(rate_bit_s)
     settings = Settings(
         idle_s=idle,
         hard_s=hard,
         port_statistics_s=statistics,
         flow_statistics_s=2 * statistics,
-        link_rate_bit_s=None if rate is None else parse_rate(rate),
+        link_rate_bit_s=rate_bit_s,
     )
     tls = files_of(tls_key, tls_certificate, tls_ca)
     listeners = listen or ([] if lab is not None else [DEFAULT_LISTEN if tls is None else TLS_LISTEN])
