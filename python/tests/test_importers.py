@@ -446,7 +446,7 @@ def test_subjects_added_to_a_run_compare_like_measured_ones(tmp_path):
     assert (versus.a.subject, versus.result.verdict) == ("openmpi/barewire", "A faster")
     assert versus.result.ratio == pytest.approx(1.025 / 3.025)
     assert len(run.launches) == 12 and len(run.parameters["files"]) == 12
-    with pytest.raises(WrongUse, match="same content"):
+    with pytest.raises(WrongUse, match=r"imported before.*rename"):
         import_outputs(plan, tmp_path / "run", command=["x"], add=True)
     page = render(read_run(tmp_path / "run"), samples(tmp_path / "run"))
     assert "openmpi/barewire" in page and "one number for each point" in page
@@ -620,8 +620,24 @@ def test_a_name_that_is_no_text_is_kept_as_escapes(tmp_path, monkeypatch):
 
 
 def test_the_same_file_twice_is_no_second_launch(tmp_path):
-    with pytest.raises(WrongUse, match="same content"):
-        imported(tmp_path, foreign.osu_latency(), foreign.osu_latency())
+    file, link = tmp_path / "latency.txt", tmp_path / "link.txt"
+    file.write_text(foreign.osu_latency())
+    link.symlink_to(file)
+    for other in (file, link):
+        with pytest.raises(WrongUse, match="the same file"):
+            import_outputs(ImportPlan((file, other)), tmp_path / "run", command=["x"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_launches_that_print_the_same_are_launches_of_their_own_with_a_warning(tmp_path):
+    """OSU's barrier prints one number with two decimals: left-out repetitions would bias the spread."""
+    barrier = [foreign.osu("Barrier", ("Avg Latency(us)",), [(time,)]) for time in ("1.25", "1.26", "1.25", "1.25")]
+    run = imported(tmp_path, *barrier)
+    (series,) = run.series
+    assert series.launch_medians == (1.25, 1.26, 1.25, 1.25) and len(run.parameters["files"]) == 4
+    (warning,) = [each for each in run.warnings if "same content" in each]
+    assert "3 files" in warning and "out-0.txt, out-2.txt, out-3.txt" in warning
+    assert not any("same content" in each for each in imported(tmp_path / "b", *barrier[:2]).warnings)
 
 
 def test_the_last_of_several_executions_must_have_ended(tmp_path):

@@ -2,7 +2,7 @@
 """Makes a run of imported outputs: each execution of a tool is a launch, each printed number one sample."""
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -65,6 +65,7 @@ def import_outputs(plan: ImportPlan, directory: Path, *, command: Sequence[str],
     before, frames = _existing(directory, add)
     files = [_read(path, plan) for path in plan.files]
     _refuse_duplicates(before, files)
+    equal = _equal_contents(before, files)
     tools = {file.tool.name: file.tool for file in files}
     if len(tools) > 1:
         names = ", ".join(f"{file.text.path} ({file.tool.title})" for file in files)
@@ -85,7 +86,8 @@ def import_outputs(plan: ImportPlan, directory: Path, *, command: Sequence[str],
     run = before or _new_run(plan, command, files)
     described = {"files": [*run.parameters["files"], *map(_description, files)]}
     run = replace(run, parameters=run.parameters | described | ({"kinds": kinds} if kinds else {}))
-    return _written(directory, run, launches, frames, plan, files)
+    run = replace(run, warnings=tuple(dict.fromkeys([*run.warnings, *_warnings(files, plan.hints), *equal])))
+    return _written(directory, run, launches, frames)
 
 
 def _existing(directory: Path, add: bool) -> tuple[Run | None, list[pl.DataFrame]]:
@@ -119,11 +121,38 @@ def _read(path: Path, plan: ImportPlan) -> _File:
 
 
 def _refuse_duplicates(before: Run | None, files: Sequence[_File]) -> None:
-    known = {each["sha256"]: each["name"] for each in (before.parameters["files"] if before else ())}
+    """Refuse a file that is given twice or was imported before.
+
+    Equal contents alone are no reason: launches that print one number with two decimals often agree, and without them
+    the spread would be too large.
+    """
+    imported = {(each["name"], each["sha256"]) for each in (before.parameters["files"] if before else ())}
+    given: dict[tuple[int, int], Path] = {}
     for file in files:
-        if file.digest in known:
-            raise WrongUse(f"{file.text.path} has the same content as {known[file.digest]}: it is no further launch")
-        known[file.digest] = str(file.text.path)
+        path, status = file.text.path, file.text.path.stat()
+        if other := given.get((status.st_dev, status.st_ino)):
+            raise WrongUse(f"{path} and {other} are the same file: it is one launch")
+        if (file.text.name, file.digest) in imported:
+            raise WrongUse(
+                f"{path} was imported before, with the same name and the same content: it is no further launch. "
+                "If it is one, rename the file"
+            )
+        given[status.st_dev, status.st_ino] = path
+
+
+def _equal_contents(before: Run | None, files: Sequence[_File]) -> list[str]:
+    """Name the new files whose content another one has, too: a copy would count as a launch."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for each in before.parameters["files"] if before else ():
+        names[each["sha256"]].append(each["name"])
+    for file in files:
+        names[file.digest].append(file.text.name)
+    found = []
+    for digest in dict.fromkeys(file.digest for file in files):
+        if (count := len(names[digest])) > 1:
+            shown = ", ".join(names[digest][:_NOTES_SHOWN]) + (" …" if count > _NOTES_SHOWN else "")
+            found.append(f"{count} files have the same content, and count as {count} launches: {shown}. Is one a copy?")
+    return found
 
 
 def _kinds(before: Run | None, files: Sequence[_File]) -> dict[str, str]:
@@ -190,8 +219,6 @@ def _written(
     run: Run,
     launches: Sequence[Launch],
     frames: Sequence[pl.DataFrame],
-    plan: ImportPlan,
-    files: Sequence[_File],
 ) -> Run:
     frame = pl.concat(frames)
     link = Link(run.parameters["rate_bit_s"], run.parameters["mtu"])
@@ -202,7 +229,6 @@ def _written(
         stopped_by=None if whole else "an imported output is not whole",
         launches=tuple(launches),
         series=tuple(series_from_samples(frame, link)),
-        warnings=tuple(dict.fromkeys([*run.warnings, *_warnings(files, plan.hints)])),
     )
     write_run(directory, finished, frame)
     return finished
