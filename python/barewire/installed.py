@@ -54,6 +54,14 @@ def guests() -> Path:
     return cache_folder() / "guests" if IS_PACKAGE else _ROOT / "target" / "guests"
 
 
+def sources_version() -> str:
+    """Return what tells the native sources of two packages apart, whose files may all be older than what they built.
+
+    Empty in a checkout: there `make` sees what is newer, and another commit need not change anything.
+    """
+    return (commit() or "") if IS_PACKAGE else ""
+
+
 def commit() -> str | None:
     """Return the git commit that this installation was built from; None if it is unknown."""
     if IS_PACKAGE:

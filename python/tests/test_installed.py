@@ -23,7 +23,7 @@ import json
 from barewire import installed
 names = ("PROGRAMS", "PROVIDER", "MPI_SOURCES")
 print(json.dumps({name: str(getattr(installed, name)) for name in names}
-    | {"built": str(installed.built_mpi()), "commit": installed.commit()}
+    | {"built": str(installed.built_mpi()), "commit": installed.commit(), "sources": installed.sources_version()}
     | {"libraries": str(installed.MPI_LIBRARIES[0])}))
 """
 
@@ -56,6 +56,7 @@ def test_a_package_has_them_in_its_native_folder_and_builds_in_the_users_cache(t
         "MPI_SOURCES": str(native / "mpi"),
         "built": str(tmp_path / "cache" / "barewire" / "mpi"),
         "commit": "0123456789ab",
+        "sources": "0123456789ab",
         "libraries": sys.prefix,
     }
 

@@ -9,6 +9,7 @@ import pytest
 from synthetic_mpi import LIBRARIES, subject
 from typer.testing import CliRunner
 
+from barewire import installed
 from barewire.cli import mpi as cli_mpi
 from barewire.cli.commands import app
 from barewire.errors import BarewireError, MachineCannot, WrongUse
@@ -17,7 +18,7 @@ from barewire.measure.mpi_subjects import Choice, exclude_failing, parse_librari
 from barewire.measure.session import launch_file_name, parse_launch_file_name
 from barewire.models.naming import baseline_of, read_mpi_subject
 from barewire.models.verdict import protocol_of
-from barewire.mpi import FabricOptions, Family, Library, suite
+from barewire.mpi import FabricOptions, Family, Library, profiler, suite
 from barewire.mpi.eager import eager_settings
 from barewire.mpi.fabrics import PROVIDER_FILE, fabric_settings
 from barewire.report.words import subject_name
@@ -245,11 +246,39 @@ def test_programs_are_built_once_and_again_for_another_library_of_the_same_name(
         path = suite.build(first, ["one"])["one"]
     assert Path(path).read_text() == "a\n"
     assert Path(suite.build(other, ["one"])["one"]).read_text() == "b\n"
+    # Another package's sources may be older than what the last one's built.
+    Path(path).write_text("older package\n")
+    assert Path(suite.build(other, ["one"])["one"]).read_text() == "older package\n"
+    monkeypatch.setattr(installed, "sources_version", lambda: "0123456789ab")
+    assert Path(suite.build(other, ["one"])["one"]).read_text() == "b\n"
     (sources / "bad.c").write_text("")
     with pytest.raises(MachineCannot, match="apt install libfftw3-dev"):
         suite.build(other, ["bad"])
     with pytest.raises(MachineCannot, match="No rule to make target"):
         suite.build(other, ["absent"])
+
+
+@pytest.fixture
+def profiler_sources(tmp_path, monkeypatch):
+    """A profiler that any compiler builds."""
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "Makefile").write_text(f"$(OUT)/{profiler.PROFILER_FILE}:\n\techo $(LIBRARY) > $@\n")
+    monkeypatch.setattr(profiler, "SOURCES", sources)
+    monkeypatch.setattr(profiler, "BUILT", tmp_path / "built")
+
+
+@pytest.mark.usefixtures("profiler_sources")
+def test_each_package_has_its_own_profiler(monkeypatch):
+    first = profiler.build_profiler(OPEN_MPI)
+    assert first.is_file() and profiler.build_profiler(OPEN_MPI) == first
+    monkeypatch.setattr(installed, "sources_version", lambda: "0123456789ab")
+    second = profiler.build_profiler(OPEN_MPI)
+    assert second.is_file() and second != first
+
+
+def test_a_checkouts_sources_have_no_version_so_that_a_commit_rebuilds_nothing():
+    assert installed.sources_version() == "" and not installed.IS_PACKAGE
 
 
 @pytest.mark.parametrize(

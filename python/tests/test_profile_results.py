@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic_profile import BARRIER, LOADED, MS, RECEIVE, SEND, SEND_C, Made
 
+from barewire.errors import MeasurementFailed
 from barewire.mpi import Family, Job, Library
 from barewire.mpi.profiler import FOLDER, with_profiler
 from barewire.report.profile import calls_table, cost_sentence, headlines, percent, seconds, size_class
@@ -62,6 +63,13 @@ def test_a_file_is_read_as_laid_out(tmp_path: Path) -> None:
 def test_invalid_profiles_are_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match="is not a profile of this version"):
         read_profile(data, "x.rank")
+
+
+@pytest.mark.parametrize("data", [b"bwprof1\0" + bytes(2000), Made(0).data()[:1200]])
+def test_an_invalid_profile_in_a_folder_is_a_failure_with_a_message(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "h1.78.1.rank").write_bytes(data)
+    with pytest.raises(MeasurementFailed, match=r"profile in .* is damaged: .*LD_PRELOAD"):
+        read_profiles(tmp_path)
 
 
 def test_a_process_that_died_before_its_header_was_written_has_no_profile(tmp_path: Path) -> None:

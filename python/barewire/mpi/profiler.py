@@ -38,8 +38,9 @@ def build_profiler(library: Library) -> Path:
             "`barewire try --no-profile` runs without it"
         )
     file = library.file.resolve()
-    # Library names are the user's; two folders may contain libraries of the same name.
-    folder = BUILT / f"{library.name}-{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    # Library names are the user's; two folders may contain libraries of the same name. Another package has its own.
+    identity = f"{file}{installed.sources_version()}"
+    folder = BUILT / f"{library.name}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Serializes concurrent builds.

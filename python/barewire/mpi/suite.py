@@ -15,7 +15,7 @@ from barewire.mpi.libraries import Library
 
 SOURCES = installed.MPI_SOURCES
 BUILT = installed.built_mpi()
-# Identifies the library that a folder was built for; for another library of the same name it is rebuilt.
+# Identifies the library that a folder was built for, and the package that built it; for others it is rebuilt.
 _STAMP = "built-for"
 _LINES_SHOWN = 8
 # All other tests measure every variant.
@@ -66,7 +66,7 @@ def build(library: Library, names: Sequence[str]) -> dict[str, str]:
         # Serializes concurrent builds.
         with (folder.parent / f"{library.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            _clear_if_stale(folder, f"{library}\n{library.file.resolve()}\n{compiler}\n")
+            _clear_if_stale(folder, f"{library}\n{library.file.resolve()}\n{compiler}\n{installed.sources_version()}")
             jobs = f"-j{len(os.sched_getaffinity(0))}"
             command = [
                 make,

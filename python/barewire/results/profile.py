@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from barewire.errors import MeasurementFailed
+
 SUFFIX = ".rank"
 MILESTONES = ("loaded", "init_begin", "init_end", "finalize_begin", "finalize_end", "left")
 # Kinds of calls in which a rank may wait for others.
@@ -134,12 +136,18 @@ class RankProfile:
 
 
 def read_profiles(folder: Path) -> list[RankProfile]:
-    """Read the profiles of one job, sorted by world, job and rank. ValueError for a file that is not a profile.
+    """Read the profiles of one job, sorted by world, job and rank. MeasurementFailed for a file that is no profile.
 
     A process that was killed before it wrote its header has an empty profile, which is skipped.
     """
     files = {file.name: file.read_bytes() for file in sorted(folder.glob(f"*{SUFFIX}"))}
-    profiles = [read_profile(data, name) for name, data in files.items() if data[: len(_MAGIC)].strip(b"\0")]
+    try:
+        profiles = [read_profile(data, name) for name, data in files.items() if data[: len(_MAGIC)].strip(b"\0")]
+    except (ValueError, struct.error) as error:
+        raise MeasurementFailed(
+            f"a rank's profile in {folder} is damaged: {error}. Is the disk full, or another version's profiler in "
+            "LD_PRELOAD?"
+        ) from error
     return sorted(profiles, key=lambda profile: (profile.spawned, profile.job, profile.rank, profile.pid))
 
 
