@@ -281,6 +281,18 @@ def test_a_checkouts_sources_have_no_version_so_that_a_commit_rebuilds_nothing()
     assert installed.sources_version() == "" and not installed.IS_PACKAGE
 
 
+@pytest.mark.usefixtures("profiler_sources")
+@pytest.mark.parametrize("name", ["a b", "a:b", "a\tb"])
+def test_paths_that_cannot_be_preloaded_are_named_with_a_way_out(tmp_path, monkeypatch, name):
+    """LD_PRELOAD is split at white space and colons, and so are make's rules."""
+    with pytest.raises(MachineCannot, match=rf"{name}/libmpi\.so.*--no-profile"):
+        profiler.build_profiler(replace(OPEN_MPI, file=tmp_path / name / "libmpi.so.40"))
+    monkeypatch.setattr(profiler, "BUILT", tmp_path / name)
+    with pytest.raises(MachineCannot, match=rf"{name}/{OPEN_MPI.name}.*--no-profile"):
+        profiler.build_profiler(OPEN_MPI)
+    assert not (tmp_path / name).exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -4,6 +4,7 @@
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -23,13 +24,16 @@ FOLDER, MODE = "BAREWIRE_PROFILE", "BAREWIRE_PROFILE_MODE"
 LIGHT = "light"
 _PRELOAD = "LD_PRELOAD"
 _LINES_SHOWN = 8
+# Between the files of LD_PRELOAD, and in rules of make.
+_SEPARATORS = re.compile(r"[\s:]")
+_OTHER_FOLDER = "set XDG_CACHE_HOME to another folder, or " if installed.IS_PACKAGE else "move the checkout, or "
 
 
 def build_profiler(library: Library) -> Path:
     """Build the profiler for a library if necessary, and return its file.
 
     It needs a C compiler but no mpicc: the sources depend on no library's types, only on the set of its functions.
-    MachineCannot if the compiler is missing.
+    MachineCannot if the compiler is missing, or a path has characters that LD_PRELOAD and make take for separators.
     """
     make = shutil.which("make")
     if make is None or shutil.which("cc") is None or shutil.which("nm") is None:
@@ -41,6 +45,12 @@ def build_profiler(library: Library) -> Path:
     # Library names are the user's; two folders may contain libraries of the same name. Another package has its own.
     identity = f"{file}{installed.sources_version()}"
     folder = BUILT / f"{library.name}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+    for path, way_out in ((folder, _OTHER_FOLDER), (file, "")):
+        if _SEPARATORS.search(str(path)):
+            raise MachineCannot(
+                f"the profiler cannot be built and preloaded, because {path} has white space or a colon: {way_out}"
+                "use `barewire try --no-profile`, which runs without it"
+            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Serializes concurrent builds.
