@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The comparison of two fabrics' outputs and the verdict of a trial: pure parts of `barewire try`."""
 
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
+
 import pytest
 
+from barewire.measure import trial as measure
 from barewire.report.trial import headlines, trial_page, warnings
 from barewire.results.agreement import Agreement, compare_outputs
 from barewire.results.job_profile import combine_profiles
@@ -126,3 +135,63 @@ def test_the_page_shows_a_difference_of_results_first() -> None:
     facts |= {"command": ["./solve"], "shares": [], "limit_s": None}
     page = trial_page(outcome(around(1.0), around(1.5), agreement=differs), facts, "barewire try", ["busy"])
     assert "THE OUTPUT DIFFERS" in page and "energy # &lt;b&gt;" in page and "solve: Barewire or TCP?" in page
+
+
+# What a child of the test does with its own standard input.
+_SAY = """
+import pathlib, sys
+from barewire.cli import trial
+given = trial._has_input()
+if given:
+    trial._keep_input(pathlib.Path(sys.argv[1]))
+print(given, sys.stdin.buffer.read() if given else b"")
+"""
+
+
+def say_input(tmp_path: Path, stdin: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", _SAY, str(tmp_path / "kept")]
+    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_file_on_standard_input_is_kept_and_its_position_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "si.scf"
+    file.write_text("&control\n")
+    with file.open("rb") as given:
+        assert say_input(tmp_path, given).stdout == "True b'&control\\n'\n"
+    assert (tmp_path / "kept").read_text() == "&control\n"
+
+
+def test_input_is_not_made_of_scripts_terminals_empty_files_and_open_pipes(tmp_path: Path) -> None:
+    """A shell that reads its script from standard input is beyond its start; a scheduler's pipe never ends."""
+    script, empty = tmp_path / "script.sh", tmp_path / "empty"
+    script.write_text("barewire try -- true\necho done\n")
+    empty.touch()
+    reader, writer = os.pipe()
+    _, terminal = pty.openpty()
+    try:
+        with script.open("rb") as of_shell, empty.open("rb") as nothing:
+            os.lseek(of_shell.fileno(), 21, os.SEEK_SET)
+            for stdin in (of_shell, nothing, reader, terminal, subprocess.DEVNULL):
+                assert say_input(tmp_path, stdin).stdout == "False b''\n"
+        os.write(writer, b"&control\n")
+        refused = say_input(tmp_path, reader)
+        assert "WrongUse: each launch needs the input again" in refused.stderr and not (tmp_path / "kept").exists()
+    finally:
+        for descriptor in (reader, writer):
+            os.close(descriptor)
+
+
+def test_every_launch_gets_the_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def launched(*_: Any, stdin: IO[bytes], **__: Any) -> int:
+        given.append(stdin.read())
+        return 0
+
+    monkeypatch.setattr(measure, "run_limited", launched)
+    (tmp_path / "input").write_bytes(b"&control\n")
+    plan = measure.TrialPlan(2, 2, 0.02, 60, None, 1)
+    jobs: Any = dict.fromkeys(("barewire", "tcp"), SimpleNamespace(ranks=2))
+    notes: list[str] = []
+    measure.Trial(jobs, None, None, tmp_path, plan, lambda *_: None, notes.append, tmp_path / "input").run()
+    assert given == [b"&control\n"] * 6 and not notes

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """`barewire try`: compares a program over Barewire with another fabric."""
 
+import os
 import secrets
+import select
 import shlex
+import stat
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -33,6 +36,10 @@ from barewire.results.store import write_atomically
 from barewire.results.trial import MAIN, WHOLE, Outcome, contest
 
 TRY_FILE = "try.json"
+# The program's standard input, if it was a file.
+INPUT_FILE = "input"
+_INPUT = 0
+_CHUNK_BYTES = 1 << 20
 _LINES_SHOWN = 12
 
 
@@ -82,13 +89,17 @@ def trial(
     link = links.read(rate, mtu, offloads, loss, receive_on)
     hosts_choice = jobs.parse_job_hosts("pair" if use_default_lab else lab, link, hosts, hostfile)
     request = jobs.parse_request(program, library, hosts_choice, ranks)
+    has_input = _has_input()
     profiler = build_profiler(request.library) if profiled else None
     with hosts_choice.entered() as running, results_directory(output, "try") as directory:
         jobs_by_fabric = {name: request.job(option, running) for name, option in requested.items()}
         make_empty(directory)
-        facts = _facts(request, running, (fabric, baseline), plan)
+        facts = _facts(request, running, (fabric, baseline), plan) | {"input": INPUT_FILE if has_input else None}
+        given = directory / INPUT_FILE if has_input else Path(os.devnull)
+        if has_input:
+            _keep_input(given)
         with progress_bar() as progress:
-            trials = Trial(jobs_by_fabric, running, profiler, directory, plan, progress, _print_note)
+            trials = Trial(jobs_by_fabric, running, profiler, directory, plan, progress, _print_note, given)
             try:
                 trials.run()
             finally:
@@ -97,6 +108,33 @@ def trial(
     if trials.failed:
         raise _failure(trials, (fabric, baseline), as_json, facts)
     _conclude(trials, facts, request.ranks, any_output, as_json)
+
+
+def _has_input() -> bool:
+    """Return whether standard input is a file with content. WrongUse for a pipe with data, which can be read once only.
+
+    A pipe without data is ignored: under a scheduler it may stay open and never have any. So is a file that is read
+    already: it is the script of a shell.
+    """
+    status = os.fstat(_INPUT)
+    if stat.S_ISREG(status.st_mode):
+        return status.st_size > 0 and os.lseek(_INPUT, 0, os.SEEK_CUR) == 0
+    if stat.S_ISFIFO(status.st_mode):
+        ready = select.poll()
+        ready.register(_INPUT, select.POLLIN)
+        if any(event & select.POLLIN for _, event in ready.poll(0)):
+            raise WrongUse(
+                "each launch needs the input again, which a pipe has once: give it as a file, `barewire try … < FILE`, "
+                "or omit it with < /dev/null"
+            )
+    return False
+
+
+def _keep_input(file: Path) -> None:
+    """Copy standard input to a file; its position, which others may share, stays where it is."""
+    with file.open("wb") as kept:
+        while chunk := os.pread(_INPUT, _CHUNK_BYTES, kept.tell()):
+            kept.write(chunk)
 
 
 def _print_note(sentence: str) -> None:

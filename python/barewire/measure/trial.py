@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A user's program over two fabrics: after a warm-up of each, launches in rounds of random order."""
 
+import os
 import random
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -64,6 +64,8 @@ class Trial:
     progress: Progress
     # Receives a sentence for the user.
     notify: Callable[[str], None]
+    # Standard input of every launch.
+    input: Path = Path(os.devnull)
     launches: list[TrialLaunch] = field(default_factory=list)
     profiles: dict[str, list[RankProfile]] = field(default_factory=dict)
 
@@ -132,9 +134,10 @@ class Trial:
         if self.profiler is not None:
             job = with_profiler(job, self.profiler, ranks, light=phase != PROFILED)
         names = [f"{OUTPUT_FOLDER}/{number:03d}-{fabric}-{phase}.{kind}" for kind in ("out", "err")]
-        with (self.directory / names[0]).open("wb") as out, (self.directory / names[1]).open("wb") as err:
+        out_file, err_file = (self.directory / name for name in names)
+        with self.input.open("rb") as given, out_file.open("wb") as out, err_file.open("wb") as err:
             started = time.monotonic()
-            code = run_limited(job, self.lab, self.plan.limit_s, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            code = run_limited(job, self.lab, self.plan.limit_s, stdin=given, stdout=out, stderr=err)
             wall_s = time.monotonic() - started
         profiles = read_profiles(ranks)
         if phase == PROFILED:
