@@ -276,12 +276,21 @@ def test_a_survivor_of_a_killed_rank_ends_with_an_mpi_error_in_time(
 def test_a_rank_that_computes_for_longer_than_its_peers_are_patient_is_not_taken_for_dead(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Manual progress: for 3 s nothing of it is called. One waiting rank is on the same host, one behind the link."""
+    """Manual progress: for 3 s nothing of it is called. One waiting rank is on the same host, two behind the link, of
+    which one's message is behind the other's.
+    """
     needs("barewire")
     monkeypatch.setenv("FI_BAREWIRE_PATIENCE", "2")
     monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")  # on one host through the provider, too
-    done = barewire("run", "-n", "3", "--lab", "pair", "--progress", "manual", "--", program(name, "computes"), "3")
+    done = barewire("run", "-n", "4", "--lab", "pair", "--progress", "manual", "--", program(name, "computes"), "3")
     assert done.returncode == 0 and '"test": "computes", "right": true' in done.stdout, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", ["mpich-5", pytest.param("openmpi", marks=pytest.mark.matrix)])
+def test_short_messages_are_sent_before_they_are_received(name: str) -> None:
+    needs("barewire")
+    done = barewire("run", "-n", "2", "--lab", "pair", "--", program(name, "sends_first"), timeout=20)
+    assert done.returncode == 0 and '"right": true' in done.stdout, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("source", ["messages", pytest.param("pingpong", marks=pytest.mark.matrix)])

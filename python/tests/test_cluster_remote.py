@@ -27,8 +27,8 @@ AGENT = """
 import json, sys, time
 host, fails, how = sys.argv[1:4]
 interface = {"speed_mbit_s": None, "duplex": None, "errors": {}}
-print(json.dumps({"record": "ready", "address": host, "mtu": 1500, "payload_bytes_max": 1500, "carrier": "packet", "reason": None, "machine": host,
-                  "cores": [0], "interface": interface}), flush=True)
+print(json.dumps({"record": "ready", "address": host, "mtu": 1500, "payload_bytes_max": 1500, "carrier": "packet",
+                  "reason": None, "machine": host, "cores": [0], "interface": interface}), flush=True)
 told = {
     "ping": {"round_trips_ns": [20000], "lost": 0},
     "stream": {"sent": 1000, "nanoseconds": 10**7, "stalls": 0},

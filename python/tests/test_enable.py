@@ -156,7 +156,8 @@ def test_open_mpis_file_for_all_users_is_where_it_was_configured_to_look(tmp_pat
     for built_for, expected in (("openmpi", "/etc/openmpi-x86_64"), ("elsewhere", f"{tmp_path}/moved/etc")):
         library = installed(tmp_path, built_for if built_for == "openmpi" else "moved", Family.OPEN_MPI, "4.1.4")
         info = library.prefix / "bin" / "ompi_info"
-        info.write_text(f"#!/bin/sh\necho path:prefix:{tmp_path / built_for}\necho path:sysconfdir:/etc/openmpi-x86_64\n")
+        paths = (f"prefix:{tmp_path / built_for}", "sysconfdir:/etc/openmpi-x86_64")
+        info.write_text("#!/bin/sh\n" + "".join(f"echo path:{path}\n" for path in paths))
         info.chmod(0o755)
         assert files.system_parameters(library) == Path(expected) / "openmpi-mca-params.conf"
 

@@ -376,6 +376,28 @@ static void inject_with_delivery_complete(char **arguments) {
   close_both();
 }
 
+// A short message is delivered once the peer has it, a long one once it is received.
+static void short_messages_are_delivered_without_a_receive(char **arguments) {
+  (void)arguments;
+  open_both((struct options){.transmit_flags = FI_DELIVERY_COMPLETE});
+  static char out[100000], in[100000];
+  static const size_t lengths[] = {8, 10000, sizeof out};
+  fill(out, sizeof out, 1);
+  for (int i = 0; i < 3; i++) {
+    OK(fi_tsend(a.ep, out, lengths[i], NULL, to_b, 1, out));
+    if (lengths[i] < sizeof out) next_success(&a);
+    else expect_idle(&a, 0.02);
+    OK(fi_trecv(b.ep, in, sizeof in, NULL, to_a, 1, 0, in));
+    next_success(&b);
+    CHECK(is_filled(in, lengths[i], 1));
+    if (lengths[i] == sizeof out) next_success(&a);
+  }
+  struct iovec part = {out, 8};
+  struct fi_msg message = {.msg_iov = &part, .iov_count = 1, .addr = to_b};
+  EXPECT(-FI_EBADFLAGS, fi_sendmsg(a.ep, &message, FI_COMPLETION | FI_MATCH_COMPLETE));
+  close_both();
+}
+
 static void selective_completion(char **arguments) {
   (void)arguments;
   open_both((struct options){.binding = FI_SELECTIVE_COMPLETION, .has_counters = 1});
@@ -442,6 +464,7 @@ const struct test message_cases[] = {
     {"a_silent_multi_receive_reports_its_end", a_silent_multi_receive_reports_its_end},
     {"inject_and_remote_cq_data", inject_and_remote_cq_data},
     {"inject_with_delivery_complete", inject_with_delivery_complete},
+    {"short_messages_are_delivered_without_a_receive", short_messages_are_delivered_without_a_receive},
     {"selective_completion", selective_completion},
     {"frames_with_another_token_are_dropped", frames_with_another_token_are_dropped},
     {NULL, NULL},

@@ -31,7 +31,7 @@ def host_slots_of(
             if entry.host not in topology.hosts:
                 raise unknown("host of the lab", entry.host, topology.hosts)
         return host_slots or [HostSlots(name) for name in topology.workers]
-    for entry in (host_slots if resolve and host_slots else ()):
+    for entry in host_slots if resolve and host_slots else ():
         import socket
 
         try:
