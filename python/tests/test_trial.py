@@ -150,7 +150,10 @@ print(given, sys.stdin.buffer.read() if given else b"")
 
 def say_input(tmp_path: Path, stdin: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", _SAY, str(tmp_path / "kept")]
-    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False, timeout=60)
+    environment = dict(os.environ) | {"PYTHONPATH": str(Path(measure.__file__).parents[2])}
+    return subprocess.run(
+        command, stdin=stdin, capture_output=True, text=True, check=False, timeout=60, env=environment
+    )
 
 
 def test_a_file_on_standard_input_is_kept_and_its_position_left_alone(tmp_path: Path) -> None:
