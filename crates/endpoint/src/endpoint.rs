@@ -150,7 +150,7 @@ pub struct Endpoint<L> {
     busy_polls: u32,
     /// Set by a sleep: the next call of `progress` must check everything.
     has_slept: bool,
-    /// Whether the last call that received frames stopped before it had received all.
+    /// Whether the last call that received stopped before it had received all.
     stopped_early: bool,
     last_housekeeping: Instant,
     wait_policy: WaitPolicy,
@@ -530,7 +530,7 @@ impl<L: Link> Endpoint<L> {
         Ok(self.arm_local_peers(timeout).filter(|timeout| !timeout.is_zero()))
     }
 
-    /// Whether the last [`progress`](Self::progress) left frames that had arrived, as it does after one that its caller
+    /// Whether the last [`progress`](Self::progress) left messages that had arrived, as it does after one that its caller
     /// waited for.
     #[inline]
     #[must_use]

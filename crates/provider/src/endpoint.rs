@@ -227,7 +227,7 @@ impl Endpoint {
         wire.endpoint().run_timers().map_err(|_| Errno::LINK_IS_DOWN)
     }
 
-    /// Whether the last progress left frames that had arrived.
+    /// Whether the last progress left messages that had arrived.
     pub fn has_more_to_receive(&mut self) -> bool {
         self.wire.as_mut().is_some_and(|wire| wire.endpoint().has_more_to_receive())
     }

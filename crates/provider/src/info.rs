@@ -52,7 +52,12 @@ const RELIABLE: Kind = Kind {
     capabilities: PRIMARY | DIRECTIONS | SECONDARY,
     transmit: PRIMARY | FI_SEND | FI_READ | FI_WRITE,
     receive: PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE,
-    transmit_flags: FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE,
+    transmit_flags: FI_COMPLETION
+        | FI_INJECT
+        | FI_INJECT_COMPLETE
+        | FI_TRANSMIT_COMPLETE
+        | FI_DELIVERY_COMPLETE
+        | FI_MATCH_COMPLETE,
     receive_flags: FI_COMPLETION | FI_MULTI_RECV,
     // Messages to a peer and accesses to its memory take effect in the order in which they were posted, except that a
     // read may return the data of a write posted after it.

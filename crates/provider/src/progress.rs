@@ -204,10 +204,10 @@ pub(crate) fn step(
                 };
             }
             // `progress` reads the clock only in every n-th call, and this may be the only one for a second.
-            *has_worked = note_status(state.run_timers(), *has_worked);
+            let ran = state.run_timers();
             // Behind messages for the program may be the question of a peer that will give this process up.
             let drained = state.drain();
-            *has_worked = note_status(drained.map(drop), *has_worked);
+            *has_worked = note_status(ran.and(drained.map(drop)), *has_worked);
             if state.has_sleepers {
                 // This thread may have consumed the event that they wait for.
                 state.wake_sleepers();

@@ -441,6 +441,7 @@ impl<L: Link> Endpoint<L> {
                             Delivered::Accepted => {
                                 delivered = true;
                                 if sink.has_enough() {
+                                    self.stopped_early = true;
                                     return true;
                                 }
                             }

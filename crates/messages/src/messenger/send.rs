@@ -28,6 +28,8 @@ pub enum CompletionLevel {
     /// memory if it is short and there is no receive yet. MPICH sends like this, and programs expect short messages to
     /// be buffered.
     Delivery,
+    /// The message is in the buffer of the receive that it matched (FI_MATCH_COMPLETE).
+    Match,
 }
 
 /// Options of a send or an access.
@@ -295,7 +297,7 @@ impl<L: Link> Messenger<L> {
         let Some(channel) = channel else { return Err(message) };
         let Message { label, ref origin, options, is_completed } = message;
         let length = origin.bytes();
-        if self.needs_request(to, channel, length) {
+        if options.level == CompletionLevel::Match || self.needs_request(to, channel, length) {
             return self.send_request(to, channel, message);
         }
         let body = origin.contiguous(0);
@@ -382,7 +384,7 @@ impl<L: Link> Messenger<L> {
             return Err(message);
         }
         let (label, length) = (message.label, message.origin.bytes());
-        let confirm = message.options.level == CompletionLevel::Delivery;
+        let confirm = message.options.level >= CompletionLevel::Delivery;
         let body = message.origin.contiguous(0);
         let is_lent = body.len() as u64 == length && self.lends_to(to, channel);
         let address = is_lent.then_some(body.as_ptr() as u64);
@@ -403,7 +405,7 @@ impl<L: Link> Messenger<L> {
         post: impl FnOnce(&mut Endpoint<L>, Key) -> Result<bool, SendError>,
     ) -> Result<(), Message> {
         let Message { label, origin, options, is_completed } = message;
-        let awaits_delivery = options.level == CompletionLevel::Delivery;
+        let awaits_delivery = options.level >= CompletionLevel::Delivery;
         let key =
             self.state.sends.add(Send { peer, options, origin, stage, in_flight: 1, awaits_delivery, is_completed });
         match post(&mut self.endpoint, key) {
@@ -498,7 +500,7 @@ fn confirmation(level: CompletionLevel, send: Key) -> (Option<Key>, Report) {
         CompletionLevel::Inject => (None, Report::Copied { context: send, counts_loss: true }),
         CompletionLevel::Transmit => (None, Report::AcknowledgedAtOnce(send)),
         // The confirmation acknowledges it.
-        CompletionLevel::Delivery => (Some(send), Report::Acknowledged(send)),
+        CompletionLevel::Delivery | CompletionLevel::Match => (Some(send), Report::Acknowledged(send)),
     }
 }
 

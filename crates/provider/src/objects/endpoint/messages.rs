@@ -89,7 +89,7 @@ impl EndpointFid {
             context: message.context as u64,
             note: kind as u32,
             level: match flags {
-                _ if flags & FI_MATCH_COMPLETE != 0 => return Err(Errno::BAD_FLAGS),
+                _ if flags & FI_MATCH_COMPLETE != 0 => CompletionLevel::Match,
                 _ if flags & FI_DELIVERY_COMPLETE != 0 => CompletionLevel::Delivery,
                 _ if flags & FI_TRANSMIT_COMPLETE != 0 => CompletionLevel::Transmit,
                 _ => CompletionLevel::Inject,

@@ -211,6 +211,7 @@ impl Libfabric {
             CompletionLevel::Inject => 0,
             CompletionLevel::Transmit => FI_TRANSMIT_COMPLETE,
             CompletionLevel::Delivery => FI_DELIVERY_COMPLETE,
+            CompletionLevel::Match => FI_MATCH_COMPLETE,
         };
         let flags =
             level | if is_copied { FI_INJECT } else { 0 } | if label.data.is_some() { FI_REMOTE_CQ_DATA } else { 0 };
