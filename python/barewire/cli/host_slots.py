@@ -31,13 +31,19 @@ def host_slots_of(
             if entry.host not in topology.hosts:
                 raise unknown("host of the lab", entry.host, topology.hosts)
         return host_slots or [HostSlots(name) for name in topology.workers]
-    for entry in host_slots if resolve and host_slots else ():
-        import socket
-
-        try:
-            socket.getaddrinfo(entry.host, None)
-        except OSError as error:
-            raise WrongUse(f"host '{entry.host}' is unknown: {error.strerror}; see /etc/hosts") from None
-        except UnicodeError:  # of two dots in a row, or more than 63 characters between two
-            raise WrongUse(f"'{entry.host}' is not a host's name") from None
+    if resolve:
+        for entry in host_slots or []:
+            _require_known(entry.host)
     return host_slots or [HostSlots(LOCAL_HOST)]
+
+
+def _require_known(host: str) -> None:
+    """Raise WrongUse for a name that this machine cannot resolve."""
+    import socket
+
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError as error:
+        raise WrongUse(f"host '{host}' is unknown: {error.strerror}; see /etc/hosts") from None
+    except UnicodeError:  # of two dots in a row, or more than 63 characters between two
+        raise WrongUse(f"'{host}' is not a host's name") from None

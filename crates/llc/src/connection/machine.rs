@@ -721,7 +721,8 @@ impl Machine {
         self.peer_kept = self.peer_kept.checked_shr(progress).unwrap_or(0) & !1;
         self.is_ack_requested &= (self.acknowledged.wrapping_sub(self.ack_requested_to) as i32) < 0;
         self.has_exchanged = true;
-        if core::mem::take(&mut self.retry_count) > POLLS_OF_SILENCE && self.timer_runs(Timer::Poll) {
+        let unanswered = core::mem::take(&mut self.retry_count);
+        if unanswered > POLLS_OF_SILENCE && self.timer_runs(Timer::Poll) {
             // The peer receives again, though polls were lost: the next one need not wait as long as it was silent.
             let due = now.after(self.t1_ns(0));
             if self.timers[Timer::Poll as usize] > due {
