@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench benchmpi scoreboard kernels applications matrix sim fuzz survive soak miri sanitize
+.PHONY: help setup build demo test lint bench benchmpi scoreboard applications matrix sim fuzz survive soak miri sanitize
 .PHONY: bindings docs mutants wire predictions cluster huge cross fabtests starts packages ci lock
 # Where rustup puts cargo.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -21,17 +21,15 @@ docs: setup ## the site, from docs/, README and the program itself, into target/
 	@echo target/site/index.html
 lint: ## formatting, lints and types only
 	@tools/lint.sh
-bench: build ## the performance promises, as ratios from interleaved runs
-	@.venv/bin/python tools/bench.py
+bench: build ## the targets of speed, each as a ratio from one interleaved run, and a page; half an hour
+	@bin/barewire study run speed -o "runs/speed-$$(date +%Y%m%d-%H%M%S)"
 wire: build ## a lab's link as a wire: under Debian's kernel in qemu, then from 10 Mb/s to 10 Gb/s for all transports; ten minutes
 	@.venv/bin/pytest -m matrix tests/debian_kernel tests/test_emulated.py
 	@.venv/bin/python tools/bench_wire.py
-benchmpi: build ## those of MPI over Barewire; needs the MPI libraries of `make test`
+benchmpi: build ## targets beside NetPIPE and FFTW, and with two interfaces; needs what `make test` installs
 	@.venv/bin/python tools/bench_mpi.py
 scoreboard: build ## every MPI pattern beside the best TCP, worst first; hours; writes docs/scoreboard.md
 	@bin/barewire mpi scoreboard --markdown docs/scoreboard.md
-kernels: build ## the promises of the FFT, the radix sort and the solver; half an hour
-	@.venv/bin/python tools/bench_kernels.py
 predictions: build ## predictions from two ranks against kernels and collectives on 4 and 8, at 100 Mb/s and 1 Gb/s; ten minutes
 	@.venv/bin/python tools/bench_predictions.py
 applications: build ## ten and more unmodified programs of Debian's over Barewire and over TCP, with their own checks

@@ -364,7 +364,7 @@ def test_the_passive_side_outlives_more_peers_than_it_has_descriptors_for(tmp_pa
 
 @pytest.mark.matrix
 def test_memory_stays_flat(star):
-    """The same measurement for 1 s and for 6 s: nothing grows with time. `make bench` does it for 60 s."""
+    """The same measurement for 1 s and for 6 s: nothing grows with time."""
     peaks = []
     with serve(star):
         for seconds in ("1", "6"):

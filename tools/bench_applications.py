@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 # Must precede imports from the package: it adds the package to the path.
-from promises import ROOT  # noqa: F401
+from common import ROOT  # noqa: F401
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from promises import BAREWIRE, ROOT
+from common import BAREWIRE, ROOT
 
 from barewire.lab import Lab, LinkSpec
 from barewire.sdn.api.client import Client

@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import Any
 
-from promises import BAREWIRE, exit_code
+from common import BAREWIRE, exit_code
 from seeded_faults import FAULTS
 
 from barewire.errors import MachineCannot

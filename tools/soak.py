@@ -39,7 +39,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from promises import ROOT, exit_code
+from common import ROOT, exit_code
 from survival import KILLED, Faults, Site, built, libraries_over_barewire, running_site, with_faulty_wire
 
 from barewire.errors import BarewireError

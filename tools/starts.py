@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from promises import BAREWIRE, exit_code
+from common import BAREWIRE, exit_code
 from second_network import add_second_network
 from survival import built, libraries_over_barewire
 

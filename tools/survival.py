@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from promises import BAREWIRE, ROOT
+from common import BAREWIRE, ROOT
 
 from barewire.errors import MachineCannot, unknown
 from barewire.lab import Lab, LinkSpec

@@ -25,7 +25,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from promises import exit_code
+from common import exit_code
 from survival import Faults, Site, built, libraries_over_barewire, running_site
 
 from barewire.mpi import Library

@@ -106,7 +106,7 @@ def test_the_package_is_installed_although_the_broker_does_not_start_again(tmp_p
     assert (tmp_path / "log").read_text().splitlines() == ["daemon-reload", "try-restart barewire-broker.service"]
 
 
-@pytest.mark.parametrize("tool", ["survive", "soak", "starts", "bench_kernels"])
+@pytest.mark.parametrize("tool", ["survive", "soak", "starts"])
 def test_a_library_that_is_not_there_is_told_before_anything_is_run(tool: str, tmp_path: Path) -> None:
     """One of several was left out without a word, and one alone was a traceback."""
     output = ["--output", str(tmp_path / "records")] if tool == "soak" else []

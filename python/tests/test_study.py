@@ -64,7 +64,7 @@ def help_of(*command: str) -> str:
 
 
 def test_every_shipped_plan_is_valid_and_names_what_exists() -> None:
-    assert shipped() == ["geromel1998", "oliveira2018", "paz2010", "stival2006", "watter2006"]
+    assert shipped() == ["geromel1998", "oliveira2018", "paz2010", "speed", "stival2006", "watter2006"]
     for name in shipped():
         plan = read_plan(name)
         assert plan.steps and plan.claims
@@ -98,6 +98,7 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
             ('text = "The first is faster."', 'text = "x"\npublished = "watter2006_fft.csv"\nrows = "ranks"'),
             "has no column ranks; it has processes",
         ),
+        (('kind = "faster"', 'kind = "ratio"'), "a claim of kind 'ratio' needs 'low', 'high', or both"),
         (("title =", "title"), "is no TOML file"),
         (('kind = "faster"', 'kind = "faster"\nlow = "0"'), "claim 1: low must be a number, not '0'"),
         (('kind = "faster"', 'kind = "faster"\nlow = nan'), "claim 1: low must be a number, not nan"),
@@ -361,6 +362,40 @@ def test_a_value_within_bounds(tmp_path: Path, low: float, high: float, verdict:
     claim = f'[[claim]]\ntext = "x"\nkind = "within"\n{side}\nlow = {low}\nhigh = {high}\n'
     finding = judged(tmp_path, claim, {"openmpi/tcp": {8: 20.0}}, noise=0.01)
     assert finding.verdict == verdict, finding.why
+
+
+@pytest.mark.parametrize(
+    ("bound", "verdict", "says"),
+    [
+        ("high = 0.55", "held", "expected at most 0.55"),
+        ("high = 0.45", "did not hold", "0.49"),
+        ("low = 0.4", "held", "expected at least 0.4"),
+        ("low = 0.4\nhigh = 0.6", "held", "expected 0.400 to 0.600."),
+        ("high = 0.5", "cannot be decided", "expected at most 0.500."),
+    ],
+)
+def test_a_ratio_within_bounds_is_that_of_the_best_on_each_side(
+    tmp_path: Path, bound: str, verdict: str, says: str
+) -> None:
+    side = 'step = "messages", subject = ["{}", "{}"]'
+    sides = f"a = {{{side.format('one/barewire', 'two/barewire')}}}\nb = {{{side.format('one/tcp', 'two/tcp')}}}"
+    fabrics = {"one/barewire": 11.0, "two/barewire": 10.0, "one/tcp": 20.0, "two/tcp": 30.0}
+    finding = judged(
+        tmp_path,
+        f'[[claim]]\ntext = "x"\nkind = "ratio"\n{sides}\n{bound}\n',
+        {subject: {8: time} for subject, time in fabrics.items()},
+        noise=0.01,
+    )
+    assert finding.verdict == verdict and says in finding.why, finding.why
+    assert finding.names == ("two/barewire", "one/tcp") and len(finding.rows) == 1
+    # Of rates the higher one is the best.
+    with patch.object(claims.Series, "lower_is_better", False):
+        finding = judged(
+            tmp_path,
+            f'[[claim]]\ntext = "x"\nkind = "ratio"\n{sides}\nlow = 0.3\n',
+            {subject: {8: time} for subject, time in fabrics.items()},
+        )
+    assert finding.names == ("one/barewire", "two/tcp")
 
 
 def test_a_break_is_found_where_it_was_published_or_not(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ Absolute values are not compared: the published ones are of other machines. A cl
 doubt today, at the plan's confidence, corrected over all rows of the claim.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 from barewire.errors import WrongUse
@@ -85,7 +87,7 @@ def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict
         if plan.step(step).leaves_run and step not in runs:
             runs[step] = replace(read_run(directory / step), confidence=plan.confidence)
     match claim.kind:
-        case "faster" | "no-difference" | "grows":
+        case "faster" | "no-difference" | "grows" | "ratio":
             return _of_pairs(claim, plan.confidence, runs)
         case "within":
             return _within(claim, runs, plan.confidence)
@@ -126,6 +128,9 @@ def _of_pairs(claim: Claim, confidence: float, runs: Mapping[str, Run]) -> Findi
         verdict, why = _grows(rows, lower_is_better=pairs[0][0].lower_is_better)
     elif claim.kind == "faster":
         verdict, why = _faster(rows)
+    elif claim.kind == "ratio":
+        rows = tuple(replace(row, says=_place(claim, row.interval)) for row in rows)
+        verdict, why = _in_bounds(claim, rows)
     else:
         verdict, why = _told_apart(rows, [row.label for row in rows if row.says in ("better", "worse")])
     return Finding(claim, verdict, f"{why} {_few(results, confidence)}".strip(), rows, names)
@@ -136,9 +141,18 @@ def _pairs(claim: Claim, runs: Mapping[str, Run]) -> list[tuple[Series, Series]]
         assert side is not None
         return [series for series in _select(side, runs) if series.launch_medians and min(series.launch_medians) > 0]
 
-    others = chosen(claim.b)
-    found = [(a, b) for a in chosen(claim.a) for b in others if _key(claim, a) == _key(claim, b)]
+    ours, others = chosen(claim.a), chosen(claim.b)
+    if claim.kind == "ratio":
+        ours, others = _best(claim, ours), _best(claim, others)
+    found = [(a, b) for a in ours for b in others if _key(claim, a) == _key(claim, b)]
     return sorted(found, key=lambda pair: _key(claim, pair[0]))
+
+
+def _best(claim: Claim, side: Sequence[Series]) -> list[Series]:
+    """The best series of each key."""
+    medians = {id(series): median(series.launch_medians) for series in side}
+    worst_first = sorted(side, key=lambda each: medians[id(each)] * (1 if each.lower_is_better else -1), reverse=True)
+    return list({_key(claim, series): series for series in worst_first}.values())
 
 
 def _select(side: Mapping[str, Any], runs: Mapping[str, Run]) -> list[Series]:
@@ -248,22 +262,15 @@ def _grows(rows: Sequence[Row], *, lower_is_better: bool) -> tuple[Verdict, str]
 
 
 def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding:
-    low, high = claim.low, claim.high
-    assert claim.a is not None and low is not None and high is not None
+    assert claim.a is not None
     found = [series for series in _select(claim.a, runs) if series.median is not None]
     if not found:
         return Finding(claim, "cannot be decided", "the run has no such value")
-    rows, states = [], set()
+    rows = []
     for series in sorted(found, key=lambda each: _key(claim, each)):
-        says = "undecided"
         interval = median_interval(series.launch_medians, confidence)
-        if interval is not None:
-            bottom, top = interval
-            says = "within" if low <= bottom and top <= high else "outside" if top < low or bottom > high else says
-        states.add(says)
         at = _key(claim, series)[-1]
         published = _published(claim, at, series.unit)
-        value = published[0] if published else None
         rows.append(
             Row(
                 _label(claim, series),
@@ -271,23 +278,50 @@ def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding
                 published,
                 (series.median,),
                 series.unit,
-                value,
+                published[0] if published else None,
                 series.median,
                 interval,
-                says,
+                _place(claim, interval),
             )
         )
-    verdict: Verdict = (
-        "held" if states == {"within"} else "did not hold" if "outside" in states else "cannot be decided"
-    )
-    values = ", ".join(number(row.ratio) for row in rows[:_NAMED_ROWS] if row.ratio is not None)
+    verdict, why = _in_bounds(claim, rows)
     few = (
         ""
         if all(row.interval is not None for row in rows)
         else f" With fewer than {launches_for_interval(confidence)} launches there is no interval."
     )
-    why = f"{values}{' …' if len(rows) > _NAMED_ROWS else ''}; expected {number(low)} to {number(high)}.{few}"
-    return Finding(claim, verdict, why, tuple(rows), (_name(found),))
+    return Finding(claim, verdict, f"{why}{few}", tuple(rows), (_name(found),))
+
+
+def _place(claim: Claim, interval: Interval) -> str:
+    """Where an interval lies beside the claim's bounds."""
+    low, high = _bounds(claim)
+    if interval is None:
+        return "undecided"
+    bottom, top = interval
+    return "within" if low <= bottom and top <= high else "outside" if top < low or bottom > high else "undecided"
+
+
+def _in_bounds(claim: Claim, rows: Sequence[Row]) -> tuple[Verdict, str]:
+    """Whether all values are within the claim's bounds, and in words."""
+    states = {row.says for row in rows}
+    verdict: Verdict = (
+        "held" if states == {"within"} else "did not hold" if "outside" in states else "cannot be decided"
+    )
+    low, high = _bounds(claim)
+    expected = (
+        f"at most {number(high)}"
+        if low == 0
+        else f"at least {number(low)}"
+        if high == math.inf
+        else f"{number(low)} to {number(high)}"
+    )
+    values = ", ".join(number(row.ratio) for row in rows[:_NAMED_ROWS] if row.ratio is not None)
+    return verdict, f"{values}{' …' if len(rows) > _NAMED_ROWS else ''}; expected {expected}."
+
+
+def _bounds(claim: Claim) -> tuple[float, float]:
+    return 0.0 if claim.low is None else claim.low, math.inf if claim.high is None else claim.high
 
 
 def _break(claim: Claim, runs: Mapping[str, Run]) -> Finding:

@@ -25,6 +25,7 @@ Kind = Literal[
     "no-difference",
     "grows",
     "within",
+    "ratio",
     "break",
     "crossover",
     "strategy",
@@ -39,6 +40,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "no-difference": ("a", "b"),
     "grows": ("a", "b", "key"),
     "within": ("a", "low", "high"),
+    "ratio": ("a", "b"),
     "break": ("a", "low", "high"),
     "crossover": ("step", "crossover"),
     "strategy": ("step", "better", "worse", "quantity"),
@@ -100,7 +102,8 @@ class Claim:
     `a` and `b` select series of a step by their fields: {"step": "netpipe", "subject": "openmpi/tcp"}; a list is any of
     its values. Series of both with equal `key` fields are compared. `published` is the table to show beside, with the
     columns of both sides (`columns`) and of the key (`rows`). Strategies are compared alone, or `beside` another job.
-    `low` and `high` are bounds, those of `crossover` the published ones.
+    `low` and `high` are bounds, those of `crossover` the published ones. Of a `ratio`, a side that selects several
+    series with equal `key` fields is the best of them.
     """
 
     text: str
@@ -239,6 +242,8 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
     for need in _NEEDS[kind]:
         if need not in content:
             raise WrongUse(f"{where}: a claim of kind '{kind}' needs '{need}'")
+    if kind == "ratio" and not {"low", "high"} & content.keys():
+        raise WrongUse(f"{where}: a claim of kind 'ratio' needs 'low', 'high', or both")
     for key in ("a", "b", "expected", "only"):
         if key in content and not isinstance(content[key], dict):
             raise WrongUse(f'{where}: {key} is a table such as {{step = "netpipe", subject = "openmpi/tcp"}}')
