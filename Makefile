@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench benchmpi scoreboard applications matrix sim fuzz survive soak miri sanitize
+.PHONY: help setup build demo test lint bench benchmpi scoreboard applications matrix sim fuzz survive soak miri sanitize coverage
 .PHONY: bindings docs mutants wire predictions cluster huge cross fabtests starts packages ci lock
 # Where rustup puts cargo.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -58,6 +58,9 @@ miri: ## tests without system calls under Miri, which sees undefined behaviour; 
 sanitize: build ## the provider's C tests with address and thread sanitizer in it; minutes
 	@setup/setup.sh checks
 	@tools/sanitize.sh
+coverage: build ## which lines the tests execute, of Rust and of Python: tables, and pages in target/coverage; 40 minutes
+	@setup/setup.sh checks
+	@tools/coverage.sh
 mutants: setup ## change the code at one place after the other: a test must fail (cargo-mutants); hours
 	@setup/setup.sh checks
 	@tools/mutants.sh

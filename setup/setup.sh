@@ -5,7 +5,8 @@
 #   setup.sh test   that, and what only tests and lints need
 #   setup.sh debian   of that only Debian's packages, which are enough to compile
 #   setup.sh applications  what building and running need, and the programs of `make applications`
-#   setup.sh checks  what `make miri`, `make sanitize` and `make mutants` need: Rust's nightly toolchain, cargo-mutants
+#   setup.sh checks  what `make miri`, `make sanitize`, `make mutants` and `make coverage` need: Rust's nightly toolchain,
+#     its LLVM tools, cargo-mutants, cargo-llvm-cov
 #   setup.sh bindings  what `make bindings` needs: libfabric's headers and libclang
 #   setup.sh cross  what `make cross` needs: compilers and Rust's libraries for arm64 and riscv64, emulators
 #   setup.sh bigdata  what building and running need, and what `barewire sdn learn`, Dask and Spark need: 700 MB
@@ -190,11 +191,12 @@ install_nightly() {
     rustup --quiet toolchain install nightly --profile minimal --no-self-update "${missing[@]/#/--component=}"
 }
 
-install_cargo_mutants() {
-    local version=27.1.0 tools=$root/target/tools
-    [ "$("$tools/bin/cargo-mutants" --version 2>/dev/null)" != "cargo-mutants $version" ] || return 0
-    echo "setup: building cargo-mutants $version"
-    cargo install --quiet --locked --root "$tools" cargo-mutants --version "$version"
+# A subcommand of cargo, of exactly this version: `install_subcommand mutants 27.1.0`.
+install_subcommand() {
+    local name=$1 version=$2 tools=$root/target/tools
+    [ "$("$tools/bin/cargo-$name" "$name" --version 2>/dev/null)" != "cargo-$name $version" ] || return 0
+    echo "setup: building cargo-$name $version"
+    cargo install --quiet --locked --root "$tools" "cargo-$name" --version "$version"
 }
 
 # Into the user's folder of Wireshark's plugins.
@@ -236,7 +238,9 @@ fi
 if [ "$purpose" = checks ]; then
     "$here/setup.sh" test
     install_nightly
-    install_cargo_mutants
+    rustup --quiet component add llvm-tools
+    install_subcommand mutants 27.1.0
+    install_subcommand llvm-cov 0.9.1
     exit
 fi
 if [ "$purpose" = bindings ]; then
