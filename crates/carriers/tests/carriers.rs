@@ -325,8 +325,8 @@ fn a_station_without_frames_is_reached_and_reaches_others() {
     }
 }
 
-/// Proves that the first frames need not wait for the answer to a question, and that each arrives once: behind the question
-/// by the first interface, or after the answer by the path that has brought it.
+/// Proves that the first frames need not wait for the answer to a question, and that each arrives once: behind the
+/// question by the first interface, or after the answer by the path that has brought it.
 #[test]
 fn the_first_frames_follow_the_question() {
     for (networks, blocked) in [
@@ -352,8 +352,8 @@ fn the_first_frames_follow_the_question() {
     }
 }
 
-/// Proves that a carrier that dies in one direction or both is replaced within 50 ms by senders that repeat after 5 ms, and
-/// is used again once it works.
+/// Proves that a carrier that dies in one direction or both is replaced within 50 ms by senders that repeat after 5 ms,
+/// and is used again once it works.
 #[test]
 fn a_carrier_that_dies_is_replaced_and_used_again() {
     for blocked in [vec![0], vec![1], vec![0, 1]] {
