@@ -60,8 +60,8 @@ fn late_acknowledgement_with_a_wrapped_number_is_stale() {
     }
 }
 
-/// Proves that what was delayed until all transmitted bits of its numbers came round, in a queue of a path that was down, is
-/// neither delivered nor believed nor rejected.
+/// Proves that what was delayed until all transmitted bits of its numbers came round, in a queue of a path that was
+/// down, is neither delivered nor believed nor rejected.
 #[test]
 fn pdus_that_are_older_than_their_numbers_are_ignored() {
     for count in [8193, 12_000, 16_384, 16_385, 16_400, 3 * 16_384 + 1] {

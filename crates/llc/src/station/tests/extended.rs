@@ -15,8 +15,8 @@ fn states(stations: &[Station<u32>; 2], handles: [ConnectionHandle; 2]) -> [Opti
     [0, 1].map(|end| stations[end].connection(handles[end]).map(Connection::state))
 }
 
-/// Proves that a poll that was delayed until its numbers came round, in a queue of a path that was down, does not end its
-/// own connection, and that a poll of another connection is answered with DM.
+/// Proves that a poll that was delayed until its numbers came round, in a queue of a path that was down, does not end
+/// its own connection, and that a poll of another connection is answered with DM.
 #[test]
 fn late_poll_is_ignored_and_one_of_another_connection_is_answered() {
     for (count, is_information) in [8193, 16_384, 20_000].into_iter().flat_map(|count| [(count, true), (count, false)])
