@@ -407,8 +407,8 @@ fn connections_have_one_request_and_bounds() {
     drop(again);
 }
 
-/// A message with a TCP socket that sleeps when it is closed: its send buffer is full, its peer does not read, and SO_LINGER
-/// is set.
+/// A message with a TCP socket that sleeps when it is closed: its send buffer is full, its peer does not read, and
+/// SO_LINGER is set.
 #[test]
 fn a_descriptor_with_a_message_does_not_stop_the_broker() {
     let Some(site) = Site::new(0x20) else { return };
@@ -477,8 +477,8 @@ fn holder() {
     drop(sleep.unwrap());
 }
 
-/// Moves this thread and the processes that it starts to a network namespace of their own, whose interface it may set down.
-/// Returns whether it may.
+/// Moves this thread and the processes that it starts to a network namespace of their own, whose interface it may set
+/// down. Returns whether it may.
 fn move_to_own_namespace() -> bool {
     match unshare(CloneFlags::CLONE_NEWNET) {
         Ok(()) => set_loopback(true),
