@@ -431,8 +431,8 @@ impl Server {
         for _ in 0..times {
             match open_packet_sockets() {
                 Ok(open) => gone.extend(self.ledger.sweep(&open)),
-                // Nothing is freed then: a SAP must not be granted twice.
-                Err(error) => self.audit.note("look failed", json!({ "reason": error.to_string() })),
+                // Then nothing is freed: a SAP must not be granted twice.
+                Err(error) => self.audit.note("sweep failed", json!({ "reason": error.to_string() })),
             }
         }
         if !gone.is_empty() {

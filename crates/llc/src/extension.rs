@@ -110,8 +110,8 @@ pub(crate) const NUMBERS: u16 = 128 * SequenceNumber::MODULUS as u16;
 const NUMBERED_MARK_BITS: u32 = 24;
 
 /// The mark of an I or S PDU, computed from its connection's mark and the whole numbers of the PDU. An S PDU has no
-/// N(S): zero is used. A PDU that was delayed until its 14 bits came round has another mark. Applied twice, the function
-/// gives the connection's mark.
+/// N(S): zero is used. A PDU that was delayed until its 14 bits came round has another mark. Applied twice, the
+/// function gives the connection's mark.
 #[inline]
 pub(crate) fn numbered_mark(mark: u64, ns: u32, nr: u32) -> u64 {
     const EACH: u32 = NUMBERED_MARK_BITS / 2;

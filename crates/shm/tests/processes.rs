@@ -22,7 +22,7 @@ use nix::unistd::{ForkResult, Pid, SysconfVar, Uid, fork, pause, setuid, sysconf
 /// The unprivileged user `nobody`.
 const NOBODY: u32 = 65_534;
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// How long sockets linger that hold a thread.
+/// How long a lingering socket blocks the thread that closes it.
 const LINGER: Duration = Duration::from_secs(10);
 
 fn name(test: &str) -> String {

@@ -335,7 +335,8 @@ mod tests {
             at += 1;
             let load = |bytes: usize| {
                 let start = usize::try_from(registers[from] - FRAME_AT).unwrap() + offset as usize;
-                let read = &frame[start..start + bytes]; // The kernel's verifier would refuse a program that panics here.
+                // The kernel's verifier would refuse a program that panics here.
+                let read = &frame[start..start + bytes];
                 read.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte))
             };
             let jumps = match code {
