@@ -63,8 +63,8 @@ impl Audit {
         let _ = self.write(event, fields);
     }
 
-    /// Writes a refusal. Beyond [`REFUSALS_LOGGED`] per second and user, only counts it. `user`: `None` for all users that
-    /// the policy does not name.
+    /// Writes a refusal. Beyond [`REFUSALS_LOGGED`] per second and user, only counts it. `user`: `None` for all users
+    /// that the policy does not name.
     pub fn refuse(&mut self, user: Option<u32>, fields: Value) {
         let count = self.refusals.entry(user).or_default();
         *count = count.saturating_add(1);
@@ -73,8 +73,8 @@ impl Audit {
         }
     }
 
-    /// Ends the window if it has elapsed, and reports its unlogged refusals. Otherwise returns the time left if there were
-    /// refusals.
+    /// Ends the window if it has elapsed, and reports its unlogged refusals. Otherwise returns the time left if there
+    /// were refusals.
     pub fn tick(&mut self, now: Instant) -> Option<Duration> {
         let left = WINDOW.saturating_sub(now.saturating_duration_since(self.began));
         if !left.is_zero() {

@@ -9,9 +9,9 @@ pub const CONNECTIONS: usize = 1024;
 pub const CONNECTIONS_OF_USER: usize = 256;
 /// Connections of all other users together: enough to refuse each of them.
 pub const CONNECTIONS_OF_UNLISTED_USERS: usize = 64;
-/// Connections accepted per iteration of the loop: signals and requests wait meanwhile, and a flood fills the listener's
-/// queue as fast as it is emptied. This many take some milliseconds, less than a grant; 64 would empty a queue of 4096 too
-/// slowly if each iteration also makes a grant (tests/test_broker_flood.py).
+/// Connections accepted per iteration of the loop: signals and requests wait meanwhile, and a flood fills the
+/// listener's queue as fast as it is emptied. This many take some milliseconds, less than a grant; 64 would empty a
+/// queue of 4096 too slowly if each iteration also makes a grant (tests/test_broker_flood.py).
 pub const ACCEPTS_PER_ITERATION: usize = 1024;
 /// Descriptors per connection: connection, pidfd, packet socket, claim, and the spare that replaces the packet socket.
 pub const DESCRIPTORS_OF_CONNECTION: usize = 5;
@@ -28,8 +28,8 @@ pub const SOCKETS_PER_MESSAGE: usize = 250;
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 /// Pause after a failed accept (no descriptors left), to avoid a busy loop.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Refusals logged per second for each user that the policy names, and for all others together, since one person can have
-/// thousands of user IDs (subuid(5)). Further ones are only counted.
+/// Refusals logged per second for each user that the policy names, and for all others together, since one person can
+/// have thousands of user IDs (subuid(5)). Further ones are only counted.
 pub const REFUSALS_LOGGED: u32 = 20;
 
 const _: () = assert!(CONNECTIONS_OF_USER + CONNECTIONS_OF_UNLISTED_USERS < CONNECTIONS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Egress rules. A locked receive filter does not restrict transmission: the holder of a descriptor can send any frame. Its
-//! frames carry a mark that it cannot change, so rules at the interface's egress can restrict them to the grant. Loading
-//! rules needs CAP_NET_ADMIN, which the broker does not have: an administrator loads the rules printed here.
+//! Egress rules. A locked receive filter does not restrict transmission: the holder of a descriptor can send any frame.
+//! Its frames carry a mark that it cannot change, so rules at the interface's egress can restrict them to the grant.
+//! Loading rules needs CAP_NET_ADMIN, which the broker does not have: an administrator loads the rules printed here.
 
 use std::fmt::Write;
 

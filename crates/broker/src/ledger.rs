@@ -21,8 +21,8 @@ pub struct Entry {
     pub process: i32,
     /// The socket's inode number.
     pub inode: u64,
-    /// The connection has ended (or was to a previous broker): only the kernel's list of sockets shows when the socket is
-    /// closed.
+    /// The connection has ended (or was to a previous broker): only the kernel's list of sockets shows when the socket
+    /// is closed.
     #[serde(skip, default = "default_orphaned")]
     is_orphaned: bool,
     /// The last sweep did not find the socket. The list can miss a socket while others are opened and closed.
@@ -102,7 +102,8 @@ impl Ledger {
         self.entries.values().any(|entry| entry.is_orphaned)
     }
 
-    /// Removes the orphans whose sockets were closed in this sweep and the last one. `open`: inodes of the open sockets.
+    /// Removes the orphans whose sockets were closed in this sweep and the last one. `open`: inodes of the open
+    /// sockets.
     pub fn sweep(&mut self, open: &BTreeSet<u64>) -> Vec<Entry> {
         let mut gone = Vec::new();
         for entry in self.entries.values_mut().filter(|entry| entry.is_orphaned) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `barewire-broker`: the only process with CAP_NET_RAW. It gives programs of authorised users a socket for one LLC service
-//! access point of one interface.
+//! `barewire-broker`: the only process with CAP_NET_RAW. It gives programs of authorised users a socket for one LLC
+//! service access point of one interface.
 
 mod audit;
 mod bounds;

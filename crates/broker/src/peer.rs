@@ -66,8 +66,8 @@ pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// Makes the kernel refuse descriptors on connections to this listener, where it can (Linux 6.16). Closing one that came
-/// with a message may sleep: a TCP socket with SO_LINGER.
+/// Makes the kernel refuse descriptors on connections to this listener, where it can (Linux 6.16). Closing one that
+/// came with a message may sleep: a TCP socket with SO_LINGER.
 fn refuse_descriptors(listener: &OwnedFd) -> Result<(), Errno> {
     let off: libc::c_int = 0;
     let size = size_of_val(&off) as libc::socklen_t;

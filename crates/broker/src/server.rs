@@ -56,8 +56,8 @@ enum State {
     Holding(Key),
 }
 
-/// The holder of a socket in a group whose connection has ended before its process. Once the process ends, only the group
-/// holds the socket.
+/// The holder of a socket in a group whose connection has ended before its process. Once the process ends, only the
+/// group holds the socket.
 pub struct ExitingHolder {
     key: Key,
     pidfd: OwnedFd,
@@ -270,8 +270,8 @@ impl Server {
         let interface = Interface::by_name(name)?;
         let key = (interface.index, sap);
         if self.ledger.owner(key).is_some() || self.ledger.count(user) >= at_most {
-            // The client waits. If one of these sockets is still open, its group becomes inconsistent, which affects only
-            // later grants.
+            // The client waits. If one of these sockets is still open, its group becomes inconsistent, which affects
+            // only later grants.
             self.finish_exiting_holders(|_| true);
         }
         if self.ledger.has_orphans() {
@@ -312,8 +312,8 @@ impl Server {
         handed.map(|()| key)
     }
 
-    /// Opens a socket in its interface's group, or in a private group if it receives frames that other sockets receive as
-    /// well, or cannot join the group.
+    /// Opens a socket in its interface's group, or in a private group if it receives frames that other sockets receive
+    /// as well, or cannot join the group.
     fn open(&mut self, interface: &Interface, request: &Request) -> Result<(OwnedFd, RingGeometry), LinkError> {
         let filter = if request.station { station_filter(request.sap) } else { sap_filter(request.sap) };
         let mark = mark_of(request.sap);
@@ -396,8 +396,8 @@ impl Server {
         self.sweep(2);
     }
 
-    /// Sends the holders placeholders that keep their sockets at their positions in the group. They stay in the queues of
-    /// their connections.
+    /// Sends the holders placeholders that keep their sockets at their positions in the group. They stay in the queues
+    /// of their connections.
     fn leave_placeholders(&mut self, connections: &BTreeMap<u64, Connection>) {
         let mut failures = vec![];
         for (members, placeholders) in self.groups.placeholders() {
@@ -431,8 +431,8 @@ impl Server {
         for _ in 0..times {
             match open_packet_sockets() {
                 Ok(open) => gone.extend(self.ledger.sweep(&open)),
-                // Nothing is freed then: a SAP must not be granted twice.
-                Err(error) => self.audit.note("look failed", json!({ "reason": error.to_string() })),
+                // Then nothing is freed: a SAP must not be granted twice.
+                Err(error) => self.audit.note("sweep failed", json!({ "reason": error.to_string() })),
             }
         }
         if !gone.is_empty() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The broker itself, on the loopback interface: whom it grants what, whose frames arrive where, and what stays when it
-//! ends. Needs CAP_NET_RAW; `make test` provides it in a user namespace.
+//! The broker itself, on the loopback interface: who is granted what, which socket receives which frames, and what
+//! remains when the broker ends. Needs CAP_NET_RAW; `make test` provides it in a user namespace.
 
 use std::fs;
 use std::io::{BufRead, BufReader, IoSlice, Write};
@@ -122,7 +122,7 @@ impl Site {
         Lsap::new(self.first_sap + 2 * number).unwrap()
     }
 
-    /// Asks until it is granted; the broker is told of what has been given back by the kernel, some time after.
+    /// Asks until it is granted: the broker learns of returned sockets from the kernel, with a delay.
     fn ask_until_granted(&self, number: u8) -> Grant {
         let until = Instant::now() + Duration::from_secs(5);
         loop {
@@ -321,7 +321,7 @@ fn grants_outlive_a_killed_broker() {
     check(&mut [&mut first, &mut second]);
 }
 
-/// Numbers of interfaces and sockets mean others after a boot; a list that cannot be read may hide a grant.
+/// Numbers of interfaces and sockets have another meaning after a boot; a list that cannot be read may hide a grant.
 #[test]
 fn grants_of_another_boot_are_ignored_and_an_unreadable_list_is_an_error() {
     let Some(mut site) = Site::new(0x04) else { return };
@@ -354,7 +354,7 @@ fn sockets_work_after_a_terminated_broker() {
     assert_eq!(site.last("end")["held"], 3);
     assert!(matches!(site.ask(3), Err(RequestError::Unreachable { .. })));
     check(&mut [&mut first, &mut third]);
-    // Its place, in the middle, must stay taken: the kernel would move the third one there.
+    // Its slot, in the middle, must stay taken: the kernel would move the third one there.
     drop(second);
     check(&mut [&mut first, &mut third]);
     drop(first);
@@ -378,7 +378,7 @@ fn a_policy_is_reloaded_and_a_wrong_one_refused() {
     assert_eq!(status_of(site.ask(4)).0, Status::TooMany);
 }
 
-/// What is no request is refused, the second message on a connection ends it, and silence is not waited for.
+/// Invalid requests are refused, a second message on a connection ends it, and a silent connection is not waited for.
 #[test]
 fn connections_have_one_request_and_bounds() {
     let Some(site) = Site::new(0xd0) else { return };
@@ -407,8 +407,8 @@ fn connections_have_one_request_and_bounds() {
     drop(again);
 }
 
-/// A message with a TCP socket that sleeps when it is closed: its send buffer is full, its peer does not read, and SO_LINGER
-/// is set.
+/// A message with a TCP socket that sleeps when it is closed: its send buffer is full, its peer does not read, and
+/// SO_LINGER is set.
 #[test]
 fn a_descriptor_with_a_message_does_not_stop_the_broker() {
     let Some(site) = Site::new(0x20) else { return };
@@ -465,7 +465,7 @@ fn sockets_given_on_are_held_until_they_are_closed() {
     assert_eq!(site.last("return")["inode"], grant["inode"]);
 }
 
-/// Started by the test above: gives its socket on to another process, and ends.
+/// Started by the test above: passes its socket to another process, and ends.
 #[test]
 #[ignore = "child process of the other tests"]
 fn holder() {
@@ -477,8 +477,8 @@ fn holder() {
     drop(sleep.unwrap());
 }
 
-/// Moves this thread and the processes that it starts to a network namespace of their own, whose interface it may set down.
-/// Returns whether it may.
+/// Moves this thread and the processes that it starts to a network namespace of their own, whose interface it may set
+/// down. Returns whether it may.
 fn move_to_own_namespace() -> bool {
     match unshare(CloneFlags::CLONE_NEWNET) {
         Ok(()) => set_loopback(true),
@@ -514,7 +514,7 @@ fn a_socket_kept_without_its_connection_misleads_no_frames_after_the_interface_w
     let kept = site.ask(0).unwrap();
     let mut members = [site.member(1), site.member(2)];
     drop(kept.lease);
-    // The broker looks at once whether the socket is closed.
+    // The broker checks at once whether the socket is closed.
     assert_eq!(status_of(site.ask(3)).0, Status::TooMany);
     let mut kept = Some(kept.socket);
     for keeps in [true, false] {

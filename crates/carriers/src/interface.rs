@@ -3,10 +3,10 @@
 
 use barewire_link::MacAddress;
 
-/// Most interfaces that a station sends frames by.
+/// Maximum number of interfaces by which a station sends frames.
 pub const INTERFACES_MAX: usize = 4;
 
-/// An interface of a station, as its probes tell.
+/// An interface of a station, as listed in its probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its MAC address.
@@ -15,8 +15,8 @@ pub struct Interface {
     pub speed: u32,
 }
 
-/// Whether an interface or path may share the frames of the fastest one: a slow one delays what goes by the others, because
-/// messages are delivered in order.
+/// Whether an interface or path may share the frames of the fastest one: a slow one delays what goes by the others,
+/// because messages are delivered in order.
 #[must_use]
 pub const fn is_fast_enough(speed: u32, fastest: u32) -> bool {
     const SLOWEST_FRACTION: u32 = 4;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One link over several: Ethernet frames by one or more interfaces, and UDP datagrams.
 //!
-//! [`Carriers`] is a [`Link`] with one MAC address, that of its first interface for frames or, without these, of its UDP
-//! socket. For each peer it sends by the best path that has been found to reach it: it asks by all that both ends have
-//! ([`probe`]), before the first frame and again when a path is silent. Where several interfaces reach the peer, long frames
-//! go by all of them in turns ([`spread`]). A peer's station is told by name; its addresses below are this crate's matter.
+//! [`Carriers`] is a [`Link`] with one MAC address, that of its first interface for frames or, without these, of its
+//! UDP socket. It sends to each peer by the best path known to reach it: it probes all paths that both ends have
+//! ([`probe`]) before the first frame, and again when a path falls silent. Where several interfaces reach the peer,
+//! long frames go by all of them in turn ([`spread`]). Callers identify a station by name; its addresses on each path
+//! are internal.
 //!
 //! ```text
 //!              Endpoint, station:      names (MAC address, service access point)
@@ -40,8 +41,8 @@ use probe::Probe;
 
 /// Frames to a peer that are kept until a carrier is found; more are lost, as on a wire.
 const HELD_MAX: usize = 8;
-/// While no peer is reached by UDP, its socket is polled at intervals of so many nanoseconds: a system call, which takes as
-/// long as ten polls of a ring.
+/// Interval in nanoseconds at which the UDP socket is polled while no peer is reached by UDP: a poll is a system call,
+/// which takes as long as ten polls of a ring.
 const UDP_POLL_INTERVAL: u64 = 100_000;
 /// Length in bytes of frames that go by the best path only: a message of one such frame arrives soonest there.
 const SHORT_MAX: usize = 1024;
@@ -67,7 +68,7 @@ pub struct Carriers<F, U> {
     udp: Option<U>,
     /// The MTU of frames, also after their interfaces are gone; `None` without frames.
     mtu: Option<usize>,
-    /// Whether there is only one path, so that there is nothing to find out.
+    /// Whether there is only one path, so that nothing needs to be probed.
     is_single: bool,
     own: Name,
     /// The interfaces of `frames`; addresses of zeros are none.
@@ -104,8 +105,8 @@ pub struct Carriers<F, U> {
 }
 
 impl<F: Lower, U: Datagrams> Carriers<F, U> {
-    /// A link over these; at least one of them. The first for frames is the best, to which the station's address belongs;
-    /// the smallest MTU is that of all. They come with their speeds in Mbit/s, 0 if unknown.
+    /// A link over these links, at least one. The first link for frames is the best one, and its address is the
+    /// station's; the MTU is the smallest of all. Links for frames come with their speeds in Mbit/s, 0 if unknown.
     ///
     /// # Panics
     /// Without any, or with more than [`INTERFACES_MAX`] for frames.
@@ -162,11 +163,11 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         of_frames.chain(of_udp).flatten()
     }
 
-    /// By what a peer is reached at present, and by how many interfaces; `None` until an answer has come.
+    /// The carrier that reaches a peer at present, and by how many interfaces; `None` until the peer has answered.
     #[must_use]
     pub fn carrier_to(&self, mac: MacAddress, sap: u8) -> Option<(Carrier, usize)> {
         let Some(index) = self.by_name.get(&Name::new(mac.0, sap)) else {
-            // Nothing else is there, so it is used unasked.
+            // There is no alternative, so it is used without a probe.
             return Some((if self.frames.is_empty() { Carrier::Udp } else { Carrier::Frames }, 1));
         };
         let peer = &self.peers[*index];
@@ -210,7 +211,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             let is_named = path == 0 && frames.first().is_some_and(|frame| frame.header.starts_with(&to.0));
             link.map(|link| if is_named { link.send(frames) } else { link.send_to(to, frames) })
         };
-        // Nothing is there: lost, as on a wire.
+        // The link is gone: the frames are lost, as on a wire.
         let sent = sent.unwrap_or(Ok(frames.len()));
         if let Ok(accepted) = sent
             && accepted < frames.len()
@@ -220,7 +221,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         sent
     }
 
-    /// Whether what is due to a station goes by the first interface, to the address in its frames.
+    /// Whether frames to a station leave by the first interface, to the address in their headers.
     fn goes_by_first(&mut self, name: Name) -> bool {
         let Some(index) = self.find(name) else { return !self.frames.is_empty() };
         let Self { peers, frames, udp, now, .. } = self;
@@ -248,7 +249,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             Route::All => {
                 self.question_due = self.question_due.min(self.now);
                 self.only_frames_until = 0;
-                // What was accepted by one may arrive; LLC drops what arrives twice.
+                // A frame that any path accepts may arrive; LLC drops duplicates.
                 let current = self.peers[index].current.unwrap_or(0);
                 for other in self.peers[index].candidates().filter(|other| *other != current) {
                     let _ = self.send_by(other, self.peers[index].address(other), frames);
@@ -265,19 +266,20 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         }
     }
 
-    /// Whether batches to a peer go by UDP: the peers are alike, so each receives from as many as this station has.
+    /// Whether batches to a peer go by UDP. The peers are taken to be alike: each receives from as many as this station
+    /// has.
     #[inline]
     pub(crate) fn sends_batches_to(&self, peer: &Peer) -> bool {
         peer.batches_by_udp && self.peers.len() <= self.udp.as_ref().map_or(0, Datagrams::batching_peers)
     }
 
-    /// Sends frames to a peer that UDP reaches as well as frames: batches of long ones by UDP, now and then behind a first
-    /// frame by frames, which tells the peer to look for datagrams.
+    /// Sends frames to a peer that both carriers reach: batches of long frames by UDP, from time to time behind a first
+    /// frame by Ethernet, which makes the peer poll for datagrams.
     #[inline]
     fn send_batch(&mut self, index: usize, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         let current = self.peers[index].current.unwrap_or(0);
         let long = || frames.iter().filter(|frame| frame.len() > SHORT_MAX).count();
-        // UDP knows no labels.
+        // UDP carries no labels.
         let has_label = frames.first().is_some_and(|frame| frame.label != 0);
         if has_label || frames.len() < BATCH_MIN || long() < BATCH_MIN || !self.sends_batches_to(&self.peers[index]) {
             return self.send_by(current, self.peers[index].address(current), frames);
@@ -339,8 +341,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         Ok(accepted)
     }
 
-    /// The next frame by frames, with the names of its stations. The interfaces take turns, as they do for the peers that
-    /// spread frames over them, so that most come in order.
+    /// The next Ethernet frame, with the names of its stations. The interfaces are polled in turn, as peers that spread
+    /// frames over them use them in turn, so that most frames arrive in order.
     #[inline]
     fn receive_frame(&mut self) -> Option<Incoming<'_>> {
         let mut idle = 0;
@@ -378,7 +380,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         None
     }
 
-    /// Asks what is due, and polls the UDP link.
+    /// Asks the questions that are due, and polls the UDP link.
     fn receive_other(&mut self) -> Option<Incoming<'_>> {
         if self.now >= self.question_due {
             self.ask_due();

@@ -19,7 +19,7 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         MacAddress(self.own.mac())
     }
 
-    /// That of frames, if there are any.
+    /// The MTU of frames, if there are links for them.
     fn mtu(&self) -> usize {
         self.mtu.unwrap_or(0).max(self.mtu_min())
     }
@@ -201,7 +201,7 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
             Some(index) if self.peers[*index].name == name => {
                 let known = &self.peers[*index];
                 let is_same = known.key == Some(peer.key) && (sockets.is_empty() || known.sockets == sockets);
-                // A peer that has asked needs no locator.
+                // A peer that has sent a question needs no locator.
                 if is_same || !peer.locator.has_frames && port == 0 {
                     return;
                 }
@@ -214,7 +214,8 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
             self.peers[index] = self.new_peer(name, None);
             self.by_udp.retain(|_, other| *other != index);
         }
-        // Stations that are named by their sockets need not tell their names, unless a route may lead from another address.
+        // A station named after its socket needs no probe, unless this station's datagrams may leave from several
+        // addresses.
         let is_named_by_socket = self.frames.is_empty() && sockets == [peer.mac] && self.has_one_address();
         let entry = &mut self.peers[index];
         entry.key = Some(peer.key);
@@ -258,8 +259,8 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
     }
 }
 
-/// Takes the refusal of an interface that is down or gone for `instead`: frames are lost then, as on a wire that is
-/// unplugged, and if UDP works, it will be found.
+/// Replaces the error of an interface that is down or gone by `instead`: its frames are lost, as on an unplugged wire,
+/// and if UDP works, probes find it.
 fn lost<T>(instead: T) -> impl FnOnce(LinkError) -> Result<T, LinkError> {
     move |error| {
         if matches!(error, LinkError::InterfaceDown(_) | LinkError::InterfaceGone(_)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The links below.
+//! The links below [`Carriers`](crate::Carriers).
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,12 +26,12 @@ pub trait Datagrams: Lower {
     /// The address of a socket; `None` if this link cannot reach it, because it has another version of IP.
     fn address_of(&mut self, ip: IpAddr, port: u16) -> Option<MacAddress>;
 
-    /// From how many peers at the same time this link receives batches of long frames without loss, if they are faster by it
-    /// than by frames, because the kernel handles a batch in one piece; else 0.
+    /// Number of peers from which this link can receive batches of long frames at the same time without loss; 0 if it
+    /// is no faster than frames. It is faster where the kernel handles a batch in one piece.
     fn batching_peers(&self) -> usize;
 
-    /// From now on, what is sent to this socket leaves from the address from which its route leads now, if this link has
-    /// several. A link that looks it up for each datagram has nothing to do.
+    /// Chooses the source address of datagrams to this socket anew, by the current route, if this link has several. A
+    /// link that looks up the route of each datagram has nothing to do.
     fn reroute(&mut self, _to: MacAddress) {}
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is known of the paths to one peer, and what follows from it. No I/O and no clock.
+//! State of the paths to one peer, and the choice among them. No I/O and no clock.
 
 use std::array;
 
@@ -11,11 +11,11 @@ use crate::name::Name;
 use crate::spread::Spread;
 
 /// Bounds of the time without an answer to frames after which their path is suspected, in nanoseconds. The lower one is
-/// longer than a busy peer takes to acknowledge. Where frames queue, answers take longer: then it is twice as long as they
-/// took lately, since frames by all paths would fill the queues further.
+/// longer than a busy peer takes to acknowledge. Where frames queue, answers take longer: then it is twice as long as
+/// they took lately, since frames by all paths would fill the queues further.
 const PATIENCE_MIN: u64 = 10_000_000;
 const PATIENCE_MAX: u64 = 100_000_000;
-/// Part of the patience that each answer takes from it that came sooner.
+/// Each answer shortens the patience by one part in so many, but to no less than twice the time that it took.
 const PATIENCE_LOST: u64 = 8;
 /// A frame after a pause as long as the patience may be the first of a new exchange, or a repetition; after so many of
 /// them without an answer it is taken for a repetition.
@@ -94,14 +94,14 @@ pub(crate) struct Peer {
     /// Whether batches go by UDP, and whether some did that no passed check has followed.
     pub batches_by_udp: bool,
     has_unproved_batches: bool,
-    /// Until then the peer looks for batches by UDP, because one was sent.
+    /// Until then the peer polls for batches by UDP, because one was sent.
     awaits_batches_until: u64,
     /// Whether frames have come by UDP while another path was the current one.
     pub has_sent_batches: bool,
     /// The current question; changes when paths must be asked anew.
     nonce: u64,
-    /// The current check of all paths by frames that work, the one before, when it was sent last, and by path: whether it
-    /// was passed, and how many were failed in succession.
+    /// The current check of all paths by frames that work, the one before, when it was sent last, and by path: whether
+    /// it was passed, and how many were failed in succession.
     check: u64,
     last_check: u64,
     checked_at: u64,
@@ -128,8 +128,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// A peer that must be asked, of a station with interfaces of these speeds, and with UDP that is faster than they are for
-    /// batches or not.
+    /// A peer to which no path is known. `speeds` are those of this station's interfaces; `has_fast_udp`: UDP carries
+    /// batches faster than they do.
     pub fn new(
         name: Name,
         key: Option<u64>,
@@ -189,7 +189,7 @@ impl Peer {
         self.current = Some(path);
     }
 
-    /// Notes the peer's interfaces, as a probe tells. Returns whether there are new ones.
+    /// Records the peer's interfaces, as listed in a probe. Returns whether they have changed.
     pub fn learn(&mut self, interfaces: &[Interface], now: u64) -> bool {
         if interfaces.is_empty() || self.interfaces == interfaces {
             return false;
@@ -292,12 +292,12 @@ impl Peer {
         Route::All
     }
 
-    /// Whether all goes by the first interface, unless it is silent.
+    /// Whether all frames go by the first interface, unless it is silent.
     pub fn has_one_path(&self) -> bool {
         self.current == Some(0) && self.spread.is_none() && !self.batches_by_udp && !self.has_several
     }
 
-    /// Notes an answer by a path that had not answered since then.
+    /// Records that the current path has answered, which it had not since `since`.
     #[inline]
     fn answered(&mut self, since: u64, now: u64) {
         let took = now.saturating_sub(since);
@@ -313,7 +313,7 @@ impl Peer {
         self.candidates().count() > 1 || self.interfaces.len() > 1 || has_other_address
     }
 
-    /// Asks by all paths anew, unless that is under way.
+    /// Asks by all paths again, unless that is under way.
     #[cold]
     fn suspect(&mut self, now: u64, nonce: impl FnOnce() -> u64) {
         if self.works != [false; PATHS] {
@@ -346,7 +346,7 @@ impl Peer {
         let mut is_taken = [false; INTERFACES_MAX];
         let speeds = array::from_fn(|path| {
             let end = usize::from(self.ends[path]);
-            // What two interfaces send to one, it receives no faster.
+            // A second interface that sends to the same one adds no speed.
             if !self.works[path] || std::mem::replace(&mut is_taken[end], true) {
                 return 0;
             }
@@ -356,8 +356,8 @@ impl Peer {
         self.batches_by_udp = is_by_frames && self.spread.is_none() && self.has_fast_udp && self.works[UDP];
     }
 
-    /// Notes a batch by UDP. Returns whether the peer looks for it already; else the first frame must go by frames, which
-    /// makes it look for `time`. That also shows the peer now and then that frames arrive.
+    /// Records a batch by UDP. Returns whether the peer polls for it already. Otherwise the first frame must go by
+    /// Ethernet, which makes the peer poll for `time`, and shows it from time to time that frames arrive.
     #[inline]
     pub fn is_batch_awaited(&mut self, now: u64, time: u64) -> bool {
         self.has_unproved_batches = true;
@@ -380,9 +380,9 @@ impl Peer {
         self.working_frames().chain(self.batches_by_udp.then_some(UDP))
     }
 
-    /// The check to send by all [`checked`](Self::checked) paths: the current one again while no path has passed it, since the
-    /// peer is busy then, or gone; else a new one, `check`. Drops paths that have failed too many, and all of them if the
-    /// peer is not busy but sends; if there are any, `nonce` is the next question.
+    /// The check to send by all [`checked`](Self::checked) paths: the current one again while no path has passed it,
+    /// since the peer is then busy or gone; otherwise the new one, `check`. Drops paths that have failed too many
+    /// checks, and all of them if the peer sends although no path passes; `nonce` is then the next question.
     pub fn next_check(&mut self, now: u64, check: u64, nonce: u64) -> u64 {
         self.checked_at = now;
         let has_heard = std::mem::take(&mut self.has_heard);
@@ -426,9 +426,10 @@ impl Peer {
         }
     }
 
-    /// Notes that an Ethernet frame of the peer arrived by a path, from the interface of this name. Where several paths by frames work,
-    /// the peer may prefer another one, and checks find out which of them died. The only one is silent unless frames arrive
-    /// from the interface that it leads to: the peer may have changed to another, because this one died.
+    /// Records that an Ethernet frame of the peer arrived by a path, from the interface of this name. Where several
+    /// paths by frames work, the peer may prefer another one, and checks detect which of them died. A single path is
+    /// silent unless frames arrive from the interface to which it leads: the peer may have changed to another, because
+    /// this one died.
     #[inline]
     pub fn heard(&mut self, path: Path, from: Name, now: u64) {
         self.has_heard = true;
@@ -442,8 +443,8 @@ impl Peer {
         }
     }
 
-    /// Notes that a frame of the peer arrived as a datagram from this address. Only what comes from the address that frames go
-    /// to shows that the peer is there.
+    /// Records that a frame of the peer arrived as a datagram from this address. Only a datagram from the address to
+    /// which this station sends shows that the peer is there.
     #[inline]
     pub fn heard_datagram(&mut self, from: MacAddress, now: u64) {
         self.has_heard = true;
@@ -454,7 +455,7 @@ impl Peer {
         }
     }
 
-    /// Notes an authentic probe from one of the peer's interfaces.
+    /// Records an authentic probe from one of the peer's interfaces.
     pub fn probed(&mut self, path: Path, interface: usize, nonce: u64, echo: u64, now: u64) -> Probed {
         self.candidates[path] = true;
         let is_new = std::mem::replace(&mut self.answered[path][interface], nonce) != nonce;
@@ -490,7 +491,8 @@ impl Peer {
         Probed { must_answer: is_new, is_found: true, is_first }
     }
 
-    /// Takes another interface of the peer for a path if that leaves no two paths with the same, or if the peer uses that one.
+    /// Moves a path to another interface of the peer if that interface has no path, and either the old one has several
+    /// or the peer sends from the new one.
     fn prefer_end(&mut self, path: Path, interface: usize) {
         let uses = |end: usize| self.working_frames().filter(|other| usize::from(self.ends[*other]) == end).count();
         if path == UDP || uses(interface) > 0 {
@@ -638,7 +640,8 @@ mod tests {
         assert_eq!(peer.question_due(), None);
     }
 
-    /// Proves that a path to an interface of the peer that is gone is asked anew, and that interfaces beyond its list are none.
+    /// Proves that a path to an interface that the peer no longer has is asked again, and that unknown interfaces count
+    /// as the first.
     #[test]
     fn a_peer_may_have_fewer_interfaces_than_before() {
         let interfaces = [1, 2, 3].map(|last| Interface { mac: MacAddress([2, 0, 0, 0, 0, last]), speed: 1000 });

@@ -2,7 +2,8 @@
 //! Probes: the question whether a carrier reaches a peer, and the answer.
 //!
 //! ```text
-//! | length or EtherType 2 | DSAP 1 | SSAP 1 | UI 1 | "BWPA" | version 1 | from 7 | to 7 | nonce 8 | echo 8 | interfaces 40 | tag 8 |
+//! | length or EtherType 2 | DSAP 1 | SSAP 1 | UI 1 | "BWPA" | version 1 | from 7 | to 7 | nonce 8 | echo 8 | …
+//! | interfaces 40 | tag 8 |
 //! ```
 //!
 //! A station is its MAC address and service access point. `nonce` is the sender's current question to this peer, `echo`
@@ -46,8 +47,8 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// A frame with this probe. Its addresses are those of the stations. Data has both forms, so a question has an
-    /// EtherType and an answer a length: a carrier that passes only one of them is not taken.
+    /// A frame with this probe. Its addresses are those of the stations. Data frames have both forms, so a question has
+    /// an EtherType and an answer a length: a carrier that passes only one form is not used.
     pub fn to_frame(self, key: u64) -> [u8; FRAME_BYTES] {
         let mut frame = [0; FRAME_BYTES];
         frame[..6].copy_from_slice(&self.to.mac());
@@ -71,7 +72,7 @@ impl Probe {
         frame
     }
 
-    /// Whether a frame is a probe, of whatever contents.
+    /// Whether a frame is a probe, valid or not.
     #[inline]
     pub fn is_in(frame: &[u8]) -> bool {
         frame.get(16) == Some(&UI) && frame.get(17..21) == Some(&MAGIC)

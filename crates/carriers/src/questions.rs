@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Questions to peers, by which paths, and what follows from the answers.
+//! Questions to peers by their paths, and the handling of the answers.
 
 use barewire_link::{MacAddress, Outgoing};
 
@@ -12,7 +12,8 @@ use crate::{Carriers, nonce};
 
 /// Addresses of UDP sockets that are remembered for each peer, on average.
 const SOCKETS_PER_PEER_MAX: usize = 16;
-/// Peers that may be known only from their questions. Each knows the job's token or this endpoint's cookie.
+/// Number of known peers from which on questions of unknown stations are ignored. Whoever asks one knows the job's
+/// token or this endpoint's cookie.
 const ASKING_PEERS_MAX: usize = 65_536;
 
 impl<F: Lower, U: Datagrams> Carriers<F, U> {
@@ -50,8 +51,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         }
     }
 
-    /// Sends what is held for a peer behind its first question by the first path, which mostly reaches it: a connection need
-    /// not wait for the answer. Not behind later ones: a peer that answers none is silent.
+    /// Sends the frames held for a peer right behind its first question by the first path, which usually reaches it, so
+    /// that a connection need not wait for the answer. Later questions, to a peer that has not answered, go alone.
     fn send_held(&mut self, index: usize, is_first: bool) {
         let Some(mut held) = self.held.remove(&index) else { return };
         held.sent = 0;
@@ -85,8 +86,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         self.peers[index].key.unwrap_or(self.key)
     }
 
-    /// Sends a probe to a peer, to this address of the path: a question or check without an echo, which the peer answers
-    /// whenever it arrives, or an answer. One that is lost is repeated.
+    /// Sends a probe to a peer, to this address of the path: a question or check without an echo, which the peer
+    /// answers whenever it arrives, or an answer. One that is lost is repeated.
     fn probe(&mut self, index: usize, path: Path, to: MacAddress, key: u64, [nonce, echo]: [u64; 2]) {
         let peer = &self.peers[index];
         let probe = Probe { from: self.own, to: peer.name, nonce, echo, interfaces: self.interfaces };
@@ -120,7 +121,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             self.peers[index].probed(path, interface, probe.nonce, probe.echo, self.now);
         if path == UDP {
             self.learn_socket(from, index);
-            // The first that answers a question stays until the next question.
+            // The first address that answers a question stays in use until the next question.
             if is_found || self.peers[index].udp.is_none() {
                 self.peers[index].udp = Some(from);
             }
@@ -142,7 +143,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         }
     }
 
-    /// Notes an address from which a peer sends: one with several interfaces has several, and its predecessors had others.
+    /// Records an address from which a peer sends. A peer with several interfaces has several, and earlier processes
+    /// with its name had others.
     fn learn_socket(&mut self, from: MacAddress, index: usize) {
         if self.by_udp.get(&from) == Some(&index) {
             return;
@@ -159,7 +161,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         }
     }
 
-    /// Notes a peer's interfaces, from which its frames may come.
+    /// Records a peer's interfaces, from which its frames may come.
     fn learn(&mut self, index: usize, interfaces: &[Interface; INTERFACES_MAX]) {
         let count = interfaces.iter().take_while(|interface| interface.mac != MacAddress::default()).count();
         let peer = &mut self.peers[index];

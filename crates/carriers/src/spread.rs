@@ -3,8 +3,8 @@
 
 use crate::interface::{INTERFACES_MAX, is_fast_enough};
 
-/// Bytes of a turn on the fastest path: few enough to spread a message of 64 KiB, and enough for one system call to send
-/// several frames.
+/// Bytes of a turn on the fastest path: few enough to spread a message of 64 KiB, and enough for one system call to
+/// send several frames.
 const TURN_BYTES: u32 = 12_000;
 
 /// Whose turn it is among paths by frames.

@@ -220,7 +220,7 @@ impl World {
         payloads.iter().map(|payload| [&header[..], payload].concat()).collect()
     }
 
-    /// All frames that an end has; with the addresses of stations, whatever carried them.
+    /// All frames that an end has received, with the addresses of stations, whatever carried them.
     fn receive(&mut self, end: usize) -> Vec<Vec<u8>> {
         self.ends[end].note_time(self.now);
         let mut received = Vec::new();
@@ -325,8 +325,8 @@ fn a_station_without_frames_is_reached_and_reaches_others() {
     }
 }
 
-/// Proves that the first frames need not wait for the answer to a question, and that each arrives once: behind the question
-/// by the first interface, or after the answer by the path that has brought it.
+/// Proves that the first frames need not wait for the answer to a question, and that each arrives once: behind the
+/// question by the first interface, or after the answer by the path that has brought it.
 #[test]
 fn the_first_frames_follow_the_question() {
     for (networks, blocked) in [
@@ -352,8 +352,8 @@ fn the_first_frames_follow_the_question() {
     }
 }
 
-/// Proves that a carrier that dies in one direction or both is replaced within 50 ms by senders that repeat after 5 ms, and
-/// is used again once it works.
+/// Proves that a carrier that dies in one direction or both is replaced within 50 ms by senders that repeat after 5 ms,
+/// and is used again once it works.
 #[test]
 fn a_carrier_that_dies_is_replaced_and_used_again() {
     for blocked in [vec![0], vec![1], vec![0, 1]] {
@@ -365,7 +365,7 @@ fn a_carrier_that_dies_is_replaced_and_used_again() {
         blocked.iter().for_each(|end| world.block(FRAMES, *end, true));
         let took = world.exchange(0, 5 * MS);
         assert!(took < 50 * MS, "{blocked:?}: {took}");
-        // What is repeated on both sides finds the other carrier soon.
+        // Retransmissions of both sides find the other carrier soon.
         for turn in 0..2000 {
             let took = world.exchange(turn % 2, 5 * MS);
             assert!(took < if turn < 20 { 50 * MS } else { MS }, "{blocked:?}, turn {turn}: {took}");
@@ -496,8 +496,7 @@ fn a_lost_answer_is_repeated() {
     assert!(world.exchange(1, 5 * MS) < 30 * MS);
 }
 
-/// Proves that questions without the key, for another station or with changed bytes have no effect, and that a station
-/// that is named by somebody else cannot be moved to another address.
+/// Proves that questions with another key have no effect: they are not answered, and neither station finds a path.
 #[test]
 fn forged_questions_change_nothing() {
     let mut world = World::new([true, true], 0.0, 6);
@@ -506,7 +505,7 @@ fn forged_questions_change_nothing() {
     world.ends[0].add_peer(&peer);
     for _ in 0..100 {
         let sent = world.send(0);
-        // Those behind a question arrive as any station's do.
+        // Frames behind a question are delivered, as those of any station are.
         assert!(world.receive(1).iter().all(|frame| frame[14..] == sent[14..] || frame[16] == 0));
         assert!(world.receive(0).is_empty());
         world.now += 100 * MS;
@@ -600,7 +599,7 @@ fn a_dead_path_to_a_slow_peer_is_dropped() {
         }
         world.block(1, 0, true);
         for _ in 0..8 {
-            // It polls once in so many milliseconds.
+            // It polls once in `delay` milliseconds.
             for _ in 0..delay {
                 world.send_frames(0, 2, 1400);
                 world.now += MS;
@@ -783,7 +782,7 @@ fn who_sends_no_batches_checks_nothing() {
     assert!(world.sent(UDP, 0) - before <= 2);
 }
 
-/// Proves that either end finds out, whichever sends: the one whose address is gone hears nothing, and the other one
+/// Proves that either end finds out, whichever sends: the one whose address is gone receives nothing, and the other one
 /// asks, and gets an answer from another address.
 #[test]
 fn datagrams_are_rerouted_when_the_address_that_they_come_from_is_gone() {

@@ -18,7 +18,7 @@ pub struct Address {
     pub sap: Lsap,
     /// 64 random bits, or 0 if the endpoint has a job token or accepts any peer.
     pub cookie: u64,
-    /// [`Link::locator`](barewire_link::Link::locator) of the link; [`Locator::UNKNOWN`] if the link is to know it.
+    /// [`Link::locator`](barewire_link::Link::locator) of the link; [`Locator::UNKNOWN`] if the sender's link knows it.
     pub locator: Locator,
 }
 
@@ -40,7 +40,7 @@ impl Address {
     /// Length of the wire form.
     pub const BYTES: usize = 15 + Locator::BYTES;
 
-    /// An address without a cookie, and with a locator that the link is to know.
+    /// An address without a cookie, whose locator the sender's link knows.
     #[must_use]
     pub fn new(mac: Mac, sap: Lsap) -> Self {
         Self { mac, sap, cookie: 0, locator: Locator::UNKNOWN }

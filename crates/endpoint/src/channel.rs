@@ -61,11 +61,11 @@ pub(crate) enum Carrier {
     Connecting { until: Instant, is_exhausted: bool },
     /// A local peer. Messages are sent into the first pipe and received from both, if both sides connected.
     Local { pipe: Box<Pipe>, second: Option<Box<Pipe>> },
-    /// None any more; the sink has not taken all received data.
+    /// Gone, but the sink has not taken all received data.
     Ended,
 }
 
-/// A piece that waits, with its bytes.
+/// A copy of a piece that the sink refused.
 pub(crate) struct Parked {
     total: u32,
     offset: u32,

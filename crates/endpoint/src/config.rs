@@ -25,15 +25,15 @@ pub struct Config {
     /// For endpoints without a job token: 64 random bits, part of the endpoint's address, without which no peer can
     /// connect. 0: any peer can connect.
     pub cookie: u64,
-    /// A number of this host and its network namespace, for peers whose addresses have one: those with another are not
-    /// local, whatever their MAC addresses. 0: none.
+    /// Identifies this host and its network namespace. A peer whose address has another number is not local, whatever
+    /// its MAC address. 0: unknown.
     pub host: u64,
     /// Whether a frame's check covers all of the frame. Otherwise it covers all headers, all of a message of one frame,
     /// and the first 64 bytes of any other frame; corruption behind Ethernet's own check is then detected for these
     /// only. Costs 4 to 6 % of the rate of long messages on two cores of 2024.
     pub checks_all: bool,
     /// Whether and how frames are authenticated, for all peers alike. Authentication always covers all of a frame.
-    /// Local peers do without.
+    /// Local peers exchange no frames.
     pub authentication: Option<Authentication>,
     /// Maximum number of outstanding messages; more of normal priority are refused with
     /// [`Full`](crate::SendError::Full).

@@ -53,7 +53,7 @@ pub enum Event {
         /// Reason.
         ending: Ending,
     },
-    /// There is the room that [`Endpoint::has_room`] did not find, or other messages have taken it again.
+    /// The room that [`Endpoint::has_room`] did not find has become free; other messages may have taken it since.
     Room {
         /// The channel.
         channel: ChannelId,
@@ -200,7 +200,7 @@ impl<L: Link> Endpoint<L> {
         let station = StationConfig {
             connection,
             connections: config.channels,
-            // Whoever has the key may connect, all at once.
+            // Any peer that has the key may connect, even all at the same time.
             backlog: config.channels,
             hash_seed: link.random_bits(),
             key: token.map_or(cookie, JobToken::key),
@@ -421,8 +421,8 @@ impl<L: Link> Endpoint<L> {
         Ok(received || !self.events.is_empty())
     }
 
-    /// Whether nothing is to be sent and no event is queued, so that a delayed `progress` costs no peer anything: it
-    /// would only receive frames and process acknowledgements.
+    /// Whether nothing is to be sent and no event is queued, so that delaying `progress` delays no peer: it would only
+    /// receive frames and process acknowledgements.
     #[inline]
     #[must_use]
     pub fn has_nothing_to_send(&self) -> bool {
@@ -530,16 +530,16 @@ impl<L: Link> Endpoint<L> {
         Ok(self.arm_local_peers(timeout).filter(|timeout| !timeout.is_zero()))
     }
 
-    /// Whether the last [`progress`](Self::progress) left messages that had arrived, as it does after one that its caller
-    /// waited for.
+    /// Whether the last [`progress`](Self::progress) left messages that had arrived, as it does after one that its
+    /// caller waited for.
     #[inline]
     #[must_use]
     pub fn has_more_to_receive(&self) -> bool {
         self.stopped_early
     }
 
-    /// Handles the timers that are due and sends what they cause, for a caller that makes progress only now and then:
-    /// [`progress`](Self::progress) reads the clock in every n-th call. The next one processes the events.
+    /// Handles the timers that are due and sends the resulting frames, for a caller that rarely makes progress:
+    /// [`progress`](Self::progress) reads the clock only in every n-th call. The next call processes the events.
     ///
     /// # Errors
     /// If the link no longer works.

@@ -19,7 +19,8 @@ const IDENTIFIER_MAX: u16 = 4094;
 /// The text is not a range of labels.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "'{0}' are not labels; write 2 to {LABELS_MAX} consecutive VLAN identifiers of 1 to {IDENTIFIER_MAX} as in 3840-3843"
+    "'{0}' are not labels; write 2 to {LABELS_MAX} consecutive VLAN identifiers of 1 to {IDENTIFIER_MAX} as in \
+     3840-3843"
 )]
 pub struct ParseLabelsError(String);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A channel's messages that are not submitted to its carrier yet. Urgent messages overtake
-//! normal ones, and both overtake background messages.
+//! A channel's messages that are not submitted to its carrier yet. Urgent messages overtake normal ones, and both
+//! overtake background messages.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub enum Priority {
 /// Queued messages of one channel.
 #[derive(Default)]
 pub(crate) struct MessageQueue {
-    /// Number of messages in all three.
+    /// Number of messages in the three queues.
     len: usize,
     /// Each with its number of frames.
     urgent: VecDeque<(DescriptorId, u32)>,

@@ -28,7 +28,7 @@ pub enum ClaimError {
     /// Another process of this host, of any user, uses the address.
     #[error("another process of this host uses the address {0}; choose another service access point")]
     Taken(Address),
-    /// The system does not tell whether another process uses the address.
+    /// The system could not determine whether another process uses the address.
     #[error("cannot find out whether another process uses the address {0}: {1}")]
     System(Address, #[source] io::Error),
 }
@@ -49,7 +49,8 @@ pub enum LinkScope {
 pub const PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 
 /// Opens a link for the PDUs of a SAP: from `broker` if one is given, or from the default broker if it runs and this
-/// process has no permission. `ring_bytes` is the size of an own socket's receive ring; the broker's is its choice.
+/// process has no permission. `ring_bytes` is the size of the receive ring if this process opens the socket; the broker
+/// chooses the size of its own.
 ///
 /// # Errors
 /// [`OpenError`].

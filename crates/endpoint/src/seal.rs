@@ -6,8 +6,8 @@
 //! frame has its own counter, from which its nonce is made; a retransmitted frame gets a new one.
 //!
 //! ```text
-//! key    HKDF-Expand(secret, "frame" | mode 1 | numbered 1 | sender's MAC 6 | sender's SAP 1 | DSAP 1 | mark 8), 16 bytes;
-//!        of I and S PDUs without the mark's bits that depend on their numbers
+//! key    HKDF-Expand(secret, "frame" | mode 1 | numbered 1 | sender's MAC 6 | sender's SAP 1 | DSAP 1 | mark 8),
+//!        16 bytes; for I and S PDUs without the mark's bits that depend on their numbers
 //! nonce  | counter 8 | 0 8 |
 //! tag    AEGIS-128L, 16 bytes; message: the information, if it is encrypted;
 //!        associated data: addresses 12 | DSAP to control field | extension without seal | information, if it is not
@@ -107,8 +107,8 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// State for a number of connections, and frames with this payload at most. `random` is the first counter outside connections: a
-    /// process that reuses the address is unlikely to repeat counters.
+    /// State for up to `connections` connections, and for frames with at most `longest` bytes of payload. `random` is
+    /// the first counter outside connections: a process that reuses the address is unlikely to repeat counters.
     pub fn new(authentication: &Authentication, own: Mac, connections: u16, longest: usize, random: u64) -> Self {
         Self {
             keys: authentication.secret.keys(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Context switches in a ring of processes on one core: each reads its working set, and passes a byte on by a pipe.
 //!
-//! Beside it one process does the same alone, for the costs that are not the switch's. The difference has the switch
-//! itself and what it costs to get the working set back into the cache.
+//! Beside it one process does the same alone, for the costs that are not the switch's. The difference is the cost of
+//! the switch itself, and of getting the working set back into the cache.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -65,7 +65,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Passes the byte round.
+    /// Passes the byte around the ring.
     fn rounds(&mut self) -> Repeat<'_> {
         Box::new(move |times| {
             let mut byte = [1];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory read latency by block size: loads of which each needs the value of the one before.
+//! Memory read latency by block size: each load needs the value of the previous one.
 //!
 //! In strides the prefetchers help, in random order they cannot; neither can the processor overlap the loads.
 
@@ -69,7 +69,7 @@ fn chain(words: &mut [u64], order: Order, random: &mut fastrand::Rng) {
     }
 }
 
-/// Follows the chain from a word for so many loads; returns the last value.
+/// Follows the chain from a word for `loads` loads; returns the last value.
 #[inline(never)]
 fn follow(words: &[u64], mut at: u64, loads: u64) -> u64 {
     for _ in 0..loads {

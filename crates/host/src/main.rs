@@ -60,7 +60,7 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
-    /// Time to make a process: fork, with a small program, with a shell that starts it
+    /// Time to create a process: fork, with a small program, with a shell that starts it
     Process {
         #[command(flatten)]
         common: Common,

@@ -41,7 +41,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// What such a process does first: it runs on its core, and ends with its parent.
+    /// Prepares such a process: pins it to its core, and makes it end with its parent.
     pub fn settle(&self) -> Result<(), LaunchError> {
         cpu::pin(self.cpu)?;
         // SAFETY: no pointers.

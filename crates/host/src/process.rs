@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Making processes: by fork alone, with a small program, and with a shell that starts it. Each is waited for.
+//! Creating processes: by fork alone, with a small program, and with a shell that starts it. Each is waited for.
 
 use std::ffi::{CStr, CString};
 use std::fs::OpenOptions;
@@ -49,7 +49,7 @@ pub fn run(effort: Effort, output: &mut dyn Write) -> Result<(), LaunchError> {
     measure(&mut subjects, 0, Quantity::Time, effort, output)
 }
 
-/// Runs `child` in a process of its own, which then exits, and waits for it; so many times.
+/// Forks a process that runs `child` and exits, and waits for it; `times` times.
 fn repeated(times: u64, child: impl Fn()) -> Result<(), LaunchError> {
     for _ in 0..times {
         // SAFETY: this process has one thread, and `child` makes system calls only.

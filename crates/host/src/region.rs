@@ -48,16 +48,16 @@ impl Region {
     /// The whole region.
     #[inline]
     pub fn words(&self) -> &[u64] {
-        // SAFETY: the mapping lives as long as `self`, is readable and page-aligned; a mapped file is unlinked, and nothing
-        // writes to it or truncates it.
+        // SAFETY: the mapping lives as long as `self`, is readable and page-aligned; a mapped file is unlinked, and
+        // nothing writes to it or truncates it.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.bytes / WORD_BYTES) }
     }
 
     /// The whole region, of anonymous memory only.
     #[inline]
     pub fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as for `words`; `&mut self` makes it the only borrow. A file's mapping is read-only, and no caller writes
-        // to it: SIGSEGV would end the process.
+        // SAFETY: as for `words`; `&mut self` makes it the only borrow. A file's mapping is read-only, and no caller
+        // writes to it: SIGSEGV would end the process.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.bytes / WORD_BYTES) }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Passing a message to the kernel: copied behind its header and sent as one piece, or header and payload gathered by the
-//! kernel. Above some size the copy costs more than gathering.
+//! Passing a message to the kernel: copied behind its header and sent as one piece, or header and payload gathered by
+//! the kernel. Above some size the copy costs more than gathering.
 //!
 //! The frames go to an unused address, so only the sender's part is timed, and on a veth also the peer's receive
 //! processing on the sender's core, which is the same for both.

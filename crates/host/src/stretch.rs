@@ -13,7 +13,7 @@ use barewire_recorder::{LaunchError, write};
 /// Set by a signal: the launch ends between two stretches.
 pub static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// A stretch is at least so many clock resolutions long (Stival 2006).
+/// Minimum of a stretch, in clock resolutions (Stival 2006).
 const RESOLUTIONS: u64 = 100;
 /// Minimum of a stretch: the loop and the clock readings then cost less than one percent.
 const STRETCH_NS_MIN: u64 = 10_000;
@@ -46,8 +46,8 @@ pub struct Subject<'a> {
     pub repeat: Repeat<'a>,
 }
 
-/// Measures subjects at one block size: one stretch of each per round, in alternating order, so that a disturbance of the
-/// machine affects all of them.
+/// Measures subjects at one block size: one stretch of each per round, in alternating order, so that a disturbance of
+/// the machine affects all of them.
 ///
 /// # Errors
 /// A subject's error, [`LaunchError::Interrupted`], or a failure to write the samples.
@@ -71,7 +71,7 @@ pub fn measure(
     Ok(())
 }
 
-/// As [`measure`], for subjects of which each needs what the one before has done: always in this order, and with this
+/// As [`measure`], for subjects that each need the result of the previous one: always in this order, and with this
 /// number of repetitions. The first round is the warm-up.
 ///
 /// # Errors
@@ -140,7 +140,7 @@ fn calibrate(
     mut put: impl FnMut(&Subject<'_>, u64, u64) -> Result<(), LaunchError>,
 ) -> Result<u64, LaunchError> {
     const GROWTH_MAX: u64 = 16;
-    // The first repetition, with cold caches, is less than so many times slower than later ones.
+    // The first repetition, with cold caches, is slower than later ones by less than this factor.
     const COLD_FACTOR_MAX: u64 = 100;
     let wanted = effort.stretch_ns + effort.stretch_ns / 5;
     let mut times = 1;

@@ -21,7 +21,7 @@ use barewire_recorder::LaunchError;
 const SIZES: [usize; 3] = [4 << 10, 64 << 10, 1 << 20];
 /// A stretch is some hundred times longer than the wake-up by which it begins.
 const STRETCH_NS_MIN: u64 = 2_000_000;
-/// Of a request: bytes of a block, and number of blocks.
+/// A request: bytes of a block, and number of blocks.
 const REQUEST_BYTES: usize = 16;
 
 /// Where the data goes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Time for one process to wake another: through a pipe, a Unix socket, TCP, UDP or a futex; on the same core and across
-//! cores.
+//! Time for one process to wake another: through a pipe, a Unix socket, TCP, UDP or a futex; on the same core and
+//! across cores.
 //!
 //! A round trip is two hops. The answering side is another process of this program, with its end as standard input.
 

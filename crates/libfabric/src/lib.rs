@@ -4,8 +4,8 @@
 //!
 //! The library is loaded at run time on first use, so programs that do not use it run without it.
 
-/// libfabric's declarations, made from the headers of its version 1.17 by tools/bindings: later versions of libfabric take
-/// them, and no header nor libclang is needed to compile.
+/// libfabric's declarations, generated from the headers of its version 1.17 by tools/bindings: later versions of
+/// libfabric accept them, and neither headers nor libclang are needed to compile.
 #[allow(dead_code, missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals)]
 #[allow(clippy::all, clippy::undocumented_unsafe_blocks, unsafe_op_in_unsafe_fn)]
 pub mod bindings;

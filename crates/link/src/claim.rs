@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Exclusive claims of service access points: one holder on this host for each one of an interface.
 //!
-//! The kernel lets any number of packet sockets receive the same frames. A process that opens one therefore claims its service
-//! access point first, by a raw IP socket that never receives anything. That needs the same capability (CAP_NET_RAW) as the
-//! packet socket, so a user without it can claim nothing, and all processes of the network namespace see it in
-//! `/proc/net/raw`. A claim adds no cost per frame, and ends with the last descriptor of its socket (docs/decisions/0028).
+//! The kernel lets any number of packet sockets receive the same frames. A process that opens one therefore claims its
+//! service access point first, by a raw IP socket that never receives anything. That needs the same capability
+//! (CAP_NET_RAW) as the packet socket, so a user without it can claim nothing, and all processes of the network
+//! namespace see it in `/proc/net/raw`. A claim adds no cost per frame, and ends with the last descriptor of its socket
+//! (docs/decisions/0028).
 //!
 //! ```text
 //! local address  239 for a holder, 238 for a candidate
@@ -108,8 +109,8 @@ fn address(first: u8, interface: MacAddress, sap: u8) -> u32 {
 
 /// Local address and inode of each raw socket, as of some moment during the call; `None` if they kept changing.
 ///
-/// The kernel hands lines out by their number, over several reads, and skips one if an earlier socket closes in between.
-/// Two passes that agree have skipped nothing: the first saw the socket that closed, the second cannot have.
+/// The kernel hands lines out by their number, over several reads, and skips one if an earlier socket closes in
+/// between. Two passes that agree have skipped nothing: the first saw the socket that closed, the second cannot have.
 fn raw_sockets(until: Instant) -> io::Result<Option<Vec<(String, u64)>>> {
     let mut before = None;
     while Instant::now() < until {

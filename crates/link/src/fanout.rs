@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Fanout groups: many sockets of one interface behind one hook. The group's program selects the socket by a byte of the frame,
-//! so that the cost of a frame is independent of the number of sockets (`docs/decisions/0009-one-hook-for-all-sockets.md`).
+//! Fanout groups: many sockets of one interface behind one hook. The group's program selects the socket by a byte of
+//! the frame, so that the cost of a frame is independent of the number of sockets
+//! (`docs/decisions/0009-one-hook-for-all-sockets.md`).
 //!
 //! The program returns slots. When a member leaves, the kernel moves the last member to its slot:
 //!
@@ -14,14 +15,14 @@
 //! admit  │ live │ live │ live │ anchor │ new  │    without a spare, the anchor leaves and joins again
 //!        │ live │ live │ live │ new    │ anchor │
 //! ```
-//! No other process may make a member leave. The group therefore holds every socket and maps its ring: the kernel refuses
-//! to change a mapped ring, so a holder cannot make its socket leave and join again.
+//! No other process may make a member leave. The group therefore holds every socket and maps its ring: the kernel
+//! refuses to change a mapped ring, so a holder cannot make its socket leave and join again.
 //!
 //! When the interface goes down, all members leave; when it comes up again, the kernel adds them in the order of
 //! its own list of sockets ([`FanoutGroup::recover`]).
 //!
-//! A socket that another process keeps open after its release remains a member, which nobody can remove. Its slot stays its
-//! own, and the spare of its release stays behind all others, to take the slot whenever that socket is closed:
+//! A socket that another process keeps open after its release remains a member, which nobody can remove. Its slot stays
+//! its own, and the spare of its release stays behind all others, to take the slot whenever that socket is closed:
 //!
 //! ```text
 //! keep   │ kept │ live │ live │ anchor │ spare │   the group admits no more members
@@ -53,8 +54,8 @@ pub struct FanoutGroup {
     interface: Interface,
     protocol: u16,
     id: u16,
-    /// Its filter is not locked, so that the group's program can be set through it. It follows the last slot, unless `slots`
-    /// contains [`Member::Anchor`].
+    /// Its filter is not locked, so that the group's program can be set through it. It follows the last slot, unless
+    /// `slots` contains [`Member::Anchor`].
     anchor: OwnedFd,
     slots: Vec<Member>,
     /// Inodes of released sockets that were still open elsewhere.
@@ -132,8 +133,8 @@ impl FanoutGroup {
         self.slot_of(value).is_some()
     }
 
-    /// Adds a socket for frames with this value, and returns the descriptor to hand over. Its holder must not set up the
-    /// ring again.
+    /// Adds a socket for frames with this value, and returns the descriptor to hand over. Its holder must not set up
+    /// the ring again.
     ///
     /// # Errors
     /// The system's error; the group may then be [inconsistent](Self::is_consistent).
@@ -176,23 +177,25 @@ impl FanoutGroup {
         self.anchor.as_fd()
     }
 
-    /// Whether [`recover`](Self::recover) is to be called again soon: the interface is down, or was at the last call, and the
-    /// order of the members depends on whether a socket that another process keeps is closed before or after it comes up.
+    /// Whether [`recover`](Self::recover) is to be called again soon: the interface is down, or was at the last call,
+    /// and the order of the members depends on whether a socket that another process keeps is closed before or after it
+    /// comes up.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.waits_since.is_some() && !self.kept.is_empty()
     }
 
-    /// If [it is waiting](Self::is_waiting): when to call [`recover`](Self::recover) again. The longer the interface has been
-    /// down, the later.
+    /// If [it is waiting](Self::is_waiting): when to call [`recover`](Self::recover) again. The longer the interface
+    /// has been down, the later.
     #[must_use]
     pub fn recovery_interval(&self) -> Option<Duration> {
         self.waits_since.filter(|_| self.is_waiting()).map(|since| recovery_interval(since.elapsed()))
     }
 
-    /// If the interface has gone down since the last call, sets the program for the order in which the kernel adds the members
-    /// again, and does so with each further call until it has added them. Returns whether the interface has gone down since the
-    /// last call; the group is then [inconsistent](Self::is_consistent), since the anchor is not the last.
+    /// If the interface has gone down since the last call, sets the program for the order in which the kernel adds the
+    /// members again, and does so with each further call until it has added them. Returns whether the interface has
+    /// gone down since the last call; the group is then [inconsistent](Self::is_consistent), since the anchor is not
+    /// the last.
     ///
     /// # Errors
     /// The system's error; members may then receive each other's frames, and lose their own.
@@ -212,8 +215,8 @@ impl FanoutGroup {
         Ok(went_down)
     }
 
-    /// Closes the group's descriptor of the socket for a value; other members keep their slots. If the socket is still open
-    /// elsewhere, it keeps its slot as well, and the group is [inconsistent](Self::is_consistent).
+    /// Closes the group's descriptor of the socket for a value; other members keep their slots. If the socket is still
+    /// open elsewhere, it keeps its slot as well, and the group is [inconsistent](Self::is_consistent).
     pub fn release(&mut self, value: u8) {
         // After a failure `slots` stays as it is.
         let _ = self.recover();
@@ -259,8 +262,8 @@ impl FanoutGroup {
         }
     }
 
-    /// Descriptors that keep the members at their slots once this process has ended: as long as every holder of a member keeps
-    /// all of them open, members can leave one by one without moving others.
+    /// Descriptors that keep the members at their slots once this process has ended: as long as every holder of a
+    /// member keeps all of them open, members can leave one by one without moving others.
     ///
     /// # Errors
     /// The system's error.
@@ -314,14 +317,14 @@ impl FanoutGroup {
             .map_err(self.failed("PACKET_FANOUT"))
     }
 
-    /// Puts the members into the order of the kernel's list of sockets, in which it adds them when the interface comes up, and
-    /// sets the program. Once it has added them, their order is no longer that of the list.
+    /// Puts the members into the order of the kernel's list of sockets, in which it adds them when the interface comes
+    /// up, and sets the program. Once it has added them, their order is no longer that of the list.
     fn sort(&mut self) -> Result<(), LinkError> {
         let listed = list_sockets().map_err(self.failed(SOCKETS))?;
         let place = |inode| listed.iter().position(|socket| socket.inode == inode);
         let is_running = |inode| place(inode).is_some_and(|at| listed[at].is_running);
         self.kept.retain(|inode| place(*inode).is_some());
-        // Not only the first one: those behind a kept socket tell whether the kernel has come to it.
+        // Checks all members, not only the first: those behind a kept socket show whether the kernel has reached it.
         let has_come_up = self.are_running(&listed)?;
         // The kernel adds no socket whose holder is changing its ring.
         let kept = self.kept.iter().filter(|inode| !has_come_up || is_running(**inode));
@@ -404,8 +407,8 @@ fn open_rejecting(interface: &Interface, protocol: u16) -> Result<OwnedFd, LinkE
     Ok(socket)
 }
 
-/// Makes a socket leave the group and join again as the last member: the kernel does so for any change of the ring, also from
-/// none to none.
+/// Makes a socket leave the group and join again as the last member: the kernel does so for any change of the ring,
+/// also from none to none.
 fn rejoin(socket: &OwnedFd) -> io::Result<()> {
     let none = libc::tpacket_req { tp_block_size: 0, tp_block_nr: 0, tp_frame_size: 0, tp_frame_nr: 0 };
     set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &none)
@@ -420,8 +423,8 @@ fn inode_of(socket: &OwnedFd) -> io::Result<u64> {
     Ok(File::from(socket.try_clone()?).metadata()?.ino())
 }
 
-/// The group's program: returns the slot for the first byte after the Ethernet header. A byte without a slot yields the slot
-/// of an adjacent value, whose filter refuses the frame. `values`: sorted by value.
+/// The group's program: returns the slot for the first byte after the Ethernet header. A byte without a slot yields the
+/// slot of an adjacent value, whose filter refuses the frame. `values`: sorted by value.
 fn program(values: &[(u8, u32)]) -> Vec<libc::sock_filter> {
     // Unlike a socket's filter, it sees the frame without its Ethernet header.
     let mut program = vec![instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0)];

@@ -156,9 +156,9 @@ pub(crate) fn load_metadata(field: libc::c_int) -> libc::sock_filter {
     instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (libc::SKF_AD_OFF + field).cast_unsigned())
 }
 
-/// The start of a program: refuses frames to other hosts than `host`. Such frames arrive where a switch floods them and the
-/// interface is virtual or in promiscuous mode. The kernel's own classification does not tell: to it, frames with the tag
-/// of a VLAN without an interface here are another host's.
+/// The start of a program: refuses frames to other hosts than `host`. Such frames arrive where a switch floods them and
+/// the interface is virtual or in promiscuous mode. The kernel's own classification does not help: it counts frames
+/// with the tag of a VLAN that has no interface here as another host's.
 pub(crate) fn accept_only_to(host: MacAddress) -> Vec<libc::sock_filter> {
     let [first @ .., e, f] = host.0;
     vec![

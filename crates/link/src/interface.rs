@@ -87,7 +87,7 @@ impl Interface {
     }
 }
 
-/// Asks an interface's driver.
+/// Sends a request to an interface's driver.
 ///
 /// # Safety
 /// `request` must be the kernel's structure for the command at its start.

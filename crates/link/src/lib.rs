@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sends and receives Ethernet frames.
 //!
-//! A [`Link`] moves opaque frames: it interprets addresses and lengths only. [`PacketLink`] works on every interface, over
-//! AF_PACKET with a receive ring mapped into the program; [`XdpLink`] takes over a queue of an interface, with AF_XDP;
-//! [`UdpLink`] carries the frames' contents in UDP datagrams;
-//! [`MemoryLink`] is a pair of ends in one process that loses, duplicates, reorders, corrupts and delays frames on request.
+//! A [`Link`] moves opaque frames: it interprets addresses and lengths only. [`PacketLink`] works on every interface,
+//! over AF_PACKET with a receive ring mapped into the program; [`XdpLink`] takes over a queue of an interface, with
+//! AF_XDP; [`UdpLink`] carries the frames' contents in UDP datagrams; [`MemoryLink`] is a pair of ends in one process
+//! that loses, duplicates, reorders, corrupts and delays frames on request.
 
 mod address;
 mod by_kind;
@@ -166,7 +166,7 @@ pub struct PeerAddress {
     pub mac: MacAddress,
     /// Its service access point.
     pub sap: u8,
-    /// Where it is.
+    /// How to reach it.
     pub locator: Locator,
     /// The key to present to it.
     pub key: u64,
@@ -179,7 +179,7 @@ pub struct Outgoing<'a> {
     pub header: &'a [u8],
     /// The rest of the frame; may be empty.
     pub payload: &'a [u8],
-    /// The VLAN identifier to tag the frame with, which the header does not contain, by links that send it as it is; 0: no
+    /// VLAN identifier with which a link that sends the frame as it is tags it; the header does not contain it. 0: no
     /// tag. Networks with labels choose a path by it.
     pub label: u16,
 }

@@ -15,7 +15,7 @@ pub struct Locator {
     pub has_frames: bool,
     /// Its UDP port; 0 if datagrams do not reach it.
     pub port: u16,
-    /// A number of the host and its network namespace, without meaning; 0 if unknown.
+    /// An opaque number that identifies the host and its network namespace; 0 if unknown.
     pub host: u64,
     /// Numbers of IP addresses of version 4 and 6, and these one after the other.
     v4: u8,
@@ -31,8 +31,8 @@ impl Locator {
     /// Of a link of which nothing is known but its MAC address.
     pub const UNKNOWN: Self = Self { has_frames: false, ..Self::FRAMES };
 
-    /// Of a link that datagrams reach at this port of these addresses, the first of them if there are too many: seven of
-    /// version 4 fit, or one of version 6 and three of version 4.
+    /// Of a link that datagrams reach at this port of these addresses, the first of them if there are too many: seven
+    /// of version 4 fit, or one of version 6 and three of version 4.
     #[must_use]
     pub fn of_port(port: u16, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());

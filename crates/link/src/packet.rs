@@ -60,8 +60,8 @@ impl Drop for PacketLink {
     }
 }
 
-/// Single frames up to this length are copied into one buffer: `send` of one piece costs the kernel some 50 ns less than
-/// gathering two, which outweighs the copy (measured: the copy crossover in `docs/performance.md`).
+/// Single frames up to this length are copied into one buffer: `send` of one piece costs the kernel some 50 ns less
+/// than gathering two, which outweighs the copy (measured: the copy crossover in `docs/performance.md`).
 const COPIED_BYTES: usize = 8192;
 /// Minimum number of frames in a batch that is sent with AF_XDP.
 const XDP_BATCH_FRAMES: usize = 2;
@@ -90,8 +90,8 @@ impl PacketLink {
     }
 
     /// Adopts a socket that a process with CAP_NET_RAW has bound, filtered and given a ring, such as one of
-    /// [`Restricted`](crate::Restricted); needs no capability. `lease` is closed after the socket, which tells its other
-    /// end that the link is closed. The ring's geometry is trusted.
+    /// [`Restricted`](crate::Restricted); needs no capability. `lease` is closed after the socket, which tells its
+    /// other end that the link is closed. The ring's geometry is trusted.
     ///
     /// # Errors
     /// [`LinkError::ForeignSocket`] unless it is an AF_PACKET socket bound to that interface; otherwise as
@@ -132,8 +132,8 @@ impl PacketLink {
         })
     }
 
-    /// Sends batches of frames with AF_XDP from now on, which costs the kernel less time per frame. Needs a free queue of
-    /// the interface.
+    /// Sends batches of frames with AF_XDP from now on, which costs the kernel less time per frame. Needs a free queue
+    /// of the interface.
     ///
     /// # Errors
     /// Why it cannot; the link then works as before. [`LinkError::XdpNotPermitted`] without CAP_NET_RAW,

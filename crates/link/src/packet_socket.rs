@@ -46,8 +46,8 @@ pub(crate) struct Listed {
     pub(crate) is_running: bool,
 }
 
-/// The AF_PACKET sockets of this thread's network namespace, in the kernel's order. Reads the list until two readings are
-/// equal: one can miss a socket while others are opened and closed.
+/// The AF_PACKET sockets of this thread's network namespace, in the kernel's order. Reads the list until two readings
+/// are equal: one can miss a socket while others are opened and closed.
 pub(crate) fn list_sockets() -> io::Result<Vec<Listed>> {
     const READINGS_MAX: usize = 8;
     let mut listed = read_sockets()?;
@@ -89,8 +89,8 @@ pub(crate) struct Fanout {
 }
 
 impl Fanout {
-    /// A group of one socket that no other can join. A socket in a group cannot be bound again, nor join another group and
-    /// take frames there. Selection by CPU is the cheapest for one member.
+    /// A group of one socket that no other can join. A socket in a group cannot be bound again, nor join another group
+    /// and take frames there. Selection by CPU is the cheapest for one member.
     pub(crate) const PRIVATE: Self =
         Self { id: 0, kind: FANOUT_CPU | FANOUT_UNIQUE_ID | FANOUT_IGNORE_OUTGOING, members_max: 1 };
     /// A new group, which sockets can join by the ID that the kernel assigns.

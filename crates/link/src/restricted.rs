@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! AF_PACKET sockets for processes without CAP_NET_RAW: their filter is locked before they are handed over.
 //!
-//! Without any capability, the holder of such a socket can enable promiscuous mode and the reception of its host's outgoing
-//! frames, and could bind the socket again if it were in no fanout group. The filter itself therefore checks the interface and
-//! that the frame was sent to this host. Transmission is not filtered; the socket's mark lets egress rules recognise its frames.
+//! Without any capability, the holder of such a socket can enable promiscuous mode and the reception of its host's
+//! outgoing frames, and could bind the socket again if it were in no fanout group. The filter itself therefore checks
+//! the interface and that the frame was sent to this host. Transmission is not filtered; the socket's mark lets egress
+//! rules recognise its frames.
 
 use std::io;
 use std::mem;
@@ -25,9 +26,9 @@ pub struct Restricted {
 }
 
 impl Restricted {
-    /// Opens a socket with a locked filter: it receives only frames that the filter accepts, of this interface, to this host.
-    /// Every frame that it sends has `mark`, which its holder cannot change without CAP_NET_RAW or CAP_NET_ADMIN. It
-    /// has a receive ring of at least `ring_bytes`.
+    /// Opens a socket with a locked filter: it receives only frames that the filter accepts, of this interface, to this
+    /// host. Every frame that it sends has `mark`, which its holder cannot change without CAP_NET_RAW or CAP_NET_ADMIN.
+    /// It has a receive ring of at least `ring_bytes`.
     ///
     /// # Errors
     /// [`LinkError::NotPermitted`] without CAP_NET_RAW, or before Linux 5.17, where a mark needs CAP_NET_ADMIN;

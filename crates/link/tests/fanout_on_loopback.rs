@@ -168,8 +168,8 @@ fn members_receive_their_own_frames_while_others_join_and_leave() {
     assert!(bed.group.is_empty());
 }
 
-/// The kernel refuses a holder's attempts to replace the group's program or to leave its slot. For comparison, the program can be
-/// set through a socket whose filter is not locked.
+/// The kernel refuses a holder's attempts to replace the group's program or to leave its slot. For comparison, the
+/// program can be set through a socket whose filter is not locked.
 #[test]
 fn holder_can_neither_set_the_program_nor_leave_its_slot() {
     let Some(mut bed) = TestBed::new(2) else { return };
@@ -189,8 +189,8 @@ fn holder_can_neither_set_the_program_nor_leave_its_slot() {
     assert_eq!(try_option(&open, PACKET_FANOUT_DATA, &program), None);
 }
 
-/// A socket with another descriptor stays in the group after its release. Neither closing it nor leaving its slot meanwhile
-/// moves other members.
+/// A socket with another descriptor stays in the group after its release. Neither closing it nor leaving its slot
+/// meanwhile moves other members.
 #[test]
 fn socket_closed_after_its_release_moves_no_other_member() {
     for leaves_slot in [false, true] {
@@ -217,8 +217,8 @@ fn socket_closed_after_its_release_moves_no_other_member() {
     }
 }
 
-/// When the interface comes up again, the kernel also adds sockets to the group that others kept after their release. They are
-/// released and closed before, while and after it is down, or left open.
+/// When the interface comes up again, the kernel also adds sockets to the group that others kept after their release.
+/// They are released and closed before, while and after it is down, or left open.
 #[test]
 fn kept_sockets_move_no_other_member_when_the_interface_was_down() {
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -59,7 +59,8 @@ fn send_all(link: &mut PacketLink, frames: &[Outgoing<'_>]) {
     }
 }
 
-/// As on a port to which a switch floods frames: the link refuses those to other hosts, although the interface receives them.
+/// As on a port to which a switch floods frames: the link refuses those to other hosts, although the interface receives
+/// them.
 #[test]
 fn frames_to_other_hosts_are_not_received() {
     const TEST: u8 = 60;

@@ -75,7 +75,7 @@ fn a_batch_arrives_frame_by_frame_in_order() {
     assert!(b.receive().is_none() && c.receive().is_none());
 }
 
-/// Proves that a caller that stops before all coalesced datagrams are taken is told not to sleep.
+/// Proves that a caller does not sleep while coalesced datagrams are left from an earlier receive.
 #[test]
 fn frames_that_were_taken_from_the_system_prevent_sleep() {
     let (mut a, mut b) = (open(), open());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! All bounds of the engine with their reasons, and the defaults and limits of [`StationConfig`](crate::StationConfig) and
-//! [`ConnectionConfig`](crate::ConnectionConfig).
+//! All bounds of the engine with their reasons, and the defaults and limits of [`StationConfig`](crate::StationConfig)
+//! and [`ConnectionConfig`](crate::ConnectionConfig).
 
 use core::time::Duration;
 
@@ -20,8 +20,8 @@ pub const QUEUE_MAX: u16 = 4096;
 /// computes for some seconds without polling.
 pub const RETRIES: u8 = 20;
 
-/// Number of unanswered polls after which a SABME received during data transfer is treated as a reset. T1 doubles after each:
-/// 31 T1 in all, 0.6 s before the first measurement, longer than most networks delay a frame.
+/// Number of unanswered polls after which a SABME received during data transfer is treated as a reset. T1 doubles after
+/// each: 31 T1 in all, 0.6 s before the first measurement, longer than most networks delay a frame.
 pub const VERIFICATION_POLLS: u8 = 5;
 
 /// Default bounds of T1. Below 200 µs scheduling delays of the peer's process look like loss; above one second
@@ -29,14 +29,14 @@ pub const VERIFICATION_POLLS: u8 = 5;
 pub const T1_MIN: Duration = Duration::from_micros(200);
 /// See [`T1_MIN`].
 pub const T1_MAX: Duration = Duration::from_secs(1);
-/// Upper bound of the T1 floor, which spurious timeouts raise because a computing peer answers late. The recovery of a tail
-/// loss is delayed as much.
+/// Upper bound of the T1 floor, which spurious timeouts raise because a computing peer answers late. The recovery of a
+/// tail loss is delayed as much.
 pub const T1_FLOOR_MAX: Duration = Duration::from_millis(10);
 /// Default T1 before the first measurement: a peer in a virtual machine answers its first SABME within this.
 pub const T1_INITIAL: Duration = Duration::from_millis(20);
 
-/// Default number of I PDUs per acknowledgement: a quarter of the window, so that the sender never stalls for lack of an
-/// acknowledgement.
+/// Default number of I PDUs per acknowledgement: a quarter of the window, so that the sender never stalls for lack of
+/// an acknowledgement.
 pub const ACKNOWLEDGE_EVERY: u8 = 16;
 /// Default limit of the acknowledgement delay, during which an I PDU may piggyback it. A quarter of the smallest T1:
 /// the delay must never cause a retransmission.
@@ -61,15 +61,15 @@ pub const INFORMATION_MAX: u16 = 16_384;
 /// paths, less than a recovery by T1.
 pub const REORDERING_MAX: Duration = Duration::from_millis(1);
 
-/// Largest number of labels: as many equal-cost paths as a fat-tree of switches with 16 ports has; more would be sent too few
-/// PDUs each to tell anything of them.
+/// Largest number of labels: as many equal-cost paths as a fat-tree of switches with 16 ports has; more would be sent
+/// too few PDUs each to tell anything of them.
 pub const LABELS_MAX: u8 = 64;
 
 /// More PDUs queued than this are a burst, which is sent with all labels in turns.
 pub const BURST_PDUS: u32 = 4;
 
-/// A repeated poll, and the answer to one, leave with so many labels at once: paths there and back may be dead, and trying
-/// pairs of them one after the other would take many times T1.
+/// A repeated poll, and the answer to one, leave with so many labels at once: paths there and back may be dead, and
+/// trying pairs of them one after the other would take many times T1.
 pub const POLL_LABELS: u8 = 4;
 
 /// Polls at most before T1 doubles, where each leaves with other labels.
@@ -97,8 +97,8 @@ pub const DATAGRAM_RETRIES: u8 = 8;
 pub const DATAGRAM_TIMEOUT: Duration = Duration::from_millis(1);
 /// Type 3: peers whose sequence bit is kept, on each side.
 pub const DATAGRAM_PEERS: u16 = 1024;
-/// Type 3: default time for which a receiver keeps a sequence bit. Longer than a sender retransmits, plus the delay of a
-/// retransmission in the network and by pauses of both hosts.
+/// Type 3: default time for which a receiver keeps a sequence bit. Longer than a sender retransmits, plus the delay of
+/// a retransmission in the network and by pauses of both hosts.
 pub const DATAGRAM_MEMORY: Duration = Duration::from_millis(100);
 
 /// Number of probes in duplicate address detection.

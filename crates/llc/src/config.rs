@@ -24,7 +24,8 @@ pub struct ConnectionConfig {
     /// N2, the number of unanswered retransmissions after which the connection is abandoned.
     pub retries: u8,
     /// An established connection is not abandoned before the peer has been silent for this long, however many
-    /// retransmissions that takes: the peer may be stopped, or its link be down. Zero: N2 alone decides, as in IEEE 802.2.
+    /// retransmissions that takes: the peer may be stopped, or its link be down. Zero: N2 alone decides, as in IEEE
+    /// 802.2.
     pub patience: Duration,
     /// Largest number of I PDUs covered by one acknowledgement.
     pub acknowledge_every: u8,
@@ -40,7 +41,8 @@ pub struct ConnectionConfig {
     pub busy_poll: Duration,
     /// Longest time without progress in acknowledgements while data is unacknowledged.
     pub stall_limit: Duration,
-    /// Time without a PDU from the peer after which it is polled; `None`: never, and a receiver may wait for a dead peer.
+    /// Time without a PDU from the peer after which it is polled; `None`: never, and a receiver may wait for a dead
+    /// peer.
     pub inactivity: Option<Duration>,
     /// How loss changes the window.
     pub after_loss: AfterLoss,
@@ -48,8 +50,9 @@ pub struct ConnectionConfig {
     pub grow_after: u16,
     /// Longest information field that is accepted, in bytes; a longer one is answered with FRMR.
     pub information_max: u16,
-    /// Whether PDUs carry the [extension](crate::extension); both ends must agree. With it, PDUs of earlier connections are
-    /// recognised and ignored, sequence numbers are 14 bits long, and PDUs received early are kept instead of retransmitted.
+    /// Whether PDUs carry the [extension](crate::extension); both ends must agree. With it, PDUs of earlier connections
+    /// are recognised and ignored, sequence numbers are 14 bits long, and PDUs received early are kept instead of
+    /// retransmitted.
     pub is_extended: bool,
     /// Number of labels, up to 64, of which the network lets a PDU's label choose its path: see
     /// [`StationTransmit::label`](crate::StationTransmit::label). 0 or 1: PDUs have none. Extended connections only.
@@ -81,9 +84,10 @@ pub enum Mutant {
     NoRej,
     /// Rounds are ignored.
     RoundUnchecked,
-    /// Marks say nothing of the multiples of numbers: a late PDU whose numbers have come round is taken for a current one.
+    /// Marks do not depend on how often numbers have wrapped: a late PDU whose numbers have come round is taken for a
+    /// current one.
     MultipleUnchecked,
-    /// Labels of which PDUs are lost or late are not left.
+    /// Labels whose PDUs are lost or late stay in use.
     LabelsKept,
 }
 
@@ -100,8 +104,8 @@ pub struct StationConfig {
     pub backlog: u16,
     /// Largest number of type 3 peers, in each direction.
     pub datagram_peers: u16,
-    /// Type 3: largest number of retransmissions of a datagram. `(datagram_retries + 1) * datagram_timeout` must be below
-    /// `datagram_memory`.
+    /// Type 3: largest number of retransmissions of a datagram. `(datagram_retries + 1) * datagram_timeout` must be
+    /// below `datagram_memory`.
     pub datagram_retries: u8,
     /// Type 3: retransmission interval.
     pub datagram_timeout: Duration,
@@ -113,7 +117,8 @@ pub struct StationConfig {
     pub hash_seed: u64,
     /// Extended stations: the key that peers must know to connect or to send datagrams; 0 if any peer may.
     pub key: u64,
-    /// Whether this station announces its key to the peers that it connects to or accepts, so that they can connect back.
+    /// Whether this station announces its key to the peers that it connects to or accepts, so that they can connect
+    /// back.
     pub sends_key: bool,
     /// Extended stations: the guard at the start of each extension.
     pub guard: Guard,

@@ -12,24 +12,25 @@
 //!                     | counter 8 | tag 16 |         with it
 //! ```
 //!
-//! Stations without the extension see it as user data, or as Ethernet padding beyond the length field. Numbers are big endian.
+//! Stations without the extension see it as user data, or as Ethernet padding beyond the length field. Numbers are big
+//! endian.
 //!
 //! - The **guard** protects the integrity of a frame. The caller computes and verifies it; the engine skips it.
 //!   - The **check** is a CRC32C over the frame's destination and source addresses and all other fields shown, to the
 //!     end of the information; DSAP, SSAP and control field are added to the initial value of the register.
-//!   - **Counter and tag** form a seal: the tag authenticates the same bytes, always all of them, under a key shared by both
-//!     ends and a nonce derived from the counter.
-//! - The **mark** identifies the connection of a PDU; a PDU with a wrong mark is ignored. Within a connection it is a hash
-//!   of both ends' nonces, which are drawn anew for each connection, so that PDUs of earlier connections have other marks. In a
-//!   SABME or a datagram it is a hash of the destination's key, in a UA or DM the nonce or mark of the PDU that it answers.
-//!   In I and S PDUs its low 24 bits are combined by exclusive or with what N(S) and N(R) exceed 14 bits by, 12 bits each, so
-//!   that a PDU that was delayed until its numbers came round has a wrong mark.
-//! - A **round** counts the wraps of a sequence number. Its highest bit is a flag: with N(S), the PDU is a retransmission; with
-//!   N(R) of an I PDU, the check covers only the first [`covered`] bytes of the information; with N(R) of an S PDU, every PDU
-//!   that is not kept is missing.
+//!   - **Counter and tag** form a seal: the tag authenticates the same bytes, always all of them, under a key shared by
+//!     both ends and a nonce derived from the counter.
+//! - The **mark** identifies the connection of a PDU; a PDU with a wrong mark is ignored. Within a connection it is a
+//!   hash of both ends' nonces, which are drawn anew for each connection, so that PDUs of earlier connections have
+//!   other marks. In a SABME or a datagram it is a hash of the destination's key, in a UA or DM the nonce or mark of
+//!   the PDU that it answers. In I and S PDUs its low 24 bits are combined by exclusive or with what N(S) and N(R)
+//!   exceed 14 bits by, 12 bits each, so that a PDU that was delayed until its numbers came round has a wrong mark.
+//! - A **round** counts the wraps of a sequence number. Its highest bit is a flag: with N(S), the PDU is a
+//!   retransmission; with N(R) of an I PDU, the check covers only the first [`covered`] bytes of the information; with
+//!   N(R) of an S PDU, every PDU that is not kept is missing.
 //! - **Kept** is a selective acknowledgement: bit i says that the receiver keeps PDU N(R) + i, received early.
-//! - **Poll** is the number of an S command with P = 1, at least 0x4000. A response with F = 1 has the number of the poll that it
-//!   answers; that of an I PDU with P = 1 is its N(S). 0 in other S PDUs.
+//! - **Poll** is the number of an S command with P = 1, at least 0x4000. A response with F = 1 has the number of the
+//!   poll that it answers; that of an I PDU with P = 1 is its N(S). 0 in other S PDUs.
 
 use core::hash::Hasher;
 
@@ -70,8 +71,8 @@ pub const INFORMATION_FRONT: usize = MARK + 2;
 /// Bytes between the guard and the information of a UI PDU or an AC command.
 pub const DATAGRAM_FRONT: usize = MARK;
 
-/// Number of bytes of an I PDU's information that a partial check covers: fragment header and head of the message in a first
-/// fragment, the header in other fragments. Their data is left out because it may not be in the cache.
+/// Number of bytes of an I PDU's information that a partial check covers: fragment header and head of the message in a
+/// first fragment, the header in other fragments. Their data is left out because it may not be in the cache.
 #[inline]
 #[must_use]
 pub const fn covered(information: &[u8]) -> usize {
@@ -104,12 +105,13 @@ const FLAG: u8 = 0x80;
 /// Modulus of extended sequence numbers: 7 bits of LLC and 7 bits of round.
 pub(crate) const NUMBERS: u16 = 128 * SequenceNumber::MODULUS as u16;
 
-/// Low bits of a mark that depend on the numbers of an I or S PDU: 12 for each, which come round after 67 million PDUs, in
-/// no less than half a minute on any link of today. The others identify the connection.
+/// Low bits of a mark that depend on the numbers of an I or S PDU: 12 for each, which come round after 67 million PDUs,
+/// in no less than half a minute on any link of today. The others identify the connection.
 const NUMBERED_MARK_BITS: u32 = 24;
 
-/// The mark of an I or S PDU, of its connection's mark and the whole numbers of the PDU; an S PDU has no N(S), which counts as
-/// 0. A PDU that was delayed until its 14 bits came round has another mark. Applied twice, it gives the connection's mark.
+/// The mark of an I or S PDU, computed from its connection's mark and the whole numbers of the PDU. An S PDU has no
+/// N(S): zero is used. A PDU that was delayed until its 14 bits came round has another mark. Applied twice, the
+/// function gives the connection's mark.
 #[inline]
 pub(crate) fn numbered_mark(mark: u64, ns: u32, nr: u32) -> u64 {
     const EACH: u32 = NUMBERED_MARK_BITS / 2;
@@ -237,8 +239,8 @@ pub struct Checked<'a> {
     pub check: u32,
 }
 
-/// The check of a PDU; `None` if it carries none. `llc`: from DSAP to the end given by the length field; `trailer`: the bytes
-/// behind.
+/// The check of a PDU; `None` if it carries none. `llc`: from DSAP to the end given by the length field; `trailer`: the
+/// bytes behind.
 #[inline]
 #[must_use]
 pub fn checked<'a>(llc: &'a [u8], trailer: &'a [u8]) -> Option<Checked<'a>> {
@@ -328,7 +330,8 @@ pub fn saps(llc: &[u8]) -> [u8; 2] {
     if let &[dsap, ssap, ..] = llc { [dsap, ssap & !1] } else { [0; 2] }
 }
 
-/// Splits a PDU with its extension in the trailer: the bytes added to the initial value of the CRC register, and the rest.
+/// Splits a PDU with its extension in the trailer: the bytes added to the initial value of the CRC register, and the
+/// rest.
 #[must_use]
 pub fn head(llc: &[u8]) -> (&[u8], &[u8]) {
     llc.split_at(llc.len().min(3))
@@ -447,8 +450,8 @@ pub(crate) fn next_nonce(seed: u64, count: u64) -> u64 {
     hash(seed, NONCES, count)
 }
 
-/// By which stations with the same key recognise each other before they send anything: 16 bits of a hash, and not 0.
-/// It is the same for all stations of a job, so that whoever sees many of them learns no more than 16 bits of the key.
+/// 16 bits of a hash, never 0, by which stations with the same key recognise each other before they send anything. It
+/// is the same for all stations of a job, so that an observer of many stations learns no more than 16 bits of the key.
 #[must_use]
 pub fn key_check(key: u64) -> u16 {
     (hash(key, CHECKS, 0) as u16).max(1)
@@ -481,7 +484,8 @@ mod tests {
         assert!(!checks.contains(&0) && checks.len() > 55_000, "{}", checks.len());
     }
 
-    /// PDUs of each kind: the PDU's bytes, its trailer, whether the extension precedes an information field, and the extension.
+    /// PDUs of each kind: the PDU's bytes, its trailer, whether the extension precedes an information field, and the
+    /// extension.
     fn frames(guard: usize) -> [(Vec<u8>, Vec<u8>, bool, Extra); 8] {
         let before_information = |head: &[u8], extra: Extra| {
             let guard: Vec<u8> = (0..guard as u8).map(|octet| 0x80 | octet).collect();

@@ -199,8 +199,8 @@ impl Reassembler {
         }
     }
 
-    /// Copies a fragment's data to its offset in `buffer`, which must be the same for all fragments of a message and limits
-    /// its length.
+    /// Copies a fragment's data to its offset in `buffer`, which must be the same for all fragments of a message and
+    /// limits its length.
     ///
     /// # Errors
     /// Why the fragment is invalid; the state is unchanged.

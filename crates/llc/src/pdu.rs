@@ -21,7 +21,8 @@ pub struct Pdu<'a> {
     pub body: Body<'a>,
 }
 
-/// Control and information fields of a PDU. Where only a command or only a response exists, the variant implies the role.
+/// Control and information fields of a PDU. Where only a command or only a response exists, the variant implies the
+/// role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The fields have the standard's names.
 pub enum Body<'a> {

@@ -83,8 +83,8 @@ pub struct StationTransmit<'s, T> {
     pub extra: Extra,
     /// The connection to which the PDU belongs, if any.
     pub connection: Option<ConnectionHandle>,
-    /// Number of the label to send the PDU with, below the configured [`labels`](crate::ConnectionConfig::labels); `None`
-    /// without labels.
+    /// Number of the label to send the PDU with, below the configured [`labels`](crate::ConnectionConfig::labels);
+    /// `None` without labels.
     pub label: Option<u8>,
 }
 
@@ -247,8 +247,8 @@ impl<T> Station<T> {
         })
     }
 
-    /// Header and extension of a UI PDU to the station with this key; the caller appends the information field and sends
-    /// the frame. `None` if `local` is not active. Type 1 keeps no state.
+    /// Header and extension of a UI PDU to the station with this key; the caller appends the information field and
+    /// sends the frame. `None` if `local` is not active. Type 1 keeps no state.
     #[must_use]
     pub fn datagram(&self, local: Lsap, remote: Destination, key: u64) -> Option<(Header, Extra)> {
         let pdu = Pdu { destination: remote, source: local.into(), body: Body::Ui { information: &[] } };
@@ -273,8 +273,8 @@ impl<T> Station<T> {
         self.address_check = AddressCheck::Running { left: bounds::ADDRESS_CHECKS, due: now };
     }
 
-    /// Sends a datagram to the peer with this key, retransmitted until acknowledged. [`StationEvent::Datagram`] reports the
-    /// outcome.
+    /// Sends a datagram to the peer with this key, retransmitted until acknowledged. [`StationEvent::Datagram`] reports
+    /// the outcome.
     ///
     /// # Errors
     /// The token, and why it was refused.
@@ -377,7 +377,8 @@ impl<T> Station<T> {
         self.connection(handle).map(|_| self.entries[usize::from(handle.slot)].peer)
     }
 
-    /// The connection of I and S PDUs with this mark from an extended peer. `saps`: DSAP and SSAP. `None` if there is none.
+    /// The connection of I and S PDUs with this mark from an extended peer. `saps`: DSAP and SSAP. `None` if there is
+    /// none.
     #[inline]
     #[must_use]
     pub fn connection_with(&self, source: Mac, saps: [u8; 2], mark: u64) -> Option<ConnectionHandle> {
@@ -393,7 +394,8 @@ impl<T> Station<T> {
         self.connection(handle).map_or(0, Connection::peer_key)
     }
 
-    /// Records that the caller keeps a copy of an [early](Delivery::Early) information field until it is next in sequence.
+    /// Records that the caller keeps a copy of an [early](Delivery::Early) information field until it is next in
+    /// sequence.
     pub fn keep(&mut self, handle: ConnectionHandle, number: u16) {
         if let Some(connection) = self.connection_mut(handle) {
             connection.keep(number);
@@ -426,9 +428,9 @@ impl<T> Station<T> {
         &self.counters
     }
 
-    /// Processes a frame. `llc`: from DSAP to the end given by the length field; `trailer`: the bytes behind, such as padding.
-    /// A reply must be sent before the next call of `poll_transmit`. The caller of an extended station must have verified the
-    /// guard.
+    /// Processes a frame. `llc`: from DSAP to the end given by the length field; `trailer`: the bytes behind, such as
+    /// padding. A reply must be sent before the next call of `poll_transmit`. The caller of an extended station must
+    /// have verified the guard.
     #[inline]
     pub fn handle_frame<'a>(
         &mut self,
@@ -471,7 +473,8 @@ impl<T> Station<T> {
         self.handle_other(from, to, &pdu, &extension, now)
     }
 
-    /// Processes expired timers. Call it when [`next_deadline`](Self::next_deadline) has passed; earlier calls are harmless.
+    /// Processes expired timers. Call it when [`next_deadline`](Self::next_deadline) has passed; earlier calls are
+    /// harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(slot) = self.deadlines.pop(now) {
             if let Some(connection) = &mut self.entries[usize::from(slot)].connection {
@@ -500,8 +503,8 @@ impl<T> Station<T> {
         self.deadlines.earliest().min(datagrams).min(check).if_set()
     }
 
-    /// As [`next_deadline`](Self::next_deadline), but exact: a caller that sleeps until then is not woken by a timer that was
-    /// postponed or stopped.
+    /// As [`next_deadline`](Self::next_deadline), but exact: a caller that sleeps until then is not woken by a timer
+    /// that was postponed or stopped.
     #[must_use]
     pub fn exact_deadline(&mut self) -> Option<Instant> {
         while let Some((deadline, slot)) = self.deadlines.first() {
@@ -602,7 +605,8 @@ impl<T> Station<T> {
         let delivery = match disposition {
             Disposition::InOrder => Delivery::Data { connection: handle, information, has_kept },
             Disposition::Early => Delivery::Early { connection: handle, number: extension.ns, information },
-            // The peer's connection does not exist here: a poll is answered with DM. One of this connection is only late.
+            // The peer's connection does not exist here: a poll is answered with DM. One of this connection is only
+            // late.
             Disposition::Foreign if is_connected && is_of_another => return self.reply_dm(peer, pdu, extension),
             Disposition::Foreign | Disposition::NoData => return Handled::default(),
         };

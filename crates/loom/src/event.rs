@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Replacement of an eventfd. As in the kernel, setting it wakes all sleepers, and those go back to sleep if another has
-//! reset it before they run.
+//! Replacement of an eventfd. As in the kernel, setting it wakes all sleepers, and those go back to sleep if another
+//! has reset it before they run.
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::Duration;

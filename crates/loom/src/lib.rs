@@ -2,12 +2,13 @@
 //! Loom models of the provider's lock and notifier, and of the shared-memory pipe with its ring and sleep protocol.
 //!
 //! loom runs a model once for each interleaving of its threads, and lets each load return every value that the memory
-//! model allows. (shuttle scales to more threads, but models sequential consistency only; this code uses weaker orderings
-//! and fences.) The models check the code itself: its files are compiled a second time here, with this crate's `sync`,
-//! `memory`, `socket` and `event` in place of their own. The kernel guarantees that a membarrier in one thread and a
-//! compiler fence in the other act as a sequentially consistent fence in each; here they are such fences.
+//! model allows. (shuttle scales to more threads, but models sequential consistency only; this code uses weaker
+//! orderings and fences.) The models check the code itself: its files are compiled a second time here, with this
+//! crate's `sync`, `memory`, `socket` and `event` in place of their own. The kernel guarantees that a membarrier in one
+//! thread and a compiler fence in the other act as a sequentially consistent fence in each; here they are such fences.
 //!
-//! `tests/` runs every model on the unmodified code, and with each [`Mutant`]: a model that catches none proves nothing.
+//! `tests/` runs every model on the unmodified code, and with each [`Mutant`]: a model that catches none proves
+//! nothing.
 
 #![allow(dead_code, reason = "no model uses all of an included file")]
 

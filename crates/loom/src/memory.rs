@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Replacement of a pipe's shared memory: the same words, and cells whose accesses loom checks for data races. A line is a
-//! word and 56 bytes; message bytes that cover a word are stored to it.
+//! Replacement of a pipe's shared memory: the same words, and cells whose accesses loom checks for data races. A line
+//! is a word and 56 bytes; message bytes that cover a word are stored to it.
 
 use std::cell;
 use std::sync::Arc;

@@ -18,8 +18,8 @@ use crate::ring::{Receiver, Sender};
 use crate::socket::Socket;
 
 /// Runs a model with a bug in the code, or none. `preemptions` bounds the preemptions per execution: each further one
-/// multiplies the executions, and the possible bugs here need one or two. (With 3, the ring and the pipe take 5 and 16 s
-/// instead of 0.7 and 0.8, and hold as well.)
+/// multiplies the executions, and the possible bugs here need one or two. (With 3, the ring and the pipe take 5 and 16
+/// s instead of 0.7 and 0.8, and hold as well.)
 fn check(mutant: Option<Mutant>, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     Mutant::set(mutant);
     let mut builder = Builder::new();
@@ -187,8 +187,8 @@ pub fn shared_lock(mutant: Option<Mutant>) {
     });
 }
 
-/// Each sleeper on a notifier wakes when the count reaches its value in `awaited`. As in `Shared::wait` and `Queue::wake`,
-/// it checks and registers with the domain's lock held, and sleeps without it.
+/// Each sleeper on a notifier wakes when the count reaches its value in `awaited`. As in `Shared::wait` and
+/// `Queue::wake`, it checks and registers with the domain's lock held, and sleeps without it.
 fn notified(mutant: Option<Mutant>, awaited: &'static [u32]) {
     check(mutant, 3, move || {
         let shared = Arc::new((Lock::shared(Seen::default()), Notifier::new().unwrap()));

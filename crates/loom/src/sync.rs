@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Replacement of the atomics by loom's, each with a name by which mutants select it.
+//! Replacement of the atomics by loom's, each with a name for mutants to select.
 
 pub(crate) use loom::sync::atomic::Ordering;
 use loom::sync::{Condvar, Mutex, atomic};

@@ -181,7 +181,7 @@ pub enum PostError {
     /// The type does not support the operation, or operand, comparison and result differ in length.
     #[error("unsupported atomic operation: see `AtomicType::supports`; operand, comparison and result have one length")]
     UnsupportedAtomic,
-    /// The claim does not exist, or no longer.
+    /// The claim does not exist, or was used already.
     #[error("no such claim")]
     NoSuchClaim,
 }

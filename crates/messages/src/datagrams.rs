@@ -72,7 +72,7 @@ impl<L: Link> Datagrams<L> {
     /// The peer at an address; added if it is not known.
     pub fn peer(&mut self, address: Address) -> PeerId {
         let peer = self.state.peers.get_or_add(address);
-        // One that was heard of first is known without its cookie, and a new process may have the address now.
+        // A peer whose datagram arrived first is known without its cookie, and a new process may have the address now.
         self.state.peers.at(peer).address = address;
         peer
     }
@@ -231,7 +231,7 @@ impl State {
 }
 
 impl Sink for State {
-    /// From a peer that takes this for a messenger: discarded.
+    /// From a peer that mistakes this endpoint for a messenger's: discarded.
     fn piece(&mut self, _: ChannelId, _: Piece<'_>) -> bool {
         true
     }

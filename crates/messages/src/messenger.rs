@@ -32,7 +32,8 @@ pub use removal::Removal;
 pub(crate) use send::Message;
 pub use send::{CompletionLevel, SendOptions};
 
-/// Endpoint contexts that are no send's key. This bit: an answer to the peer whose number the low bits are.
+/// These bits mark endpoint contexts that are not the key of a send. This one: an answer to the peer whose number is in
+/// the low bits.
 const ANSWER_CONTEXT: u64 = 1 << 63;
 /// With [`ANSWER_CONTEXT`]: it answers an access.
 const TO_ACCESS_CONTEXT: u64 = 1 << 32;
@@ -68,9 +69,9 @@ struct State {
     copied: CopiedBytes,
     /// Number of posted messages that wait, over all peers.
     queued: usize,
-    /// Peers whose messages wait for a connection or for progress, so that no event of the endpoint tells of room.
+    /// Peers whose messages wait for a connection or for progress, so that no [`Event::Room`] will follow.
     retried: Vec<PeerId>,
-    /// Answers to peers, which the endpoint takes after it has received all that is there.
+    /// Answers to peers, passed to the endpoint once it has received everything that has arrived.
     answers: VecDeque<(PeerId, Answer)>,
     receives: Slab<receive::Receive>,
     tagged: Matcher<Key, Key>,
@@ -141,8 +142,8 @@ impl<L: Link> Messenger<L> {
         self.endpoint.address()
     }
 
-    /// Prepares for a sleep as [`Endpoint::prepare_to_sleep`] does. `None` also if work that was interrupted so that other
-    /// work could proceed can continue: no event would wake the sleeper for it.
+    /// Prepares for a sleep as [`Endpoint::prepare_to_sleep`] does. `None` also if work that was interrupted so that
+    /// other work could proceed can continue: no event would wake the sleeper for it.
     ///
     /// # Errors
     /// As [`progress`](Self::progress).
@@ -321,7 +322,7 @@ impl<L: Link> Messenger<L> {
         self.handle_events();
         if !self.state.retried.is_empty() {
             for peer in std::mem::take(&mut self.state.retried) {
-                // For each peer: it is this peer that must be heard.
+                // A new allowance for each peer, since the endpoint's progress has received what this peer had sent.
                 self.posts_since_progress = 0;
                 self.send_waiting(peer);
             }
@@ -428,7 +429,7 @@ impl<L: Link> Messenger<L> {
 
 /// How far bulk work has come.
 enum Advance {
-    /// To its end.
+    /// It is complete.
     Done,
     /// The endpoint has as much of it as it may have; a report continues it.
     Blocked,

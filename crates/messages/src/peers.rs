@@ -100,8 +100,9 @@ impl Peer {
     /// The peer has opened a channel.
     pub fn reconnected(&mut self, is_local: bool) {
         if self.lost == Some(Ending::PeerClosed) && !is_local {
-            // The previous process closed its channel cleanly and missed nothing; this is a new process. On the same host,
-            // the kernel closes the pipes of a process that crashes, and a failed message was certainly not received.
+            // The previous process closed its channel cleanly and missed nothing; this is a new process. On the same
+            // host, the kernel closes the pipes of a process that crashes, and a failed message was certainly not
+            // received.
             self.lost = None;
         }
     }

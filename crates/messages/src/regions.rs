@@ -40,7 +40,7 @@ impl Access {
 /// Why a peer refused an access. Nothing was accessed, except for [`Deregistered`](Self::Deregistered).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// No memory is registered under this key, or no longer.
+    /// No memory is registered under this key, or it no longer is.
     #[error("the peer has no memory registered under this key")]
     Key,
     /// The access exceeds the region.

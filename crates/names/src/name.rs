@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use crate::bounds::NAME_BYTES_MAX;
 
-/// A host name: letters, digits, `-`, `_` and `.`, the first a letter or digit; not an IP address. Converted to lower case:
-/// host names are case-insensitive.
+/// A host name: letters, digits, `-`, `_` and `.`, the first a letter or digit; not an IP address. Converted to lower
+/// case: host names are case-insensitive.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 

@@ -43,8 +43,8 @@ impl Responder {
         }
     }
 
-    /// Processes a received LLC PDU from `source`. Returns the LLC PDU that answers it, to the same station. An answer is
-    /// never answered.
+    /// Processes a received LLC PDU from `source`. Returns the LLC PDU that answers it, to the same station. An answer
+    /// is never answered.
     pub fn handle_pdu(&mut self, source: Mac, llc: &[u8], now: Instant) -> Option<Vec<u8>> {
         let pdu = self.counters.ignored.pdu(source, llc)?;
         let (Destination::Individual(SAP), Source::Individual(SAP), Body::Ui { information }) =

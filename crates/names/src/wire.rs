@@ -208,8 +208,8 @@ mod tests {
         }
     }
 
-    /// For every value of every byte, decoding yields a message that encodes to the same bytes, or an error; every error
-    /// occurs.
+    /// For every value of every byte, decoding yields a message that encodes to the same bytes, or an error; every
+    /// error occurs.
     #[test]
     fn any_change_of_a_byte_is_decoded_or_refused() {
         let mut seen = Vec::new();

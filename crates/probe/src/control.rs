@@ -163,14 +163,15 @@ impl Channel {
             match poll(&mut descriptors, patience) {
                 Ok(ready) => return ready > 0,
                 Err(Errno::EINTR) => {}
-                // It shows again when reading.
+                // A read reports it again.
                 Err(_) => return true,
             }
         }
     }
 }
 
-/// Ends the connection if the peer's machine is gone: it acknowledges neither messages nor, when there are none, probes.
+/// Ends the connection if the peer's machine is gone: it acknowledges neither messages nor, when there are none,
+/// probes.
 fn notice_a_dead_host(tcp: &TcpStream) -> nix::Result<()> {
     let seconds = PATIENCE.as_secs() as u32;
     setsockopt(tcp, sockopt::KeepAlive, &true)?;

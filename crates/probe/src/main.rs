@@ -58,7 +58,7 @@ enum Command {
     Stream(TestArguments),
     /// Messages in both directions at once
     Bidirectional(TestArguments),
-    /// Measure what `barewire cluster check` orders on standard input
+    /// Measure for `barewire cluster check`, which sends commands to standard input
     Agent(agent::AgentCommand),
     /// List the hosts on the segment, with names
     Hosts(names::HostsCommand),
@@ -66,7 +66,7 @@ enum Command {
     Announce(names::AnnounceCommand),
     /// Print the endpoints' tunable values: default, and value with this user's tuning file
     Tuning,
-    /// Try which modes of AF_XDP an interface supports
+    /// Test which AF_XDP modes an interface supports
     XdpModes(modes::ModesCommand),
     /// Run an LLC station for a foreign peer, without measuring
     #[command(subcommand)]

@@ -28,7 +28,7 @@ pub enum Request {
     Connect { endpoint: Endpoint },
     /// Take part in one block of messages.
     Block(Block),
-    /// The active side has finished the block, with so many messages sent, lead-in included.
+    /// The active side has finished the block, having sent this many messages, lead-in included.
     EndBlock { sent: u32 },
 }
 
@@ -88,7 +88,7 @@ pub enum Kind {
     Llc1,
     Llc2,
     Llc3,
-    /// The kernel's LLC type 2: AF_LLC.
+    /// The kernel's LLC type 2, AF_LLC.
     #[serde(rename = "kernel-llc2")]
     #[value(name = "kernel-llc2")]
     KernelLlc2,
@@ -158,7 +158,7 @@ pub struct Block {
     pub lead_in: u32,
     /// Timed messages; an upper bound in a timed block.
     pub messages: u32,
-    /// A timed block ends so long after its first message; 0: the block ends by count.
+    /// A timed block ends this long after its first message; 0: the block ends by count.
     pub lasts_ns: u64,
     /// Most wire bits per second that a side may send.
     pub pace_bit_s: Option<f64>,
@@ -170,7 +170,7 @@ impl Block {
         self.lasts_ns > 0
     }
 
-    /// Refuses a block that no schedule asks for: its memory would be none, or too much.
+    /// Refuses a block that no schedule asks for: it would need no memory, or too much.
     pub fn check(&self) -> Result<(), LaunchError> {
         let messages = u64::from(self.lead_in) + u64::from(self.messages);
         // The receiver of such a stream keeps every message.
@@ -183,7 +183,7 @@ impl Block {
         {
             return Ok(());
         }
-        Err(LaunchError::Failed(format!("no block can be as the active side wants it: {self:?}")))
+        Err(LaunchError::Failed(format!("no block can be as the active side requests it: {self:?}")))
     }
 
     /// When a block that begins now ends.
@@ -291,8 +291,8 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// The peer's endpoint as this host reaches it. A link-local address is told with the number of the peer's interface;
-    /// `scope_id` is that of this host's.
+    /// The peer's endpoint as this host reaches it. A link-local address comes with the number of the peer's interface;
+    /// `scope_id` is the number of this host's.
     pub fn within(mut self, scope_id: u32) -> Result<Self, LaunchError> {
         match &mut self {
             Self::Socket(SocketAddr::V6(v6)) if v6.ip().is_unicast_link_local() => v6.set_scope_id(scope_id),

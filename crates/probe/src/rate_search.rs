@@ -25,7 +25,8 @@ impl RateSearch {
         self.pace_bit_s
     }
 
-    /// Records a block without loss. Earlier loss may have been transient: a stalled receiver, a burst of other traffic.
+    /// Records a block without loss. Earlier loss may have been transient: a stalled receiver, a burst of other
+    /// traffic.
     pub fn succeeded(&mut self) {
         self.was_lossy = false;
         let limit = self.limit_bit_s.unwrap_or(f64::INFINITY);

@@ -61,7 +61,7 @@ const ROUND_TRIPS_PER_BLOCK: u32 = 1000;
 const FIRST_MESSAGES: u32 = 4;
 /// If every block has loss, the search for a pace ends after this multiple of the requested blocks.
 const LOSSY_BLOCKS_FACTOR: u32 = 3;
-/// The time limit ends the search after so many blocks.
+/// The time limit ends the search after at least this many blocks.
 const LOSSY_BLOCKS_MIN: u32 = 30;
 
 /// Runs the plan and writes its records. An end record is written even on failure.
@@ -323,8 +323,8 @@ impl<W: Write> Schedule<'_, W> {
         Ok(())
     }
 
-    /// Runs one block of a stream; returns whether it gave each pair a rate without loss, and the slowest pair's time per
-    /// message in ns.
+    /// Runs one block of a stream; returns whether it gave each pair a rate without loss, and the slowest pair's time
+    /// per message in ns.
     fn stream_block(
         &mut self,
         message_bytes: u32,

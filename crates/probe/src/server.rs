@@ -35,7 +35,7 @@ pub fn serve(config: &Config, ready: impl FnOnce(&str)) -> Result<(), LaunchErro
     ready(&listener.address().map_err(|error| LaunchError::system("getsockname", error))?);
     loop {
         if let Err(error) = start_session(config, &listener) {
-            // Too many at once, for instance: those that run go on, and end.
+            // Too many at once, for instance: running sessions continue, and end.
             eprintln!("barewire-probe: a session could not be started: {error}");
             std::thread::sleep(RETRY);
         }

@@ -86,7 +86,7 @@ pub struct ConnectArguments {
     /// Bytes that may be sent ahead of the echo [default: limited only by the window and the peer]
     #[arg(long, default_value_t = u64::MAX)]
     ahead: u64,
-    /// Disconnect, discarding data in flight, once so many bytes have come back
+    /// Disconnect, discarding data in flight, once this many bytes have come back
     #[arg(long)]
     close_after: Option<u64>,
 }
@@ -100,13 +100,13 @@ pub struct EchoArguments {
     interface: String,
     #[command(flatten)]
     announce: AnnounceArguments,
-    /// Disconnect after so many received bytes, once their echo is acknowledged
+    /// Disconnect after this many received bytes, once their echo is acknowledged
     #[arg(long)]
     close_after: Option<u64>,
-    /// Hold back the echo until so many bytes are received
+    /// Hold back the echo until this many bytes are received
     #[arg(long, default_value_t = 0)]
     hold: u64,
-    /// Accept so many connections, refuse more, and exit after the last [default: accept all, forever]
+    /// Accept this many connections, refuse more, and exit after the last [default: accept all, forever]
     #[arg(long)]
     connections: Option<u64>,
 }

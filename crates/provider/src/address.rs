@@ -5,9 +5,10 @@
 //! | "BWfi" | protection 2 bits, version 6 bits | MAC 6 | SAP 1 | cookie 8 | locator 40 | check 2 |
 //! ```
 //!
-//! The protection says whether the endpoint's frames are authenticated or encrypted. The check is a hash of the job's token
-//! and secret, 0 without either. Endpoints with different protection or checks cannot communicate. The cookie authorises
-//! peers of an endpoint without a job token. The locator says by what the endpoint is reached: frames, UDP, or both. MPI libraries pass on at most 64 bytes (`FI_NAME_MAX`).
+//! The protection says whether the endpoint's frames are authenticated or encrypted. The check is a hash of the job's
+//! token and secret, 0 without either. Endpoints with different protection or checks cannot communicate. The cookie
+//! authorises peers of an endpoint without a job token. The locator says which carriers reach the endpoint: frames,
+//! UDP, or both. MPI libraries pass on at most 64 bytes (`FI_NAME_MAX`).
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ use barewire_endpoint::Address;
 use crate::bindings::FI_PROV_SPECIFIC;
 use crate::parameters::Protection;
 
-/// Length of an address.
+/// Length of an address in bytes.
 pub(crate) const BYTES: usize = CHECK_AT + 2;
 const ADDRESS_AT: usize = 5;
 const CHECK_AT: usize = ADDRESS_AT + Address::BYTES;
@@ -37,7 +38,7 @@ pub(crate) struct Credentials {
     pub check: u16,
 }
 
-/// By what endpoints communicate with other hosts.
+/// The carriers by which an endpoint communicates with other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
     pub frames: bool,
@@ -60,7 +61,7 @@ impl Reach {
         Self { frames: locator.has_frames, udp: version }
     }
 
-    /// Whether two endpoints have something in common.
+    /// Whether two endpoints have a carrier in common.
     fn meets(self, other: Self) -> bool {
         self.frames && other.frames || self.udp.is_some() && self.udp == other.udp
     }
@@ -123,7 +124,7 @@ pub(crate) fn to_bytes(address: Address, credentials: Credentials) -> [u8; BYTES
     bytes
 }
 
-/// Decodes the address of a peer, which must have the endpoint's own credentials, and something in common with its reach.
+/// Decodes the address of a peer, which must have the endpoint's own credentials and share a carrier with it.
 pub(crate) fn of_peer(bytes: [u8; BYTES], own: Credentials, reach: Reach) -> Result<Address, BadAddress> {
     let (address, peer) = from_bytes(bytes)?;
     if peer.protection != own.protection {

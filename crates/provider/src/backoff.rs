@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 const BATCH: u32 = 8;
 /// A program that uses more processor time in a batch computes between polls; after a sleep it would wait for its core.
 const BATCH_CPU_MAX: Duration = Duration::from_micros(20);
-/// Batches without computation after which a thread on an oversubscribed host sleeps. Within a wait the number halves with
-/// each frame that comes after [`EARLY_SLEEPS`] or more, and doubles with each earlier one: a rank that waits for the rest
-/// of a long message on a slow network leaves the core to others between its frames.
+/// Batches without computation after which a thread on an oversubscribed host sleeps. Within a wait the number halves
+/// with each frame that comes after [`EARLY_SLEEPS`] or more, and doubles with each earlier one: a rank that waits for
+/// the rest of a long message on a slow network leaves the core to others between its frames.
 const IDLE_BATCHES_MAX: u32 = 32;
 /// Down to one batch.
 const HALVINGS_MAX: u32 = IDLE_BATCHES_MAX.ilog2();

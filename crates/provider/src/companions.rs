@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The other interfaces of this host that frames may go by, besides the best one. Whom they reach, `barewire-carriers` finds
-//! out by asking.
+//! Further interfaces of this host that may carry frames besides the best one. `barewire-carriers` probes which peers
+//! they reach.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use barewire_carriers::{INTERFACES_MAX, is_fast_enough};
 use barewire_link::{Interface, MacAddress, interface_speed};
 
-/// The names of the interfaces that may share the frames of `best`, which has this MTU: those of its speed or nearly, with
-/// a carrier, that are neither wireless, nor built upon others, as bridges, bonds and VLANs are, nor part of a bridge or bond.
+/// The names of the interfaces that may share the frames of `best`, which has this MTU: those of about its speed that
+/// have a carrier and are neither wireless, nor stacked on others (bridges, bonds, VLANs), nor part of a bridge or
+/// bond.
 pub(crate) fn companions(best: &str, mtu: usize) -> Vec<String> {
     let all = Interface::all().unwrap_or_default();
     let fast = interface_speed(best);
@@ -33,7 +34,7 @@ fn is_independent(about: &Path) -> bool {
     let has_carrier = fs::read(about.join("carrier")).is_ok_and(|carrier| carrier.starts_with(b"1"));
     let is_excluded =
         ["bridge", "bonding", "master", "wireless", "phy80211"].iter().any(|name| about.join(name).exists());
-    // Links to what it is built upon.
+    // Symbolic links to the interfaces below it.
     let is_stacked = fs::read_dir(about).is_ok_and(|mut entries| {
         entries.any(|entry| entry.is_ok_and(|entry| entry.file_name().as_encoded_bytes().starts_with(b"lower_")))
     });

@@ -138,8 +138,8 @@ pub(crate) fn devices(parameters: &Parameters) -> Result<Vec<Device>, DeviceErro
             found.push((interface.ip.is_loopback(), interface.index, device));
         }
     }
-    // MPI libraries take the first. Bridges, such as those of containers, and interfaces without a carrier or an address
-    // mostly lead to no other host.
+    // MPI libraries take the first. Bridges, such as those of containers, and interfaces without a carrier or an
+    // address mostly lead to no other host.
     found.sort_by_cached_key(|(is_loopback, index, Device { name, reach, .. })| {
         let about = Path::new("/sys/class/net").join(name);
         let has_carrier = std::fs::read(about.join("carrier")).map_or(true, |carrier| carrier.starts_with(b"1"));
@@ -201,14 +201,14 @@ pub(crate) fn open(device: &Device, parameters: &Parameters) -> Result<Endpoint<
     endpoint(Vec::new(), sap, device, parameters, &tuning)
 }
 
-/// Whether UDP is used if the default broker gives no sockets, or no service access point is free: nobody has asked for
-/// frames.
+/// Whether UDP is used if the default broker gives no sockets, or no service access point is free: the user has not
+/// asked for frames.
 fn may_do_without_frames(device: &Device, parameters: &Parameters) -> bool {
     parameters.link == LinkKind::Auto && parameters.broker.is_none() && device.reach.udp.is_some()
 }
 
 /// The link for datagrams, if the interface has one. An error is only logged if there are frames. Unless the user has
-/// selected the interface, peers may use all addresses of the host: which of them they reach, they find out by asking.
+/// selected the interface, peers may use all addresses of the host, and probe which of them they reach.
 fn udp_link(device: &Device, parameters: &Parameters) -> Result<Option<UdpLink>, LinkError> {
     let open = || {
         let mut others = if parameters.selected.is_empty() { IpInterface::all()? } else { Vec::new() };
@@ -293,10 +293,10 @@ fn open_at_free_sap(
     })
 }
 
-/// The names of the interfaces besides the device's that frames may go by.
+/// The names of the interfaces besides the device's that may carry frames.
 fn others(device: &Device, parameters: &Parameters) -> Vec<String> {
     match &parameters.selected[..] {
-        // It dedicates a queue of the interface to the process.
+        // XDP dedicates a queue of the interface to the process.
         _ if parameters.link == LinkKind::Xdp => Vec::new(),
         [] => companions(&device.name, device.mtu_max),
         selected => selected.iter().filter(|name| **name != device.name).cloned().collect(),
@@ -321,7 +321,7 @@ fn other_link_at(
 /// A number of this host and its network namespace: the same for all processes that can reach each other's listeners.
 fn host() -> u64 {
     use std::os::unix::fs::MetadataExt;
-    // Without them the number says nothing, and peers' MAC addresses decide.
+    // 0 identifies no host: peers then compare MAC addresses.
     let Ok(boot) = std::fs::read("/proc/sys/kernel/random/boot_id") else { return 0 };
     let Ok(namespace) = std::fs::metadata("/proc/self/ns/net") else { return 0 };
     // FNV-1a: the same in every build.

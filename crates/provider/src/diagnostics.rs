@@ -29,8 +29,8 @@ pub(crate) fn report(reason: &str) {
     }
 }
 
-/// Reports why a peer's address is refused. The first rank of a host does so at once; the others, which may be the only ones
-/// that have the address, if they still run a second later.
+/// Reports why a peer's address is refused. The first rank of a host does so at once. The others, one of which may be
+/// the only rank that has the address, do so if they still run a second later.
 pub(crate) fn report_refusal(reason: &str) {
     if is_first_report() {
         if !is_first_local_rank(|name| env::var(name).ok()) {
@@ -40,7 +40,7 @@ pub(crate) fn report_refusal(reason: &str) {
     }
 }
 
-/// Reports that a peer is not or no longer reached, or why the channel to it ended.
+/// Reports that a peer cannot be reached, or why the channel to it ended.
 pub(crate) fn report_loss(reason: &str) {
     if is_first_report() {
         write(reason);

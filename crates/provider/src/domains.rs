@@ -2,7 +2,7 @@
 //! All domains of the process.
 //!
 //! If the program forked while another thread, such as the progress thread, holds a domain's lock, the domain would
-//! stay locked in the child for ever, and the child could not even close the objects it inherited. So the thread that
+//! stay locked in the child forever, and the child could not even close the objects it inherited. So the thread that
 //! forks holds all domains during the fork.
 //!
 //! A program may also poll several domains round-robin, as Open MPI 5 does: a sleep in one must end by events of the

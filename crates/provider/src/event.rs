@@ -35,8 +35,9 @@ impl Event {
     /// Sleeps until it is set, until one of `descriptors` is readable, or for `patience`. True if set. May return
     /// early.
     pub fn wait(&self, descriptors: &[RawFd], patience: Option<Duration>) -> bool {
-        // SAFETY: the descriptors belong to endpoints of this domain, which the program does not close while it sleeps
-        // in a call on one of its objects.
+        // SAFETY: the program does not close an endpoint of a domain while it sleeps in a call on one of that domain's
+        // objects. An endpoint may be closed while another domain's sleep or the progress thread's includes its
+        // descriptors; ppoll accepts a closed descriptor or a new one with its number, and at worst returns early.
         let descriptors = descriptors.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
         let mut all: Vec<PollFd<'_>> =
             descriptors.chain([self.0.as_fd()]).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();

@@ -42,7 +42,7 @@ struct Kind {
     max_inject: fn(usize) -> usize,
 }
 
-/// What stands instead of libfabric's authentication keys.
+/// The remedy for hints that ask for libfabric's authentication keys.
 const OTHER_KEYS: &str =
     "an authentication key; set FI_BAREWIRE_TOKEN, and FI_BAREWIRE_AUTH with FI_BAREWIRE_SECRET, instead";
 
@@ -351,7 +351,7 @@ unsafe fn apply_hints(info: &mut fi_info, kind: &Kind, device: &Device, hints: &
         domain.data_progress = or(hint.data_progress, domain.data_progress);
         domain.resource_mgmt = or(hint.resource_mgmt, domain.resource_mgmt);
         domain.av_type = or(hint.av_type, domain.av_type);
-        // What programs that ask for it by this name compare with.
+        // A program that requests it by this name compares the result with it.
         if hint.mr_mode == FI_MR_SCALABLE as c_int {
             domain.mr_mode = hint.mr_mode;
         }

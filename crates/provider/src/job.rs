@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The token and the secret of a job whose launcher draws a random key for it: Open MPI 4's, of 128 bits.
 //!
-//! Other launchers only have names for their jobs, which whoever knows a host and a process number, or a job's number, can
-//! guess. An endpoint under these has no token, and peers need the cookie of its address.
+//! Other launchers only have names for their jobs, which anyone who knows a host and a process number, or a job number,
+//! can guess. An endpoint under these launchers has no token, and its peers need the cookie in its address.
 
 use std::env;
 

@@ -39,9 +39,9 @@ const SECRETS: [&CStr; 2] = [TOKEN, SECRET];
 const ALL: [(&CStr, &str); 15] = [
     (
         INTERFACE,
-        "the interface to use, or several that long messages are spread over, as in eth0,eth1 (default: for frames the first \
-             that is up, has a carrier and an address, and is no bridge, or else that comes nearest, and up to three more \
-             of about its speed; for UDP all; lo if there are no others)",
+        "the interface to use, or several that long messages are spread over, as in eth0,eth1 (default: for frames, \
+             the first that is up, preferring one that has a carrier and an address and is no bridge, and up to three \
+             more of about its speed; for UDP, all; lo if there are no others)",
     ),
     (
         MTU,
@@ -50,8 +50,8 @@ const ALL: [(&CStr, &str); 15] = [
     (
         TOKEN,
         "the job's token, 1 to 16 hexadecimal digits, the same for all its processes: frames without it are dropped \
-             (default: derived from Open MPI 4's transport key, else none, and peers need the address, which has a random \
-             cookie; `barewire run` draws one)",
+             (default: derived from Open MPI 4's transport key, else none, and peers need the address, which has a \
+             random cookie; `barewire run` draws one)",
     ),
     (WAIT, "how blocking calls wait: spin, adaptive (spin, then sleep) or block (default: adaptive)"),
     (
@@ -73,9 +73,9 @@ const ALL: [(&CStr, &str); 15] = [
     (PEERS, "maximum number of processes to be connected to at once, 1 to 32768 (default: 1024)"),
     (
         LINK,
-        "what reaches peers on other hosts: auto, for each peer frames if they get through, else UDP; packet, frames, \
-             which share the interface; xdp, frames, dedicating its first receive queue to one process of the host; udp, \
-             which needs no privileges and crosses routers (default: auto)",
+        "what reaches peers on other hosts: auto, for each peer frames if they get through, else UDP; packet, frames \
+             on a shared interface; xdp, frames, dedicating the interface's first receive queue to one process of the \
+             host; udp, which needs no privileges and crosses routers (default: auto)",
     ),
     (
         PORTS,
@@ -104,9 +104,9 @@ const ALL: [(&CStr, &str); 15] = [
     ),
     (
         LABELS,
-        "VLAN identifiers by each of which the network takes another path, such as 3840-3843: frames of long messages are \
-             tagged with them in turns, and labels whose frames are lost or late are left (default: none; `barewire run \
-             --sdn` takes them from the controller)",
+        "VLAN identifiers, each of which selects another path through the network, such as 3840-3843: frames of long \
+             messages are tagged with them in turn, and labels whose frames are lost or late are abandoned (default: \
+             none; `barewire run --sdn` takes them from the controller)",
     ),
 ];
 /// Parameters that override a value of the tuning file: name, the value's key, description.

@@ -14,7 +14,7 @@ use crate::event::nix_errno;
 pub(crate) struct Poison {
     /// The error that every call returns; 0 unless poisoned.
     error: AtomicU32,
-    /// Becomes readable for ever when a panic poisons the domain; every sleep includes it.
+    /// Readable from the moment a panic poisons the domain; every sleep includes it.
     event: EventFd,
 }
 

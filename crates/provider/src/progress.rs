@@ -112,7 +112,7 @@ pub(crate) unsafe fn after_fork_in_child() {
 
 /// Ends all threads before their code is unloaded, for a program that did not close its domains.
 pub(crate) fn end_all() {
-    // In a child that was made without fork's handlers it may be locked for ever, by a thread that the child does not have.
+    // In a child that was created without fork's handlers it may be locked forever, by a thread that the child lacks.
     let Some(mut all) = THREADS.try_lock() else { return };
     let all = std::mem::take(&mut *all);
     all.iter().filter_map(Weak::upgrade).for_each(|control| control.end());
@@ -122,7 +122,7 @@ impl Control {
     fn end(&self) {
         let Some(thread) = self.thread.lock().take() else { return };
         if self.process != std::process::id() {
-            // The parent's thread: a child would join it for ever.
+            // The parent's thread: joining it in the child would never return.
             std::mem::forget(thread);
             return;
         }
@@ -205,7 +205,7 @@ pub(crate) fn step(
             }
             // `progress` reads the clock only in every n-th call, and this may be the only one for a second.
             let ran = state.run_timers();
-            // Behind messages for the program may be the question of a peer that will give this process up.
+            // A peer's poll may be queued behind messages for the program; unanswered, the peer gives this process up.
             let drained = state.drain();
             *has_worked = note_status(ran.and(drained.map(drop)), *has_worked);
             if state.has_sleepers {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! By what this process reaches its peers: for tools in the same process, such as the witnesses of `barewire run --explain`.
+//! Which carrier reaches each peer of this process: for tools in the same process, such as the witnesses of `barewire
+//! run
+//! --explain`.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,10 +11,10 @@ use barewire_carriers::{Carrier, INTERFACES_MAX};
 use crate::domains;
 use crate::link::AnyLink;
 
-/// Writes a line for each endpoint of the process, `own ADDRESS`, and for each of its connected peers, `CARRIER ADDRESS`;
-/// the carriers are `memory` (on this host), `frames`, by N interfaces `frames*N`, with batches by UDP `frames+udp`,
-/// and `udp`. Returns the length of the whole text in bytes, of which at most `room` bytes are written. Endpoints that
-/// another thread uses at this moment are left out.
+/// Writes a line for each endpoint of the process, `own ADDRESS`, and for each of its connected peers, `CARRIER
+/// ADDRESS`. The carriers are `memory` (on this host), `frames`, `frames*N` (by N interfaces), `frames+udp` (batches by
+/// UDP) and `udp`. Returns the length of the whole text in bytes, of which at most `room` bytes are written. Endpoints
+/// that another thread uses at this moment are left out.
 ///
 /// # Safety
 /// `text` must be null or have room for `room` bytes.

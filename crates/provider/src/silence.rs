@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why a peer may not answer, of what a user can check.
+//! Explains why a peer may not answer, by the causes that a user can check.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, UdpSocket};
@@ -7,7 +7,7 @@ use std::net::{IpAddr, UdpSocket};
 use barewire_endpoint::{Address, Ending};
 use barewire_link::Locator;
 
-/// Describes the loss of a peer, which has never answered or no longer does, to an endpoint.
+/// Describes the loss of a peer that has never answered, or no longer answers, the endpoint with the address `own`.
 pub(crate) fn silence_of(peer: Address, own: Address, ending: Ending) -> String {
     if let Some(ip) = own.locator.ips().next().filter(is_gone) {
         return format!(
@@ -24,12 +24,12 @@ pub(crate) fn silence_of(peer: Address, own: Address, ending: Ending) -> String 
         return format!("{peer} no longer answers{by}: its process, host, link or IP address is gone");
     }
     format!(
-        "{peer} does not answer{by}: its process or host is gone, or a firewall, a switch or address translation between \
-         the hosts keeps messages back"
+        "{peer} does not answer{by}: its process or host is gone, or a firewall, a switch or address translation \
+         between the hosts blocks messages"
     )
 }
 
-/// Whether this host had an address, and has it no longer.
+/// Whether this host no longer has an address that it had.
 fn is_gone(ip: &IpAddr) -> bool {
     UdpSocket::bind((*ip, 0)).is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
 }

@@ -111,7 +111,7 @@ impl State {
         status
     }
 
-    /// Handles all timers that are due, and what they cause.
+    /// Handles all timers that are due, and makes the progress that they cause.
     ///
     /// # Errors
     /// As [`progress`](Self::progress).
@@ -120,8 +120,9 @@ impl State {
         self.progress().and(ran)
     }
 
-    /// Makes progress until nothing that has arrived is left, at most a number of times. Each call of `progress` ends with
-    /// the first message that completes an operation, for a program that waits for it. True if something is left.
+    /// Makes progress until everything that has arrived is handled, in a bounded number of calls. Each call of
+    /// `progress` ends with the first message that completes an operation, for a program that waits for it. True if
+    /// something is left.
     ///
     /// # Errors
     /// As [`progress`](Self::progress).
@@ -215,7 +216,7 @@ impl State {
         }
     }
 
-    /// Wakes all sleepers: an operation may have completed, have an earlier deadline, or have added a peer's descriptor.
+    /// Wakes all sleepers: an operation may have completed, brought an earlier deadline, or added a peer's descriptor.
     #[cold]
     pub fn wake_sleepers(&mut self) {
         // Set again by the next sleep.
@@ -413,7 +414,7 @@ impl Shared {
         descriptors: &mut Vec<RawFd>,
     ) -> Result<Option<bool>> {
         let Some(left) = state.prepare_to_sleep(patience, descriptors)? else {
-            // What was to wake the others has been consumed.
+            // The event that would wake the other sleepers has been consumed.
             state.wake_if_asleep();
             return Ok(None);
         };
@@ -431,7 +432,7 @@ impl Shared {
     /// last wait, if one has ended (true: by polling), and returns the patience of the next one. True if interrupted by
     /// a signal or by the time.
     ///
-    /// A thread that leaves wakes those that still sleep: they may have to wake earlier than when they went to sleep.
+    /// A thread that leaves wakes those that still sleep: their deadlines may have become earlier meanwhile.
     pub fn wait(
         &self,
         until: Option<Instant>,

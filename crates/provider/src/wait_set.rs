@@ -34,8 +34,8 @@ impl WaitSet {
         })
     }
 
-    /// Removes all members, also those that were closed while a forked child has them still: the kernel keeps them in the
-    /// set then, and nothing can name them.
+    /// Removes all members, including closed descriptors that a forked child still holds open: the kernel keeps these
+    /// in the set, and no call can remove them.
     #[cold]
     fn renew(&mut self) -> Result<()> {
         // SAFETY: open as long as this is.
@@ -57,7 +57,7 @@ impl WaitSet {
     /// Makes it readable once one of `descriptors` is, or after `patience`.
     pub fn arm(&mut self, descriptors: &[RawFd], patience: Option<Duration>) -> Result<()> {
         let is_removed = |removed: &RawFd| {
-            // SAFETY: of a closed descriptor, or another one of its number, the kernel returns an error.
+            // SAFETY: for a closed descriptor, or another one with its number, the kernel returns an error.
             self.epoll.delete(unsafe { BorrowedFd::borrow_raw(*removed) }).is_ok()
         };
         if !self.members.iter().filter(|member| !descriptors.contains(member)).all(is_removed) {

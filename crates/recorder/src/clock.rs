@@ -18,8 +18,8 @@ pub fn now_ns() -> u64 {
     elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos())
 }
 
-/// Offset from [`now_ns`] to the machine's `CLOCK_MONOTONIC`, which all its processes share. Its error is the time between
-/// two readings.
+/// Offset from [`now_ns`] to the machine's `CLOCK_MONOTONIC`, which all its processes share. Its error is the time
+/// between two readings.
 ///
 /// # Errors
 /// If the clock cannot be read.

@@ -56,7 +56,7 @@ pub struct Refused {
     pub other_users: u64,
     /// Sent no greeting in time, or closed the socket.
     pub silent: u64,
-    /// Sent something else than a greeting, or one of another version.
+    /// Sent something other than a greeting, or one of another version.
     pub malformed: u64,
     /// Passed memory that is not safe to use: not sealed, or of a size other than announced.
     pub invalid_memory: u64,
@@ -157,7 +157,7 @@ impl Listener {
                 Ok(socket) => socket,
                 Err(Errno::EAGAIN) => break,
                 Err(Errno::ECONNABORTED | Errno::EINTR) => continue,
-                // Also if nobody has connected.
+                // Returned even if nobody has connected.
                 Err(Errno::EMFILE | Errno::ENFILE) => {
                     if other_users::close() {
                         continue;
@@ -167,7 +167,7 @@ impl Listener {
                         Err(error) => return Ok(!matches!(error, Errno::EMFILE | Errno::ENFILE)),
                     }
                 }
-                // In the kernel, where no initiator can be told: retry later.
+                // Exhaustion in the kernel, which leaves no initiator to be told: retry later.
                 Err(error) if is_exhaustion(error) => break,
                 Err(error) => return Err(ShmError::system("accept4")(error)),
             };
@@ -200,7 +200,7 @@ impl Listener {
         accepted
     }
 
-    /// Has the listener make the epoll readable, or not.
+    /// Sets whether the listener makes the epoll readable.
     fn watch_if(&mut self, is_watched: bool) {
         if self.is_watched != is_watched {
             // If the system has no memory for it, the timer tries again.
@@ -213,7 +213,7 @@ impl Listener {
         }
     }
 
-    /// Has the epoll become readable after some time, or not.
+    /// Sets whether the epoll becomes readable after some time.
     fn set_timer(&mut self, is_set: bool) {
         if is_set && self.expires.is_none_or(|at| at <= Instant::now()) {
             let once = Expiration::OneShot(TimeSpec::from_duration(other_users::PARKED_TIME_MAX));

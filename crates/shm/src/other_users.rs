@@ -2,8 +2,9 @@
 //! Closing of sockets that are connected to other users' processes.
 //!
 //! With such a socket the kernel closes the descriptors in its unread messages. One of them may be a TCP socket with
-//! SO_LINGER, whose closing takes as long as its owner likes, but not in a thread that exits: there no socket lingers. So
-//! a thread copies the table of descriptors, the sockets are closed in the process's own table, and the thread exits.
+//! SO_LINGER, whose closing takes as long as its owner likes, but not in a thread that exits: there no socket lingers.
+//! So a thread copies the table of descriptors, the sockets are closed in the process's own table, and the thread
+//! exits.
 
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,7 +19,8 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::gettid;
 
-/// Sockets closed by one thread, which takes far longer to start than a socket to close; so many descriptors are taken.
+/// Sockets that one thread closes, because starting it takes far longer than closing a socket. Until then they occupy
+/// descriptors.
 const SOCKETS_MAX: usize = 16;
 /// Sockets that stay open while too many threads are exiting: a quarter of the usual limit of descriptors.
 const PARKED_MAX: usize = 256;
@@ -32,8 +34,8 @@ const STACK_BYTES: usize = 256 << 10;
 /// Interval of checks whether a thread still exists while it is waited for.
 const EXISTENCE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// False if so many threads are exiting and sockets waiting that no more can be added: connect to no other user then, nor
-/// accept one.
+/// False if too many threads are exiting and too many sockets wait. The caller must then neither connect to a process
+/// nor accept one.
 pub(crate) fn can_be_added() -> bool {
     lock().can_be_added()
 }
@@ -43,8 +45,8 @@ pub(crate) fn add(socket: OwnedFd) {
     lock().add(socket, Instant::now());
 }
 
-/// Closes the sockets added so far, so that their descriptors are free. False if there are none, or if too many threads are
-/// exiting.
+/// Closes the sockets added so far, so that their descriptors are free. False if there are none, or if too many threads
+/// are exiting.
 pub(crate) fn close() -> bool {
     lock().close()
 }
@@ -101,7 +103,8 @@ impl Sockets {
     }
 }
 
-/// A child of a process has another one: a thread of the parent may have locked this one, which nobody unlocks in the child.
+/// A forked child gets another one: a thread of the parent may have locked this one, and nobody would unlock it in the
+/// child.
 struct OfProcess {
     process: u32,
     sockets: Mutex<Sockets>,
@@ -208,8 +211,8 @@ fn close_all(sockets: Vec<OwnedFd>) -> Option<i32> {
     // Without a thread, or if it has no copies, they are closed here, and may linger.
     drop(sockets);
     progress.set(Turn::Exits);
-    // Until it has left our code, which the program may unload. The kernel closes its descriptors after that. A thread that
-    // the system has ended cannot be joined.
+    // Waits until the thread has left our code, which the program may unload. The kernel closes its descriptors after
+    // that. A thread that the system has ended cannot be joined.
     if let (Ok(thread), Some(_)) = (thread, copier) {
         let _ = thread.join();
     }
@@ -250,8 +253,8 @@ mod tests {
         socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap()
     }
 
-    /// The one with an unread message that has the last descriptor of a TCP socket which sleeps when it is closed: its send
-    /// buffer is full, its peer does not read, and SO_LINGER is set.
+    /// The one with an unread message that has the last descriptor of a TCP socket which sleeps when it is closed: its
+    /// send buffer is full, its peer does not read, and SO_LINGER is set.
     #[test]
     fn a_socket_that_lingers_does_not_hold_this_thread() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback interface is up, as in `make test`");

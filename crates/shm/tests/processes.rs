@@ -22,7 +22,7 @@ use nix::unistd::{ForkResult, Pid, SysconfVar, Uid, fork, pause, setuid, sysconf
 /// The unprivileged user `nobody`.
 const NOBODY: u32 = 65_534;
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// How long sockets linger that hold a thread.
+/// How long a lingering socket blocks the thread that closes it.
 const LINGER: Duration = Duration::from_secs(10);
 
 fn name(test: &str) -> String {
@@ -211,8 +211,8 @@ fn careless_connection(name: &[u8]) -> OwnedFd {
     connection
 }
 
-/// Sends the last descriptor of a TCP socket that sleeps when it is closed: its send buffer is full, its peer does not read,
-/// and SO_LINGER is set. Returns the peer and the connection.
+/// Sends the last descriptor of a TCP socket that sleeps when it is closed: its send buffer is full, its peer does not
+/// read, and SO_LINGER is set. Returns the peer and the connection.
 fn send_lingering_socket(name: &[u8]) -> (TcpStream, OwnedFd) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback interface is up, as in `make test`");
     let mut lingering = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -498,8 +498,8 @@ fn no_pipe_leads_to_another_user() {
     assert!(matches!(connected, Err(ShmError::OtherUser { user: NOBODY, .. })), "{connected:?}");
 }
 
-/// Connections of another user whose messages contain sockets that linger, when they are refused and when they are still in
-/// the backlog as the listener is dropped.
+/// Connections of another user whose messages contain sockets that linger, when they are refused and when they are
+/// still in the backlog as the listener is dropped.
 #[test]
 fn sockets_in_messages_of_other_users_hold_no_thread() {
     if !Uid::effective().is_root() {

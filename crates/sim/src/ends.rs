@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two stations with one connection, the engine at both ends, and the frames between them in virtual time. How long each
-//! takes, and whether it arrives, is the network's matter.
+//! Two stations with one connection, the engine at both ends, and the frames between them in virtual time. The
+//! [`Network`] decides how long each takes and whether it arrives.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl Ends {
         self.arrivals.insert((time_ns, self.order), (end, frame));
     }
 
-    /// Connects, and runs both ends for so long.
+    /// Connects, and runs both ends for this time.
     pub fn run(&mut self, network: &mut impl Network, duration_ns: u64) {
         let mut now_ns = 0;
         let peer = Peer { local: Lsap::SNAP, mac: mac(1), remote: Lsap::SNAP };

@@ -22,15 +22,15 @@ pub const LABELS: u8 = 4;
 const FRAME_BYTES: u64 = 1538;
 /// Propagation delay of each link, and forwarding delay of the switch at its end.
 const HOP_NS: u64 = 10 * US;
-/// Bytes that wait at a port at most; frames beyond are lost.
+/// Most bytes that wait at a port; frames beyond are lost.
 const QUEUE_BYTES: u64 = 256 * 1024;
 const SHORT_EXCHANGES: usize = 10;
 const LONG_EXCHANGES: usize = 6;
-/// Exchanges end before, or never.
+/// Limit of a run: exchanges that have not ended by then never will.
 const LIMIT_NS: u64 = 1000 * 1_000_000_000;
 
-/// A ring of ranks in random order. Each exchanges messages with both neighbours at once: ten of one frame, so that round
-/// trips have been measured without queues, and then six long ones.
+/// A ring of ranks in random order. Each exchanges messages with both neighbours at once: ten of one frame, so that
+/// round trips have been measured without queues, and then six long ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
     /// Rate of each link in bits per second.
@@ -115,7 +115,7 @@ enum Port {
     EdgeDown(usize),
 }
 
-/// A frame on its way.
+/// A frame in flight.
 struct Travelling {
     frame: Frame,
     to: usize,
@@ -191,7 +191,7 @@ impl<'r> Fabric<'r> {
         }
     }
 
-    /// Lets a rank send what it may, and its frames leave.
+    /// Sends what a rank may send, and transmits its frames.
     fn serve(&mut self, host: usize) {
         let now = Instant::from_nanos(self.now_ns);
         let rank = &mut self.ranks[host];

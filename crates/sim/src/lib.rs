@@ -3,8 +3,8 @@
 //!
 //! A seed determines a world: hosts on a bridge; applications that connect, send, stall and disconnect; and a network
 //! that loses, duplicates, reorders, damages and delays frames, whose links go down and whose hosts pause and restart.
-//! After a while the faults stop. Checkers verify throughout that data arrives once, in order and intact, that no window
-//! or table exceeds its bound, and that everything ends after the faults.
+//! After a while the faults stop. Checkers verify throughout that data arrives once, in order and intact, that no
+//! window or table exceeds its bound, and that everything ends after the faults.
 
 #![deny(unsafe_code)]
 

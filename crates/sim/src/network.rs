@@ -115,9 +115,9 @@ impl Wire {
             damage(&mut frame.bytes, rng);
             frame.is_damaged = self.is_extended;
         }
-        // Between stations without the extension, unnumbered PDUs are not overtaken: LLC assumes a medium that keeps the
-        // order, and would take a late I PDU of the previous connection for one of the current. Type 3 detects duplicates
-        // by a single bit, so its datagrams are never reordered.
+        // Between stations without the extension, unnumbered PDUs are not overtaken: LLC assumes a medium that keeps
+        // the order, and would take a late I PDU of the previous connection for one of the current. Type 3 detects
+        // duplicates by a single bit, so its datagrams are never reordered.
         let is_numbered = frame.bytes.get(2).is_some_and(|control| control & 3 != 3);
         let can_be_reordered = is_numbered || self.is_extended && !is_datagram(&frame);
         if !can_be_reordered {

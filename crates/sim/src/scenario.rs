@@ -124,9 +124,9 @@ impl Scenario {
         scenario
     }
 
-    /// Whether a peer that is well may be given up: with go-back-N a window that exceeds the network's queues keeps them
-    /// full of frames that are repeated, and N2 answers to polls in a row may be lost in them. Without a patience, which
-    /// is the standard, nothing else shows that the peer is there.
+    /// Whether a live peer may be given up: with go-back-N a window that exceeds the network's queues keeps them full
+    /// of frames that are repeated, and N2 answers to polls in a row may be lost in them. Without a patience, which is
+    /// the standard, nothing else shows that the peer is alive.
     #[must_use]
     pub fn may_starve(&self) -> bool {
         let connection = &self.station.connection;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One connection over several paths, chosen by labels: paths of unequal delay, slow ones, dead ones. The engine at both
-//! ends; what arrives when, and over which path.
+//! One connection over several paths, chosen by labels: paths of unequal delay, slow ones, dead ones. The engine at
+//! both ends; what arrives when, and over which path.
 
 use barewire_llc::{ConnectionConfig, Instant, StationTransmit};
 
@@ -19,7 +19,7 @@ pub struct Paths {
     pub rate_bit_s: u64,
     /// By label.
     pub paths: Vec<Path>,
-    /// Frames that wait for a path at most; further ones are lost.
+    /// Most frames that wait for a path; further ones are lost.
     pub queue_frames: u64,
     /// Duration of a run, in virtual time.
     pub duration_ns: u64,
@@ -32,7 +32,8 @@ pub struct Path {
     pub rate_bit_s: u64,
     /// Propagation delay.
     pub delay_ns: u64,
-    /// When it loses all frames that the first or the second end sends: from, until. A label may take other links back.
+    /// When it loses all frames that the first and the second end send: from, until. A label may take other links in
+    /// the other direction.
     pub dead: [(u64, u64); 2],
 }
 
@@ -44,7 +45,8 @@ impl Paths {
         Self { rate_bit_s: 1_000_000_000, paths: vec![path; 4], queue_frames: 200, duration_ns: 200 * MS }
     }
 
-    /// The same at a hundredth of the rate and a hundred times the delay, for a hundred times as long: an emulated network.
+    /// The same at a hundredth of the rate and a hundred times the delay, for a hundred times as long: an emulated
+    /// network.
     #[must_use]
     pub fn slow() -> Self {
         let mut slow = Self::equal();
@@ -68,7 +70,7 @@ impl Paths {
 pub enum Traffic {
     /// As much as the window permits.
     Stream,
-    /// A message of so many frames, answered by another one.
+    /// A message of this many frames, answered by one of the same length.
     PingPong(u64),
 }
 

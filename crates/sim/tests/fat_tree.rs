@@ -11,9 +11,9 @@ fn run(ring: Ring, labels: u8) -> Outcome {
     ring.run(&ConnectionConfig { is_extended: true, labels, patience, ..ConnectionConfig::default() })
 }
 
-/// Proves that a sprayed ring takes at most `1 / share` of its time on a non-blocking network, that one path for each pair
-/// of hosts takes twice as long, and that almost nothing is sent twice: all links are full, so queues differ, but nothing
-/// is lost.
+/// Proves that a sprayed ring takes at most `1 / share` of its time on a non-blocking network, that one path for each
+/// pair of hosts takes twice as long, and that almost nothing is sent twice: all links are full, so queues differ, but
+/// nothing is lost.
 fn assert_share(rate_bit_s: u64, frames: u64, seeds: u64, share: f64) {
     for seed in 0..seeds {
         let ring = Ring { rate_bit_s, frames, is_wide: false, seed };

@@ -9,9 +9,9 @@ use barewire_sim::link::Link;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/goldens/goodput.txt");
 
-/// Proves that goodput by window and loss is unchanged; that the engine is nowhere worse than textbook go-back-N by more
-/// than the noise of one seed; and that frames sprayed over four paths of unequal delay reach 0.95 of the goodput over the
-/// slowest.
+/// Proves that goodput by window and loss is unchanged; that the engine is nowhere worse than textbook go-back-N by
+/// more than the noise of one seed; and that frames sprayed over four paths of unequal delay reach 0.95 of the goodput
+/// over the slowest.
 #[test]
 fn goodput_matches_the_golden_table_and_is_no_worse_than_the_model() {
     let table = table();
@@ -33,8 +33,9 @@ fn goodput_matches_the_golden_table_and_is_no_worse_than_the_model() {
     assert!(table == committed, "goodput changed; if on purpose, run again with BAREWIRE_UPDATE_GOLDENS=1\n{table}");
 }
 
-/// Proves that a lossless network with deep queues causes no retransmissions and stays utilised: T1 adapts to round trips
-/// up to a thousand times its initial value, and a late answer to an earlier poll is not taken for a sign of loss.
+/// Proves that a lossless network with deep queues causes no retransmissions and stays utilised: T1 adapts to round
+/// trips up to a thousand times its initial value, and a late answer to an earlier poll is not taken for a sign of
+/// loss.
 #[test]
 fn queueing_delay_causes_no_retransmission() {
     for rate_bit_s in [1_000_000, 2_500_000, 10_000_000, 100_000_000, 1_000_000_000] {

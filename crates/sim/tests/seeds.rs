@@ -6,7 +6,8 @@ use barewire_sim::{Scenario, run};
 /// Worlds in which retransmissions were lost again and recovery took too long.
 const SLOW: [u64; 2] = [10_221_356, 20_356_206];
 
-/// Proves the properties in worlds 0 to 299, and those that broke once. `barewire-sim --seed N --trace` replays a violation.
+/// Proves the properties in worlds 0 to 299, and those that broke once. `barewire-sim --seed N --trace` replays a
+/// violation.
 #[test]
 fn no_property_is_violated() {
     for seed in (0..300).chain(SLOW) {

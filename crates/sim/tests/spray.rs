@@ -62,8 +62,8 @@ fn with_dead_path(mut paths: Paths) -> Paths {
     paths
 }
 
-/// Proves that a path that dies is left within five milliseconds at 1 Gb/s, and at 10 Mb/s within some transmission times of
-/// the window of 63 frames that waits at the sender; that nothing is lost, and that it is tried rarely.
+/// Proves that a path that dies is left within five milliseconds at 1 Gb/s, and at 10 Mb/s within some transmission
+/// times of the window of 63 frames that waits at the sender; that nothing is lost, and that it is tried rarely.
 #[test]
 fn a_dead_path_is_left_within_milliseconds() {
     for (paths, silence_ms) in [(Paths::equal(), 5), (Paths::slow(), 400)] {

@@ -23,7 +23,8 @@ fn no_property_is_violated_in_the_first_worlds() {
     no_property_is_violated_in(0..WORLDS);
 }
 
-/// As above, and worlds in which messages to a removed peer waited for ever, since its successor at the address had a channel.
+/// As above, and worlds in which messages to a removed peer waited forever, since its successor at the address had a
+/// channel.
 #[test]
 fn no_property_is_violated_in_the_next_worlds() {
     no_property_is_violated_in(WORLDS..2 * WORLDS);
@@ -47,13 +48,13 @@ fn no_property_is_violated_with_libfabric() {
 
 /// Worlds with several carriers, of which some broke once.
 const CARRIERS: u64 = 50;
-/// A station with a longer MTU than its peer's; a lost answer to a question; a peer's other interface; a datagram from another
-/// address than the station's name; frames from an interface that are no answer to what another one was sent; both known
-/// paths dead, and a third one alive; successors that were not answered (2).
+/// A station with a larger MTU than its peer's; a lost answer to a question; a peer's other interface; a datagram from
+/// another address than the station's name; frames from an interface that are no answer to what another one was sent;
+/// both known paths dead, and a third one alive; successors that were not answered (2).
 const BROKEN_CARRIERS: [u64; 9] = [5, 123, 36, 456, 541, 3428, 5092, 711, 2053];
 
-/// Proves the same, and that a job goes on while a path works, on networks on which stations have several interfaces and
-/// sockets. `barewire-sim --stack --carriers --seed N --trace` replays a violation.
+/// Proves the same, and that a job goes on while a path works, on networks on which stations have several interfaces
+/// and sockets. `barewire-sim --stack --carriers --seed N --trace` replays a violation.
 #[test]
 fn no_property_is_violated_with_several_carriers() {
     for seed in (0..CARRIERS).chain(BROKEN_CARRIERS) {
@@ -63,8 +64,8 @@ fn no_property_is_violated_with_several_carriers() {
     }
 }
 
-/// As above, with programs that use libfabric's functions. In world 22 a process's connection request crossed that of the
-/// successor of its peer, which then received the predecessor's messages.
+/// As above, with programs that use libfabric's functions. In world 22 a process's connection request crossed that of
+/// the successor of its peer, which then received the predecessor's messages.
 #[test]
 fn no_property_is_violated_with_several_carriers_and_libfabric() {
     for seed in 0..CARRIERS {
@@ -79,8 +80,8 @@ const LABELS: u64 = 75;
 /// A retransmission is lost; the peer's repeated REJs kept T1, which would have noticed, from expiring.
 const BROKEN_LABELS: u64 = 821_105;
 
-/// Proves the same on networks where the labels of frames choose among paths of unequal delay, some of which die for a while.
-/// `barewire-sim --stack --labels --seed N --trace` replays a violation.
+/// Proves the same on networks where the labels of frames choose among paths of unequal delay, some of which die for a
+/// while. `barewire-sim --stack --labels --seed N --trace` replays a violation.
 #[test]
 fn no_property_is_violated_with_labels() {
     for seed in (0..LABELS).chain([BROKEN_LABELS]) {

@@ -167,7 +167,8 @@ fn an_answer_that_is_not_repeated_is_caught() {
     assert!(carriers_mutant_violates(24, barewire_carriers::Mutant::AnswersOnce, Property::Failure));
 }
 
-/// Worlds in which a station goes on to send to a dead interface, because frames come from another one, until the job ends.
+/// Worlds in which a station goes on to send to a dead interface, because frames come from another one, until the job
+/// ends.
 #[test]
 fn a_station_that_sends_in_vain_though_a_path_works_is_caught() {
     use barewire_carriers::Mutant::{HeardFromAny, TrustsAnyFrame};

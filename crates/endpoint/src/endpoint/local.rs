@@ -32,7 +32,7 @@ const ACTIVE_PEERS: usize = 8;
 const INACTIVE_PER_POLL: usize = 4;
 /// Local peers whose state one housekeeping checks.
 const CHECKS_PER_HOUSEKEEPING: usize = 16;
-/// An idle pipe's memory is released after this time: some thousand times what it costs to get it again.
+/// An idle pipe's memory is released after this time: about a thousand times the cost of allocating it again.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 /// Interval between attempts to connect to a local peer that does not listen yet.
 const CONNECT_RETRY: Duration = Duration::from_millis(1);
@@ -339,8 +339,8 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// Connects to a local peer, unless the peer has connected first. If it has closed that pipe since, the pipe's messages
-    /// are received before another is opened: the next housekeeping sees to both.
+    /// Connects to a local peer, unless the peer has connected first. If the peer has closed its pipe since, the pipe's
+    /// messages must be received before another is opened: the next housekeeping does both.
     pub(super) fn accept_or_connect(&mut self, index: u16) {
         // Errors of the listener are reported by the next housekeeping, which accepts again.
         while let Ok(Some(pipe)) = self.listener.as_mut().map_or(Ok(None), Listener::accept) {
@@ -397,7 +397,8 @@ impl<L: Link> Endpoint<L> {
                 *carrier = Carrier::Local { pipe, second: None };
                 self.check_hang_up(index, sink);
             }
-            // The peer closed this pipe, or its process ended, between our last look at the listener and our connection.
+            // The peer closed this pipe, or its process ended, between our last look at the listener and our
+            // connection.
             Carrier::Local { .. } if ending.is_some() => {}
             // Both sides connected at the same time. Each sends into its own pipe.
             Carrier::Local { second: second @ None, .. } => *second = Some(pipe),

@@ -83,8 +83,8 @@ impl<L: Link> Endpoint<L> {
         self.config.send_descriptors = limit;
     }
 
-    /// Sends a message that fits one frame: U-Net's send queue. It is copied. [`Event::Sent`] reports `context` when the
-    /// peer's endpoint, or the pipe to a local peer, has it.
+    /// Sends a message that fits one frame: U-Net's send queue. It is copied. [`Event::Sent`] reports `context` when
+    /// the peer's endpoint, or the pipe to a local peer, has it.
     ///
     /// # Errors
     /// [`SendError`]; the message was not accepted.
@@ -108,8 +108,9 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
-    /// Whether a message of this size can start to leave now: as much of it as an eighth of the slots holds, or one piece
-    /// of a pipe; on an idle connection, one frame. If not, [`Event::Room`] tells when to ask again, unless the channel ends.
+    /// Whether a message of this size can start to leave now: as much of it as an eighth of the slots holds, or one
+    /// piece of a pipe; on an idle connection, one frame. If not, [`Event::Room`] tells when to ask again, unless the
+    /// channel ends.
     pub fn has_room(&mut self, to: ChannelId, bytes: usize) -> bool {
         let is_valid = self.channels.get(to).is_some_and(|channel| channel.accepts_messages());
         let has_room = is_valid && self.room_for(to.index, bytes);
@@ -466,7 +467,8 @@ impl<L: Link> Endpoint<L> {
         {
             let part = body_part(fragment, head, body.bytes());
             let slot = if lends {
-                // SAFETY: the body is unchanged until its owner gets an event, which follows the release of all its slots.
+                // SAFETY: the body is unchanged until its owner gets an event, which follows the release of all its
+                // slots.
                 unsafe { lend(&mut port.slots, fragment, head, part) }
             } else {
                 fill(&mut port.slots, fragment, head, part)

@@ -9,9 +9,9 @@ use crate::channel::ChannelId;
 use crate::mutant::mutant;
 
 impl<L: Link> Endpoint<L> {
-    /// Reports a channel that a peer has opened, but not before the end of its predecessor. Until then the sink
-    /// receives nothing of the new channel: it cannot tell the two apart, and would join parts of both into one
-    /// message.
+    /// Reports a channel that a peer has opened, but not before the end of its predecessor. Until then a sink that
+    /// keeps state by peer refuses the pieces of a channel that it does not know: it could not tell the two channels
+    /// apart, and would join parts of both into one message.
     pub(super) fn report_opened(&mut self, channel: ChannelId, peer: Address) {
         self.unreported.push((channel, peer));
         self.report_successors();

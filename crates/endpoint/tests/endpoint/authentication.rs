@@ -264,8 +264,8 @@ fn all_frames_are_sealed_and_encrypted_information_is_readable_only_with_the_sec
     }
 }
 
-/// Proves that a frame that is replayed after the sequence numbers have wrapped is not delivered again: by the mark, and with
-/// authentication by the counter.
+/// Proves that a frame that is replayed after the sequence numbers have wrapped is not delivered again: by the mark,
+/// and with authentication by the counter.
 #[test]
 fn a_frame_replayed_after_the_sequence_numbers_wrap_is_rejected() {
     const NUMBERS: u64 = 128 * 128;

@@ -50,7 +50,7 @@ impl Link for Recorded {
     }
 }
 
-/// Labels of the frames sent since the last call that have at least so many bytes.
+/// Labels of the frames of at least `bytes_min` bytes that were sent since the last call.
 fn take(sent: &Mutex<Vec<(u16, usize)>>, bytes_min: usize) -> BTreeSet<u16> {
     let sent = std::mem::take(&mut *sent.lock().unwrap());
     sent.into_iter().filter(|(_, bytes)| *bytes >= bytes_min).map(|(label, _)| label).collect()

@@ -50,7 +50,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Gives up peers soon: that a live peer is taken for dead is just one more event.
+/// Gives up peers soon: taking a live peer for dead is just one more event.
 fn very_impatient(byte: u8) -> Config {
     let connection = ConnectionConfig {
         retries: 3,

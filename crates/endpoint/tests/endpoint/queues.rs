@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Full queues: senders are told to wait, nothing is lost, no peer starves, and memory is bounded.
+//! Full queues: senders are refused until there is room, nothing is lost, no peer starves, and memory is bounded.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ fn messages_of_all_priorities_are_reported_when_their_channel_ends() {
     }
 }
 
-/// A caller that never takes events must not use ever more memory.
+/// The memory of a caller that never takes events must not grow without bound.
 #[test]
 fn the_event_queue_is_bounded() {
     for is_local in [false, true] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How messages are reported, and how a caller learns that there is room for the next one.
+//! How messages are reported, and how a caller is notified of room for the next one.
 
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ fn an_urgent_message_passes_queued_ones() {
     }
 }
 
-/// A sleeper is woken for the room, and told once.
+/// A sleeper is woken when there is room, by a single event.
 #[test]
 fn a_caller_is_told_of_room() {
     for is_local in [false, true] {
@@ -155,7 +155,7 @@ fn a_caller_is_told_of_room() {
     }
 }
 
-/// Waiting for room of a channel that ends, or is closed, neither keeps the endpoint busy nor tells of room.
+/// Waiting for room of a channel that ends, or is closed, neither keeps the endpoint busy nor reports room.
 #[test]
 fn room_of_a_closed_channel_is_not_awaited() {
     for is_local in [false, true] {

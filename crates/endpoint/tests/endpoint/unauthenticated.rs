@@ -92,7 +92,7 @@ fn frames_without_the_token_change_nothing() {
                 inject(&mut attacker, &frame(b.address(), a.address(), response, control, information, behind));
                 injected += 1;
             }
-            // A poll or a DISC for an unknown connection is answered, with the mark that it had.
+            // A poll or a DISC for an unknown connection is answered with its own mark.
             let is_answered = control == [0x53] || control[0] & 3 != 3 && control[1] & 1 == 1;
             for mark in [0, KEY, KEY ^ 1, u64::MAX] {
                 if !is_answered {

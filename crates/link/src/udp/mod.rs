@@ -43,13 +43,14 @@ const IPV6_HEADER_BYTES: usize = 40;
 const DATAGRAM_BYTES_MAX: usize = 65_507;
 /// Single frames up to this length are copied into one buffer before the system call.
 const COPIED_BYTES: usize = 8192;
-/// Most datagrams that the kernel cuts one send into (`UDP_MAX_SEGMENTS` of older kernels).
+/// Maximum number of datagrams into which the kernel cuts one send (`UDP_MAX_SEGMENTS` of older kernels).
 const SEGMENTS_MAX: usize = 64;
 /// Wanted size of the socket's buffers; the system may grant less.
 const BUFFER_BYTES: libc::c_int = 4 << 20;
-/// Ports tried before none is found to be free.
+/// Ports tried before giving up.
 const PORTS_TRIED: usize = 64;
-/// Speed in Mbit/s from which batches by UDP are faster than frames: below, both fill the wire, and UDP's headers cost more.
+/// Speed in Mbit/s from which batches by UDP are faster than frames: below, both fill the wire, and UDP's headers cost
+/// more.
 const FAST: u32 = 10_000;
 /// What batches of one peer take of a socket's buffer: a window of 63 frames of 1500 bytes, and the kernel's own data.
 const BATCHES_BYTES: usize = 128 << 10;
@@ -83,7 +84,7 @@ pub struct UdpLink {
     copy_buffer: Box<[u8; COPIED_BYTES]>,
     /// Whether the kernel cuts sends into datagrams for this route's interface.
     can_segment: bool,
-    /// If that is fast there: from how many peers the socket has room for batches.
+    /// Number of peers for whose batches the socket has room; 0 if batches are not faster on this interface.
     batching_peers: usize,
     /// The socket that last had no room for a send is the partner's.
     is_partner_full: bool,
@@ -138,7 +139,7 @@ impl UdpLink {
         datagram.saturating_sub(TYPE_BYTES)
     }
 
-    /// The address of a socket, to which frames can be sent afterwards; `None` if it has another version of IP than this.
+    /// The address of a socket, to which frames can be sent afterwards; `None` if its IP version is not this link's.
     pub fn address_of(&mut self, ip: IpAddr, port: u16) -> Option<MacAddress> {
         match (ip, self.interface.ip) {
             (ip @ IpAddr::V4(_), IpAddr::V4(_)) => Some(station(ip, port)),
@@ -151,8 +152,9 @@ impl UdpLink {
         }
     }
 
-    /// From how many peers at the same time this link receives batches of long frames without loss, if they are faster by it
-    /// than by a link for frames: the interface takes several in one piece, and is fast or of unknown speed. Else 0.
+    /// Number of peers from which this link can receive batches of long frames at the same time without loss; 0 if it
+    /// is no faster than a link for frames. It is faster if the interface takes several frames in one piece, and is
+    /// fast or of unknown speed.
     #[must_use]
     pub fn batching_peers(&self) -> usize {
         if self.can_segment { self.batching_peers } else { 0 }
@@ -164,8 +166,8 @@ impl UdpLink {
         self.partnership.partner.as_ref().map(|partner| partner.source.socket.as_fd())
     }
 
-    /// From now on, what is sent to a peer leaves from the address from which its route leads now. The partner's socket
-    /// sends from the one that was right when it was opened; it is left, and opened anew later.
+    /// Chooses the source address of datagrams to a peer anew, by the current route. The partner's socket keeps the
+    /// source address that it had when it was connected, so it is given up, and another one is opened later.
     #[cold]
     pub fn reroute(&mut self, peer: MacAddress) {
         if self.ips.len() > 1 && self.partnership.socket_to(peer).is_some() {
@@ -253,7 +255,7 @@ impl UdpLink {
     #[inline]
     pub fn send_to(&mut self, peer: MacAddress, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         let mtu = self.mtu();
-        // Nobody is there: lost, as on a wire.
+        // The peer is unknown: the frames are lost, as on a wire.
         let Some(to) = self.peers.find(peer, self.interface.ip.is_ipv4()) else { return Ok(frames.len()) };
         let mut accepted = 0;
         while let Some(frame) = frames.get(accepted) {
@@ -303,7 +305,7 @@ impl UdpLink {
                 }
                 continue;
             };
-            // A frame without a length or EtherType is none.
+            // Without a length or EtherType it is not a frame.
             let Some((ip, port)) = datagram.from.parts().filter(|_| datagram.bytes >= TYPE_BYTES) else { continue };
             let from = station(ip, port);
             if datagram.is_first {
@@ -345,7 +347,8 @@ impl UdpLink {
         }
     }
 
-    /// From now on, what arrives from the partner goes to the socket for all peers: its own is connected to nobody.
+    /// Redirects what arrives from the partner to the socket for all peers, by connecting the partner's own socket to
+    /// this link's address.
     #[cold]
     fn leave_partner(&mut self) {
         if let (Some(partner), Ok((ip, port))) = (&self.partnership.partner, own(&self.source.socket)) {
@@ -451,8 +454,9 @@ enum Refusal {
     /// The socket's buffer or the interface's queue is full: try again.
     Busy,
     /// The frame is lost, as on a wire that is unplugged: there is no route, the address is gone, or a packet filter
-    /// drops it. If that lasts, the peer is given up. A connected socket also reports here what became of earlier frames:
-    /// that the peer's port was closed, or that they were too long for the path, whose MTU the kernel knows from then on.
+    /// drops it. If that lasts, the peer is given up. A connected socket also reports here what became of earlier
+    /// frames: that the peer's port was closed, or that they were too long for the path, whose MTU the kernel knows
+    /// from then on.
     Lost,
     /// An error of the caller or the system.
     Failed(io::Error),
@@ -664,7 +668,7 @@ fn connected(socket: &OwnedFd, interface: &IpInterface, to: &SocketAddress) -> R
         share(socket, 0).map_err(failed("SO_REUSEPORT"))?;
     }
     bound.map_err(failed("bind"))?;
-    // What others send until now may arrive here: it is received like all else.
+    // What others sent before this call may have arrived here; it is received like everything else.
     connect(&second, to).map_err(failed("connect"))?;
     Ok(second)
 }

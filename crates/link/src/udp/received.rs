@@ -7,9 +7,9 @@ use std::ptr;
 
 use super::address::SocketAddress;
 
-/// Most datagrams, or groups of them that the kernel has coalesced, per system call.
+/// Maximum number of datagrams, or of groups that the kernel has coalesced, per system call.
 const BUFFERS: usize = 16;
-/// What a coalesced group may take; no datagram is longer.
+/// Size of the longest coalesced group; no datagram is longer.
 const BUFFER_BYTES: usize = 1 << 16;
 /// Bytes before a buffer's datagrams, where a header may be written.
 pub(super) const FRONT: usize = 64;
@@ -47,7 +47,8 @@ impl Source {
         Self { socket, wanted: 1, connected_to, is_exclusive: false }
     }
 
-    /// The sender of all that arrives, if there is only one. Not to be told saves some 50 ns for each datagram.
+    /// The sender of all that arrives, if there is only one. Not asking the kernel for it saves some 50 ns per
+    /// datagram.
     #[inline]
     fn only_sender(&self) -> Option<SocketAddress> {
         self.connected_to.filter(|_| self.is_exclusive)
@@ -86,8 +87,8 @@ impl Received {
         }
     }
 
-    /// Whether there was probably nothing behind what the last call received; true only once for each call. Who
-    /// processes what there is then saves a system call.
+    /// Whether the last call probably received everything that was there; true only once for each call. A caller that
+    /// then stops saves a system call.
     #[inline]
     pub fn was_last(&mut self) -> bool {
         mem::take(&mut self.is_empty_behind)
@@ -96,7 +97,7 @@ impl Received {
     /// The next datagram that was received.
     #[inline]
     pub fn next(&mut self) -> Option<Datagram> {
-        // An empty datagram is none.
+        // Empty datagrams are skipped.
         while self.current < self.count && self.groups[self.current].bytes == self.taken {
             (self.current, self.taken) = (self.current + 1, 0);
         }

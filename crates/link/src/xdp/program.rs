@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The program at an interface's XDP hook: redirects frames that match a [`Filter`] to a socket and passes all others on to
-//! the kernel.
+//! The program at an interface's XDP hook: redirects frames that match a [`Filter`] to a socket and passes all others
+//! on to the kernel.
 //!
 //! Assembled here, since it has only some thirty instructions: see `docs/decisions/0005-xdp-by-hand.md`.
 
@@ -146,8 +146,8 @@ impl Assembler {
     }
 }
 
-/// Assembles the program for a filter, which ignores a VLAN tag as on the packet link. Frames to other hosts than `host`,
-/// which a switch floods and a virtual or promiscuous interface receives, are passed on.
+/// Assembles the program for a filter, which ignores a VLAN tag as on the packet link. Frames to other hosts than
+/// `host`, which a switch floods and a virtual or promiscuous interface receives, are passed on.
 fn assemble(filter: &Filter, host: MacAddress, map: i32) -> Vec<Instruction> {
     let mut code = Assembler::default();
     if filter.alternatives().next().is_none() {
@@ -313,8 +313,8 @@ fn bpf<T>(command: Command, request: &T) -> io::Result<OwnedFd> {
 }
 
 fn bpf_call<T>(command: Command, request: &T) -> io::Result<i32> {
-    // SAFETY: pointer and length describe `request`, one of the structures above; code, licence, key and value to which it
-    // points outlive the call, and none of these commands writes to them.
+    // SAFETY: pointer and length describe `request`, one of the structures above; code, licence, key and value to which
+    // it points outlive the call, and none of these commands writes to them.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_long, request, mem::size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
@@ -323,7 +323,8 @@ fn bpf_call<T>(command: Command, request: &T) -> io::Result<i32> {
 mod tests {
     use super::*;
 
-    /// Runs a program as the kernel would. Returns the queue to which it redirects, or `None` if it passes the frame on.
+    /// Runs a program as the kernel would. Returns the queue to which it redirects, or `None` if it passes the frame
+    /// on.
     fn redirects(program: &[Instruction], frame: &[u8], queue: u64) -> Option<u64> {
         const FRAME_AT: u64 = 1 << 32;
         let (mut at, mut registers) = (0_usize, [0_u64; 11]);
@@ -334,7 +335,8 @@ mod tests {
             at += 1;
             let load = |bytes: usize| {
                 let start = usize::try_from(registers[from] - FRAME_AT).unwrap() + offset as usize;
-                let read = &frame[start..start + bytes]; // The kernel's verifier would refuse a program that panics here.
+                // The kernel's verifier would refuse a program that panics here.
+                let read = &frame[start..start + bytes];
                 read.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte))
             };
             let jumps = match code {

@@ -143,8 +143,8 @@ impl XdpSender {
         self.transmit.was_pending() && self.transmit.needs_wakeup()
     }
 
-    /// Whether the device has accepted nothing for so long that the frames in the ring are stale. Sent later, when others
-    /// have gone by another link, their sequence numbers could be taken for those of new ones.
+    /// Whether the device has accepted nothing for so long that the frames in the ring are stale. Sent later, when
+    /// others have gone by another link, their sequence numbers could be taken for those of new ones.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stuck_since.is_some_and(|since| since.elapsed() > STALE_AFTER)
     }
@@ -156,7 +156,8 @@ impl XdpSender {
         while pending > 0 && self.transmit.needs_wakeup() {
             if let Err(error) = self.wake() {
                 match error.raw_os_error() {
-                    // A call takes a limited number of frames and returns EAGAIN if there are more. EBUSY: the device is full.
+                    // A call takes a limited number of frames and returns EAGAIN if there are more. EBUSY: the device
+                    // is full.
                     Some(libc::EAGAIN) => {}
                     Some(libc::EBUSY | libc::ENOBUFS | libc::EINTR) => counters.send_busy += 1,
                     _ => {

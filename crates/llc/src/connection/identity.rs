@@ -30,13 +30,14 @@ impl Identity {
         Self { nonce, peer_key, ..Self::default() }
     }
 
-    /// Whether a PDU with this mark, without what its numbers change in it, belongs to this connection.
+    /// Whether a PDU belongs to this connection, by its mark without the bits that depend on its numbers.
     #[inline]
     pub fn is_of_connection(&self, mark: u64) -> bool {
         mark == self.receive_mark && self.receive_mark != 0
     }
 
-    /// Whether an I or S PDU with this mark may belong to this connection: its numbers, which change the mark, are unknown.
+    /// Whether an I or S PDU with this mark may belong to this connection: its numbers, which change the mark, are
+    /// unknown.
     #[inline]
     pub fn may_be_of_connection(&self, mark: u64) -> bool {
         extension::is_mark_of(mark, self.receive_mark)

@@ -601,7 +601,8 @@ impl Machine {
         deliver
     }
 
-    /// The event of an I PDU, or the FRMR flags if the PDU is invalid. `Ok(None)`: a late duplicate, whose N(R) is stale.
+    /// The event of an I PDU, or the FRMR flags if the PDU is invalid. `Ok(None)`: a late duplicate, whose N(R) is
+    /// stale.
     fn classify(&mut self, information: &[u8], context: &mut Context) -> Result<Option<Event>, u8> {
         if !self.state.is_connected() {
             return Ok(Some(Event::IC0));
@@ -630,9 +631,9 @@ impl Machine {
         }
     }
 
-    /// Validates N(R) and sets `progress`; the error is the FRMR flags. `Ok(false)`: N(R) is stale. Without rounds a stale
-    /// N(R) that has wrapped can acknowledge PDUs that the peer lacks; all later N(R) of the peer then seem stale, and
-    /// after a time are treated as invalid.
+    /// Validates N(R) and sets `progress`; the error is the FRMR flags. `Ok(false)`: N(R) is stale. Without rounds a
+    /// stale N(R) that has wrapped can acknowledge PDUs that the peer lacks; all later N(R) of the peer then seem
+    /// stale, and after a time are treated as invalid.
     fn check_nr(&mut self, context: &mut Context) -> Result<bool, u8> {
         let progress = self.ahead_of(context.extension.nr, self.acknowledged.wrapping_sub(self.base));
         if !self.state.is_connected() {
@@ -769,8 +770,8 @@ impl Machine {
     /// Retransmits what the peer has not received. The window shrinks once for each loss.
     fn resend(&mut self, context: &Context) {
         // The answer to a poll after a timeout covers all PDUs sent; a REJ only those before one received early. A peer
-        // that sends REJ with P or F again, while nothing was sent, has had the answer to the first time, which followed
-        // these PDUs; or the network has duplicated it.
+        // that sends REJ with P or F again, while nothing was sent, has had the answer to the first time, which
+        // followed these PDUs; or the network has duplicated it.
         let sent = self.counters.information_sent as u32;
         // With labels the answer may have overtaken them: T1 decides, so a repeated REJ must not restart it.
         let is_repeated =
@@ -853,8 +854,8 @@ impl Machine {
         self.set_timer(Timer::Ack, now.after(self.t1_ns(self.retry_count)));
     }
 
-    /// T1 after some retransmissions. With labels each leaves with another one, and so does its answer: some get through.
-    /// Not where N2 alone ends the repetitions: they would end too early.
+    /// T1 after some retransmissions. With labels each leaves with another one, and so does its answer: some get
+    /// through. Not where N2 alone ends the repetitions: they would end too early.
     #[inline]
     fn t1_ns(&self, retransmissions: u8) -> u64 {
         let is_prompt = self.state.is_connected() && self.verification_polls == 0;

@@ -69,8 +69,8 @@ pub enum ConnectionEvent<T> {
     Incoming,
     /// The peer accepted the connection.
     Connected,
-    /// The connection dropped unacknowledged data. After [`Cause::PeerReset`] continue with `accept_reset`, otherwise with
-    /// `reset`; or end it with `disconnect` or `abort`.
+    /// The connection dropped unacknowledged data. After [`Cause::PeerReset`] continue with `accept_reset`, otherwise
+    /// with `reset`; or end it with `disconnect` or `abort`.
     Reset(Cause),
     /// A reset requested with `reset` is complete.
     ResetDone,
@@ -326,7 +326,8 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Processes expired timers. Call it when [`next_deadline`](Self::next_deadline) has passed; earlier calls are harmless.
+    /// Processes expired timers. Call it when [`next_deadline`](Self::next_deadline) has passed; earlier calls are
+    /// harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.machine.handle_timeout(now);
         self.check();

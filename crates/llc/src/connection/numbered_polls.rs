@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Polls of connections with the extension, whose answers carry the number of the poll. So each answer measures a round trip,
-//! and tells of the PDUs sent before its poll, also when several polls are in flight or some were lost.
+//! Polls of connections with the extension, whose answers carry the number of the poll. So each answer measures a round
+//! trip, and tells of the PDUs sent before its poll, also when several polls are in flight or some were lost.
 
 use crate::extension;
 use crate::time::Instant;

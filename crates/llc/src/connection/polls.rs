@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Matching of final responses to polls, on connections without the extension. F = 1 does not say which poll it answers. If the round-trip time exceeds T1, several
-//! polls are in flight and each is answered. PDUs sent after the first of these answers must not be considered lost
-//! because the later answers, to older polls, do not acknowledge them.
+//! Matching of final responses to polls, on connections without the extension. F = 1 does not say which poll it
+//! answers. If the round-trip time exceeds T1, several polls are in flight and each is answered. PDUs sent after the
+//! first of these answers must not be considered lost because the later answers, to older polls, do not acknowledge
+//! them.
 
 use crate::time::Instant;
 
@@ -29,8 +30,8 @@ impl Polls {
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// Whether a response with F = 1 answers an earlier poll; consumes one expected late answer if so. `is_complete`: the
-    /// response acknowledges all PDUs and so indicates no loss in either case.
+    /// Whether a response with F = 1 answers an earlier poll; consumes one expected late answer if so. `is_complete`:
+    /// the response acknowledges all PDUs and so indicates no loss in either case.
     pub(crate) fn take_late(&mut self, is_complete: bool, now: Instant) -> bool {
         if self.late == 0 || self.late_until < now {
             self.late = 0;
@@ -53,12 +54,12 @@ impl Polls {
         self.sent = 0;
     }
 
-    /// Processes the answer to the outstanding polls. Returns the round-trip time in ns, `None` if it is unknown because
-    /// the poll cannot be identified. `is_complete`: as above. `usual_ns`: the smoothed round-trip time.
+    /// Processes the answer to the outstanding polls. Returns the round-trip time in ns, `None` if it is unknown
+    /// because the poll cannot be identified. `is_complete`: as above. `usual_ns`: the smoothed round-trip time.
     pub(crate) fn answered(&mut self, is_complete: bool, usual_ns: Option<u64>, now: Instant) -> Option<u64> {
         let polls = core::mem::take(&mut self.sent);
-        // An answer that indicates loss within a usual round-trip time of the last poll answers that poll; the earlier polls
-        // were lost. Otherwise assume that it answers the first poll: overestimate rather than underestimate.
+        // An answer that indicates loss within a usual round-trip time of the last poll answers that poll; the earlier
+        // polls were lost. Otherwise assume that it answers the first poll: overestimate rather than underestimate.
         let is_prompt = usual_ns.is_some_and(|usual_ns| now.nanos_since(self.last) <= 2 * usual_ns);
         if polls > 1 && is_prompt && !is_complete {
             return None;

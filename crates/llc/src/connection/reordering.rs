@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How long to wait for a gap to close by itself: not at all on a network that preserves order, where a gap is a loss; as long
-//! as PDUs were late on one with paths of unequal delay. The sender flags retransmissions, so that the receiver recognises
-//! late originals.
+//! How long to wait for a gap to close by itself: not at all on a network that preserves order, where a gap is a loss;
+//! as long as PDUs were late on one with paths of unequal delay. The sender flags retransmissions, so that the receiver
+//! recognises late originals.
 
 use crate::bounds;
 use crate::time::Instant;

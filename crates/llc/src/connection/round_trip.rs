@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! T1 from measured round-trip times: smoothed mean and deviation, as in RFC 6298. Samples are polls, and PDUs sent only
-//! once, two at a time. A peer that polls only between its computations is usually prompt but occasionally late: spurious timeouts raise
-//! a floor of T1.
+//! T1 from measured round-trip times: smoothed mean and deviation, as in RFC 6298. Samples are polls, and PDUs sent
+//! only once, two at a time. A peer that polls only between its computations is usually prompt but occasionally late:
+//! spurious timeouts raise a floor of T1.
 
 use crate::bounds;
 use crate::config::Parameters;

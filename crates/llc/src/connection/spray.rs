@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The label of each PDU, on networks where a label names one of several paths (`docs/protocol.md`, "Labels").
 //!
-//! Bursts take all labels in turns, other PDUs one, the *home* label. A label loses its turns while PDUs of it are late,
-//! overtaken by many with other labels, and rests after a PDU of it was lost: for a round trip, doubled by each further such
-//! PDU. Then it gets one PDU at a time until as many have arrived. Retransmissions leave with a label that got through last,
-//! repeated polls and answers with several labels at once. Peers need not know labels: what they acknowledge tells enough,
-//! since frames with one label take one path and stay in order. In this it follows REPS (Bonato et al. 2024), which hears of
-//! congestion by ECN instead.
+//! Bursts take all labels in turns, other PDUs one, the *home* label. A label loses its turns while PDUs of it are
+//! late, overtaken by many with other labels, and rests after a PDU of it was lost: for a round trip, doubled by each
+//! further such PDU. Then it gets one PDU at a time until as many have arrived. Retransmissions leave with a label that
+//! got through last, repeated polls and answers with several labels at once. Peers need not know labels: their
+//! acknowledgements tell enough, since frames with one label take one path and stay in order. This follows REPS (Bonato
+//! et al. 2024), which learns of congestion by ECN instead.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -20,7 +20,8 @@ pub(crate) struct Spray {
     labels: Box<[Label]>,
     /// By the slot of `Machine::order`.
     in_flight: Box<[Sent]>,
-    /// The label of acknowledgements, set-up and short messages: that of the poll answered last, unless it was left since.
+    /// The label of acknowledgements, set-up and short messages: that of the poll answered last, unless it was left
+    /// since.
     home: u8,
     /// The label that had its turn last.
     turn: u8,
@@ -28,10 +29,11 @@ pub(crate) struct Spray {
     random: u64,
     /// The label of the PDU transmitted last, if it had one.
     current: Option<u8>,
-    /// The next set-up PDU has a label. The first has none, so that a network meets this station by a frame that it has no
-    /// rule for; repetitions take turns.
+    /// The next set-up PDU has a label. The first has none, so that a network learns of this station by a frame for
+    /// which it has no rule; repetitions alternate.
     labels_set_up: bool,
-    /// Order of the newest I PDU that was sent, and of the newest that has arrived; of what follows that, if a poll has.
+    /// Order of the newest I PDU that was sent, and of the newest that has arrived. A poll that has arrived counts as
+    /// the I PDU sent after it.
     newest_sent: u32,
     newest: u32,
     /// How long the newest one took to arrive and be acknowledged.
@@ -142,7 +144,8 @@ impl Spray {
         self.labels_set_up = !self.labels_set_up;
     }
 
-    /// Chooses the label of an I PDU, and records it. Retransmissions leave with another label than before, if possible.
+    /// Chooses the label of an I PDU, and records it. Retransmissions leave with another label than before, if
+    /// possible.
     #[inline]
     pub fn send_information(
         &mut self,
@@ -172,7 +175,8 @@ impl Spray {
         self.in_flight[slot] = Sent { at_us: micros(now), label, is_repeated, is_late: false };
     }
 
-    /// The home label may not get through: another one becomes it, at random, or both ends could miss each other for ever.
+    /// The home label may not get through: a random other label replaces it, or both ends could miss each other
+    /// forever.
     pub fn leave_home(&mut self, round_trip_ns: u64, now: Instant) {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.turn = ((self.random >> 33) % self.labels.len() as u64) as u8;
@@ -240,8 +244,8 @@ impl Spray {
         label.rested_at = self.newest_sent;
     }
 
-    /// Judges an I PDU that the peer lacks; `None` if nothing sent after it has arrived. Its label loses its turns if it is
-    /// late and `may_leave`.
+    /// Judges an I PDU that the peer lacks; `None` if nothing sent after it has arrived. Its label loses its turns if
+    /// it is late and `may_leave`.
     pub fn judge(
         &mut self,
         slot: usize,
@@ -325,12 +329,12 @@ fn rest_ns(rests: u8, round_trip_ns: u64) -> u64 {
     (round_trip_ns << (rests - 1).min(20)).min(bounds::LOST_LABEL_REST_MAX.as_nanos() as u64)
 }
 
-/// How many PDUs sent later must have arrived for a PDU to be late: four of each other label, which a short queue's jitter
-/// does not cause, but less than a window.
+/// How many PDUs sent later must have arrived for a PDU to be late: four of each other label, which a short queue's
+/// jitter does not cause, but less than a window.
 const LATE_AFTER_MIN: u32 = 8;
 const LATE_AFTER_MAX: u32 = 32;
-/// Round trips of the newest PDU that has arrived, after which one that was sent earlier, with a label that does not rest,
-/// is overdue.
+/// Round trips of the newest PDU that has arrived, after which one that was sent earlier, with a label that does not
+/// rest, is overdue.
 const OVERDUE_ROUND_TRIPS: u64 = 4;
 
 fn age_ns(sent: &Sent, now: Instant) -> u64 {

@@ -5,22 +5,22 @@
 //!
 //! Deviations from the standard, all for networks that lose and duplicate frames:
 //! - An unexpected UA is ignored, not rejected: it answers a duplicate SABME.
-//! - A SABME before any data was exchanged is a duplicate, and answered with UA again. To make this certain, an end that sent
-//!   UA and received none holds its data until it receives an I or S PDU, and polls for one after T1; an end that received
-//!   UA sends RR at once. (Otherwise a duplicate SABME could reset only one end.)
-//! - A SABME after data was exchanged resets the connection only once the peer has left several polls unanswered: it can be a
-//!   delayed duplicate, or spoofed. A peer that is resetting or connecting anew does not answer polls.
-//! - A reset's SABME has the P bit opposite to that of the previous SABME, so that a late UA to the previous one does not
-//!   complete the reset: its F bit differs.
+//! - A SABME before any data was exchanged is a duplicate, and answered with UA again. To make this certain, an end
+//!   that sent UA and received none holds its data until it receives an I or S PDU, and polls for one after T1; an end
+//!   that received UA sends RR at once. (Otherwise a duplicate SABME could reset only one end.)
+//! - A SABME after data was exchanged resets the connection only once the peer has left several polls unanswered: it
+//!   can be a delayed duplicate, or spoofed. A peer that is resetting or connecting anew does not answer polls.
+//! - A reset's SABME has the P bit opposite to that of the previous SABME, so that a late UA to the previous one does
+//!   not complete the reset: its F bit differs.
 //! - A duplicate I PDU is acknowledged again, and neither rejected nor answered with REJ.
 //! - The ack timer keeps running while a poll is outstanding.
 //! - A busy station discards I PDUs; the standard allows it to keep them.
 //! - On a request for acknowledgement the last PDU is sent with P = 1, or a poll if that PDU has left.
 //! - The stall, delay, gap and inactivity timers and the abort are additions.
-//! - Between extended stations ([`crate::extension`]) a duplicate SABME is recognised by its nonce and answered at any time;
-//!   a gap that reordering may close is answered with REJ only if it persists; REJ, which lists the
-//!   kept PDUs, is repeated as more arrive; and a second poll with REJ retransmits whatever the peer does not keep.
-//!   A SABME with a new nonce that meets a DISC confirms it without DM: the peer has left the connection and asks for another.
+//! - Between extended stations ([`crate::extension`]) a duplicate SABME is recognised by its nonce and answered at any
+//!   time; a gap that reordering may close is answered with REJ only if it persists; REJ, which lists the kept PDUs, is
+//!   repeated as more arrive; and a second poll with REJ retransmits whatever the peer does not keep. A SABME with a
+//!   new nonce that meets a DISC confirms it without DM: the peer has left the connection and asks for another.
 
 use super::state::Action::*;
 use super::state::Event;

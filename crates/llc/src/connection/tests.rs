@@ -343,7 +343,7 @@ fn lost_rej_is_repeated() {
     assert_eq!(pair.states(), [State::Normal, State::Normal]);
 }
 
-/// Proves that the patience is for a station that waits for a missing PDU, too.
+/// Proves that the patience also applies to a station that waits for a missing PDU.
 #[test]
 fn an_outage_that_begins_with_a_gap_is_survived_for_the_patience() {
     for (outage_s, is_survived) in [(20, true), (40, false)] {
@@ -854,7 +854,7 @@ fn only_lost_pdus_are_retransmitted() {
     assert_eq!(pair.ends[0].counters().timeouts, 0);
 }
 
-/// The retransmissions left after the PDU that the peer keeps, so that does not show their loss.
+/// The retransmissions were sent after the PDU that the peer keeps, so its arrival does not show their loss.
 #[test]
 fn second_polled_rej_retransmits_what_was_lost_again() {
     let mut pair = extended();

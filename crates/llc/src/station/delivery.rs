@@ -28,8 +28,8 @@ pub enum Delivery<'a> {
         /// Whether kept fields may be next: poll [`Station::next_kept`](crate::Station::next_kept).
         has_kept: bool,
     },
-    /// Type 2, extended: an information field ahead of sequence. The caller may copy and [keep](crate::Station::keep) it;
-    /// otherwise the peer retransmits it.
+    /// Type 2, extended: an information field ahead of sequence. The caller may copy and [keep](crate::Station::keep)
+    /// it; otherwise the peer retransmits it.
     Early {
         /// The connection.
         connection: ConnectionHandle,
@@ -38,7 +38,8 @@ pub enum Delivery<'a> {
         /// The information field.
         information: &'a [u8],
     },
-    /// Type 1: a UI PDU to an active service access point, or to a group with [`Station::members`](crate::Station::members).
+    /// Type 1: a UI PDU to an active service access point, or to a group with
+    /// [`Station::members`](crate::Station::members).
     Datagram {
         /// The sending station.
         from: Mac,

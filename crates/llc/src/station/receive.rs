@@ -177,9 +177,9 @@ impl<T> Station<T> {
         Handled { delivery: None, reply: Some(Reply { destination: peer.mac, header, information: &[], extra }) }
     }
 
-    /// Whether a connection is being set up with a station at the same address that has another key: the process that sent
-    /// this one is its successor, or its predecessor. An established one finds out itself, and one that is being ended
-    /// does so at once.
+    /// Whether a connection is being set up with a station at the same address that has another key: the process that
+    /// sent this one is its successor, or its predecessor. An established one finds out itself, and one that is being
+    /// ended does so at once.
     fn is_with_another(&self, slot: u16, key: u64) -> bool {
         let connection = self.entries[usize::from(slot)].connection.as_ref();
         self.parameters.is_extended

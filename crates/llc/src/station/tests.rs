@@ -411,8 +411,8 @@ fn ended_connection_with_unpolled_events_does_not_block_the_next() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Frames of any content, some of them to open connections, with time passing in between, neither panic a station nor
-    /// make it grow.
+    /// Frames of any content, some of them to open connections, with time passing in between, neither panic a station
+    /// nor make it grow.
     #[test]
     fn any_frames_are_survived(
         frames in prop::collection::vec((0u8..4, prop::collection::vec(any::<u8>(), 0..12), 0u64..3000), 0..300),

@@ -4,7 +4,7 @@
 //! The request carries the message's address, and the sender leaves the memory alone until it is answered. Once the
 //! message is matched, the receiver copies it and answers that it wants no bytes. Where the system forbids that
 //! (another user, a hardened kernel, a container without the privilege), the receiver asks for the bytes as it would
-//! over the wire, and the sender lends to that peer no more.
+//! over the wire, and the sender no longer offers its memory to that peer.
 
 use std::slice;
 

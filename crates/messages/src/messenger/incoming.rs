@@ -11,8 +11,8 @@ use crate::mutant::mutant;
 use crate::peers::{Peer, PeerId, Reassembly};
 use crate::slab::Key;
 
-/// Answers to a peer that wait to be sent, with which it is heard no more until it receives some: more than two
-/// honest peers have for each other at the same time.
+/// Limit of unsent answers to a peer, at which no more of its messages are accepted until it receives some: more than
+/// two honest peers ever have for each other.
 const ANSWERS_MAX: u32 = 1 << 20;
 
 /// A peer's protocol violation: its channel is aborted, and nothing else is affected.
@@ -33,7 +33,7 @@ impl From<HeaderError> for Violation {
 impl Sink for State {
     #[inline]
     fn piece(&mut self, from: ChannelId, piece: Piece<'_>) -> bool {
-        // The endpoint's event has not named the peer yet.
+        // `Event::Opened` has not named the peer yet.
         let Some(peer) = self.peers.of_channel(from) else { return false };
         let &mut Peer { is_broken, reassembly, .. } = self.peers.at(peer);
         if is_broken {
@@ -59,7 +59,7 @@ impl Sink for State {
     /// Messengers use channels only.
     fn datagram(&mut self, _: Address, _: Class, _: &[u8]) {}
 
-    /// The event that follows reports it, with the reason.
+    /// `Event::Ended`, which follows, reports it with the reason.
     fn ended(&mut self, _: ChannelId) {}
 }
 
@@ -67,8 +67,8 @@ impl State {
     /// Handles a message's first piece, which contains its header. False if there is no room for it.
     #[inline]
     fn begin_message(&mut self, peer: PeerId, piece: Piece<'_>) -> Result<bool, Violation> {
-        // Bounds completions: messages of no bytes use up no memory of a multi-receive. And answers to a peer that does not
-        // receive them.
+        // Bounds the completions, since empty messages use up no memory of a multi-receive, and the answers to a peer
+        // that does not receive them.
         if self.completions.len() >= self.config.receives.max(1) || self.peers.at(peer).answers >= ANSWERS_MAX {
             return Ok(false);
         }

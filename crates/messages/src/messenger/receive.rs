@@ -165,7 +165,7 @@ impl<L: Link> Messenger<L> {
         self.connect_source(&selector)?;
         // SAFETY: the caller's promise; the target is dropped after the last message.
         let target = unsafe { Target::new(parts) };
-        // A full buffer ends it, so that it does not take messages of no bytes for ever.
+        // A full buffer ends the receive; otherwise it would accept empty messages forever.
         let min_free = min_free.max(1);
         let stage = Stage::Multi { selector, ticket: None, used: 0, min_free, in_flight: 0 };
         let key = self.state.receives.add(Receive { target, options, stage });
@@ -474,7 +474,7 @@ impl State {
         }
     }
 
-    /// All of a receive's message is here.
+    /// All of a receive's message has arrived.
     #[inline]
     pub(super) fn finish_receive(&mut self, key: Key) {
         let Some(Receive { options, stage: Stage::Matched(matched), .. }) = self.receives.remove(key) else { return };
@@ -584,7 +584,7 @@ impl State {
         Some(message)
     }
 
-    /// The peer of an unexpected message is gone before all of the message arrived, or is being removed.
+    /// Drops an unexpected message whose peer is gone before all of it arrived, or is being removed.
     pub(super) fn lose_unexpected(&mut self, key: Key, ending: Ending) {
         let Some(message) = self.unexpected.get(key) else { return };
         let Some(ticket) = message.ticket else {

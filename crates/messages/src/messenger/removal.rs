@@ -51,8 +51,8 @@ impl<L: Link> Messenger<L> {
                 }
                 continue;
             }
-            // Messages wait until the channel of the peer that had this address before has ended. They fail if the next one
-            // has a channel already, because it was called: that may never end.
+            // Messages wait until the channel of the previous peer with this address has ended. They fail if the next
+            // peer has a channel already, because an operation was posted to it: that channel may never end.
             let Peer { is_broken, waiting, address, .. } = self.state.peers.at(peer);
             let (is_done, address) = (*is_broken || waiting.is_empty(), *address);
             let peers = &mut self.state.peers;

@@ -47,7 +47,8 @@ pub struct SendOptions {
 
 /// Longest header of an eager message: kind, tag, data, number.
 const EAGER_HEAD_MAX: usize = 25;
-/// Messages that are sent without progress. Then a peer that runs short of memory must be heard.
+/// Messages that are sent without progress. Then arrived messages are handled first: a peer that runs short of memory
+/// may have asked for rendezvous.
 const POSTS_WITHOUT_PROGRESS: u16 = 256;
 
 /// Lent messages of bulk work that the endpoint has for a peer: more than the engine holds.
@@ -318,8 +319,8 @@ impl<L: Link> Messenger<L> {
             let mut head = [0; HEAD_MAX];
             let (confirm, report) = confirmation(options.level, send);
             let length = Header::Eager { label, confirm }.encode(&mut head);
-            // SAFETY: the caller promised that the memory stays valid until the send completes, or the send owns a copy; it
-            // does not complete before the endpoint has reported `send`.
+            // SAFETY: the caller promised that the memory stays valid until the send completes, or the send owns a
+            // copy; it does not complete before the endpoint has reported `send`.
             unsafe { endpoint.post_lent(channel, &head[..length], &*body, Priority::Normal, report) }
         })
     }
@@ -430,9 +431,9 @@ impl<L: Link> Messenger<L> {
         let limit = if matches!(body, BulkBody::Lent(_)) { LENT_IN_FLIGHT } else { COPIED_IN_FLIGHT };
         let Some(channel) = peer.channel.filter(|_| peer.bulk_in_flight < limit) else { return false };
         let posted = match body {
-            // SAFETY: the memory of a send stays valid until the send completes, which it does only when the endpoint has
-            // reported all its messages; registered memory until it is deregistered, when the endpoint copies what it
-            // still needs.
+            // SAFETY: the memory of a send stays valid until the send completes, which it does only when the endpoint
+            // has reported all its messages; registered memory until it is deregistered, when the endpoint copies what
+            // it still needs.
             BulkBody::Lent(part) => unsafe {
                 self.endpoint.post_lent(channel, head, &*part, Priority::Background, report)
             },
@@ -511,7 +512,7 @@ impl State {
         if is_full { Err(PostError::Full) } else { Ok(Origin::copy_of(bytes, &self.copied)) }
     }
 
-    /// Makes the next progress send messages to a peer that wait.
+    /// Makes the next progress retry the messages that wait for a peer.
     fn retry(&mut self, peer: PeerId) {
         if !self.retried.contains(&peer) {
             self.retried.push(peer);

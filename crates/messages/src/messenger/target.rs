@@ -198,7 +198,8 @@ impl State {
         }
         self.admit_access(peer)?;
         let access = Access { read: fetches, write: operation != AtomicOperation::Read };
-        // The returned values must fit one frame. Operands prove that, as they arrived in one, but a plain read has none.
+        // The returned values must fit one frame. Operands prove that, as they arrived in one, but a plain read has
+        // none.
         let is_supported =
             datatype.supports(operation) && length % datatype.bytes() as u64 == 0 && length <= self.atomic_max;
         let found = if is_supported { self.regions.find(at, length, access) } else { Err(Refusal::Operation) };

@@ -9,7 +9,7 @@ use barewire_messages::{CompletionLevel, Config, Envelope, Outcome, Part, PeerId
 
 use crate::common::*;
 
-/// The local peer receives everything, and might have messages of its own.
+/// The local peer receives everything, and might have sent messages of its own.
 #[test]
 fn sends_without_progress_are_bounded() {
     for level in LEVELS {
@@ -56,8 +56,8 @@ fn messages_that_waited_for_progress_leave_while_the_sender_sleeps() {
     });
 }
 
-/// Beyond the window, frames wait in the engine until an acknowledgement is processed; a program that only sends and
-/// never polls must learn of that from its next post.
+/// Beyond the window, frames wait in the engine until an acknowledgement is processed; the next post must report that
+/// to a program that only sends and never polls.
 #[test]
 fn messages_beyond_the_window_are_reported_as_waiting() {
     let mut pair = wire(Config::default(), &ConnectionConfig::default(), Faults::default(), 1);

@@ -40,7 +40,7 @@ fn post(messenger: &mut Tested, to: PeerId, tag: u64, message: &[u8]) -> bool {
 
 /// A receiver with little memory blocks some of the first messages. The sender ends its channel, or restarts, and sends
 /// through a new one. Receives for both are posted in random order. Checks that received messages are intact and arrive
-/// once, that the others fail, and that nothing waits for ever.
+/// once, that the others fail, and that nothing waits forever.
 fn messages_of_two_channels(end: End, is_wire: bool, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let config = Config { unexpected_messages: 3, fetched_bytes: 0, ..Config::default() };
@@ -147,8 +147,8 @@ fn messages_of_consecutive_processes_stay_apart() {
     }
 }
 
-/// A short message is held unexpected when its channel ends. Its confirmation must not be taken for that of a send of the
-/// next channel, or for none's, which would end that channel.
+/// A short message is held unexpected when its channel ends. Its confirmation must not reach the next channel: there it
+/// would confirm another send, or none, which would end that channel.
 #[test]
 fn a_delivery_is_not_confirmed_through_a_later_channel() {
     for (carrier, mut pair) in carriers(Config { fetched_bytes: 0, ..Config::default() }) {
@@ -177,8 +177,8 @@ fn a_delivery_is_not_confirmed_through_a_later_channel() {
     }
 }
 
-/// A local peer sends a message and closes its channel before this side has accepted the pipe. This side then connects to
-/// the peer: the message is received all the same.
+/// A local peer sends a message and closes its channel before this side has accepted the pipe. This side then connects
+/// to the peer: the message is received all the same.
 #[test]
 fn a_message_of_a_channel_that_was_closed_before_it_was_accepted_arrives() {
     let mut pair = host(Config::default());

@@ -101,7 +101,8 @@ fn drain_removes_a_peer_after_its_operations() {
     }
 }
 
-/// Proves that a drained peer gets what was posted to it while the peer that had its address before was still connected.
+/// Proves that a drained peer gets what was posted to it while the peer that had its address before was still
+/// connected.
 #[test]
 fn drain_removes_a_peer_that_waits_for_its_predecessors_channel() {
     for (carrier, mut pair) in carriers(Config::default()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the system says of an interface, and what its cores do.
+//! Speed and error counters of an interface, and speed of a core.
 
 use std::fs;
 use std::hint::black_box;
@@ -16,7 +16,7 @@ const ERRORS: [&str; 5] = ["rx_crc_errors", "rx_errors", "tx_errors", "collision
 /// Steps of one unit of work: some 100 µs, much longer than reading the clock takes.
 const UNIT_STEPS: u32 = 40_000;
 
-/// Speed, duplex and error counters of an interface; those that the system does not tell are null.
+/// Speed, duplex and error counters of an interface; null for those that the system does not report.
 pub fn interface(name: &str, address: Option<MacAddress>) -> Value {
     let folder = PathBuf::from("/sys/class/net").join(name);
     let read = |file: &str| fs::read_to_string(folder.join(file)).ok().map(|text| text.trim().to_owned());
@@ -37,17 +37,17 @@ pub fn machine() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// Works for some time; tells how much of it this process had a core for, and how fast that core is.
+/// Computes for some time; returns for how much of it this process had a core, and how fast that core is.
 pub fn work(duration_ns: u64) -> Result<Value, LaunchError> {
     let (began_ns, began_cpu_ns) = (now_ns(), cpu_ns()?);
     let (mut before_ns, mut best_unit_ns, mut state) = (began_ns, u64::MAX, 1_u64);
     while before_ns - began_ns < duration_ns {
         for _ in 0..UNIT_STEPS {
-            // Opaque, because a compiler knows how to take many of these steps at once.
+            // Opaque, or the compiler would merge steps.
             state = black_box(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
         }
         let after_ns = now_ns();
-        // The wall's time: a unit is shorter than a time slice, so some are undisturbed, and the clock of a thread is
+        // Wall-clock time: a unit is shorter than a time slice, so some are undisturbed, and the clock of a thread is
         // corrected now and then in a virtual machine.
         best_unit_ns = best_unit_ns.min(after_ns - before_ns);
         before_ns = after_ns;

@@ -40,8 +40,8 @@ const IDLE: Duration = Duration::from_millis(200);
 const BUSY_NS: u64 = 200_000;
 /// Frames per call of the link, after which what has arrived is handled.
 const BATCH: u32 = 16;
-/// Streams received and not asked for yet; a further one replaces that which has been quiet for longest, such as one of
-/// which a frame came after the answer.
+/// Most received streams whose result was not requested yet. A further one replaces the one idle for longest, for
+/// example one with a frame that arrived after its result was reported.
 const STREAMS_MAX: usize = 64;
 /// Holds what arrives while the scheduler lets this process wait: 20 ms at 1 Gb/s.
 const RING_BYTES: usize = 4 << 20;
@@ -71,17 +71,17 @@ enum Order {
     Ping { number: u32, peer: String, bytes: usize, reply_bytes: usize, count: u32, enough: u32, timeout_ms: u64 },
     /// Send a stream; `bytes` is the payload of each frame.
     Stream { number: u32, peer: String, bytes: usize, window: u32, milliseconds: u64 },
-    /// Tell what has been received of a stream, and forget it.
+    /// Report what has been received of a stream, and forget it.
     Received { number: u32, stream: u32 },
-    /// Work; nothing else happens meanwhile.
+    /// Compute; nothing else happens meanwhile.
     Work { number: u32, milliseconds: u64 },
-    /// Tell speed, duplex and error counters of the interface.
+    /// Report speed, duplex and error counters of the interface.
     Interface { number: u32 },
 }
 
 pub fn run(command: &AgentCommand) -> Result<(), LaunchError> {
     let carrier = open(command)?;
-    // UDP's address is that of a socket.
+    // With UDP, the link's address is made from a socket's: take the interface's.
     let interface = Interface::by_name(&command.interface)?;
     let hardware = interface.address;
     let mut agent = Agent {
@@ -166,7 +166,7 @@ impl Agent {
         Err(LaunchError::Interrupted)
     }
 
-    /// Reads what there is of the input; false at its end.
+    /// Reads the available input; false at its end.
     fn read_orders(&mut self, input: &mut File, unread: &mut Vec<u8>) -> Result<bool, LaunchError> {
         let mut chunk = [0; 4096];
         let count = input.read(&mut chunk).map_err(|error| LaunchError::system("read", error))?;
@@ -174,7 +174,7 @@ impl Agent {
         while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = unread.drain(..=end).collect();
             let order = serde_json::from_slice(&line)
-                .map_err(|error| LaunchError::WrongUse(format!("not an order for an agent: {error}")))?;
+                .map_err(|error| LaunchError::WrongUse(format!("not a command for an agent: {error}")))?;
             self.obey(order)?;
         }
         Ok(count > 0)
@@ -276,7 +276,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Continues what was ordered; returns when to call again at the latest.
+    /// Advances the commands in progress; returns the latest time of the next call.
     fn advance(&mut self) -> Result<u64, LaunchError> {
         let mut deadline_ns = u64::MAX;
         for mut ping in std::mem::take(&mut self.pings) {

@@ -14,7 +14,7 @@ pub struct Ping {
     /// Ends after this many replies.
     enough: u32,
     timeout_ns: u64,
-    /// Sequence number and time of the request on the way.
+    /// Sequence number and time of the outstanding request.
     asked: Option<(u32, u64)>,
     next: u32,
     pub round_trips_ns: Vec<u64>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A stream of frames with a window: the sender never has more frames on the way than the window holds, so no queue
+//! A stream of frames with a window: the sender never has more frames in flight than the window holds, so no queue
 //! overflows, and what is lost was lost by the network. No I/O and no clock here.
 
 use barewire_link::MacAddress;
@@ -22,7 +22,7 @@ pub struct Outbound {
     ends_ns: u64,
     next: u32,
     acknowledged: u32,
-    /// Of the last acknowledgement, or of what it is awaited for.
+    /// Time of the last acknowledgement, or since when one is awaited.
     progress_ns: u64,
     end_sent_ns: Option<u64>,
     pub stalls: u32,

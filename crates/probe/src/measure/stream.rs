@@ -147,7 +147,7 @@ impl Reception {
         Outcome { received: self.received, corrupt, duration_ns, marks: self.marks, ..Outcome::default() }
     }
 
-    /// The slot of the message that arrives after so many others.
+    /// The slot of the message that arrives after `arrived` others.
     fn slot(&self, arrived: u32) -> usize {
         (self.first_sequence as usize + arrived as usize) % self.kept.len()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The time in which all processes were active. Only work within it shows how they share.
+//! The time in which all processes were active. Only work within it shows how they share resources.
 
 use crate::measure::Samples;
 use crate::protocol::Mark;

@@ -42,8 +42,8 @@ impl<S: AsFd> ByteStream<S> {
         Ok(true)
     }
 
-    /// Returns the number of the message once all of it has come. Waits as long as the socket's time-out says, unless
-    /// `patience` is zero.
+    /// Returns the number of the message once all of it has arrived. Waits for the socket's timeout, unless `patience`
+    /// is zero.
     #[inline]
     pub fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
         let flags = if patience.is_zero() { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };

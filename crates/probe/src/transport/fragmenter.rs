@@ -60,8 +60,8 @@ impl<H: FrameHeader<N>, const N: usize> Fragmenter<H, N> {
         Ok(true)
     }
 
-    /// Continues a message of several frames, with up to [`BATCH_FRAMES`] per system call. Not inlined: its batch on the
-    /// stack would cost a short message 30 ns.
+    /// Continues a message of several frames, with up to [`BATCH_FRAMES`] per system call. Not inlined: its batch on
+    /// the stack would cost a short message 30 ns.
     #[inline(never)]
     fn send_fragments(
         &mut self,
@@ -100,7 +100,7 @@ impl<H: FrameHeader<N>, const N: usize> Fragmenter<H, N> {
         Ok(true)
     }
 
-    /// Sends at most so many wire bits per second, or as fast as possible.
+    /// Sends at most this many wire bits per second, or as fast as possible.
     pub fn set_pace(&mut self, bit_s: Option<f64>) {
         self.pacer.set(bit_s);
     }

@@ -24,10 +24,10 @@ const HEADER_BYTES: usize = 4;
 /// N2: with the kernel's 2, a peer that pauses for five seconds causes a reset that loses data silently.
 const RETRIES: libc::c_int = 20;
 /// Half of what may be sent and not acknowledged, since the kernel doubles it: more than a window of 127 I PDUs of full
-/// size, which take 2304 bytes each. The last of a window asks for its acknowledgement; a socket that is full before, as
-/// with the system's default, waits for T1, a second, since the receiver acknowledges every 127th by then.
+/// size, which take 2304 bytes each. The last of a window requests its acknowledgement; a socket that is full before,
+/// as with the system's default, waits for T1, a second, since the receiver acknowledges every 127th by then.
 const SEND_BUFFER_BYTES: libc::c_int = 200_000;
-/// Half of what may be received and not read: a full buffer drops I PDUs, and never says RNR.
+/// Half of what may be received and not read: the kernel drops I PDUs when the buffer is full, without sending RNR.
 const RECEIVE_BUFFER_BYTES: libc::c_int = 4 << 20;
 /// `LLC_OPT_RETRY` of linux/llc.h.
 const LLC_OPT_RETRY: libc::c_int = 1;
@@ -89,7 +89,7 @@ impl Listening {
                 return KernelLlc::new(socket, self.mtu.min(peer.mtu));
             }
         }
-        Err(LaunchError::Failed("no AF_LLC connection of the peer has come".to_owned()))
+        Err(LaunchError::Failed("the peer has not opened an AF_LLC connection".to_owned()))
     }
 }
 

@@ -184,8 +184,8 @@ impl Transport for Fabric {
         for attempt in 0..2 {
             let has_room =
                 message.len() <= self.endpoint.inject_bytes() || self.in_flight < borrowed_messages(message.len());
-            // SAFETY: the caller keeps the message unchanged until `borrows` later messages are sent; `in_flight`, which
-            // completions decrement, allows no more.
+            // SAFETY: the caller keeps the message unchanged until `borrows` later messages are sent; `in_flight`,
+            // which completions decrement, allows no more.
             let posted = if has_room { unsafe { self.endpoint.send(message) } } else { Ok(SendStatus::Busy) };
             match posted.map_err(launch_error)? {
                 SendStatus::Busy if attempt == 0 => self.make_progress()?,
@@ -253,7 +253,7 @@ impl Transport for Fabric {
         false
     }
 
-    /// A failed provider reports errors in its calls.
+    /// Calls of a failed provider return its errors.
     fn check(&mut self) -> Result<(), LaunchError> {
         Ok(())
     }

@@ -23,7 +23,7 @@ pub enum OpenLink {
 barewire_link::link_by_kind!(OpenLink: Packet | Xdp | Udp);
 
 impl OpenLink {
-    /// Tells UDP where the peer is: an IPv6 address does not follow from that of the station.
+    /// Gives UDP the peer's socket address: an IPv6 address does not follow from that of the station.
     pub fn add_station(&mut self, peer: Station) -> Result<(), LaunchError> {
         let Self::Udp(link) = self else { return Ok(()) };
         let known = peer.socket.and_then(|socket| link.address_of(socket.ip(), socket.port()));
@@ -34,8 +34,8 @@ impl OpenLink {
     }
 }
 
-/// Opens the session's kind of link for frames that match `filter`; only the packet link uses `protocol`, and only UDP, whose
-/// socket has a port of its own, no filter.
+/// Opens the session's kind of link for frames that match `filter`; only the packet link uses `protocol`, and only UDP,
+/// whose socket has a port of its own, no filter.
 pub fn open(
     session: &Session,
     local: &LocalConfig,

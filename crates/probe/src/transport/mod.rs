@@ -147,7 +147,7 @@ pub struct LocalConfig {
     pub queue: u16,
     /// For sockets: the address to bind to.
     pub ip: Option<IpAddr>,
-    /// For sockets: the interface of a link-local address, as the control channel has it; 0 without.
+    /// For sockets: the interface of a link-local address, taken from the control channel; 0 without.
     pub scope_id: u32,
     /// For frames: path of the broker's socket.
     pub broker: Option<PathBuf>,

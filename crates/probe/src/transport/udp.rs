@@ -90,8 +90,8 @@ impl Udp {
 
     /// Receives one datagram; `None` if there is none, else the sequence number of the message that it completes.
     fn receive_next(&mut self, message: &mut [u8], flags: MsgFlags) -> Result<Option<Option<u32>>, LaunchError> {
-        // A datagram's offset must be known before it is read: so nothing is copied twice, and a stale datagram does not
-        // overwrite a partial message.
+        // A datagram's offset must be known before it is read: so nothing is copied twice, and a stale datagram does
+        // not overwrite a partial message.
         let one_datagram = message.len() <= FRAGMENT_BYTES;
         let mut header = [0; HEADER_BYTES];
         let received = if one_datagram {

@@ -128,13 +128,13 @@ impl Endpoint {
             return;
         }
         let number = self.source_of(peer, vectors) as usize;
-        // A peer that has connected to this endpoint told only the MAC address and the SAP.
+        // A peer that has connected to this endpoint has told only its MAC address and SAP.
         let inserted = self.vector.and_then(|vector| *vectors[vector].addresses.get(number)?);
         let Some(wire) = &self.wire else { return };
         let Some(address) = inserted.or_else(|| wire.address_of(peer)) else { return };
         warning!(FI_LOG_EP_DATA, "{address}: {ending}");
         match ending {
-            // Where a process has ended, whoever started it says so.
+            // The launcher reports processes that have ended.
             Ending::Closed | Ending::PeerClosed => {}
             Ending::NeverAnswered | Ending::NoAnswer => {
                 diagnostics::report_loss(&silence_of(address, wire.address(), ending));

@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn open(
     guard_status("fi_cntr_open", || {
         // SAFETY: libfabric's promise: null or valid.
         let wait = unsafe { attr.as_ref() }.map_or(FI_WAIT_NONE, |attributes| attributes.wait_obj);
-        // Of libfabric 2 a counter may count bytes instead.
+        // Since libfabric 2, a counter may count bytes instead.
         // SAFETY: as above.
         let counts_other = unsafe { attr.as_ref() }.is_some_and(|it| it.events != FI_CNTR_EVENTS_COMP || it.flags != 0);
         if counts_other || ![FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_YIELD].contains(&wait) {

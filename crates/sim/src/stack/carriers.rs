@@ -8,16 +8,16 @@ use super::scenario::{Action, Criteria, Disturbance, Faults, Scenario, SendMode}
 use super::topology::Topology;
 use crate::scenario::{MS, choose};
 
-/// One in so many worlds lasts until sequence numbers come round.
+/// One in this many worlds lasts until sequence numbers wrap.
 const LAPS_EVERY: u64 = 64;
-/// In one in so many worlds long messages leave in batches, which sockets carry faster.
+/// In one in this many worlds long messages leave in batches, which sockets carry faster.
 const BATCHES_EVERY: u64 = 4;
 /// Bytes of a frame that suffice for all headers.
 const SMALL_MTU: usize = 200;
 
 impl Scenario {
-    /// The same world, on networks on which stations have several carriers: interfaces and a socket. Programs take longer,
-    /// so that paths fail and return meanwhile.
+    /// The same world, on networks on which stations have several carriers: interfaces and a socket. Programs take
+    /// longer, so that paths fail and return meanwhile.
     #[must_use]
     pub fn with_carriers(mut self, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x6361_7272);
@@ -61,8 +61,8 @@ impl Scenario {
         self.on(topology)
     }
 
-    /// Two ranks on two segments that exchange more frames than there are sequence numbers, while a path fails now and then
-    /// and its frames arrive when their numbers come round.
+    /// Two ranks on two segments that exchange more frames than there are sequence numbers, while a path fails now and
+    /// then, and its frames arrive when their numbers are in use again.
     fn with_laps(mut self, rng: &mut Rng) -> Self {
         self.mtu = SMALL_MTU;
         self.programs = vec![Vec::new(); 2];

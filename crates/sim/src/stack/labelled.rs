@@ -62,8 +62,8 @@ impl LabelledPaths {
 }
 
 impl Scenario {
-    /// The same world, on a network on which a frame's label chooses its path. In most, paths die for no other reason and
-    /// nothing else is lost.
+    /// The same world, on a network on which a frame's label chooses its path. In most, paths die for no other reason
+    /// and nothing else is lost.
     #[must_use]
     pub fn with_labels(mut self, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x6c61_6265);

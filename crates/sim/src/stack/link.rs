@@ -18,7 +18,7 @@ use super::topology::socket_address;
 
 /// Number of a rank's device for datagrams; the others are its interfaces for frames.
 pub const UDP: usize = INTERFACES_MAX;
-/// Number of devices of a rank at most.
+/// Most devices of a rank.
 pub const DEVICES: usize = INTERFACES_MAX + 1;
 /// Payload of the longest datagram, which IP fragments.
 const DATAGRAM_MAX: usize = 65_000;
@@ -121,7 +121,7 @@ impl SimulatedLink {
         }
     }
 
-    /// The same link, which carries batches faster than those for frames or not.
+    /// The same link; sets whether it carries batches faster than the links for frames.
     pub fn with_batches(self, is_fast_in_batches: bool) -> Self {
         Self { is_fast_in_batches, ..self }
     }

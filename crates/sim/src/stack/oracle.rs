@@ -113,7 +113,7 @@ pub struct Oracle {
     hosts: Vec<MacAddress>,
     /// Completions may be reported later than they happen.
     has_queues: bool,
-    /// Each life of a process has a cookie of its own.
+    /// Each incarnation of a process has its own cookie.
     pub has_lives: bool,
     /// Longer messages are delivered to their receives, others may be buffered for one.
     pub buffered_max: usize,
@@ -493,8 +493,8 @@ impl Oracle {
             Failure::Truncated { .. } | Failure::Cancelled => true,
             Failure::Refused { .. } => false,
             Failure::Peer { ending, .. } => {
-                // What the peer has not ended yet of the earlier process may end the new one's channel, and what it sent to
-                // that, and was held, may refuse it.
+                // The new process is reachable, but its channel may end for another reason: the peer's end of the
+                // predecessor's channel, or a delayed frame for the predecessor.
                 let is_unheard = matches!(ending, Ending::NeverAnswered | Ending::NoAnswer);
                 if let Some(peer) = peer {
                     self.notified[rank * self.ranks + peer] = true;
@@ -608,8 +608,8 @@ impl Oracle {
                     wrong = Some(format!("message {number} overtook {earlier} from {}", message.from));
                 }
             }
-            // An earlier receive that matches this message must have taken an earlier message of the same sender, or one of
-            // another sender.
+            // An earlier receive that matches this message must have taken an earlier message of the same sender, or
+            // one of another sender.
             let earlier =
                 self.receives[..receive].iter().enumerate().filter(|(_, other)| other.incarnation == by.incarnation);
             for (index, other) in earlier {

@@ -10,7 +10,7 @@ use super::link::UDP;
 use super::network::Lane;
 use super::topology::{Failure, Topology};
 
-/// Frames that are held at the same time at most.
+/// Most frames held at the same time.
 const HELD_MAX: usize = 400;
 /// Octets of an I PDU before the guard, and of the mark behind it.
 const I_OCTETS: usize = 4;
@@ -23,7 +23,7 @@ pub enum Fate {
     Held { until_ns: u64 },
 }
 
-/// A frame, held until its N(S) comes round.
+/// A frame, held until its N(S) is used again.
 struct Held {
     /// The receiver's device.
     device: usize,
@@ -32,7 +32,7 @@ struct Held {
     sent: u64,
 }
 
-/// As many I PDUs as a number cannot be repeated after.
+/// A number is not reused within this many I PDUs: half of all numbers.
 const ROUND: u64 = 1 << 13;
 
 /// The paths between stations.
@@ -84,7 +84,8 @@ impl Paths {
         }
     }
 
-    /// Counts a sent frame. Returns the held one whose number it has, thousands of frames later, and its receiver's device.
+    /// Counts a sent frame. Returns the held one whose number it has, thousands of frames later, and its receiver's
+    /// device.
     pub fn released_by(&mut self, from: usize, to: usize, frame: &[u8]) -> Option<(usize, Vec<u8>)> {
         let number = self.number(frame).filter(|_| self.topology.laps)?;
         let sent = self.sent.entry((from, to)).or_default();

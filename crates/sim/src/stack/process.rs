@@ -397,7 +397,8 @@ impl Process {
         let mut has_progressed = false;
         for (index, tag) in [Some((0, u64::MAX)), None].into_iter().enumerate() {
             let criteria = Criteria { source: None, tag };
-            // A receive that waits for the rest of its message cannot take another one, which may be complete before it.
+            // A receive that waits for the rest of its message cannot take another one, which may be complete before
+            // it.
             while !self.drain_receives[index] || self.port.has_unexpected(ANY[index]) {
                 if self.receive(criteria, world.message_bytes_max, 1, Some(index), world).is_err() {
                     break;

@@ -38,8 +38,8 @@ pub struct Scenario {
     pub disturbances: Vec<(u64, Disturbance)>,
     /// When the last fault ends.
     pub faults_end_ns: u64,
-    /// Address of each rank, without a cookie. Ranks with the same MAC address share a host and exchange messages through
-    /// shared memory.
+    /// Address of each rank, without a cookie. Ranks with the same MAC address share a host and exchange messages
+    /// through shared memory.
     pub addresses: Vec<Address>,
     /// Configuration of every endpoint, except for its LSAP and its cookie.
     pub endpoint: barewire_endpoint::Config,
@@ -55,7 +55,7 @@ pub struct Scenario {
     pub slot_bytes: usize,
     /// Whether the programs use libfabric's functions, as the provider offers them, or messengers.
     pub uses_libfabric: bool,
-    /// Whether libfabric's endpoints have counters: then messages of local peers are received in another way.
+    /// Whether libfabric's endpoints have counters: then messages of local peers are received by other code.
     pub has_counters: bool,
     /// Paths of labelled frames; `None`: the network knows no labels.
     pub labelled: Option<LabelledPaths>,
@@ -124,7 +124,7 @@ pub struct Criteria {
 /// How a message's bytes are passed to the messenger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendMode {
-    /// Lent, in so many parts.
+    /// Lent, in this many parts.
     Lent(usize),
     /// Copied, with a completion.
     Copied,
@@ -286,8 +286,8 @@ impl Scenario {
         }
     }
 
-    /// The same world, with programs that use libfabric's functions. Some compute for longer, so that the progress thread
-    /// runs; the first time perhaps for longer than the patience, in which it must answer their peers.
+    /// The same world, with programs that use libfabric's functions. Some compute for longer, so that the progress
+    /// thread runs; the first time perhaps for longer than the patience, in which it must answer their peers.
     #[must_use]
     pub fn with_libfabric(mut self) -> Self {
         for program in &mut self.programs {
@@ -392,7 +392,8 @@ fn pipes(seed: u64, mtu: usize) -> PipeConfig {
     PipeConfig { ring_bytes: *choose(&mut Rng::with_seed(seed ^ 0x7069_7065), &sizes) }
 }
 
-/// Authentication, in half of the worlds. Drawn from its own generator, so that all other draws of a seed stay the same.
+/// Authentication, in half of the worlds. Drawn from its own generator, so that all other draws of a seed stay the
+/// same.
 fn authentication(seed: u64) -> Option<Authentication> {
     let encrypts = *choose(&mut Rng::with_seed(!seed), &[None, None, Some(false), Some(true)]);
     let secret = Secret::new(&seed.to_be_bytes().repeat(2)).expect("of 128 bits");
@@ -412,7 +413,7 @@ fn messages(rng: &mut Rng, mtu: usize) -> Config {
         unexpected_bytes: min.max(*choose(rng, &[200, 4000, 65_536, 1 << 20])),
         unexpected_messages: {
             let messages = *choose(rng, &[2, 8, 4096]);
-            // A choice that is gone; without its draw, each seed would get another world.
+            // Drawn for a choice that no longer exists: without the draw, each seed would give another world.
             choose(rng, &[(); 4]);
             messages
         },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Networks on which stations have several carriers: interfaces on Ethernet segments, a socket on a routed network, and the
-//! faults of each.
+//! Networks on which stations have several carriers: interfaces on Ethernet segments, a socket on a routed network, and
+//! the faults of each.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -38,7 +38,7 @@ pub struct Topology {
     pub faults: Vec<PathFault>,
     /// Whether all ranks exchange messages at the start, and so learn each other's interfaces before the first fault.
     pub greets: bool,
-    /// Whether held frames are released when the sequence number comes round.
+    /// Whether held frames are released when their sequence number is used again.
     pub laps: bool,
 }
 
@@ -79,7 +79,7 @@ pub enum Failure {
     Holds {
         until_ns: u64,
     },
-    /// The interface is down, and says so.
+    /// The interface is down, and reports it.
     Down,
     /// The interface is removed.
     Gone,
@@ -115,9 +115,9 @@ fn is_unreached(ip: Ipv4Addr) -> bool {
 }
 
 impl Topology {
-    /// A topology for ranks with these addresses, of which those with the same MAC address share a host. Faults begin within
-    /// `span_ns`. `restarts`: ranks must find each other at any time. `has_fast_sockets`: all hosts have sockets that carry
-    /// batches faster than their interfaces do.
+    /// A topology for ranks with these addresses, of which those with the same MAC address share a host. Faults begin
+    /// within `span_ns`. `restarts`: ranks must find each other at any time. `has_fast_sockets`: all hosts have sockets
+    /// that carry batches faster than their interfaces do.
     pub fn draw(
         rng: &mut Rng,
         addresses: &[Address],
@@ -169,7 +169,7 @@ impl Topology {
                 host.ips.push(ip(number));
             }
         }
-        // Without sockets stations use their first interfaces unasked, whatever their segment passes.
+        // Without sockets, stations use their first interfaces without probing, whatever their segment passes.
         if hosts.iter().any(|host| host.ips.is_empty()) {
             for segment in &mut segments {
                 segment.passes = [segment.passes == [true; 2]; 2];
@@ -197,7 +197,8 @@ impl Topology {
         topology
     }
 
-    /// Two hosts with an interface on each of two segments. One after the other, these fail for short times and hold frames.
+    /// Two hosts with an interface on each of two segments. One after the other, these fail for short times and hold
+    /// frames.
     pub fn for_laps(rng: &mut Rng, addresses: &[Address], mtu: usize) -> Self {
         let attachment = |mac: [u8; 6], device: usize| Attachment {
             mac: MacAddress([mac[0], mac[1], mac[2], mac[3], mac[4], mac[5] | (device as u8) << 4]),
@@ -278,7 +279,7 @@ impl Topology {
         a == b || self.is_connected(a, b)
     }
 
-    /// Whether all ranks can.
+    /// Whether all pairs of ranks can find each other at the start.
     pub fn is_complete(&self) -> bool {
         let ranks = self.host_of.len();
         (0..ranks).all(|a| (0..a).all(|b| self.reaches(a, b)))
@@ -300,7 +301,7 @@ impl Topology {
         self.datagrams_pass(a, b, now_ns) || self.pairs_that_work(a, b, now_ns).next().is_some()
     }
 
-    /// As `has_path`, for stations that do not know each other: they ask at the first interface.
+    /// As `has_path`, for stations that do not know each other: they probe by the first interface.
     fn has_findable_path(&self, a: usize, b: usize, now_ns: u64) -> bool {
         let found_by = |mut by: Box<dyn Iterator<Item = (usize, usize)> + '_>| by.any(|(_, of_peer)| of_peer == 0);
         self.datagrams_pass(a, b, now_ns)
@@ -384,7 +385,8 @@ impl Topology {
         socket_address(*second.unwrap_or(&ips[0]), self.port(from))
     }
 
-    /// The way of a frame that a rank sends by a device; `None`: nowhere. `named`: the rank with its DSAP.
+    /// The lane of a frame that a rank sends by a device; `None` if it reaches no device. `named`: the rank with its
+    /// DSAP.
     pub fn lane(&self, from: End, frame: &[u8], named: Option<usize>) -> Option<Lane> {
         let to = MacAddress(*frame.first_chunk()?);
         let host = self.host_of[from.rank];
@@ -419,8 +421,8 @@ impl Topology {
 }
 
 impl Host {
-    /// Whether it has one interface and nothing else: it neither asks nor answers then, and names only the first interfaces of
-    /// its peers.
+    /// Whether it has one interface and nothing else: then it neither sends nor answers probes, and knows only the
+    /// first interfaces of its peers.
     fn is_single(&self) -> bool {
         self.interfaces.len() == 1 && self.ips.is_empty()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Watches which carriers frames go by. It knows probes by their form on the wire, and faults from the topology, and asks
-//! nothing of the stations.
+//! Watches which carriers frames go by. It recognises probes by their format and takes faults from the topology,
+//! independently of the stations.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,14 +10,14 @@ use super::oracle::{Oracle, Property};
 use super::topology::{Failure, PathFault, Topology};
 use crate::scenario::MS;
 
-/// Checks that another path passes while one is dead, until nothing more goes by that: two would do, but frames may wait in
-/// the receiver's ring.
+/// Checks that another path passes before nothing may use a dead one any more. Two would do, but frames may wait in the
+/// receiver's ring.
 const CHECKS_MAX: usize = 5;
-/// Answers that are remembered for each pair.
+/// Most answers remembered for each pair.
 const ANSWERS_MAX: usize = 16;
-/// Copies of a frame that go by several paths are no further from each other, since batches are no longer.
+/// Most frames between the copies of one that is sent by several paths: the longest batch.
 const NEAR: usize = 256;
-/// A sender that makes no longer pauses is trying.
+/// A sender with no longer pauses is still trying.
 const PAUSE_MAX_NS: u64 = 300 * MS;
 
 /// Control field of a UI PDU.
@@ -147,7 +147,7 @@ impl Watch {
 }
 
 impl Pair {
-    /// Checks that a frame does not go by a path alone that has been dead while others have passed many checks.
+    /// Checks that a frame is not sent only by a path that has been dead while others passed many checks.
     fn check_path(&self, topology: &Topology, oracle: &mut Oracle, lane: &Lane, now_ns: u64) {
         let Lane { from, to, .. } = *lane;
         let device = from.device;
@@ -155,13 +155,13 @@ impl Pair {
             return;
         }
         let [own, peer] = [from, to].map(|end| topology.host_of[end.rank]);
-        // A copy that another interface refuses, because it is down, is not seen.
+        // `sent` does not contain a copy that an interface refused because it is down.
         let is_down = |fault: &PathFault| matches!(fault.failure, Failure::Down | Failure::Gone);
         if (0..DEVICES).any(|other| topology.active_faults(own, other, now_ns).any(is_down)) {
             return;
         }
         let faults = topology.active_faults(own, device, now_ns).chain(topology.active_faults(peer, to.device, now_ns));
-        // What arrives late while a path is dead may be an answer.
+        // A path that delivers held frames while it counts as dead may deliver an answer.
         let dead_since =
             faults.filter(|fault| !matches!(fault.failure, Failure::Holds { until_ns } if until_ns < fault.until_ns));
         let Some(since_ns) = dead_since.map(|fault| fault.from_ns).min() else { return };

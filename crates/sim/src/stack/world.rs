@@ -90,7 +90,7 @@ pub struct World {
     scenario: Scenario,
     ranks: Vec<Rank>,
     network: Network,
-    /// With several carriers: what becomes of frames, and who watches them.
+    /// With several carriers: the fate of frames on their paths, and the watch over the paths that ranks choose.
     paths: Option<Paths>,
     watch: Watch,
     /// By rank: the cookie of its process.
@@ -405,7 +405,7 @@ impl World {
                 let rank = &mut self.ranks[number];
                 let ahead_ns = std::mem::take(&mut rank.interface.borrow_mut().ahead_ns);
                 rank.paused_until_ns = self.now_ns + ahead_ns;
-                // Nobody sleeps on a readable descriptor.
+                // A sleep on a readable descriptor ends at once.
                 let has_frames = self.paths.is_some() && rank.interface.borrow().has_frames();
                 let time_ns = if has_frames { US } else { time_ns };
                 rank.wake_ns = rank.paused_until_ns.saturating_add(time_ns.max(1));
@@ -433,7 +433,7 @@ impl World {
         let mut lanes = Vec::new();
         for (after_ns, device, label, frame) in sent {
             self.report.frames += 1;
-            // No other destination is on this network.
+            // A frame to any other destination leaves the network.
             let lane = self.lane(End { rank: from, device }, &frame).map(|lane| Lane { label, ..lane });
             lanes.extend(lane.map(|lane| (self.now_ns + after_ns, lane, frame)));
         }
@@ -493,7 +493,7 @@ impl World {
 
     fn arrive(&mut self, arrivals: Vec<(usize, End, u64, Vec<u8>)>) {
         for (from, to, time, frame) in arrivals {
-            // Questions never end.
+            // Probes are sent for as long as stations exist, so they are not waited for.
             self.in_flight += usize::from(!watch::is_probe(&frame));
             self.agenda.schedule(time, Event::Frame { from, to, frame });
         }
@@ -508,8 +508,8 @@ impl World {
         self.check_interval_ns = (self.check_interval_ns * 2).clamp(CHECK_INTERVAL_NS, 100 * CHECK_INTERVAL_NS);
         self.next_check_ns = self.now_ns + self.check_interval_ns;
         let mut is_settled = true;
-        // What a rank puts into a pipe, the ranks before it see in their next run. A message over a new pipe to a peer takes
-        // three more: the pipe is accepted, the end of the old one is read, and then what is in the new one.
+        // What a rank puts into a pipe, the ranks before it see in their next run. A message over a new pipe to a peer
+        // takes three more: the pipe is accepted, the end of the old one is read, and then what is in the new one.
         let ranks = self.ranks.len();
         for rank in (0..4 * ranks).map(|run| run % ranks) {
             if let Some(process) = &mut self.ranks[rank].process {
@@ -521,8 +521,8 @@ impl World {
         if !is_settled || !self.is_quiescent() {
             return false;
         }
-        // A dead peer is noticed after its last message: a matched receive may still complete or fail. The processes post
-        // new drain receives in place of the cancelled ones.
+        // A dead peer is noticed after its last message: a matched receive may still complete or fail. The processes
+        // post new drain receives in place of the cancelled ones.
         let mut processes = self.ranks.iter_mut().filter_map(|rank| rank.process.as_mut());
         processes.all(|process| process.cancel_receives(&mut self.oracle) == 0)
     }

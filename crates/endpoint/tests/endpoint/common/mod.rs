@@ -31,7 +31,7 @@ pub struct Side<L = SegmentLink> {
     pub received: Vec<(Origin, Vec<u8>)>,
     pub opened: Vec<(ChannelId, Address)>,
     pub ended: Vec<(ChannelId, Address, Ending)>,
-    /// Channels of which an event told that there is room.
+    /// Channels for which an event reported room.
     pub has_room: Vec<ChannelId>,
     /// Outcome by context.
     pub outcomes: HashMap<u64, Option<Ending>>,

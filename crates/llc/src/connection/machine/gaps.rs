@@ -48,8 +48,8 @@ impl Machine {
         self.kept != 0
     }
 
-    /// Retransmits the PDUs that the peer lacks and that left before one that it keeps. The window shrinks by their number:
-    /// less than after a go-back-N retransmission, which sends more PDUs needlessly.
+    /// Retransmits the PDUs that the peer lacks and that left before one that it keeps. The window shrinks by their
+    /// number: less than after a go-back-N retransmission, which sends more PDUs needlessly.
     pub(super) fn resend_gaps(&mut self) {
         let order =
             |machine: &Self, bit: u32| machine.order[machine.order_slot(machine.acknowledged.wrapping_add(bit))];

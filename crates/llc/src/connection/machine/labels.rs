@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Labels of PDUs: when each is chosen, and what acknowledgements tell of it. Where the network has none, nothing is done.
+//! Labels of PDUs: when each is chosen, and what acknowledgements tell of it. Where the network has none, nothing is
+//! done.
 
 use super::Machine;
 use crate::bounds;

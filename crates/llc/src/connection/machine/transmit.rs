@@ -12,8 +12,8 @@ use crate::time::Instant;
 pub(super) struct Pending;
 
 impl Pending {
-    /// The lowest bit is sent first. If both ends set up or reset at once, SABME must precede the UA to the peer's SABME:
-    /// after it, the peer would treat SABME as another set-up.
+    /// The lowest bit is sent first. If both ends set up or reset at once, SABME must precede the UA to the peer's
+    /// SABME: after it, the peer would treat SABME as another set-up.
     pub const SABME: u16 = 1;
     pub const UA: u16 = 1 << 1;
     pub const DM: u16 = 1 << 2;
@@ -213,8 +213,8 @@ impl Machine {
         (is_open || self.to_resend != 0) && !self.remote_busy && !self.is_data_held && self.state.is_in(SENDING)
     }
 
-    /// Whether the next I PDU should poll for an immediate acknowledgement: it is the last in a window shrunk by loss, or the
-    /// last of an acknowledgement request.
+    /// Whether the next I PDU should poll for an immediate acknowledgement: it is the last in a window shrunk by loss,
+    /// or the last of an acknowledgement request.
     #[inline]
     pub(super) fn is_poll_due(&self) -> bool {
         if self.to_resend != 0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! PDUs that arrive late, when others have used their sequence numbers again.
+//! PDUs that arrive late, after their sequence numbers were reused.
 
 use super::*;
 
@@ -60,8 +60,8 @@ fn late_acknowledgement_with_a_wrapped_number_is_stale() {
     }
 }
 
-/// Proves that what was delayed until all transmitted bits of its numbers came round, in a queue of a path that was down, is
-/// neither delivered nor believed nor rejected.
+/// Proves that what was delayed until all transmitted bits of its numbers came round, in a queue of a path that was
+/// down, is ignored: it is not delivered, acknowledges nothing, and is not rejected.
 #[test]
 fn pdus_that_are_older_than_their_numbers_are_ignored() {
     for count in [8193, 12_000, 16_384, 16_385, 16_400, 3 * 16_384 + 1] {
@@ -96,7 +96,8 @@ fn pdus_that_are_older_than_their_numbers_are_ignored() {
     }
 }
 
-/// Proves that a station that lost the connection is heard, whatever the numbers of the PDU that it answers.
+/// Proves that the DM of a station that lost the connection is accepted, whatever the numbers of the PDU that it
+/// answers.
 #[test]
 fn dm_ends_a_connection_after_its_numbers_have_come_round() {
     let mut pair = extended();

@@ -15,8 +15,8 @@ fn states(stations: &[Station<u32>; 2], handles: [ConnectionHandle; 2]) -> [Opti
     [0, 1].map(|end| stations[end].connection(handles[end]).map(Connection::state))
 }
 
-/// Proves that a poll that was delayed until its numbers came round, in a queue of a path that was down, does not end its
-/// own connection, and that a poll of another connection is answered with DM.
+/// Proves that a poll that was delayed until its numbers came round, in a queue of a path that was down, does not end
+/// its own connection, and that a poll of another connection is answered with DM.
 #[test]
 fn late_poll_is_ignored_and_one_of_another_connection_is_answered() {
     for (count, is_information) in [8193, 16_384, 20_000].into_iter().flat_map(|count| [(count, true), (count, false)])
@@ -57,7 +57,7 @@ fn late_poll_is_ignored_and_one_of_another_connection_is_answered() {
     }
 }
 
-/// Of two extended stations: a SABME with a new nonce tells that the peer has left the connection.
+/// Of two extended stations: a SABME with a new nonce shows that the peer has left the connection.
 #[test]
 fn peer_connects_again_although_its_answer_to_disc_was_lost() {
     for is_extended in [true, false] {
@@ -92,8 +92,8 @@ fn peer_connects_again_although_its_answer_to_disc_was_lost() {
 
 const TO_A: Peer = Peer { local: Lsap::SNAP, mac: A, remote: Lsap::SNAP };
 
-/// Two stations with keys of their own, of which the first has called the second; then a successor takes the second's
-/// place and calls with another key.
+/// Two stations with keys of their own, of which the first has connected to the second; then a successor replaces the
+/// second and connects with another key.
 fn with_successor(disconnects: bool) -> ([Station<u32>; 2], [ConnectionHandle; 2]) {
     let connection = ConnectionConfig { is_extended: true, ..Default::default() };
     let keyed = |mac, key| {
@@ -125,7 +125,7 @@ fn with_successor(disconnects: bool) -> ([Station<u32>; 2], [ConnectionHandle; 2
     (stations, [a, b])
 }
 
-/// Lets time pass until the first station has an event; returns that and when it came. The second one has none.
+/// Lets time pass until the first station has an event; returns it and its time. The second one has none.
 fn first_event(stations: &mut [Station<u32>; 2], mut now: Instant) -> (StationEvent<u32>, Instant) {
     for _ in 0..1000 {
         exchange(stations, now);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The transport `messages`: the message layer with tags, matching, eager and rendezvous, as our libfabric provider uses
-//! it.
+//! The transport `messages`: the message layer with tags, matching, eager and rendezvous, as our libfabric provider
+//! uses it.
 
 use std::time::Duration;
 
@@ -165,8 +165,8 @@ impl<L: Link> Transport for Messages<L> {
 
     #[inline]
     unsafe fn receive(&mut self, message: &mut [u8], patience: Duration) -> Result<Option<u32>, LaunchError> {
-        // SAFETY: every call passes the same memory until the message is complete; a caller that gives up settles before
-        // it reuses the memory, which cancels the receive.
+        // SAFETY: every call passes the same memory until the message is complete; a caller that gives up settles
+        // before it reuses the memory, which cancels the receive.
         unsafe { self.post(message) }?;
         self.make_progress()?;
         if self.received.is_none() && !patience.is_zero() {
@@ -250,7 +250,8 @@ mod tests {
         let mut done = 0;
         let mut is_received = false;
         while !is_received || !from.settle().unwrap() {
-            // SAFETY: both buffers outlive the loop, which ends once the message is received and the sender has settled.
+            // SAFETY: both buffers outlive the loop, which ends once the message is received and the sender has
+            // settled.
             unsafe {
                 from.try_send(0, message, &mut done).unwrap();
                 is_received = is_received || to.receive(buffer, Duration::ZERO).unwrap().is_some();

@@ -25,7 +25,7 @@ const LLC_HEADER_BYTES: usize = 4;
 /// Fragments in the backlog from which the station signals busy (RNR).
 const BACKLOG_FRAGMENTS: usize = 128;
 
-/// Fragments queued before a transmit: so many are still in the L1 cache when the kernel copies them.
+/// Fragments queued before a transmit: few enough to be in the L1 cache when the kernel copies them.
 const FRAGMENTS_PER_TRANSMIT: u32 = 8;
 /// Most bytes borrowed from the caller's memory, but at least two messages: more than a window holds at MTU 1500, and
 /// small enough for the L2 cache.

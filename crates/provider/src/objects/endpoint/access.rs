@@ -39,7 +39,7 @@ impl EndpointFid {
         let peer = endpoint.peer(&state.vectors, peer)?;
         let flags = endpoint.effective_transmit_flags(flags);
         let is_silent = flags & FI_COMPLETION == 0;
-        // Silent or injected, its failure is reported: MPICH waits in a flush for what it has injected.
+        // The failure of a silent or injected access is reported, too: a flush of MPICH waits for injected ones.
         let options = SendOptions { context: context as u64, note: kind as u32, is_silent, ..SendOptions::default() };
         let messenger = reliable(&mut endpoint.wire)?;
         let posted = post(messenger, peer, options, flags);

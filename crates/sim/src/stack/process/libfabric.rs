@@ -92,7 +92,7 @@ fn peer_of(number: fi_addr_t) -> PeerId {
     PeerId::from_number(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// What the error number of a refused post says.
+/// Translates the status of a posting call.
 fn posted(status: isize) -> Result<(), PostError> {
     let error = status.unsigned_abs() as u32;
     match error {
@@ -366,7 +366,7 @@ impl Libfabric {
         self.record_receive(status, options.context, options.context, selector, Some(parts[0].address as usize))
     }
 
-    /// Searches for a message with these flags and reads the entry that says what was found.
+    /// Searches for a message with these flags, and reads the completion of the search.
     fn search(&mut self, selector: Selector, context: u64, flags: u64) -> Result<Option<Envelope>, PostError> {
         // SAFETY: no memory is lent.
         posted(unsafe { self.receive_with(selector, &[], context, flags) })?;

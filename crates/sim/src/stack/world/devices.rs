@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The ranks' devices: where their frames lead, and what faults make of them.
+//! The ranks' devices: where their frames go, and how faults change that.
 
 use barewire_endpoint::parse;
 
@@ -11,7 +11,7 @@ use crate::stack::scenario::Scenario;
 use crate::stack::topology::{Failure, Topology};
 
 impl World {
-    /// The way of a frame; `None` if it leads nowhere.
+    /// The lane of a frame; `None` if it reaches no device.
     pub(super) fn lane(&self, from: End, frame: &[u8]) -> Option<Lane> {
         let Scenario { rate_bit_s, delay_ns, .. } = self.scenario;
         let lane = match &self.paths {
@@ -27,7 +27,7 @@ impl World {
         self.scenario.addresses.iter().position(|address| address.sap.byte() == dsap)
     }
 
-    /// Sets what the faults of its interfaces make of a rank's devices.
+    /// Applies the active faults to a rank's devices.
     pub(super) fn set_devices(&mut self, number: usize) {
         let rank = &mut self.ranks[number];
         let mut interface = rank.interface.borrow_mut();
@@ -42,7 +42,7 @@ impl World {
                 is_gone |= fault.failure == Failure::Gone;
             }
             let device = &mut interface.devices[device];
-            // A process that starts finds it down.
+            // A process that starts later finds it down, and gets no report.
             device.went_down |= is_down && !device.is_down && rank.process.is_some();
             (device.is_down, device.is_gone) = (is_down, is_gone);
         }
@@ -59,7 +59,7 @@ impl World {
     }
 }
 
-/// Pairs of ranks without a path may fail.
+/// Tells the oracle that channels between ranks without a path may fail.
 pub fn disturb_unconnected(topology: &Topology, oracle: &mut Oracle) {
     let ranks = topology.host_of.len();
     let pairs = (0..ranks).flat_map(|a| (0..a).map(move |b| (a, b)));

@@ -119,7 +119,7 @@ impl Libfabric {
             }
             (error, operation) => {
                 let failure = failure(error, posted.peer).unwrap_or_else(|| panic!("{operation:?}: error {error}"));
-                // Whether the receive had matched is not said.
+                // The entry does not tell whether the receive had matched.
                 let had_matched = operation == Operation::Receive && matches!(failure, Failure::Peer { .. });
                 Outcome::Failed { operation, failure, message: had_matched.then_some(received) }
             }
