@@ -92,12 +92,6 @@ impl SequenceNumber {
         self.0
     }
 
-    /// Distance from `start` to this number, 0 to 127.
-    #[must_use]
-    pub const fn distance_from(self, start: Self) -> u8 {
-        self.0.wrapping_sub(start.0) % Self::MODULUS
-    }
-
     /// The number after this one.
     #[must_use]
     pub const fn next(self) -> Self {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{fid_ops, is_used, new_fid, no_bind, queue, used_of};
+use super::{fid_ops, new_fid, no_bind, queue, used_of};
 use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status};
 use crate::notifier::Notifier;
@@ -29,7 +29,6 @@ struct EventQueueFid {
 pub(crate) struct EventQueue {
     events: Mutex<VecDeque<Event>>,
     notifier: Notifier,
-    used: Arc<()>,
 }
 
 enum Event {
@@ -114,7 +113,7 @@ pub(crate) unsafe extern "C" fn open(
         if ![FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_YIELD].contains(&attributes.wait_obj) {
             return Err(Errno::NOT_SUPPORTED);
         }
-        let queue = EventQueue { events: Mutex::new(VecDeque::new()), notifier: Notifier::new()?, used: Arc::new(()) };
+        let queue = EventQueue { events: Mutex::new(VecDeque::new()), notifier: Notifier::new()? };
         let fid = new_fid(FI_CLASS_EQ, context, &FID_OPS);
         let event_queue = EventQueueFid {
             fid: fid_eq { fid, ops: (&raw const OPS).cast_mut() },
@@ -157,7 +156,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     guard_status("fi_close", || {
         // SAFETY: libfabric's promise.
         let queue = unsafe { event_queue_of(fid.cast()) };
-        if is_used(&queue.queue.used) || Arc::strong_count(&queue.queue) > 1 {
+        if Arc::strong_count(&queue.queue) > 1 {
             return Err(Errno::BUSY);
         }
         // SAFETY: allocated by `open`, and no longer used by the program.

@@ -2,7 +2,7 @@
 //! Watches which carriers frames go by. It recognises probes by their format and takes faults from the topology,
 //! independently of the stations.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::link::{DEVICES, UDP};
 use super::network::{End, Lane};
@@ -36,7 +36,7 @@ pub struct Watch {
 #[derive(Default)]
 struct Pair {
     /// Probes sent, by what follows their addresses, and the time of the first with each nonce.
-    probes: HashMap<Vec<u8>, ()>,
+    probes: HashSet<Vec<u8>>,
     asked: HashMap<u64, u64>,
     /// Answers to this rank's probes: the probe's nonce and time, and the device that the answer came by.
     answers: VecDeque<(u64, u64, usize)>,
@@ -84,7 +84,7 @@ impl Watch {
             let pair = self.pairs.entry((from, to)).or_default();
             if let Some(probe) = probe_in(frame) {
                 pair.asked.entry(probe.nonce).or_insert(*now_ns);
-                pair.probes.insert(identity(frame), ());
+                pair.probes.insert(identity(frame));
                 continue;
             }
             let is_copy =
@@ -117,7 +117,7 @@ impl Watch {
             return;
         };
         // A damaged one has no effect.
-        if !self.pairs.get(&(from, to)).is_some_and(|pair| pair.probes.contains_key(&identity(frame))) {
+        if !self.pairs.get(&(from, to)).is_some_and(|pair| pair.probes.contains(&identity(frame))) {
             return;
         }
         let asker = self.pairs.entry((to, from)).or_default();
