@@ -51,7 +51,9 @@ def test_a_nodelist_is_expanded(text: str, expanded: str) -> None:
     assert expand_nodelist(text) == expanded
 
 
-@pytest.mark.parametrize("text", ["n[1-", "n]1[", "n[3-1]", "n[a]", "n[1-99999]", "n[1-9999]r[1-9999]", "n[]"])
+@pytest.mark.parametrize(
+    "text", ["n[1-", "n]1[", "n[3-1]", "n[a]", "n[1-99999]", "n[1-9999]r[1-9999]", "n[]", f"n[{'9' * 5000}]"]
+)
 def test_a_wrong_nodelist_is_refused(text: str) -> None:
     with pytest.raises(WrongUse, match=r"write it like|must rise|more than"):
         expand_nodelist(text)

@@ -13,6 +13,7 @@ import pytest
 from synthetic import synthetic_run
 
 from barewire.classroom.exercises import EXERCISES
+from barewire.cluster.hosts import read_cluster_file
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.measure.records import records_in
 from barewire.measure.scoreboard_plan import BoardPlan
@@ -23,7 +24,12 @@ from barewire.results.run import Place, Row
 from barewire.results.schema import SAMPLE_SCHEMA, sample_frame
 from barewire.results.series import series_from_samples
 from barewire.results.store import read_run, samples, write_run
+from barewire.results.tuning import write_tuning
+from barewire.sdn.classify.policy import parse_policy
+from barewire.sdn.classify.tenants import parse_tenants
+from barewire.study.plan import read_plan
 from barewire.study.steps import document_of, read_record
+from barewire.topology import load
 
 COLLISIONS = next(exercise for exercise in EXERCISES if exercise.name == "collisions")
 
@@ -135,6 +141,24 @@ def test_json_that_is_nested_too_deeply_is_an_error_with_the_files_name(name, re
     (tmp_path / name).write_text("[" * 100_000 + "]" * 100_000 + "\n{}\n")
     with pytest.raises((WrongUse, MeasurementFailed), match=f"{name}.*recursion"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000, "9" * 5000], ids=["nested", "digits"])
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("topology.toml", load),
+        ("cluster.toml", read_cluster_file),
+        ("plan.toml", lambda file: read_plan(str(file))),
+        ("policy.toml", lambda file: parse_policy(file.read_text(), str(file))),
+        ("tenants.toml", lambda file: parse_tenants(file.read_text(), str(file), (), file.parent)),
+        ("tuning.toml", lambda file: write_tuning({}, measured=(), source="a test", path=file)),
+    ],
+)
+def test_toml_beyond_what_python_reads_is_an_error_with_the_files_name(name, read, value, tmp_path):
+    (tmp_path / name).write_text(f"window = {value}\n")
+    with pytest.raises(WrongUse, match=name):
+        read(tmp_path / name)
 
 
 def test_damaged_samples_are_wrong_use(tmp_path):

@@ -127,7 +127,7 @@ def test_an_older_run_has_one_process(tmp_path):
     assert samples(tmp_path)["processes"].unique().to_list() == [1]
 
 
-@pytest.mark.parametrize("text", ["0", "a", "", "1,", "-1", "1.5", "112", "1 2"])
+@pytest.mark.parametrize("text", ["0", "a", "", "1,", "-1", "1.5", "112", "1 2", "9" * 5000])
 def test_invalid_numbers_of_processes_are_rejected(text):
     with pytest.raises(WrongUse, match="1 to 111"):
         parse_processes(text)

@@ -54,7 +54,7 @@ def check_answers(
         given = tomllib.loads(answers.read_text(encoding="utf-8"))
     except OSError as error:
         raise WrongUse(f"cannot read {answers}: {error.strerror}") from error
-    except ValueError as error:  # also of a number with thousands of digits
+    except (ValueError, RecursionError) as error:  # ValueError also of a number of thousands of digits
         raise WrongUse(f"{answers} needs lines such as wire_bytes_1 = 84: {error}") from error
     checked = check(chosen, chosen.read(material), given)
     right = sum(each.right for each in checked)

@@ -45,7 +45,7 @@ def read_cluster_file(path: Path) -> list[ClusterHost]:
         document = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise WrongUse(f"no {path}: write it with `barewire cluster init --hosts a,b,c`, or give --hosts") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError also of a number of thousands of digits
         raise WrongUse(f"{path} cannot be read: {error}") from error
     tables = document.get("hosts")
     if not isinstance(tables, list) or not tables:

@@ -7,7 +7,8 @@ from barewire.errors import WrongUse
 
 _HOSTS_MAX = 10_000
 _RANGES = re.compile(r"\[([0-9,-]+)\]")
-_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+# Python reads no number of more than 4300 digits.
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 # Commas outside of brackets.
 _SEPARATOR = re.compile(r",(?![^\[]*\])")
 

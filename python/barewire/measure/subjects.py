@@ -2,6 +2,7 @@
 """Subjects of the probe: transport, link and waiting policy; and its tests."""
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -106,7 +107,7 @@ def parse_tests(text: str) -> tuple[str, ...]:
 
 def parse_processes(text: str) -> tuple[int, ...]:
     """Read numbers of processes such as `1,2,4`, ascending; WrongUse if invalid."""
-    numbers = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
+    numbers = [int(part) if re.fullmatch(r"\s*[0-9]{1,3}\s*", part) else 0 for part in text.split(",")]
     if not all(1 <= number <= PROCESSES_MAX for number in numbers):
         raise WrongUse(
             f"'{text}' are not numbers of processes; write 1 to {PROCESSES_MAX} as 1,2,4. "

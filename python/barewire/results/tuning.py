@@ -71,7 +71,7 @@ def _kept(path: Path, measured: Collection[str]) -> dict[str, str]:
         tomllib.loads(text)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WrongUse(f"{path} is not a tuning file: {error}; remove it, or name another") from error
     lines = {line.partition("=")[0].strip(): line for line in text.splitlines() if not line.startswith("#")}
     return {name: line for name, line in lines.items() if name and name not in measured}

@@ -177,7 +177,7 @@ def read_plan(name: str) -> Plan:
         content = tomllib.loads(text)
     except OSError as error:
         raise WrongUse(f"cannot read {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also of a number of thousands of digits
         raise WrongUse(f"{path} is no TOML file: {error}") from error
     return _plan(path, content, hashlib.sha256(text.encode()).hexdigest())
 

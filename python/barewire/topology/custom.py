@@ -39,7 +39,7 @@ def load(path: str | Path) -> Network:
     """Read a TOML file; WrongUse describes what is wrong in it."""
     try:
         document = tomllib.loads(Path(path).read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError also of a number of thousands of digits
         raise WrongUse(f"topology file {path} cannot be read: {error}") from error
     try:
         return _read(document)

@@ -9,7 +9,7 @@ from barewire.errors import WrongUse
 RATE_BIT_S_MIN, RATE_BIT_S_MAX = 64_000, 400_000_000_000
 
 UNSHAPED = "unshaped"
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:bit(?:/s|ps)?|(?-i:b/s))", re.IGNORECASE)
+_RATE = re.compile(r"(\d{1,18}(?:\.\d+)?)\s*([kmgt]?)(?:bit(?:/s|ps)?|(?-i:b/s))", re.IGNORECASE)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 

@@ -155,7 +155,7 @@ def parse_policy(text: str, name: str) -> Policy:
     """Parse a policy file. WrongUse with line and remedy. Without signatures the published ones apply."""
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # ValueError also of a number of thousands of digits
         raise WrongUse(f"policy {name}: {error}; the file is TOML") from None
     where = _Where(text, name)
     unknown = sorted(document.keys() - {"strategies", "signature", "behaviour"})

@@ -62,7 +62,7 @@ def parse_tenants(text: str, file: str, known_hosts: Collection[str], folder: Pa
     """Parse a tenants file; token files are relative to `folder`. WrongUse names the tenant and the remedy."""
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # ValueError also of a number of thousands of digits
         raise WrongUse(f"tenants {file}: {error}; the file is TOML") from None
     entries = document.get("tenant", [])
     if (
