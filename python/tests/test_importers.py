@@ -555,6 +555,25 @@ def test_sizes_that_nothing_holds_are_refused(tmp_path, size):
     refused(tmp_path, in_full, "line 3: .* not a (message size|valid)")
 
 
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [("1.2.3", "is not a number"), ("9" * 400, "is not a valid"), ("9" * 20, "not a message size|other units")],
+)
+def test_sizes_that_are_none_are_refused_in_netpipe_and_fabtests(tmp_path, size, reason):
+    refused(tmp_path, foreign.netpipe({8: 1.25}).replace(" 8 bytes", f" {size} bytes"), f"line 2: .*({reason})")
+    rows = foreign.fabtests([(f"{size} ", "1k", 12.9, 4.96)])
+    refused(tmp_path, rows, f"line 2: .*({reason})", hints=Hints(test="pingpong"))
+
+
+@pytest.mark.parametrize("count", ["9" * 12, "9" * 18])
+def test_counts_that_samples_cannot_hold_are_refused(tmp_path, count):
+    refused(tmp_path, foreign.imb_pingpong().replace("#processes = 2", f"#processes = {count}"), "counts 9+ ranks")
+    refused(tmp_path, foreign.netpipe().replace(" 1000 times", f" {count} times"), "counts 9+ ranks")
+    refused(
+        tmp_path, foreign.osu_latency(), "--ranks is the job's number of ranks, not 9+", hints=Hints(ranks=int(count))
+    )
+
+
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
     file = tmp_path / "out.txt"
     file.write_text(foreign.osu_latency({8: 1.25}).lstrip(), encoding="utf-8-sig")

@@ -17,7 +17,7 @@ _MACHINE_READABLE_START = "- { xfer_size:"
 _PREFIXES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _COUNTS = {"k": 10**3, "m": 10**6, "b": 10**9}
 _SIZE = re.compile(r"([\d.]+)([kmg]?)")
-_COUNT = re.compile(r"=?(\d+)([kmb]?)")
+_COUNT = re.compile(r"=?(\d{1,18})([kmb]?)")
 _TESTS = ("pingpong", "stream")
 # Rates and times have two decimals.
 _HALF_DIGIT = 0.005
@@ -82,15 +82,16 @@ def _row(output: Output, text: Text, index: int, headings: list[str], test: str,
     if not cells.get("#ack", "=").startswith("="):
         output.left_out.append(f"{words[0]} B: messages were lost ({cells['#sent']} sent, {cells['#ack']} answered)")
         return
-    size_bytes = float(size[1]) * _PREFIXES.get(size[2], 1)
+    size_bytes = text.number(index, size[1]) * _PREFIXES.get(size[2], 1)
+    whole_bytes = text.size(index, f"{size_bytes:.0f}")
     count = _COUNT.fullmatch(words[1])
     inner = int(count[1]) * _COUNTS.get(count[2], 1) if count else 1
     time_us, rate_mb_s = text.number(index, cells["usec/xfer"]), text.number(index, cells["MB/sec"])
     # 20000 B are printed as 19k; rate by time tells, up to the rounding of both to two decimals.
     rounding = _HALF_DIGIT * (time_us + rate_mb_s + _HALF_DIGIT)
-    if size_bytes != int(size_bytes) or (size[2] and abs(rate_mb_s * time_us - size_bytes) > rounding * (1 + 1e-9)):
+    if size_bytes != whole_bytes or (size[2] and abs(rate_mb_s * time_us - size_bytes) > rounding * (1 + 1e-9)):
         raise text.error(index, f"'{words[0]}' is rounded: run fabtests with -m, which prints sizes in full")
-    output.values.append(_value(test, text.size(index, str(int(size_bytes))), time_us, rate_mb_s, hints, inner))
+    output.values.append(_value(test, whole_bytes, time_us, rate_mb_s, hints, inner))
 
 
 def _is_cell(word: str) -> bool:

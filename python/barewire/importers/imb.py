@@ -8,7 +8,7 @@ from barewire.importers.output import Hints, Output, Text, Tool, Value, is_row
 
 _VERSION = re.compile(r"^#\s*Intel ?\((?:R|r)\) MPI Benchmarks?(?: Suite)? V?([\w.]+?),")
 _BENCHMARK = re.compile(r"^# Benchmarking (\S+)")
-_PROCESSES = re.compile(r"^# #processes = (\d+)")
+_PROCESSES = re.compile(r"^# #processes = (\d{1,18})")
 _MODE = re.compile(r"^#\s+MODE: (\S+)")
 _FACT = re.compile(r"^# (Machine|System|Release|Version)\s+: (.+)")
 _END = re.compile(r"^# All processes entering MPI_Finalize")

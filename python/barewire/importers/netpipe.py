@@ -11,7 +11,7 @@ from barewire.errors import WrongUse
 from barewire.importers.output import Hints, Output, Text, Tool, Value, goodput, is_numeric, latency
 
 _ROW = re.compile(
-    r"^\s*\d+:\s+(?P<size>[\d.]+)\s+(?P<bytes>bytes|B|KB|MB|GB)\s+(?P<repeats>\d+) times\s+-->\s*"
+    r"^\s*\d+:\s+(?P<size>[\d.]+)\s+(?P<bytes>bytes|B|KB|MB|GB)\s+(?P<repeats>\d{1,18}) times\s+-->\s*"
     r"(?:(?P<rate>[\d.]+|nan|inf)\s+(?P<rate_unit>\w*bps)\s+in\s+(?P<time>[\d.]+|nan|inf)\s+(?P<time_unit>\w*secs?)\b)?"
 )
 _WRONG = re.compile(r"\b[1-9]\d* failures")
@@ -45,7 +45,7 @@ def _printed_row(output: Output, text: Text, index: int, row: re.Match[str], tes
     if reason := text.cut_row(index, 7 if row["time_unit"] else 4, 7):
         output.unfinished = output.unfinished or reason
         return
-    size = float(row["size"]) * _BYTES[row["bytes"]]
+    size = text.number(index, row["size"]) * _BYTES[row["bytes"]]
     # Three decimals: exact in kB, not in MB.
     if row["bytes"] not in ("bytes", "B", "KB"):
         output.left_out.append(f"{row['size']} {row['bytes']}: NetPIPE rounds sizes from 1 MB on; import its np.out")

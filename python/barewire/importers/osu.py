@@ -9,8 +9,8 @@ from barewire.importers.output import Hints, Output, Text, Tool, Value, is_row
 _HEADER = re.compile(
     r"^#\s*OSU (?:One Sided )?(?:MPI|NCCL|XCCL)(?P<call>_\w+)?(?:-\w+)? (?P<title>.+?) Test v(?P<version>\S+)"
 )
-_PAIRS = re.compile(r"^# \[ pairs: (\d+) \] \[ window size: (\w+) \]")
-_INIT = re.compile(r"^nprocs: (\d+), min: \S+ ms, max: (\S+) ms, avg: (\S+) ms")
+_PAIRS = re.compile(r"^# \[ pairs: (\d{1,18}) \] \[ window size: (\w+) \]")
+_INIT = re.compile(r"^nprocs: (\d{1,18}), min: \S+ ms, max: (\S+) ms, avg: (\S+) ms")
 _SYNCHRONISATION = re.compile(r"^# Synchronization: MPI_Win_(\w+)")
 _DATA_TYPE = re.compile(r"^# Datatype: (?:MPI_)?(\w+)")
 _COLUMN_GAP = re.compile(r"\s{2,}")

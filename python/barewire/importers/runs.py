@@ -23,6 +23,8 @@ from barewire.results.store import read_run, samples, write_run
 KIND = "imported"
 _NOTES_SHOWN = 4
 _SUBJECT_MAX = 100
+# That samples can hold.
+_COUNT_MAX = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class ImportPlan:
         subject = self.hints.subject
         if subject is not None and not (subject.strip() and subject.isprintable() and len(subject) <= _SUBJECT_MAX):
             raise WrongUse(f"--subject is a name of up to {_SUBJECT_MAX} printable signs, such as openmpi/tcp")
+        if (self.hints.ranks or 0) > _COUNT_MAX:
+            raise WrongUse(f"--ranks is the job's number of ranks, not {self.hints.ranks}")
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def import_outputs(plan: ImportPlan, directory: Path, *, command: Sequence[str],
     run = before or _new_run(plan, command, files)
     described = {"files": [*run.parameters["files"], *map(_description, files)]}
     run = replace(run, parameters=run.parameters | described | ({"kinds": kinds} if kinds else {}))
-    run = replace(run, warnings=tuple(dict.fromkeys([*run.warnings, *_warnings(files, plan.hints), *equal])))
+    run = replace(run, warnings=tuple(dict.fromkeys([*run.warnings, *_warnings(files), *equal])))
     return _written(directory, run, launches, frames)
 
 
@@ -107,6 +111,9 @@ def _read(path: Path, plan: ImportPlan) -> _File:
     if plan.hints.test is not None and not tool.takes_test:
         raise WrongUse(f"{tool.title} print what was measured: omit --test")
     output = tool.read(text, plan.hints)
+    for value in output.values:
+        if (largest := max(value.ranks, value.pairs, value.inner)) > _COUNT_MAX:
+            raise WrongUse(f"{path} counts {largest} ranks, pairs or repetitions: the file is damaged")
     output.unfinished = text.failure() or output.unfinished
     if output.unfinished and not plan.is_partial:
         raise WrongUse(
@@ -234,7 +241,7 @@ def _written(
     return finished
 
 
-def _warnings(files: Sequence[_File], hints: Hints) -> list[str]:
+def _warnings(files: Sequence[_File]) -> list[str]:
     title = files[0].tool.title
     found = [f"{title}: one number for each point, so spreads are those of launches, not of single messages."]
     if any(value.test in ("collective", "nonblocking") and not value.ranks for f in files for value in f.output.values):
