@@ -270,7 +270,12 @@ def test_hosts_and_mtu_are_read_from_the_captures_comment(tmp_path: Path, order:
     file = tmp_path / "a.pcapng"
     file.write_bytes(section_header(order, "somebody's", str(said) + " \nFile created by merging: \n"))
     assert comment_of(file) == said
-    for other in (section_header(order, "somebody's"), section_header(order, str(said))[:40], b"", b"text" * 20):
+    damaged = (
+        '{"schema": "barewire-capture/1"' + more
+        for more in ("}", ', "hosts": 1, "mtu": 2}', ', "hosts": {}, "mtu": "x"}')
+    )
+    others = (section_header(order, "somebody's"), section_header(order, str(said))[:40], b"", b"text" * 20)
+    for other in (*others, section_header(order, "[" * 60_000), *(section_header(order, text) for text in damaged)):
         file.write_bytes(other)
         assert comment_of(file) == Comment()
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from barewire.cli.commands import app
 from barewire.errors import WrongUse
+from barewire.results.model import Model
 from barewire.results.store import read_run, write_run
 from barewire.study import tables
 
@@ -255,6 +256,8 @@ def test_values_that_are_no_times_are_refused(tmp_path: Path, bench: Path, value
         ("message_bytes,time_us\n8,1\n8,1.1\n64,2\n", "more rows of some sizes"),
         ("", "needs a column"),
         ("message_bytes,time_us\n", "no rows"),
+        ('message_bytes,time_us\n8,"1\n64,2"\n128,3\n', "a line for each row"),
+        (f"message_bytes,time_us\n8,{'1' * 200_000}\n", "a line for each row"),
     ],
 )
 def test_tables_that_are_none_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -274,3 +277,15 @@ def test_a_document_that_is_no_model_is_refused(tmp_path: Path) -> None:
         (tmp_path / "model.json").write_text(text)
         with pytest.raises(WrongUse, match=message):
             invoke("predict", tmp_path / "model.json", "--kernel", "bcast")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rate_bit_s", "x"), ("rate_bit_s", 0), ("mtu", "x"), ("mtu", [0]), ("cores", 0), ("cores", "x")],
+)
+def test_a_damaged_value_of_a_model_is_an_error(tmp_path: Path, name: str, value: object) -> None:
+    document = Model((), 1e9, 1500, 4, {}, ()).to_json()
+    assert Model.from_json(document).mtu == 1500
+    (tmp_path / "model.json").write_text(json.dumps({**document, name: value}))
+    with pytest.raises(WrongUse, match="the model is damaged"):
+        invoke("predict", tmp_path / "model.json", "--kernel", "bcast")

@@ -444,7 +444,10 @@ def test_bad_input_is_rejected_with_advice(arguments: list[str], message: str, t
     assert not (tmp_path / "b").exists()
 
 
-def test_a_damaged_plan_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text("{}")
-    with pytest.raises(WrongUse, match="damaged"):
+@pytest.mark.parametrize("change", [{}, "x", [], {"testbeds": 5}, {"launches": "3"}, {"launches": 0}])
+def test_a_damaged_plan_is_rejected(change: object, tmp_path: Path) -> None:
+    BoardPlan(quick=True, seed=1, launches=3).write(tmp_path)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    (tmp_path / "plan.json").write_text(json.dumps(plan | change if change and isinstance(change, dict) else change))
+    with pytest.raises(WrongUse, match=r"damaged|must be 1 or more"):
         BoardPlan.read(tmp_path)

@@ -102,7 +102,16 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
         (("title =", "title"), "is no TOML file"),
         (('kind = "faster"', 'kind = "faster"\nlow = "0"'), "claim 1: low must be a number, not '0'"),
         (('kind = "faster"', 'kind = "faster"\nlow = nan'), "claim 1: low must be a number, not nan"),
+        (('kind = "faster"', f'kind = "faster"\nlow = {"9" * 400}'), "claim 1: low must be a number, not 9"),
         (('kind = "faster"', 'kind = "faster"\nlow = 2\nhigh = 1'), "low is above high"),
+        (
+            (
+                'kind = "faster"',
+                'kind = "impossible"\nmessage_bytes = 1\nprotocol = "tcp"\nrate_bit_s = 1e9\n'
+                'published = "paz2010_pingpong.csv"\ncolumns = []',
+            ),
+            "claim 1: columns needs the one of the published times",
+        ),
         (('kind = "faster"', 'kind = "faster"\nkey = ["tests"]'), "unknown key 'tests'; there are: confidence, "),
         (('kind = "faster"', 'kind = "faster"\nkey = ["test"]'), "unknown key 'test'"),
         (('kind = "faster"', 'kind = "faster"\nkey = []'), "unknown key ''"),
@@ -406,6 +415,8 @@ def test_a_break_is_found_where_it_was_published_or_not(tmp_path: Path) -> None:
         claim = f'[[claim]]\ntext = "x"\nkind = "break"\n{side}\nlow = {low}\nhigh = {high}\n'
         finding = judged(tmp_path, claim, curve, noise=0.005)
         assert finding.verdict == verdict, finding.why
+        any_of_them = claim.replace('subject = "openmpi/tcp"', 'subject = ["mpich/tcp", "openmpi/tcp"]')
+        assert judged(tmp_path, any_of_them, curve, noise=0.005).verdict == verdict
 
 
 def test_a_value_of_few_launches_is_within_nothing(tmp_path: Path) -> None:
@@ -636,9 +647,10 @@ def test_bytes_of_an_account_are_compared_with_the_published(tmp_path: Path) -> 
         assert judge(plan, study, record)[-1].verdict == verdict
     (study / "account.json").write_text(json.dumps({"typical_frames": []}))
     assert judge(plan, study, record)[-1].verdict == "cannot be decided"
-    (study / "account.json").write_text("{")
-    with pytest.raises(WrongUse, match="damaged"):
-        judge(plan, study, record)
+    for text in ("{", "[]", "3"):
+        (study / "account.json").write_text(text)
+        with pytest.raises(WrongUse, match="damaged"):
+            judge(plan, study, record)
 
 
 def test_published_values_stand_beside_todays_everywhere(tmp_path: Path) -> None:

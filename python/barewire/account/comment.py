@@ -9,7 +9,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import msgspec
 
 _SCHEMA = "barewire-capture/1"
 _SECTION_HEADER = b"\x0a\x0d\x0d\x0a"
@@ -40,11 +42,21 @@ def comment_of(capture: Path) -> Comment:
             # mergecap appends its own lines.
             try:
                 document = json.loads(text.splitlines()[0])
-            except (ValueError, IndexError):
+            except (ValueError, IndexError, RecursionError):
                 continue
             if isinstance(document, dict) and document.get("schema") == _SCHEMA:
-                return Comment(document["hosts"], document["mtu"])
+                return _read(document)
     return Comment()
+
+
+def _read(document: Mapping[str, Any]) -> Comment:
+    """Return what our comment says; nothing if it is damaged."""
+    try:
+        return Comment(
+            msgspec.convert(document["hosts"], dict[str, list[str]]), msgspec.convert(document["mtu"], int | None)
+        )
+    except (KeyError, msgspec.ValidationError):
+        return Comment()
 
 
 def _comments(file: BinaryIO) -> list[str]:

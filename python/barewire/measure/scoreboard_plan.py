@@ -81,7 +81,7 @@ class BoardPlan:
             return cls(**{**data, "sizes": None if data["sizes"] is None else tuple(data["sizes"])})
         except FileNotFoundError:
             raise WrongUse(f"{directory} contains no scoreboard: there is no {PLAN_FILE}") from None
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise WrongUse(f"{file} is damaged: {error}") from error
 
 

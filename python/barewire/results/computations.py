@@ -39,15 +39,18 @@ class Computation:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; KeyError for a missing field."""
+        """Inverse of `to_json`; KeyError for a missing field, ValueError for ranks below 1."""
+        ranks, sharing = int(data["ranks"]), int(data["ranks_per_core"])
+        if min(ranks, sharing) < 1:
+            raise ValueError("a computation is of 1 rank or more, and of 1 or more on each core")
         return cls(
             str(data["kernel"]),
             str(data["variant"]),
-            int(data["ranks"]),
+            ranks,
             # Models from before there was a third kernel do not name it.
             str(data.get("parameter", "order" if data["kernel"] == "fft" else "keys")),
             float(data["parameter_value"]),
-            int(data["ranks_per_core"]),
+            sharing,
             tuple(float(value) for value in data["launches_us"]),
             tuple(float(value) for value in data.get("stencil_us", ())),
         )

@@ -8,7 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+import msgspec
+from msgspec import Meta
 
 from barewire.errors import WrongUse
 from barewire.results.computations import Computation, computations_of
@@ -20,6 +23,7 @@ SCHEMA_NAME = "barewire-model"
 SCHEMA = f"{SCHEMA_NAME}/1"
 # Facts that must be equal in runs whose times are used together.
 _SAME_MACHINE = ("kernel", "cpu", "cores")
+_Count = Annotated[int, Meta(ge=1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +66,9 @@ class Model:
         try:
             return cls(
                 runs=tuple(data["runs"]),
-                rate_bit_s=data["rate_bit_s"],
-                mtu=data["mtu"],
-                cores=data["cores"],
+                rate_bit_s=msgspec.convert(data["rate_bit_s"], Annotated[float, Meta(gt=0)] | None),
+                mtu=msgspec.convert(data["mtu"], _Count | list[_Count] | None),
+                cores=msgspec.convert(data["cores"], _Count | None),
                 functions={
                     subject: {
                         name: Function.from_json(function, may_be_negative=name in MAY_BE_NEGATIVE)

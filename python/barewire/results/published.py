@@ -28,9 +28,15 @@ def read_table(path: Path) -> dict[str, Times]:
         raise WrongUse(f"cannot read {path}: {error}") from error
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line and not line.startswith("#")]
     rows = csv.DictReader(line for _, line in lines)
-    column, unit, factor = _time_column(path, rows.fieldnames or ())
+    try:
+        column, unit, factor = _time_column(path, rows.fieldnames or ())
+        numbered = list(zip(lines[1:], rows, strict=True))
+    except (csv.Error, ValueError) as error:
+        raise WrongUse(
+            f"{path} needs a line for each row: a quotation spans several, or a field is too long"
+        ) from error
     launches: dict[str, dict[int, list[float]]] = {}
-    for (number, _), row in zip(lines[1:], rows, strict=True):
+    for (number, _), row in numbered:
         subject = next((row[name] for name in _SUBJECTS if row.get(name)), "")
         size, time = _number(row[_SIZE]), _number(row[column])
         if size is None or size < 0 or size % 1 or time is None or time <= 0:

@@ -158,14 +158,15 @@ def _best(claim: Claim, side: Sequence[Series]) -> list[Series]:
 def _select(side: Mapping[str, Any], runs: Mapping[str, Run]) -> list[Series]:
     """Series of a step by their fields."""
     wanted = {name: value for name, value in side.items() if name != "step"}
+    return [series for series in runs[side["step"]].series if _has(series, wanted)]
 
-    def matches(series: Series) -> bool:
-        return all(
-            getattr(series, name) in value if isinstance(value, list) else getattr(series, name) == value
-            for name, value in wanted.items()
-        )
 
-    return [series for series in runs[side["step"]].series if matches(series)]
+def _has(one: object, wanted: Mapping[str, Any]) -> bool:
+    """Whether fields have these values; a list is any of its values."""
+    return all(
+        getattr(one, name) in value if isinstance(value, list) else getattr(one, name) == value
+        for name, value in wanted.items()
+    )
 
 
 def _key(claim: Claim, series: Series) -> tuple[float, ...]:
@@ -327,7 +328,7 @@ def _bounds(claim: Claim) -> tuple[float, float]:
 def _break(claim: Claim, runs: Mapping[str, Run]) -> Finding:
     assert claim.a is not None and claim.low is not None and claim.high is not None
     wanted = {name: claim.a[name] for name in ("subject", "variant") if name in claim.a}
-    laws = [law for law in laws_of(runs[claim.a["step"]]) if all(getattr(law, k) == v for k, v in wanted.items())]
+    laws = [law for law in laws_of(runs[claim.a["step"]]) if _has(law, wanted)]
     if not laws:
         return Finding(claim, "cannot be decided", "too few message sizes for breaks")
     breaks = [each for law in laws for each in law.fit.breaks]

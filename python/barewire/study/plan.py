@@ -5,7 +5,7 @@ The shipped ones are in `plans`, the published tables in `published`.
 """
 
 import hashlib
-import math
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -252,6 +252,8 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
     lists: dict[str, Any] = {key: _words(where, content, key) for key in several if key in content}
     if kind == "alike" and len(lists["strategies"]) < 2:
         raise WrongUse(f"{where}: strategies needs two at least")
+    if kind == "impossible" and not lists["columns"]:
+        raise WrongUse(f"{where}: columns needs the one of the published times")
     claim = Claim(**{**content, **lists})
     for name in claim.key or ("",):
         if name not in _NUMERIC:
@@ -328,7 +330,8 @@ def _check_steps(where: str, claim: Claim, steps: Sequence[Step]) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # Not isfinite, which takes no number of hundreds of digits.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _listed(commands: Sequence[tuple[str, ...]]) -> str:

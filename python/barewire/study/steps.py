@@ -301,4 +301,6 @@ def document_of(directory: Path, step: str) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise WrongUse(f"{path} is missing or damaged: {error}") from error
-    return dict(found)
+    if not isinstance(found, dict):
+        raise WrongUse(f"{path} is damaged: it is no JSON object")
+    return found
