@@ -289,3 +289,9 @@ def test_a_damaged_value_of_a_model_is_an_error(tmp_path: Path, name: str, value
     (tmp_path / "model.json").write_text(json.dumps({**document, name: value}))
     with pytest.raises(WrongUse, match="the model is damaged"):
         invoke("predict", tmp_path / "model.json", "--kernel", "bcast")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_computation_is_a_finite_time(value: str) -> None:
+    with pytest.raises(WrongUse, match=f"--compute-us must be a number of µs from 0 on, not {value}"):
+        invoke("predict", Path("none"), "--kernel", "krylov", "--compute-us", value)

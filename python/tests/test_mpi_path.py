@@ -331,6 +331,7 @@ def test_witnesses_are_parsed_from_lines_that_launchers_have_changed() -> None:
     lines = [f"{MARK}{json.dumps(facts)}" for facts in reversed(witnessed(OPEN_MPI_4))]
     evidence = read_evidence(f"[1] {lines[0]}some warning\n{lines[1]}")
     assert [facts["rank"] for facts in evidence.ranks] == [0, 1]
+    assert [facts["rank"] for facts in read_evidence(f"{lines[0][:60]}{lines[1]}{lines[0][60:]}").ranks] == [0]
 
 
 def test_libraries_reports_of_their_path_are_parsed() -> None:

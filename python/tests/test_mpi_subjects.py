@@ -350,6 +350,11 @@ def test_hosts_and_slots_come_from_the_slurm_allocation(complete, monkeypatch, t
     where = cli_mpi._allocation(None, None, None, [cli_mpi.LinkSpec()])
     with where.entered() as ([site], lab):
         assert site.hosts == 3 and lab is None and site.shares(6) == [("localhost", 6)]
+    for name, value in (("SLURM_NTASKS", "six"), ("SLURM_JOB_NUM_NODES", "0")):
+        monkeypatch.setenv(name, value)
+        with pytest.raises(WrongUse, match=f"{name} is '{value}', not a number"):
+            cli_mpi._allocation(None, None, None, [cli_mpi.LinkSpec()])
+        monkeypatch.delenv(name)
         with pytest.raises(WrongUse, match="7 ranks, but the hosts take 6"):
             site.shares(7)
     assert "must be the same on all hosts" in where.notes(tmp_path)[0]

@@ -11,7 +11,10 @@ from typing import IO, Any
 
 import pytest
 
+from barewire.cli import jobs
+from barewire.errors import WrongUse
 from barewire.measure import trial as measure
+from barewire.mpi.placement import parse_hosts
 from barewire.report.trial import headlines, trial_page, warnings
 from barewire.results.agreement import Agreement, compare_outputs
 from barewire.results.job_profile import combine_profiles
@@ -194,7 +197,19 @@ def test_every_launch_gets_the_input(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(measure, "run_limited", launched)
     (tmp_path / "input").write_bytes(b"&control\n")
     plan = measure.TrialPlan(2, 2, 0.02, 60, None, 1)
-    jobs: Any = dict.fromkeys(("barewire", "tcp"), SimpleNamespace(ranks=2))
+    both: Any = dict.fromkeys(("barewire", "tcp"), SimpleNamespace(ranks=2))
     notes: list[str] = []
-    measure.Trial(jobs, None, None, tmp_path, plan, lambda *_: None, notes.append, tmp_path / "input").run()
+    measure.Trial(both, None, None, tmp_path, plan, lambda *_: None, notes.append, tmp_path / "input").run()
     assert given == [b"&control\n"] * 6 and not notes
+
+
+def test_hosts_without_slots_get_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "library_of_program", lambda *_: (None, ""))
+
+    def shares(hosts: str, ranks: int | None = None) -> tuple[tuple[str, int], ...]:
+        return jobs.parse_request(["x"], None, jobs.JobHosts(tuple(parse_hosts(hosts)), None), ranks).shares
+
+    assert shares("a,b") == (("a", 1), ("b", 1))
+    assert shares("a:0,b:4") == (("b", 4),) and shares("a:0,b:4", 2) == (("b", 2),)
+    with pytest.raises(WrongUse, match="the hosts take 0"):
+        shares("a:0")

@@ -65,7 +65,8 @@ def parse_request(program: list[str], library: str | None, hosts: JobHosts, rank
         raise WrongUse("name the program after --, with its arguments")
     chosen = None if library is None else find_library(library)
     used, _ = library_of_program(command[0], chosen, os.environ)
-    count = ranks or sum(entry.ranks or 1 for entry in hosts.host_slots)
+    # Hosts may have no slot; at least one rank is asked for.
+    count = ranks or sum(1 if entry.ranks is None else entry.ranks for entry in hosts.host_slots) or 1
     return JobRequest(tuple(command), used, chosen is not None, tuple(spread(count, hosts.host_slots)), hosts)
 
 

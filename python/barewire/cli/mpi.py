@@ -207,10 +207,18 @@ def _allocation(lab: str | None, hosts: str | None, hostfile: Path | None, specs
     link = _real(specs)
     if "SLURM_JOB_ID" not in os.environ or shutil.which("srun") is None:
         raise WrongUse("--slurm needs an allocation (sbatch, salloc) and srun")
-    nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
-    slots = os.environ.get("SLURM_NTASKS")
-    entry = HostSlots(LOCAL_HOST, int(slots) if slots else None)
-    return _Hosts((entry,), link, allocated=int(nodes))
+    entry = HostSlots(LOCAL_HOST, _number_of_slurm("SLURM_NTASKS"))
+    return _Hosts((entry,), link, allocated=_number_of_slurm("SLURM_JOB_NUM_NODES") or 1)
+
+
+def _number_of_slurm(name: str) -> int | None:
+    """Return a number of Slurm's environment; None if it is not set."""
+    text = os.environ.get(name)
+    if not text:
+        return None
+    if not options.is_whole(text) or int(text) < 1:
+        raise WrongUse(f"{name} is '{text}', not a number from 1 on: --slurm needs an allocation (sbatch, salloc)")
+    return int(text)
 
 
 def _real(specs: Sequence[LinkSpec]) -> LinkSpec:

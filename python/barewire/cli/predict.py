@@ -3,6 +3,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -86,6 +87,8 @@ def predict(
     messages, blocks, halos, or a sort's buffers; by default those measured. Without --ranks there are two.
     """
     share = options.read_confidence(confidence)
+    if compute_us is not None and not compute_us < inf:
+        raise WrongUse(f"--compute-us must be a number of µs from 0 on, not {compute_us:g}")
     with progress_bar("fitting"):
         model = model_from(runs)
     kernels = _parse(kernel, KERNELS, "--kernel")

@@ -60,9 +60,18 @@ class Evidence:
 def read_evidence(output: str) -> Evidence:
     """Read the output of a job of witnesses."""
     # Launchers may prefix lines with a rank's name, or join several lines.
-    decoder = json.JSONDecoder()
-    ranks = [decoder.raw_decode(output, match.end())[0] for match in re.finditer(re.escape(MARK), output)]
+    found = (_facts_at(output, match.end()) for match in re.finditer(re.escape(MARK), output))
+    ranks = [facts for facts in found if facts is not None]
     return Evidence(sorted(ranks, key=lambda facts: facts["rank"]), read_report(output))
+
+
+def _facts_at(output: str, start: int) -> dict[str, Any] | None:
+    """Return the facts that begin there; None if another rank printed into them: this one then counts as missing."""
+    try:
+        facts: dict[str, Any] = json.JSONDecoder().raw_decode(output, start)[0]
+    except ValueError:
+        return None
+    return facts
 
 
 def read_report(output: str) -> Report:
