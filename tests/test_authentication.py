@@ -61,7 +61,7 @@ def test_programs_get_their_messages_over_authenticated_frames(name: str, auth: 
     assert lines and all(line["test"] == "messages" for line in lines)
 
 
-def captured_job(tmp_path: Path, auth: str) -> tuple[list[bytes], bytes]:
+def captured_job(auth: str) -> tuple[list[bytes], bytes]:
     """The LLC frames that either host receives of a ping-pong, and the secret of its job."""
     with stand_up("pair") as lab:
         requested, shares = FabricOptions(auth=auth), [("h1", 1), ("h2", 1)]
@@ -81,10 +81,10 @@ def captured_job(tmp_path: Path, auth: str) -> tuple[list[bytes], bytes]:
 
 
 @pytest.mark.parametrize("auth", [pytest.param("job", marks=pytest.mark.matrix), "encrypt"])
-def test_a_capture_verifies_and_what_is_encrypted_is_read_with_the_secret_only(auth: str, tmp_path: Path) -> None:
+def test_a_capture_verifies_and_what_is_encrypted_is_read_with_the_secret_only(auth: str) -> None:
     """By an implementation of the standards that shares nothing with the product's."""
     needs("barewire")
-    frames, secret = captured_job(tmp_path, auth)
+    frames, secret = captured_job(auth)
     assert len(secret) == 32
     encrypts = auth == "encrypt"
     # Questions by what the peer is reached have a tag of their own.

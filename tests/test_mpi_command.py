@@ -257,7 +257,7 @@ exec {launcher} -launcher fork -n "$ranks" "$@"
     assert asked.startswith("-n 2 --export=ALL --mpi=pmi2 --cpu-bind=cores ")
 
 
-def test_the_job_script_of_the_guide_is_one(tmp_path: Path) -> None:
+def test_the_job_script_of_the_guide_is_one() -> None:
     guide = (ROOT / "docs" / "mpi.md").read_text()
     (script,) = re.findall(r"```bash\n(#!/bin/bash\n.*?)```", guide, re.DOTALL)
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0

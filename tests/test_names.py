@@ -264,9 +264,7 @@ def test_a_station_without_a_probe_is_told_from_one_that_is_silent(announced: La
 
 
 @pytest.mark.parametrize(("place", "said"), [(["--interface", "lo"], "CAP_NET_RAW"), ([], "no --interface was given")])
-def test_without_privilege_or_interface_a_probe_serves_all_the_same_and_says_so(
-    place: list[str], said: str, tmp_path: Path
-) -> None:
+def test_without_privilege_or_interface_a_probe_serves_all_the_same_and_says_so(place: list[str], said: str) -> None:
     unprivileged = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--reuid=65534", "--clear-groups"]
     if subprocess.run([*unprivileged, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("cannot become an unprivileged user: run as root")

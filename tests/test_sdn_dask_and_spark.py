@@ -7,7 +7,6 @@ import json
 import subprocess
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,7 +49,7 @@ def check_volume(sent: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_frameworks_shuffle_is_announced_while_it_runs_and_withdrawn(framework: str, tmp_path: Path) -> None:
+def test_a_frameworks_shuffle_is_announced_while_it_runs_and_withdrawn(framework: str) -> None:
     """The controller is asked for its jobs all the time; volumes lie near those that the hosts exchange."""
     try:
         require(framework)

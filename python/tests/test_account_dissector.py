@@ -152,7 +152,7 @@ def test_encrypted_messages_are_not_read(tmp_path: Path) -> None:
     assert [(row[0], row[1] != "", row[2]) for row in found[1:]] == [("", True, "41"), ("", True, "41")]
 
 
-def question(wire: tuple[bytes, bytes], names: tuple[bytes, bytes], echo: int = 0) -> bytes:
+def question(names: tuple[bytes, bytes], echo: int = 0) -> bytes:
     """A question about a path from the second station to the first, LLC and information."""
     station = [name + bytes([sap]) for name, sap in zip(names, (0x24, 0x20), strict=True)]
     body = b"BWPA\x02" + station[1] + station[0] + struct.pack(">QQ", 7, echo) + names[1] + struct.pack(">I", 10000)
@@ -164,7 +164,7 @@ def test_questions_name_the_stations_that_a_check_covers(tmp_path: Path) -> None
     pdu = b"\x24\x20" + SABME
     set_up_pdu = b"\x00\x03" + pdu + check(C + B, pdu[:3], set_up(4)) + set_up(4)
     ends = (1, 40000), (2, 40002)
-    asked = datagram(ETHERTYPE + question((B, A), (C, B)), *ends)
+    asked = datagram(ETHERTYPE + question((C, B)), *ends)
     late = datagram(set_up_pdu, *ends)
     assert dissect(tmp_path, [late], "pdu") == [("", "")]
     fields = ("pdu", "path.from", "path.to", "path.nonce", "path.speed", "version")
@@ -222,7 +222,7 @@ def test_frames_captured_in_part_do_not_disturb(tmp_path: Path, snap: int) -> No
     frames = [
         behind(SABME, extension=set_up(5)),
         front(INFORMATION, extension=MARK + b"\x00\x01", more=eager),
-        B + A + ETHERTYPE + question((B, A), (B, A)),
+        B + A + ETHERTYPE + question((B, A)),
         behind(RR, extension=MARK + bytes(19)),
     ]
     assert all("ends within" not in row[-1] for row in dissect(tmp_path, frames, "pdu", snap=snap))

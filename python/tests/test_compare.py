@@ -95,7 +95,7 @@ def test_another_subject_can_be_the_floor_and_must_exist(runs):
         _json(runs / "a", runs / "same", "--floor", "llc2")
 
 
-def test_without_a_floor_that_is_said(runs, tmp_path):
+def test_without_a_floor_that_is_said(tmp_path):
     for name, seed in (("a", 1), ("b", 2)):
         synthetic_run(tmp_path / name, seed=seed, subjects=("tcp", "raw"), **SMALL)
     done = _invoke(tmp_path / "a", tmp_path / "b")

@@ -192,7 +192,7 @@ def test_numbers_keep_their_digits_and_sizes_are_exact():
     ]
 
 
-def test_report_writes_the_page_into_the_run_and_prints_where(directory, run, tmp_path):
+def test_report_writes_the_page_into_the_run_and_prints_where(directory, tmp_path):
     done = _invoke(str(directory))
     assert done.exit_code == 0 and done.stdout.strip() == str(directory / "report.html")
     elsewhere = tmp_path / "deep" / "page.html"
@@ -220,7 +220,7 @@ def test_the_rows_of_a_long_table_are_packed_and_none_is_lost(tmp_path):
     assert len(text) < 1_500_000
 
 
-def test_report_of_no_run_and_into_an_unwritable_directory_is_wrong_use(directory, run, tmp_path):
+def test_report_of_no_run_and_into_an_unwritable_directory_is_wrong_use(directory, tmp_path):
     assert isinstance(_invoke(str(tmp_path)).exception, WrongUse)
     (tmp_path / "file").touch()
     failed = _invoke(str(directory), "-o", str(tmp_path / "file" / "page.html"))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Calibration: parameters are recovered from exact latencies, and errors are those of held-out cases."""
+"""Calibration: parameters are recovered from exact latencies."""
 
 import pytest
 
-from barewire.sdn.calibration import fit, prediction_error
+from barewire.sdn.calibration import fit
 
 RATE = 25_000_000
 
@@ -31,11 +31,3 @@ def test_latencies_impossible_for_transfers_are_refused() -> None:
         fit([(1_000, 0.0), (2_000, 0.2)], RATE)
     with pytest.raises(ValueError, match="no longer"):
         fit([(1_000, 1.0), (1_000_000, 0.01)], RATE)
-
-
-def test_prediction_errors_are_relative_and_of_the_same_cases() -> None:
-    error = prediction_error({"stp": 11.0, "isolated": 18.0}, {"stp": 10.0, "isolated": 20.0})
-    assert error.by_case == {"stp": pytest.approx(0.1), "isolated": pytest.approx(-0.1)}
-    assert (error.mean, error.worst) == (pytest.approx(0.1), pytest.approx(0.1))
-    with pytest.raises(ValueError, match="same cases"):
-        prediction_error({"stp": 1.0}, {"isolated": 1.0})

@@ -227,7 +227,7 @@ def test_a_successor_keeps_each_flow_on_its_path_by_its_profile_and_moves_none()
     } == tables
 
 
-def test_meters_begin_with_the_rates_that_the_leader_had_set(tmp_path: Path) -> None:
+def test_meters_begin_with_the_rates_that_the_leader_had_set() -> None:
     world = acquainted(tenants=TENANTS, link_rate_bit_s=10_000_000)
     world.pass_time(1.0)
     port = next(iter(world.controller.slices.rates()))

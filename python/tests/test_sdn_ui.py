@@ -194,7 +194,7 @@ def test_history_and_events_are_bounded_by_number_and_by_bytes() -> None:
     assert all(len(event["text"]) < documents.TEXT_MAX + 3 for event in events)
 
 
-def test_many_flows_are_counted_in_turns_and_the_fastest_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_flows_are_counted_in_turns_and_the_fastest_are_listed() -> None:
     """20,000 flows: another task of the loop, as the controller's work is, is never held up for long (in CPU time)."""
     world = acquainted()
     hosts = world.network.hosts

@@ -203,9 +203,7 @@ def test_of_the_libraries_those_that_are_here_are_measured(tmp_path: Path, monke
     assert left_out(record) == ["Step 'messages' was done without mpich-99, not installed here"]
 
 
-def test_a_study_knows_the_builds_that_measured_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_knows_the_builds_that_measured_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     second = STEP[STEP.index("[[step]]") :].replace('"messages"', '"others"')
     plan, study = written(tmp_path, STEP + second + CLAIM), tmp_path / "study"
     for build, code in (("1, commit old", 1), ("2, commit new", 0)):

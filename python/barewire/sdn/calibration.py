@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The simulator's two parameters, fitted to measurements without blocking, and the errors of its predictions.
+"""The simulator's two parameters, fitted to measurements without blocking.
 
 On a pair of hosts, or in a ring on a star, a message takes its overhead plus its size divided by the payload's rate.
 Both parameters are fitted only to such measurements; those on blocking networks are held out to evaluate predictions.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +21,6 @@ class Calibration:
     efficiency: float
     overhead_s: float
     worst_residual: float
-
-
-@dataclass(frozen=True)
-class PredictionError:
-    """Relative errors (predicted / measured - 1) by case, their mean and largest absolute value."""
-
-    by_case: Mapping[Hashable, float]
-    mean: float
-    worst: float
 
 
 def fit(latencies: Sequence[tuple[int, float]], rate_bit_s: float) -> Calibration:
@@ -52,14 +43,3 @@ def fit(latencies: Sequence[tuple[int, float]], rate_bit_s: float) -> Calibratio
         raise ValueError("longer messages take no longer, so these are not times of transfers")
     residuals = (overhead_s + slowness * at_rate_s) / times - 1
     return Calibration(1 / float(slowness), float(overhead_s), float(np.abs(residuals).max()))
-
-
-def prediction_error(predicted: Mapping[Hashable, float], measured: Mapping[Hashable, float]) -> PredictionError:
-    """Compare predictions with measurements. ValueError unless both have the same cases, at least one."""
-    if not measured or set(predicted) != set(measured):
-        raise ValueError("predictions and measurements must have the same cases, at least one")
-    if not all(value > 0 for value in measured.values()):
-        raise ValueError("measured values are above 0")
-    errors = {case: predicted[case] / value - 1 for case, value in measured.items()}
-    sizes = [abs(error) for error in errors.values()]
-    return PredictionError(errors, sum(sizes) / len(sizes), max(sizes))

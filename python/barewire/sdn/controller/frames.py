@@ -48,7 +48,6 @@ class Arp:
     is_request: bool
     sender_mac: str
     sender: str
-    target_mac: str
     target: str
 
 
@@ -76,7 +75,6 @@ class Headers:
     destination_port: int = 0
     identification: int = 0
     ip_source: str = ""
-    ip_destination: str = ""
     arp: Arp | None = None
     vlan: int = 0
     icmp6_type: int | None = None
@@ -123,7 +121,7 @@ def read_headers(frame: bytes) -> Headers | None:
 
 
 def _read_ipv4(source: str, destination: str, vlan: int, frame: bytes, at: int) -> Headers | None:
-    version, _, _, identification, fragment, _, protocol, _, sender, target = _IPV4.unpack_from(frame, at)
+    version, _, _, identification, fragment, _, protocol, _, sender, _ = _IPV4.unpack_from(frame, at)
     header_bytes = (version & 15) * 4
     if version >> 4 != 4 or header_bytes < _IPV4.size:
         return None
@@ -131,13 +129,11 @@ def _read_ipv4(source: str, destination: str, vlan: int, frame: bytes, at: int) 
     # Later fragments have no ports; a switch matches them as port 0.
     if protocol in (TCP, UDP) and not fragment & _FRAGMENT_OFFSET:
         ports = struct.unpack_from("!HH", frame, at + header_bytes)
-    return Headers(
-        source, destination, IPV4, protocol, *ports, identification, inet_ntoa(sender), inet_ntoa(target), vlan=vlan
-    )
+    return Headers(source, destination, IPV4, protocol, *ports, identification, inet_ntoa(sender), vlan=vlan)
 
 
 def _read_ipv6(source: str, destination: str, vlan: int, frame: bytes, at: int) -> Headers | None:
-    version, _, protocol, hops, sender, target = _IPV6.unpack_from(frame, at)
+    version, _, protocol, hops, sender, _ = _IPV6.unpack_from(frame, at)
     if version >> 28 != 6:
         return None
     protocol, at = _after_extensions(frame, protocol, at + _IPV6.size)
@@ -151,9 +147,9 @@ def _read_ipv6(source: str, destination: str, vlan: int, frame: bytes, at: int) 
         # What a router has forwarded says nothing about this link (RFC 4861, 7.1).
         if kind in _LINK_LAYER_ADDRESS and code == 0 and hops == _HOPS_MAX:
             neighbour = _read_neighbour(frame, at)
-    addresses = str(IPv6Address(sender)), str(IPv6Address(target))
+    address = str(IPv6Address(sender))
     return Headers(
-        source, destination, IPV6, protocol, *ports, 0, *addresses, vlan=vlan, icmp6_type=kind, neighbour=neighbour
+        source, destination, IPV6, protocol, *ports, 0, address, vlan=vlan, icmp6_type=kind, neighbour=neighbour
     )
 
 
@@ -191,10 +187,10 @@ def _read_neighbour(frame: bytes, at: int) -> Neighbour | None:
 
 
 def _read_arp(frame: bytes, at: int) -> Arp | None:
-    *head, operation, sender_mac, sender, target_mac, target = _ARP.unpack_from(frame, at)
+    *head, operation, sender_mac, sender, _, target = _ARP.unpack_from(frame, at)
     if tuple(head) != _ARP_HEAD or operation not in (1, 2) or sender_mac[0] & 1:
         return None
-    return Arp(operation == 1, _mac(sender_mac), inet_ntoa(sender), _mac(target_mac), inet_ntoa(target))
+    return Arp(operation == 1, _mac(sender_mac), inet_ntoa(sender), inet_ntoa(target))
 
 
 def probe(key: bytes, switch: str, port: int) -> bytes:
