@@ -465,7 +465,7 @@ def test_an_mpi_job_announces_itself_while_it_runs(site: Site) -> None:
         "sleep 2; hostname",
     )
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        assert eventually(lambda: bool(site.client.get("jobs")["jobs"]), 20) or running.communicate()
+        assert eventually(lambda: bool(site.client.get("jobs")["jobs"]), 20), running.communicate()
         (job,) = site.client.get("jobs")["jobs"]
         output, errors = running.communicate(timeout=60)
     assert (job["profile"], job["ranks"], job["name"]) == ("mpi", 3, "sh")

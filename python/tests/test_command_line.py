@@ -601,7 +601,8 @@ def test_completion_offers_what_the_tables_have(monkeypatch: pytest.MonkeyPatch,
     assert offered - {"host", "budget"} == set(parse_tests(",".join(offered - {"host", "budget"})))
     assert {name for name, _ in complete.mpi_tests("")} - {"scoreboard"} == {*suite.tests(), *suite.kernels()}
     assert complete.tuned("eager") == [("eager_bytes=", "largest message that is sent without a handshake")]
-    assert all(text.startswith("tcp,") and text != "tcp,tcp" for text, _ in complete.transports("tcp,"))
+    further = [text for text, _ in complete.transports("tcp,")]
+    assert "tcp,udp" in further and all(text.startswith("tcp,") and text != "tcp,tcp" for text in further)
     monkeypatch.chdir(tmp_path)
     assert complete.runs("") == []
 

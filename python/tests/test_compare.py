@@ -100,7 +100,8 @@ def test_without_a_floor_that_is_said(tmp_path):
         synthetic_run(tmp_path / name, seed=seed, subjects=("tcp", "raw"), **SMALL)
     done = _invoke(tmp_path / "a", tmp_path / "b")
     assert "Not both runs have a floor" in done.stdout
-    assert all(entry["normalised"] is None for entry in _json(tmp_path / "a", tmp_path / "b")["comparisons"])
+    compared = _json(tmp_path / "a", tmp_path / "b")["comparisons"]
+    assert compared and all(entry["normalised"] is None for entry in compared)
 
 
 def test_drift_within_a_run_is_named(runs):

@@ -21,6 +21,7 @@ from barewire.errors import WrongUse
 from barewire.models.wire import Link
 from barewire.report import words
 from barewire.report.figures import bars, layout_of, plain_axis
+from barewire.report.markdown import frame_markdown
 from barewire.report.svg import svg
 
 SIZES = (1, 64, 1400, 65536)
@@ -69,11 +70,17 @@ def test_markdown_has_every_median_and_the_warnings(tmp_path):
     assert exported(tmp_path, "--format", "markdown", "--table", "fit").startswith("| subject | variant |")
 
 
-def test_markdown_escapes_what_would_end_a_cell(tmp_path):
+def test_markdown_escapes_what_would_end_a_cell():
+    text = frame_markdown(pl.DataFrame({"a|b": ["c|d\ne"], "n": [1]}))
+    assert text == "| a\\|b | n |\n| --- | ---: |\n| c\\|d e | 1 |\n"
+
+
+def test_markdown_of_an_mpi_run_has_its_laws_and_whole_rows(tmp_path):
     synthetic_mpi(tmp_path, "pingpong", launches=6)
     text = exported(tmp_path, "--format", "markdown")
     assert "### Laws of latency" in text or "α" in text
-    assert all(line.endswith("|") for line in text.splitlines() if line.startswith("|"))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert rows and all(line.endswith("|") for line in rows)
 
 
 def test_svg_draws_every_point_at_its_place(directory, tmp_path):

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from pathlib import Path
 from threading import Thread
 
@@ -42,7 +43,9 @@ def test_an_end_waits_for_a_reader_that_has_stopped_only_for_a_while(monkeypatch
         printer = EventPrinter(writer, as_json=False)
         for _ in range(1000):
             printer.event("flood", 1000 * "x")
+        began = time.monotonic()
         printer.close()
+        assert time.monotonic() - began < 1, "a hundred times as long as it may wait, and not for ever"
 
 
 def test_events_have_times_and_signs_that_their_stream_lacks(tmp_path: Path) -> None:
