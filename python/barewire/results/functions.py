@@ -9,10 +9,10 @@ import numpy as np
 
 from barewire.errors import WrongUse
 from barewire.models.times import CannotSay, Times
+from barewire.results.quantities import US_OF
 from barewire.results.run import Run, Series
 from barewire.stats.confidence import CONFIDENCE
 
-_US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 _RATE = "Mbit/s"
 # Between two ranks, or two sides of the probe, which has no ranks.
 _TWO = (0, 2)
@@ -132,9 +132,9 @@ def _of_common_launches(sizes: Mapping[int, Mapping[int, float]]) -> dict[int, l
 
 def in_us(value: float, unit: str) -> float:
     """Convert a time to µs; CannotSay for another unit."""
-    if unit not in _US:
-        raise CannotSay(f"{unit} is not a unit of time: models need {', '.join(_US)}")
-    return value * _US[unit]
+    if unit not in US_OF:
+        raise CannotSay(f"{unit} is not a unit of time: models need {', '.join(US_OF)}")
+    return value * US_OF[unit]
 
 
 def _from_source(run: Run, subject: str, source: _Source, *, may_be_negative: bool) -> Function | None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from barewire.errors import WrongUse
 from barewire.models.times import Times
 from barewire.results.functions import in_us
+from barewire.results.quantities import TIME_UNITS
 
-_UNITS = ("ns", "us", "ms", "s")
 _SUBJECTS = ("subject", "program")
 _SIZE = "message_bytes"
 
@@ -48,11 +48,11 @@ def read_table(path: Path) -> dict[str, Times]:
 
 
 def _time_column(path: Path, names: Sequence[str]) -> tuple[str, str, float]:
-    timed = [name for name in names if name.rpartition("_")[2] in _UNITS]
+    timed = [name for name in names if name.rpartition("_")[2] in TIME_UNITS]
     if _SIZE not in names or len(timed) != 1:
         raise WrongUse(
-            f"{path} needs a column {_SIZE} and one column of times that ends in {', '.join(f'_{u}' for u in _UNITS)}; "
-            f"it has {', '.join(names) or 'none'}"
+            f"{path} needs a column {_SIZE} and one column of times that ends in "
+            f"{', '.join(f'_{unit}' for unit in TIME_UNITS)}; it has {', '.join(names) or 'none'}"
         )
     return timed[0], timed[0].rpartition("_")[2], 0.5 if timed[0].startswith("round_trip") else 1.0
 

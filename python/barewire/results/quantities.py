@@ -4,7 +4,9 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-TIME_UNITS = ("us", "ns", "ms", "s")
+# Each unit of time in µs.
+US_OF = {"us": 1.0, "ns": 1e-3, "ms": 1e3, "s": 1e6}
+TIME_UNITS = tuple(US_OF)
 
 Over = Literal["each", "total", "slowest", "mean"]
 # Units of results; samples in any other unit are auxiliary and not part of a series.
@@ -93,7 +95,7 @@ def message_time_us(value: float, unit: str, message_bytes: int) -> float | None
         case "messages/s":
             return 1e6 / value
         case _ if unit in TIME_UNITS:
-            return value * {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}[unit]
+            return value * US_OF[unit]
     return None
 
 

@@ -90,9 +90,7 @@ class Access:
         """Return a job that the caller may use. UnknownJobError for one of another, as for one that does not exist."""
         jobs, owners = self._known()
         if caller.tenant is not None and owners.get(job_id) is not caller.tenant:
-            raise UnknownJobError(
-                f"there is no job {job_id}: it was withdrawn, or not renewed in time; announce it again"
-            )
+            raise UnknownJobError(job_id)
         return jobs.get(job_id)
 
     def jobs(self, caller: Caller) -> list[Job]:

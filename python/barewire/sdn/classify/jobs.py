@@ -71,6 +71,10 @@ class Job:
 class UnknownJobError(WrongUse):
     """The job does not exist, or no longer exists."""
 
+    def __init__(self, job_id: str) -> None:
+        """Say what to do."""
+        super().__init__(f"there is no job {job_id}: it was withdrawn, or not renewed in time; announce it again")
+
 
 class Jobs:
     """All announced jobs."""
@@ -106,9 +110,7 @@ class Jobs:
     def get(self, job_id: str) -> Job:
         """Return a job."""
         if job_id not in self._jobs:
-            raise UnknownJobError(
-                f"there is no job {job_id}: it was withdrawn, or not renewed in time; announce it again"
-            )
+            raise UnknownJobError(job_id)
         return self._jobs[job_id]
 
     def of(self, key: FlowKey) -> Job | None:
