@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Which lines the tests execute: of Rust by the tests of all crates and by tests/fi, of Python by all of pytest's tests.
+# tools/coverage.sh [rust] [python] (default: both); pages in target/coverage. Needs `setup/setup.sh checks`.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PATH=$PWD/target/tools/bin:$PATH:$HOME/.cargo/bin
+[ $# -gt 0 ] || set -- rust python
+folder=$PWD/target/coverage
+mkdir -p "$folder"
+
+of_rust() {
+    local namespace=(unshare --net) build=(--profile checks --locked --quiet) provider=$folder/provider
+    [ "$(id -u)" = 0 ] || namespace=(unshare --user --map-root-user --net)
+    export CARGO_TARGET_DIR=$folder/build
+    # shellcheck disable=SC1090
+    source <(cargo llvm-cov show-env --sh)
+    cargo llvm-cov clean --workspace
+    "${namespace[@]}" .venv/bin/python tools/with_loopback.py \
+        cargo test "${build[@]}" --workspace --exclude barewire-benches --features barewire-sim/mutants
+    cargo build "${build[@]}" --package barewire-provider --lib
+    mkdir -p "$provider"
+    ln -f "$CARGO_TARGET_DIR/checks/libbarewire_fi.so" "$provider/libbarewire-fi.so"
+    # loaded.c is a program of its own.
+    find tests/fi -name '*.c' ! -name loaded.c -exec gcc -std=gnu17 -O1 -g -o "$provider/fi" {} + -lfabric -lpthread -ldl
+    BAREWIRE_TEST_SANITIZED=$provider .venv/bin/pytest tests/test_provider.py -k test_case
+    cargo llvm-cov report --profile checks --html --output-dir "$folder/rust"
+    cargo llvm-cov report --profile checks --summary-only
+}
+
+of_python() {
+    .venv/bin/coverage erase
+    .venv/bin/coverage run -m pytest python/tests
+    .venv/bin/coverage run --append -m pytest tests --numprocesses 2 --dist loadfile
+    .venv/bin/coverage combine --quiet --append
+    .venv/bin/coverage html --quiet --directory "$folder/python"
+    .venv/bin/coverage report
+}
+
+for language; do
+    case $language in
+        rust | python) "of_$language" ;;
+        *) echo "coverage: say rust or python, not '$language'" >&2; exit 2 ;;
+    esac
+done
