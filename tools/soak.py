@@ -38,6 +38,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from common import ROOT, exit_code
 from survival import KILLED, Faults, Site, built, libraries_over_barewire, running_site, with_faulty_wire
@@ -149,8 +150,11 @@ class Soak:
             finally:
                 finished.set()
                 injector.join()
-        records = [json.loads(line) for line in ended.output.splitlines() if line.startswith("{")]
-        wrong = list(_judge(ended.code, records, name, killed=KILLED in injected))
+        records, halves = _records(ended.output)
+        wrong = [] if faults.failure is None else [faults.failure]
+        if halves and not kills_rank:
+            wrong.append(f"a rank wrote {halves[0]!r}")
+        wrong += list(_judge(ended.code, records, name, killed=KILLED in injected))
         wrong += _eventually_none(lambda: site.left_since(before, with_foreign=ended.code == 0))
         wrong += _eventually_none(lambda: site.grown(servers, SERVER_GROWN_BYTES_MAX))
         longest_s = max(faults.lasted_s, default=0)
@@ -226,6 +230,18 @@ class Traces:
         return leftovers
 
 
+def _records(output: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """The records that ranks printed, and lines that are none, such as a killed rank's half one."""
+    records, halves = [], []
+    for line in output.splitlines():
+        if line.startswith("{"):
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                halves.append(line)
+    return records, halves
+
+
 def _judge(code: int | None, records: list[dict[str, Any]], program: str, killed: bool) -> Iterator[str]:
     if code is None:
         yield "it hung"
@@ -258,12 +274,8 @@ def _eventually_none(check: Any) -> list[str]:
 
 @contextmanager
 def _patience(seconds: int | None) -> Iterator[None]:
-    if seconds is not None:
-        os.environ["FI_BAREWIRE_PATIENCE"] = str(seconds)
-    try:
+    with patch.dict(os.environ, {} if seconds is None else {"FI_BAREWIRE_PATIENCE": str(seconds)}):
         yield
-    finally:
-        os.environ.pop("FI_BAREWIRE_PATIENCE", None)
 
 
 def main() -> int:
@@ -290,7 +302,8 @@ def main() -> int:
             number += 1
     minutes = (time.monotonic() - soak.started) / 60
     print(f"{soak.jobs} jobs, {soak.faults} faults in {minutes:.0f} minutes: {soak.wrong} wrong (seed {options.seed})")
-    return int(soak.wrong > 0)
+    # A soak without a job has shown nothing.
+    return int(soak.wrong > 0 or soak.jobs == 0)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if unknown := set(options.obstacles) - set(OBSTACLES):
         parser.error(f"unknown: {', '.join(unknown)}; there are: {', '.join(OBSTACLES)}")
+    if options.runs < 1:
+        parser.error("--runs must be 1 or more")
     failed = 0
     with tempfile.TemporaryDirectory(prefix="barewire-starts-") as folder:
         for obstacle in options.obstacles or OBSTACLES:

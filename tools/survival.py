@@ -16,7 +16,7 @@ from pathlib import Path
 
 from common import BAREWIRE, ROOT
 
-from barewire.errors import MachineCannot, unknown
+from barewire.errors import BarewireError, MachineCannot, unknown
 from barewire.lab import Lab, LinkSpec
 from barewire.mpi import Library, installed_libraries
 from barewire.sdn.api.client import Client
@@ -99,13 +99,16 @@ class Site:
         with log.open("a") as output:
             self.controller = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, text=True)
         assert self.lab.network is not None
-        deadline = time.monotonic() + 30
+        deadline, last = time.monotonic() + 30, ""
         while time.monotonic() < deadline:
-            with suppress(Exception):
-                if Client(api, token).get("status")["connected"] == len(self.lab.network.switches):
+            try:
+                last = f"{(status := Client(api, token).get('status'))['connected']} are connected"
+                if status["connected"] == len(self.lab.network.switches):
                     return
+            except (BarewireError, OSError) as error:
+                last = str(error)
             time.sleep(0.1)
-        raise MachineCannot(f"the controller does not reach all switches: {log.read_text()[-1000:]}")
+        raise MachineCannot(f"the controller does not reach all switches: {last}; {log.read_text()[-1000:]}")
 
     def end(self) -> None:
         """End brokers and controller."""
@@ -287,12 +290,20 @@ class Faults:
     seconds: float = 1.0
     # Duration of each fault, which on a busy machine is longer than intended.
     lasted_s: list[float] = field(default_factory=list)
+    # Why no fault could be injected any more.
+    failure: str | None = None
 
     def inject(self, names: Sequence[str], finished: threading.Event, injected: list[str]) -> None:
         """Draw faults from `names`, one after the other, from when the job's ranks exist until `over` is set.
 
-        Descriptions go to `injected`. At most one rank is killed.
+        Descriptions go to `injected`, an unexpected error to `failure`. At most one rank is killed.
         """
+        try:
+            self._inject(names, finished, injected)
+        except Exception as error:
+            self.failure = f"no fault could be injected: {error!r}"
+
+    def _inject(self, names: Sequence[str], finished: threading.Event, injected: list[str]) -> None:
         while names and not finished.wait(0.1) and KILLED not in injected:
             if not self.site.ranks(self.program) or finished.wait(self.source.uniform(0.2, 2)):
                 continue

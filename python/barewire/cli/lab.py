@@ -96,7 +96,9 @@ def up(
     if not as_json:
         _print_hosts(console, lab)
         if shape.network is not None and not standalone:
-            console.print(f"nothing is forwarded until a controller listens on {lab.controller_socket}", soft_wrap=True)
+            console.print(
+                escape(f"nothing is forwarded until a controller listens on {lab.controller_socket}"), soft_wrap=True
+            )
         console.print(f"try: barewire lab exec --lab {lab.id} {lab.hosts[0].name} -- hostname", soft_wrap=True)
 
 

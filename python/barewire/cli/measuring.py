@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from barewire.cli.options import is_whole
 from barewire.cli.output import print_document
 from barewire.errors import WrongUse
 from barewire.lab import Lab
@@ -18,11 +19,10 @@ from barewire.stats.refinement import Refinement
 
 def parse_launches(text: str) -> tuple[int, int]:
     """Parse `6`, or `6..12`: minimum and maximum."""
-    first, _, last = text.partition("..")
-    try:
-        return int(first), int(last or first)
-    except ValueError:
-        raise WrongUse(f"'{text}' is not a number of launches; write 6, or 6..12 until precise") from None
+    first, dots, last = text.partition("..")
+    if not is_whole(first) or (dots and not is_whole(last)):
+        raise WrongUse(f"'{text}' is not a number of launches; write 6, or 6..12 until precise")
+    return int(first), int(last or first)
 
 
 def parse_refinement(threshold: float | None, smallest_bytes: int | None) -> Refinement | None:

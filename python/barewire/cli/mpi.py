@@ -262,13 +262,10 @@ def _eager_limits(text: str) -> tuple[int | None, ...]:
 
 
 def _numbers(text: str, option: str, minimum: int) -> tuple[int, ...]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < minimum:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(options.is_whole(part) and int(part) >= minimum for part in parts):
         raise WrongUse(f"{option} takes comma-separated numbers from {minimum}, not '{text}'")
-    return tuple(dict.fromkeys(numbers))
+    return tuple(dict.fromkeys(int(part) for part in parts))
 
 
 def _own_options(options: list[str]) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ from barewire.results.model import Model, model_of, read_model, shared_cores
 from barewire.results.prediction import KERNELS, Prediction, Request
 from barewire.results.prediction import predict as predictions_of
 
+_RANKS_MAX = 1_000_000
+
 
 def predict(
     runs: Annotated[
@@ -97,6 +99,8 @@ def predict(
     if subject is not None and subject not in model.functions:
         raise unknown("subject", subject, model.functions)
     numbers = None if ranks is None else _whole(ranks, "-n")
+    if numbers is not None and max(numbers) > _RANKS_MAX:
+        raise WrongUse(f"-n is at most {_RANKS_MAX}: nothing that was measured here says anything about more ranks")
     if against is not None:
         _check(model, runs, against, kernels, subject, numbers, cores, share, as_json)
         return

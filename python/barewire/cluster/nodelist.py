@@ -6,6 +6,7 @@ import re
 from barewire.errors import WrongUse
 
 _HOSTS_MAX = 10_000
+_RANGES_MAX = 100
 _RANGES = re.compile(r"\[([0-9,-]+)\]")
 # Python reads no number of more than 4300 digits.
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
@@ -17,6 +18,8 @@ def expand_nodelist(text: str) -> str:
     """Return the names with commas between; a text without brackets is returned as it is. WrongUse if invalid."""
     if "[" not in text and "]" not in text:
         return text
+    if text.count("[") > _RANGES_MAX:
+        raise WrongUse(f"a list of nodes has more than {_RANGES_MAX} ranges in brackets")
     return ",".join(name for part in _SEPARATOR.split(text) for name in _expand(part, text))
 
 

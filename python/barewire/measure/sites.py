@@ -4,6 +4,7 @@
 import contextlib
 import secrets
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,13 +19,15 @@ LOCAL_NAMES = ("localhost", "local")
 
 
 def parse_remote_shell(text: str) -> tuple[str, ...]:
-    """Return the words of `--remote-shell`; WrongUse if there are none, or a quotation is not closed."""
+    """Return the words of `--remote-shell`; WrongUse if the first is no command, or a quotation is not closed."""
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise WrongUse(f"--remote-shell {text}: {error}") from None
     if not words:
         raise WrongUse("--remote-shell must name a command, such as 'ssh -p 2222'")
+    if shutil.which(words[0]) is None:
+        raise WrongUse(f"--remote-shell {words[0]}: there is no such command")
     return tuple(words)
 
 

@@ -206,10 +206,8 @@ def _needing_file(program: Path, environment: Mapping[str, str]) -> tuple[Path |
         return None, f"{program} is neither a program nor a script with an interpreter"
     if not interpreter.name.startswith("python"):
         return program, ""
-    completed = subprocess.run(
-        [str(interpreter), "-c", _MPI4PY], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-    )
-    extensions = [file for folder in completed.stdout.splitlines() for file in Path(folder).glob("MPI*.so")]
+    folders = _output([str(interpreter), "-c", _MPI4PY]).splitlines()
+    extensions = [file for folder in folders for file in Path(folder).glob("MPI*.so")]
     # A wheel of mpi4py has an extension for each ABI and loads any library that it finds.
     if len(extensions) == 1:
         return extensions[0], ""
@@ -222,16 +220,24 @@ def _needed(file: Path, environment: Mapping[str, str]) -> tuple[str, Path | Non
     ldd = shutil.which("ldd")
     if ldd is None:
         raise MachineCannot("ldd(1) is missing, which lists a program's libraries: apt install libc-bin")
-    completed = subprocess.run(
-        [ldd, str(file)], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=dict(environment)
-    )
-    match = _NEEDED.search(completed.stdout)
+    match = _NEEDED.search(_output([ldd, str(file)], environment))
     if match is None:
         return None
     if match[2] == "not found":
         return match[1], None
     # On a merged system /lib links to /usr/lib; bin/ lies beside the latter.
     return match[1], Path(match[2]).parent.resolve() / match[1]
+
+
+def _output(command: list[str], environment: Mapping[str, str] | None = None) -> str:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment
+        ).stdout
+    except subprocess.TimeoutExpired:
+        raise MachineCannot(
+            f"{command[0]} did not answer within {_TIMEOUT_S} s: name the MPI library, --library"
+        ) from None
 
 
 def _library_files(folder: Path) -> Iterator[Path]:

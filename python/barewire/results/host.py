@@ -146,7 +146,7 @@ def read_reference(path: Path) -> Reference:
     try:
         medians = {(measure["name"], measure["block_bytes"]): float(measure["median"]) for measure in data["measures"]}
         return Reference(str(path.name), data["run"], dict(data["environment"]), medians)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise WrongUse(f"the reference {path} is damaged: {error}") from error
 
 
