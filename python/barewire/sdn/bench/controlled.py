@@ -129,6 +129,8 @@ def _ready(lab: Lab, process: "subprocess.Popen[bytes]", token: Path, api: Path,
             raise MeasurementFailed(f"the controller ended: {_last_words(log)}")
         if client is None and _READY in log.read_text(errors="replace"):
             client = Client(f"unix:{api}", token)
+            # They have tried in vain while it started, and would wait for seconds.
+            lab.reconnect_switches()
         if client is not None:
             status = client.get("status")
             if status["connected"] == len(switches) and status["links"] == links:
