@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A lab with switches on real Open vSwitch: as its network says, limited by its rates, mended as it was broken, and
-gone without a trace. Flows are laid by ovs-ofctl, so no controller of ours is needed."""
+gone without a trace. Flows are installed by ovs-ofctl, so no controller of ours is needed."""
 
 import json
 import os

@@ -216,7 +216,7 @@ def test_all_switches_and_links_are_found_as_they_were_made(site: Site) -> None:
 
 
 def test_tcp_goes_through_the_network_in_flows_of_both_directions(site: Site) -> None:
-    """First packets take the default way. On a busy machine copies may be lost, and then a short flow is not placed."""
+    """First packets take the default path. On a busy machine copies may be lost; then a short flow is not placed."""
 
     def paths() -> list[list[str]]:
         return [one["path"] for one in site.flows() if one["protocol"] == "tcp"]
@@ -530,7 +530,7 @@ def test_sprayed_frames_leave_a_pulled_cable_while_no_controller_runs(site: Site
     needs("barewire")
     site.client.set_strategy("mpi", "spray")
     for attempt in range(ATTEMPTS):
-        assert site.stands() and eventually(lambda: site.status().get("being_laid") == 0, 20)
+        assert site.stands() and eventually(lambda: site.status().get("being_installed") == 0, 20)
         found = _sprays(site, size, 5000 * (attempt + 1))
         if found["longest_ms"] < found["median_ms"] + SILENCE_MS:
             break
@@ -555,7 +555,7 @@ def test_processes_on_the_same_hosts_take_several_paths_only_by_labels(site: Sit
     job = ("--fabric", "barewire", "--library", "openmpi-5", "--", program("openmpi-5", "pairs"), "2500", "8")
     used = 0
     for _ in range(ATTEMPTS):
-        assert site.stands() and eventually(lambda: site.status().get("being_laid") == 0, 20)
+        assert site.stands() and eventually(lambda: site.status().get("being_installed") == 0, 20)
         before = _sent(site, uplinks)
         done = barewire("run", "-n", "16", *place, *job)
         assert done.returncode == 0 and json.loads(done.stdout)["round_trips"] > 20, (done.stdout, done.stderr)

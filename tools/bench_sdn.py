@@ -127,12 +127,12 @@ def rate(_options: argparse.Namespace) -> Iterator[Promise]:
     print(f"        {seen['rules'] / took_s:.0f} rules a second, {used_s / took_s:.0%} of a core")
     yield (
         f"flows that were not installed, of {seen['flows']} at {RATE_PER_S}/s",
-        seen["flows"] - seen["laid"],
+        seen["flows"] - seen["installed"],
         0,
         "flows",
     )
     yield "time for a load of 10 s", took_s, 10.5, "s"
-    median, p99 = np.quantile(seen["laid_s"], [0.5, 0.99]) * 1e3
+    median, p99 = np.quantile(seen["installed_s"], [0.5, 0.99]) * 1e3
     print(f"        rules installed at the first switch: median {median:.2f} ms, p99 {p99:.2f} ms")
     yield f"time until a new flow's rule is installed at {RATE_PER_S}/s, p99", p99, DELAY_S * 1e3, "ms"
 
@@ -174,12 +174,12 @@ print(json.dumps(times))
 def jobs(_options: argparse.Namespace) -> Iterator[Promise]:
     """Announcements beside new flows; the controller runs here, so that its event loop can be watched."""
     with tempfile.TemporaryDirectory() as folder:
-        lags, busy, times, laid = asyncio.run(_announced(Path(folder)))
+        lags, busy, times, installed = asyncio.run(_announced(Path(folder)))
     median, p99 = np.quantile(times, [0.5, 0.99]) * 1e3
     print(f"        {len(times)} requests: median {median:.1f} ms, p99 {p99:.1f} ms, longest {max(times) * 1e3:.0f} ms")
     print("        stalls of the event loop, longest in ms: " + " ".join(f"{lag * 1e3:.0f}" for lag in lags[-12:]))
     print("        its processor time meanwhile, most in ms: " + " ".join(f"{used * 1e3:.0f}" for used in busy[-12:]))
-    print(f"        rules of new flows meanwhile: p99 {np.quantile(laid, 0.99) * 1e3:.1f} ms")
+    print(f"        rules of new flows meanwhile: p99 {np.quantile(installed, 0.99) * 1e3:.1f} ms")
     yield f"longest stall with {JOBS} jobs of {JOB_FLOWS} flows", lags[-1] * 1e3, STALL_S * 1e3, "ms"
 
 
@@ -216,7 +216,7 @@ async def _announced(folder: Path) -> tuple[list[float], list[float], list[float
     seen = json.loads((await flows.communicate())[0])
     await api.close()
     await shell.close()
-    return sorted(lags), sorted(busy), times, seen["laid_s"]
+    return sorted(lags), sorted(busy), times, seen["installed_s"]
 
 
 async def _python(*words: str) -> asyncio.subprocess.Process:

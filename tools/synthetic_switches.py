@@ -137,7 +137,7 @@ class World:
         self.network = network
         self.switches: dict[str, Switch] = {}
         self.asked_s: dict[bytes, float] = {}
-        self.laid_s: dict[bytes, float] = {}
+        self.installed_s: dict[bytes, float] = {}
         self.rules = 0
 
     def forward(self, port: Port, frame: bytes) -> None:
@@ -149,7 +149,7 @@ class World:
     def rule_installed(self, key: bytes) -> None:
         """Record that a flow's first switch has its rule."""
         if key in self.asked_s:
-            self.laid_s.setdefault(key, time.monotonic() - self.asked_s[key])
+            self.installed_s.setdefault(key, time.monotonic() - self.asked_s[key])
 
     def start_flow(self, source: str, destination: str, key: bytes) -> None:
         """Send a new connection's first packet to the controller."""
@@ -170,7 +170,7 @@ async def run(socket_path: str, k: int, flows: int, rate: float, life_s: float) 
     for number, host in enumerate(hosts):
         world.start_flow(host, hosts[number - 1], struct.pack("!HH", 1, 1 + number))
     await asyncio.sleep(1)
-    for record in (world.asked_s, world.laid_s):
+    for record in (world.asked_s, world.installed_s):
         record.clear()
     world.rules = 0
     generator = random.Random(1)
@@ -191,15 +191,15 @@ async def run(socket_path: str, k: int, flows: int, rate: float, life_s: float) 
             for switch in world.switches.values():
                 switch.expire(expired - life_s)
     deadline = time.monotonic() + 10
-    while len(world.laid_s) < flows and time.monotonic() < deadline:
+    while len(world.installed_s) < flows and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
     elapsed_s = time.monotonic() - started
     return {
         "flows": flows,
         "asked_s": flows / elapsed_s,
         "rules": world.rules,
-        "laid": len(world.laid_s),
-        "laid_s": sorted(world.laid_s.values()),
+        "installed": len(world.installed_s),
+        "installed_s": sorted(world.installed_s.values()),
     }
 
 

@@ -795,14 +795,14 @@ def test_names_that_jobs_chose_are_printed_as_they_are(
 ) -> None:
     """A tenant's job of this name made the operator's command a traceback, and addresses of version 6 disappeared."""
     job = {"id": "j1", "name": "[/x] [red]job", "profile": "mpi", "hosts": ["h1"], "patterns": 0, "ends_in_s": 3}
-    status = dict.fromkeys(("connected", "switches", "links", "hosts", "flows", "being_laid"), 1) | {"counts": {}}
+    status = dict.fromkeys(("connected", "switches", "links", "hosts", "flows", "being_installed"), 1) | {"counts": {}}
     address = "http://[fd00::1]:8181"
     flow = {"protocol": "tcp6", "source": "[fd00::1]", "source_port": 1, "destination": "h2", "destination_port": 2}
     flow |= {
         "profile": "mpi",
         "known_by": "policy",
         "path": [],
-        "laid": True,
+        "installed": True,
         "why": "[/x]",
         "rate_byte_s": 0,
         "age_s": 1,

@@ -301,7 +301,7 @@ def test_files_that_cannot_be_read_or_written_say_so(home: Path, wanted: Wanted,
 def test_nothing_is_written_if_one_file_cannot_be(home: Path, wanted: Wanted, four: Library, five: Library) -> None:
     (five.prefix / "etc").touch()
     with pytest.raises(
-        MachineCannot, match=r"cannot write .*openmpi-5/etc/.*: .*/openmpi-5/etc is no folder; --system"
+        MachineCannot, match=r"cannot write .*openmpi-5/etc/.*: .*/openmpi-5/etc is not a folder; --system"
     ):
         enable([four, five], wanted, home, Scope.SYSTEM)
     assert not files.system_parameters(four).exists()
@@ -340,7 +340,7 @@ def test_only_named_libraries_are_disabled(
     enable([four], wanted, home)
     planned = plan_disable(own_files([four], Scope.USER, home), Scope.USER)
     shared = files.home_parameters(home)
-    note = f"openmpi-5 reads {shared} as well, so it is disabled, too"
+    note = f"openmpi-5 also reads {shared}, so it is disabled too"
     assert also_disabled(planned, [four], everything, Scope.USER, home) == [note]
     assert own_files([mpich], Scope.USER, home) == []
 
@@ -433,7 +433,7 @@ def test_what_overrides_the_files_is_named(
     (home / ".mpiexec.hydra.conf").open("a").write("-v\n")
     assert "another program: repeat barewire enable" in problems(mpich)[0]
     planned, refused = plan_enable([replace(mpich, version="4.2"), four], wanted, Scope.USER, home)
-    assert "has lines of yours, and MPICH 4.2 reads one: use the modulefile" in refused[mpich.name]
+    assert "already has other lines, and MPICH 4.2 reads only one line: use the modulefile" in refused[mpich.name]
     assert [change.libraries for change in planned] == [(four,)], "the others are enabled"
     enable([mpich], wanted, home)
     assert problems(mpich) == ()

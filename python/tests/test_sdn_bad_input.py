@@ -245,14 +245,14 @@ def test_frames_of_any_bytes_are_parsed_or_refused(seed: int = 1) -> None:
         assert read_probe(b"other", cut) is None
 
 
-def test_other_ethertypes_take_the_default_way_and_are_not_sent_up() -> None:
+def test_other_ethertypes_take_the_default_path_and_are_not_sent_up() -> None:
     world = acquainted()
     frame = ethernet("h1", "h2", 0x0842, bytes(60))
     for _ in range(20):
         world.send("h1", frame)
         world.settle()
     assert world.received("h2", frame) == 20 and not world.lost
-    assert world.controller.reception.counts["of EtherTypes that only take the default way"] == 1
+    assert world.controller.reception.counts["of EtherTypes that only take the default path"] == 1
     for eth_type in range(0x9000, 0x9100):
         world.send("h1", ethernet("h1", "h2", eth_type, bytes(60)))
         world.settle()
@@ -310,7 +310,7 @@ def aggregated(capacity_later: int) -> tuple[World, Port]:
 
 @pytest.mark.parametrize("room", [0, 3])
 def test_an_aggregate_rule_does_not_outlive_its_link(room: int) -> None:
-    """With room, its flow gets rules of its own; connections that are not placed yet take the default way."""
+    """With room, its flow gets rules of its own; connections that are not placed yet take the default path."""
     world, port = aggregated(room)
     world.set_link(port, is_up=False)
     world.pass_time(1)
@@ -336,7 +336,7 @@ def test_an_aggregate_rule_is_deleted_after_its_flow_has_moved() -> None:
     assert Kind.TO_HOST not in {kind_of(entry.rule.cookie) for entry in world.switches["s13"].table.values()}
 
 
-def test_flows_of_a_switch_without_room_for_any_rule_stay_on_the_default_way() -> None:
+def test_flows_of_a_switch_without_room_for_any_rule_stay_on_the_default_path() -> None:
     world = acquainted()
     world.switches["s13"].capacity = 0
     sent = [tcp("h1", "h16", identification=number) for number in range(5)]
@@ -344,7 +344,7 @@ def test_flows_of_a_switch_without_room_for_any_rule_stay_on_the_default_way() -
         world.send("h1", frame)
         world.settle()
     assert [world.received("h16", frame) for frame in sent] == [1] * 5
-    assert world.controller.full.stays_on_default_way(FlowKey("h1", "h16", "tcp", 1000, 2000), world.now)
+    assert world.controller.full.stays_on_default_path(FlowKey("h1", "h16", "tcp", 1000, 2000), world.now)
     world.switches["s13"].capacity = 1000
     world.pass_time(UNPLACED_S + 1)
     world.send("h1", tcp("h1", "h16"))
@@ -374,7 +374,7 @@ def test_a_port_that_came_up_beside_a_full_table_is_heard_when_there_is_room() -
     assert world.controller.hosts.by_name["h2"].port == port
 
 
-def test_a_copy_that_found_no_room_is_not_laid_where_a_switch_is() -> None:
+def test_a_copy_that_found_no_room_is_not_installed_where_a_switch_is() -> None:
     world = World(fat_tree(4, servers=0), quiet())
     world.stand_up()
     port = Port("s13", 3)
@@ -393,7 +393,7 @@ def test_a_copy_that_found_no_room_is_not_laid_where_a_switch_is() -> None:
     assert not any(match.in_port == port.number for match, _ in switch.table)
 
 
-def test_base_rules_that_found_no_room_are_laid_when_there_is() -> None:
+def test_base_rules_that_found_no_room_are_installed_when_there_is() -> None:
     world = World(fat_tree(4, servers=0), quiet())
     switch = world.switches["s13"]
     switch.capacity = 1

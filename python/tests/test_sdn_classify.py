@@ -400,7 +400,7 @@ def test_a_flow_that_is_placed_again_keeps_its_age_beside_its_counters() -> None
     assert profiles == ["default"] * profiles.count("default") + ["old"] * profiles.count("old")
     assert 12 < profiles.count("default") < 24, "it was placed again between 3 s and 6 s after its start"
     world.pass_time(2.1)
-    assert route.bytes == 39 * len(frame), "the first packet took the default way"
+    assert route.bytes == 39 * len(frame), "the first packet took the default path"
     row = seen[-1].rows[seen[-1].keys.index(key)]
     counted = [2 ** float(row[FEATURES.index(name)]) - 1 for name in ("up_bytes", "down_bytes")]
     assert sum(counted) == pytest.approx(route.bytes, rel=0.001)

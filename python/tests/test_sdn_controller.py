@@ -54,7 +54,7 @@ def test_a_new_flows_packets_arrive_once_in_any_order_of_installation(seed: int)
     sent = [tcp("h1", "h16", identification=0)]
     world.send("h1", sent[0])
     for number, _ in enumerate(world.steps(), start=1):
-        assert world.where("h1", sent[0]) == "h16", "by the default way wherever its rule is missing"
+        assert world.where("h1", sent[0]) == "h16", "by the default path wherever its rule is missing"
         if number <= 60:
             sent.append(tcp("h1", "h16", identification=number))
             world.send("h1", sent[-1])
@@ -248,7 +248,7 @@ def test_flows_over_a_link_that_fails_are_re_placed_at_once(seed: int) -> None:
     assert world.where("h1", frame) == "h16" and failed not in route.path and world.is_placed("h1", frame)
     assert any(event.kind == "links lost" and "0 have no path" in event.text for event in world.events)
     unplaced = tcp("h1", "h16", 5, 5)
-    assert not world.is_placed("h1", unplaced) and world.where("h1", unplaced) == "h16", "the default way, too"
+    assert not world.is_placed("h1", unplaced) and world.where("h1", unplaced) == "h16", "the default path, too"
 
 
 def test_flows_are_re_placed_a_few_at_a_time_and_those_over_a_failed_link_first(
@@ -521,7 +521,7 @@ def test_links_to_a_dead_switch_fail_without_its_grace_period() -> None:
     world.settle()
     assert gone not in {port.node for port in route.path} and world.where("h1", frame) == "h16"
     others = [host for host in world.network.hosts if host != "h1"]
-    assert [world.where("h1", tcp("h1", host, 5, 5)) for host in others] == others, "the default way, too"
+    assert [world.where("h1", tcp("h1", host, 5, 5)) for host in others] == others, "the default path, too"
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.matrix) for seed in range(2, 12))])
@@ -712,7 +712,7 @@ def test_a_host_that_moves_is_found_at_its_new_port() -> None:
 
 
 def test_of_several_hosts_at_a_port_flows_of_the_named_one_are_placed() -> None:
-    """As behind a bridge. The others' take the default way, which is said once."""
+    """As behind a bridge. The others' take the default path, which is said once."""
     world = World(fat_tree(4, servers=0), quiet())
     world.stand_up()
     port = world.network.attachment("h1")

@@ -358,7 +358,7 @@ def test_tagged_frames_are_classified_by_what_is_inside_and_keep_their_tag_on_th
 
 
 def test_labels_are_no_vlans() -> None:
-    """An address that is seen with a label is one without a tag, and no rule for it is laid in the label's VLAN."""
+    """An address that is seen with a label is one without a tag, and no rule for it goes into the label's VLAN."""
     world = acquainted()
     receivers(world, "h16", labelled(arp("h16", address("h1")), 3))
     hosts = world.controller.hosts

@@ -87,14 +87,14 @@ def test_flows_have_rules_in_their_first_switch_and_where_a_path_was_chosen(dest
     assert rules_of(world, route) == {hop.node: hop.number for hop in route.path[:rules]}
 
 
-def test_nothing_is_left_out_while_the_default_way_is_changing() -> None:
+def test_nothing_is_left_out_while_the_default_path_is_changing() -> None:
     world = learnt(fat_tree(4, servers=0))
-    world.controller.default_way.links_changed(world.controller.discovery.peers, world.now, is_urgent=False)
+    world.controller.default_path.links_changed(world.controller.discovery.peers, world.now, is_urgent=False)
     route, _ = placed(world, "h1", "h16")
     assert rules_of(world, route) == {hop.node: hop.number for hop in route.path}
 
 
-def test_a_switch_without_room_for_the_default_way_has_rules_of_flows() -> None:
+def test_a_switch_without_room_for_the_default_path_has_rules_of_flows() -> None:
     """Their packets would be flooded there otherwise: after a restart, and for a new flow."""
     world = learnt(fat_tree(4, servers=0))
     route, frame = placed(world, "h1", "h16")
@@ -128,7 +128,7 @@ def test_a_flow_loses_nothing_while_a_switch_of_its_path_has_no_controller(hop: 
             assert world.where("h1", frame) == "h16"
     assert (route.path == path) is (seconds < world.settings.switch_grace_s)
     ways = [followed(world, "h1", tcp("h1", host, 5, 5)) for host in world.network.hosts if host != "h1"]
-    assert any(port.node == gone for way in ways for port in way) is (route.path == path), "the default way, too"
+    assert any(port.node == gone for way in ways for port in way) is (route.path == path), "the default path, too"
     world.connect(gone)
     for _ in range(20):
         world.now += 0.1
@@ -138,7 +138,7 @@ def test_a_flow_loses_nothing_while_a_switch_of_its_path_has_no_controller(hop: 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_second_way_that_is_found_changes_no_flows_path(seed: int) -> None:
-    """With one core link of its switch a flow needs no rule there; before the default way uses a second one, it has."""
+    """With one core link of its switch a flow needs no rule there; before the default path uses another, it has."""
     world = learnt(fat_tree(4, servers=0), seed)
     route, frame = placed(world, "h1", "h16")
     up = route.path[1]

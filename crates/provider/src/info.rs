@@ -199,7 +199,7 @@ fn not_permitted(parameters: &Parameters) -> String {
     let on = parameters.interface.as_ref().map_or_else(String::new, |name| format!(" on {name}"));
     format!(
         "no right to raw Ethernet frames{on}: give the program CAP_NET_RAW, start barewire-broker on this host, or set \
-         FI_BAREWIRE_LINK=udp for all processes (docs/provider.md); `barewire doctor` checks"
+         FI_BAREWIRE_LINK=udp for all processes; `barewire doctor` checks"
     )
 }
 

@@ -110,7 +110,7 @@ def _check_capture(request: Request, lab: "LabChoice | None") -> None:
     if lab is None:
         raise WrongUse(
             "--capture captures in a lab: add --lab pair. On real hosts run `tcpdump -i eth1 -Q in -w HOST.pcap` on "
-            "each, then `mergecap -w ALL.pcapng *.pcap` (docs/account.md)"
+            "each, then `mergecap -w ALL.pcapng *.pcap`"
         )
     from barewire.account import capture
 

@@ -23,7 +23,7 @@ def flows(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson =
             _name(flow),
             flow["profile"],
             flow["known_by"],
-            " ".join(flow["path"]) + ("" if flow["laid"] else " (being laid)"),
+            " ".join(flow["path"]) + ("" if flow["installed"] else " (being installed)"),
             flow["why"],
             f"{flow['rate_byte_s'] * 8 / 1e6:.1f}",
             f"{flow['age_s']:.0f} s",

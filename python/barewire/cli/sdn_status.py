@@ -26,7 +26,7 @@ def status(sdn: Sdn = None, sdn_token: SdnToken = None, as_json: options.AsJson 
     hosts_seen = f"{document['hosts']} hosts" if document["hosts"] else "no host has sent a frame yet"
     console.print(
         f"{document['connected']} of {document['switches']} switches connected, {document['links']} links, "
-        f"{hosts_seen}, {document['flows']} flows ({document['being_laid']} being laid)"
+        f"{hosts_seen}, {document['flows']} flows ({document['being_installed']} being installed)"
     )
     pair = document["pair"]
     if pair["role"] != "single":

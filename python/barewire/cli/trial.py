@@ -113,8 +113,8 @@ def trial(
 def _has_input() -> bool:
     """Return whether standard input is a file with content. WrongUse for a pipe with data, which can be read once only.
 
-    A pipe without data is ignored: under a scheduler it may stay open and never have any. So is a file that is read
-    already: it is the script of a shell.
+    A pipe without data is ignored, with a note: under a scheduler it may stay open and never have any. A file that has
+    been read is ignored, too: it is the script of a shell.
     """
     status = os.fstat(_INPUT)
     if stat.S_ISREG(status.st_mode):
@@ -127,6 +127,7 @@ def _has_input() -> bool:
                 "each launch needs the input again, which a pipe has once: give it as a file, `barewire try … < FILE`, "
                 "or omit it with < /dev/null"
             )
+        typer.echo("note: standard input is a pipe without data; the launches get an empty input", err=True)
     return False
 
 

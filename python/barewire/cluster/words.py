@@ -112,7 +112,7 @@ def slow(blame: Blame, here_bit_s: float, others_bit_s: float, host: HostState |
 
 def reordering(blame: Blame, reordered: int, sent: int) -> Finding:
     """Frames overtake each other."""
-    text = f"on the way through {_where(blame)} {percent(reordered / sent)} of the frames are overtaken by others"
+    text = f"{percent(reordered / sent)} of the frames through {_where(blame)} arrive out of order"
     fix = "look for a trunk or a bond that spreads frames round-robin; let it choose by address (layer2 or layer2+3)"
     return _finding(Kind.REORDERING, blame, text, fix, reordered=reordered, sent=sent)
 

@@ -15,7 +15,7 @@ from barewire.mpi.rights import why_no_frames
 
 FIX_FRAMES = (
     "run programs as root or with CAP_NET_RAW (setcap cap_net_raw+ep PROGRAM), or start barewire-broker with a policy "
-    "that names you (docs/security.md)"
+    "that names you (barewire-broker --help)"
 )
 FIX_UDP = "give an interface an IP address: ip address add ADDRESS/PREFIX dev NAME"
 _LINK_LOCAL = 253  # RT_SCOPE_LINK

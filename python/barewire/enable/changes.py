@@ -72,7 +72,7 @@ def plan_enable(
     if without and wanted.fallback == "none" and shared in targets:
         for each in targets.pop(shared):
             refused[each.library.name] = (
-                f"{', '.join(without)} would read {shared} as well, without a provider: use --fallback tcp or --system"
+                f"{', '.join(without)} would also read {shared}, but have no provider: use --fallback tcp or --system"
             )
     changes = []
     for file, sharing in targets.items():
@@ -92,7 +92,7 @@ def side_effects(changes: Iterable[Change], installed: Iterable[Library], wanted
         if home_parameters(home) not in changed or library.family is not Family.OPEN_MPI or library.file in named:
             continue
         fives = [_is_open_mpi_5(sharing) for sharing in changed[home_parameters(home)]]
-        reads = f"{library.name} reads {home_parameters(home)} as well"
+        reads = f"{library.name} also reads {home_parameters(home)}"
         if all(fives) and not _is_open_mpi_5(library):
             notes.append(f"{reads}, and ends jobs that are started with -x: add --library {library.name}")
         elif not any(fives) and _is_open_mpi_5(library) and wanted.fallback == "none":
@@ -144,7 +144,7 @@ def also_disabled(
     """Return which installed libraries that are not named are enabled by no other file than those to change."""
     changed, names = [change.file for change in changes], {library.file for library in named}
     return [
-        f"{library.name} reads {file} as well, so it is disabled, too"
+        f"{library.name} also reads {file}, so it is disabled too"
         for library in installed
         if library.file not in names
         for files in [_files_of(library, scope, home)]
@@ -196,13 +196,13 @@ def _obstacle(change: Change) -> str | None:
         return "it is read-only"
     folder = next(folder for folder in file.parents if folder.exists())
     if not folder.is_dir():
-        return f"{folder} is no folder"
+        return f"{folder} is not a folder"
     return None if os.access(folder, os.W_OK | os.X_OK) else f"{folder} is read-only"
 
 
 def _cannot_write(file: Path, reason: str, done: Iterable[Change]) -> MachineCannot:
     text = (
-        f"cannot write {file}: {reason}; --system needs root, --user a home that you may write to; "
+        f"cannot write {file}: {reason}; --system needs root, --user a writable home; "
         "or use the modulefile (barewire modulefile)"
     )
     already = [f"{change.action} {change.file}" for change in done if change.action != "unchanged"]

@@ -51,7 +51,9 @@ class Target:
             arguments = " ".join(f"-genv {name} {value}" for name, value in variables.items())
             continued = self.form is Form.HYDRA and bool(arguments_of(rest))
             if continued and self.library.major < 5:
-                raise MachineCannot(f"{self.file} has lines of yours, and {self.library} reads one: use the modulefile")
+                raise MachineCannot(
+                    f"{self.file} already has other lines, and {self.library} reads only one line: use the modulefile"
+                )
             return [f"{arguments} \\"] if continued else [arguments]
         lines = [f"{name} = {value}" for name, value in open_mpi_parameters(wanted).items()]
         # The last such line counts, and version 4 ends jobs that have -x lines beside it.
@@ -81,7 +83,7 @@ def target(library: Library, scope: Scope, home: Path, libraries: Sequence[Libra
     if owner(own) == os.geteuid():
         return Target(own, Form.MCA, library, env_list=True)
     raise MachineCannot(
-        f"{home_parameters(home)} cannot pass variables to Open MPI 5 and 4 at once, and {own} is not yours: use "
+        f"{home_parameters(home)} cannot pass variables to Open MPI 5 and 4 at once, and you may not write {own}: use "
         f"--library {library.name} alone, --system as root, or the modulefile (barewire modulefile)"
     )
 

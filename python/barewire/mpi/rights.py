@@ -20,7 +20,7 @@ BROKER_SOCKET = "/run/barewire/broker.sock"
 BROKER = "FI_BAREWIRE_BROKER"
 _FIX = (
     "give the program CAP_NET_RAW (as root: setcap cap_net_raw+ep PROGRAM), or start barewire-broker on this host with "
-    "a policy that names you (docs/security.md), or take a path that needs no right: --link udp"
+    "a policy that names you (barewire-broker --help), or take a path that needs no right: --link udp"
 )
 
 

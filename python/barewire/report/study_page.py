@@ -77,7 +77,7 @@ def _host(what: str, name: str, measures: Sequence[Measure]) -> dict[str, Any]:
     return {
         "id": f"step-{name}",
         "title": what.capitalize(),
-        "explanation": f"All values of the step '{name}'. How each is defined: docs/method.md, as in lmbench.",
+        "explanation": f"All values of the step '{name}'. Defined as in lmbench.",
         "figures": [],
         "tables": [(table.title, table) for table in tables_of(measures)],
     }

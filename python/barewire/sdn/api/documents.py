@@ -29,7 +29,7 @@ def status(controller: Controller, now: float) -> schema.Status:
         links=len(discovery.peers) // 2,
         hosts=sum(1 for _ in controller.hosts.attached()),
         flows=len(controller.router.routes),
-        being_laid=sum(route.is_being_installed for route in controller.router.routes)
+        being_installed=sum(route.is_being_installed for route in controller.router.routes)
         + controller.router.moving
         + controller.is_planning
         + controller.labels.is_being_installed,
@@ -194,7 +194,7 @@ def _flow(route: Route, now: float) -> schema.Flow:
         known_by=route.known_by,
         path=[str(port) for port in placed.path],
         why=route.why,
-        laid=route.installed_s is not None,
+        installed=route.installed_s is not None,
         age_s=round(now - route.began_s, 3),
         rate_byte_s=round(placed.rate_byte_s),
         bytes=route.bytes,

@@ -76,7 +76,7 @@ class Status(Struct, forbid_unknown_fields=True):
     links: int
     hosts: int
     flows: int
-    being_laid: Annotated[int, Meta(description="flows with unconfirmed rules, plans being made, and labels")]
+    being_installed: Annotated[int, Meta(description="flows with unconfirmed rules, plans being made, and labels")]
     jobs: int
     counts: dict[str, int]
 
@@ -180,7 +180,7 @@ class Flow(Struct, forbid_unknown_fields=True):
     known_by: str
     path: Annotated[list[str], Meta(description="the output port of each switch")]
     why: str
-    laid: Annotated[bool, Meta(description="whether all its rules are confirmed")]
+    installed: Annotated[bool, Meta(description="whether all its rules are confirmed")]
     age_s: float
     rate_byte_s: int
     bytes: int

@@ -45,7 +45,7 @@ class Controller:
     def settle(self, patience_s: float) -> bool:
         """Wait until the switches have confirmed all rules; return whether they did in time."""
         deadline = time.monotonic() + patience_s
-        while self.client.get("status")["being_laid"]:
+        while self.client.get("status")["being_installed"]:
             if time.monotonic() > deadline:
                 return False
             time.sleep(_ASK_S)

@@ -161,7 +161,7 @@ class Conversations:
             return
         for column, value in ((at, packets), (at + 1, carried)):
             last = numbers[_At.LAST + column]
-            # Rules laid again in a switch that has restarted count from zero.
+            # Rules installed again in a switch that has restarted count from zero.
             new = value - last if value >= last else value
             numbers[_At.LAST + column] = value
             numbers[_At.TOTAL + column] += new

@@ -21,7 +21,7 @@ from barewire.sdn.classify.policy import Policy
 from barewire.sdn.classify.recognition import Evaluation, Recognition
 from barewire.sdn.classify.tenants import Tenants
 from barewire.sdn.coflow import Coflow, Turns, takes_turns
-from barewire.sdn.controller.default_way import DefaultWay
+from barewire.sdn.controller.default_path import DefaultPath
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
@@ -125,9 +125,9 @@ class Controller:
         has_tenants = bool(self.slices.tenants.all)
         self.reception = Reception(settings, key, *parts, self._refresh, has_tenants=has_tenants)
         # Flows of tenants need rules with meters everywhere.
-        self.default_way = DefaultWay(settings, self.discovery, hosts, self.outbox, carries_flows=not has_tenants)
-        self.router.is_default = self.default_way.carries
-        self.reconciliation = Reconciliation(settings, *parts, self.default_way, self.labels, has_tenants=has_tenants)
+        self.default_path = DefaultPath(settings, self.discovery, hosts, self.outbox, carries_flows=not has_tenants)
+        self.router.is_default = self.default_path.carries
+        self.reconciliation = Reconciliation(settings, *parts, self.default_path, self.labels, has_tenants=has_tenants)
         self.counts: Counter[str] = Counter()
         self._strategies: dict[str, Strategy] = {}
         self._peers: dict[Port, Port] = {}
@@ -135,7 +135,7 @@ class Controller:
         # Ports at which several hosts were found, which was said.
         self._shared: set[Port] = set()
         # Links of disconnected switches that may still forward, kept until their grace period ends; and those that the
-        # default way uses.
+        # default path uses.
         self._in_doubt: dict[str, dict[Port, Port]] = {}
         self._default_peers: dict[Port, Port] = {}
         # When a switch was asked for the counters that it has not answered with yet.
@@ -210,7 +210,7 @@ class Controller:
         self.outbox.due(now, has_time)
         # Timers may have found hosts; frames, their addresses.
         self._refresh(now)
-        self.default_way.hosts_changed(now)
+        self.default_path.hosts_changed(now)
         return self.outbox.take()
 
     def next_s(self, now: float) -> float:
@@ -370,28 +370,28 @@ class Controller:
         self.labels.update_at(now + self.settings.settle_s, self._network_and_edges)
         # Flows over a switch in its grace period are left in place.
         lost = {port for port, peer in before.items() if self._peers.get(port) != peer} - self._doubted().keys()
-        # The flows need rules of their own wherever the default way may change by this.
+        # The flows need rules of their own wherever the default path may change by this.
         self._follow_links(now, is_urgent=bool(lost))
         self._re_place(lost, now)
         gained = self._peers.keys() - before.keys()
         if gained:
-            # Before the default way uses them.
+            # Before the default path uses them.
             self._complete(list(self.router.routes), now)
             self.outbox.emit("links found", _listed(gained))
 
     def _follow_links(self, now: float, *, is_urgent: bool) -> None:
-        """Let the default way use all links that may forward: also those of flows over switches in their grace period,
+        """Let the default path use all links that may forward: also those of flows over switches in their grace period,
         whose packets take it where their path has no rule."""
         is_up = self.discovery.is_up
         doubted = {port: peer for port, peer in self._doubted().items() if is_up(port) and is_up(peer)}
         links = doubted | self._peers
         if links != self._default_peers:
             self._default_peers = links
-            self.default_way.links_changed(links, now, is_urgent)
+            self.default_path.links_changed(links, now, is_urgent)
 
     def _complete(self, routes: Collection[Route], now: float) -> None:
-        """Install missing rules of flows where the default way may no longer be that of their path."""
-        self._in_turns(routes, lambda route: self.router.complete(route, self.default_way.is_only, now), now)
+        """Install missing rules of flows where the default path may no longer be that of their path."""
+        self._in_turns(routes, lambda route: self.router.complete(route, self.default_path.is_only, now), now)
 
     def _uses_labels(self) -> bool:
         # The rule of a label cannot tell whose a frame is, so it would pass by the tenants' meters.
@@ -416,7 +416,7 @@ class Controller:
                 hosts.append(host.name)
             elif host.port not in self.discovery.peers and host.port not in self._shared:
                 self._shared.add(host.port)
-                text = "flows of one are placed, if possible of a named one; those of the others take the default way"
+                text = "flows of one are placed, if possible of a named one; those of the others take the default path"
                 self.outbox.emit("host", f"several hosts are at {host.port}: {text}")
         switches = [switch for switch in self.discovery.switches if self.discovery.is_connected(switch)]
         rates = {port: rate for port in peers if (rate := self.discovery.rate_bit_s(port)) is not None}
@@ -434,12 +434,12 @@ class Controller:
         links, before = self._in_doubt.pop(switch, {}), self.discovery.ports(switch)
         self.discovery.switch_up(switch, ports, now)
         self.slices.add_meters(switch, lambda: self._meters_added(switch))
-        self.default_way.ports_changed(now)
+        self.default_path.ports_changed(now)
         for port in {host.port for host in self.hosts.attached() if host.port and host.port.node == switch}:
             known = self.discovery.ports(switch).get(port.number)
             is_other = known is not None and known.name != before.get(port.number, known).name
             if is_other:
-                self.default_way.forget_edge(port)
+                self.default_path.forget_edge(port)
             if known is None or not known.is_up or is_other:
                 self._detach(port, is_gone=known is None or is_other, now=now)
         self._refresh(now)
@@ -456,10 +456,10 @@ class Controller:
         before = self.discovery.ports(port.node).get(port.number, event.port)
         self.discovery.update_port(port.node, event.port, event.is_gone, now)
         self.slices.add_meters(port.node, lambda: self._meters_added(port.node))
-        self.default_way.ports_changed(now)
+        self.default_path.ports_changed(now)
         is_other = event.port.name != before.name
         if is_other:
-            self.default_way.forget_edge(port)
+            self.default_path.forget_edge(port)
         if event.is_gone or not event.port.is_up or is_other:
             self._detach(port, is_gone=event.is_gone or is_other, now=now)
             self._refresh(now)
@@ -473,7 +473,7 @@ class Controller:
         """Detach the hosts of a port that is down, which may come up again unless it `is_gone`."""
         hosts = self.hosts.forget_port(port)
         if not is_gone:
-            self.default_way.port_down(port, hosts, now)
+            self.default_path.port_down(port, hosts, now)
 
     def _switch_down(self, switch: str, reason: str, now: float) -> None:
         self.outbox.close(switch)
@@ -483,7 +483,7 @@ class Controller:
         links = {port: peer for port, peer in known.items() if switch in (port.node, peer.node)}
         self._in_doubt[switch] = links
         self.discovery.switch_down(switch, now)
-        self.default_way.forget(switch)
+        self.default_path.forget(switch)
         self.rates.forget(switch)
         self.outbox.at(now + self.settings.switch_grace_s, lambda later: self._give_up(switch, links, later))
 
@@ -548,7 +548,7 @@ class Controller:
             rule is not None
             and kind in (Kind.BASE, Kind.EDGE)
             and refused.is_table_full
-            and not self.default_way.without_room(switch, rule, now)
+            and not self.default_path.without_room(switch, rule, now)
         ):
             return  # it was said of another one
         self.outbox.emit("switch refused", f"{switch} refused {rule or refused.request or 'a message'}: {refused.text}")
@@ -556,7 +556,7 @@ class Controller:
             self.full.give_up(route, switch, now)
         elif rule is not None and kind is Kind.TO_HOST:
             self.full.aggregate_refused(switch, rule.match.eth_dst or "", now)
-        elif rule is not None and kind is Kind.DEFAULT and self.default_way.refused(switch, rule):
+        elif rule is not None and kind is Kind.DEFAULT and self.default_path.refused(switch, rule):
             self._complete(self.router.routes.at(switch), now)
 
     def _ask_ports(self, _now: float) -> None:
@@ -682,7 +682,7 @@ class Controller:
         self.hosts.age(now - HOST_FORGOTTEN_S, self._hosts_in_use)
         self.reception.age(now)
         self.full.age(now)
-        self.default_way.age(now)
+        self.default_path.age(now)
 
         def age(route: Route) -> None:
             if route.path[0].node not in route.installed and route.seen_s < now - UNINSTALLED_S:

@@ -21,13 +21,13 @@ from barewire.topology import Port
 
 # Idle flows evicted at a time, so that the next flows do not find a full table again.
 EVICTED_MAX = 16
-# Attempts before a flow stays on the default way, and for how long it does.
+# Attempts before a flow stays on the default path, and for how long it does.
 ATTEMPTS = 3
 UNPLACED_S = 10.0
 
 
 class FullTables:
-    """The aggregate rules and their flows, and the flows that stay on the default way."""
+    """The aggregate rules and their flows, and the flows that stay on the default path."""
 
     def __init__(self, router: Router, hosts: Hosts, outbox: Outbox) -> None:
         """Begin without full tables."""
@@ -38,7 +38,7 @@ class FullTables:
         self._unplaced: dict[FlowKey, float] = {}
         router.forgotten, router.drained = self._forgotten, self._drained
 
-    def stays_on_default_way(self, key: FlowKey, now: float) -> bool:
+    def stays_on_default_path(self, key: FlowKey, now: float) -> bool:
         """Return whether a flow is not placed, because it found no room recently."""
         until_s = self._unplaced.get(key)
         if until_s is not None and until_s <= now:
@@ -66,15 +66,16 @@ class FullTables:
             self._use_aggregate(route, hop, now)
 
     def give_up(self, route: Route, switch: str, now: float) -> None:
-        """Leave a flow on the default way for a while."""
+        """Leave a flow on the default path for a while."""
         self._unplaced[route.key] = now + UNPLACED_S
         self._outbox.emit(
-            "flow not laid", f"{switch} has no room for a rule of {route.key}: it stays on the default way for a while"
+            "flow not installed",
+            f"{switch} has no room for a rule of {route.key}, which takes the default path for a while",
         )
         self._router.remove(route)
 
     def aggregate_refused(self, switch: str, mac: str, now: float) -> None:
-        """Handle a switch without room for an aggregate rule: its flows stay on the default way."""
+        """Handle a switch without room for an aggregate rule: its flows stay on the default path."""
         _, users = self._aggregates.get((switch, mac), (0, set[Route]()))
         for route in list(users):
             self.give_up(route, switch, now)

@@ -7,9 +7,9 @@ of the flow yet, so they need not wait for each other:
 
     moved, s1 to s2     s13 s5 s2 s9 s17     stages: {s9 s2} {s5}          s17 and s13 have the right rule
                                              and s1's is deleted after packets in flight have drained
-    new flow            s13 s5 s1 s9 s17     all at once: where a rule is missing, packets take the default way
+    new flow            s13 s5 s1 s9 s17     all at once: where a rule is missing, packets take the default path
 
-A switch from which only one port leads to the host needs no rule of the flow: the default way's does the same, so it
+A switch from which only one port leads to the host needs no rule of the flow: the default path's does the same, so it
 counts as installed and confirmed (docs/decisions/0058-no-rule-where-one-way-leads-on.md).
 
 Proof: at any time a final part of the new path has new rules, the other switches have old ones. A packet follows old
@@ -44,7 +44,7 @@ def can_loop(path: Path, installed: Mapping[str, int], peers: Mapping[Port, Port
     """Return whether installed rules and a path's rules, partly installed, could loop a packet.
 
     If not, a flow with a broken path need not wait for stages: a switch with an early new rule forwards packets to one
-    without a rule, where they take the default way.
+    without a rule, where they take the default path.
     """
     following: dict[str, set[str]] = {}
     for node, number in [*installed.items(), *((hop.node, hop.number) for hop in path)]:

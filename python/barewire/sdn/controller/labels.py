@@ -3,7 +3,7 @@
 
 They depend on the network only, not on flows, have no time-outs, and stay when the controller ends. When the network
 changes, changed rules are deleted everywhere before new ones are installed, because a mixture could loop frames, which
-have no hop limit. Meanwhile labelled frames match the rules of flows, or take the default way.
+have no hop limit. Meanwhile labelled frames match the rules of flows, or take the default path.
 """
 
 from collections.abc import Callable

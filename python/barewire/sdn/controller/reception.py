@@ -146,7 +146,7 @@ class Reception:
         elif headers.eth_type == IPV4:
             self._hosts.learn_address(host, _address(headers, headers.ip_source), now, is_named=False)
         if headers.eth_type not in _ROUTED:
-            self.counts["of EtherTypes that only take the default way"] += 1
+            self.counts["of EtherTypes that only take the default path"] += 1
             if self._unmetered is None:
                 self._limit(port, quiet_rule(port.number, UNROUTED_S, headers.eth_type), now)
             elif not self._unmetered.take(port, now):
@@ -201,9 +201,9 @@ class Reception:
         if route is not None:
             route.seen_s = now
             if route.installed_s is not None and now > route.installed_s + self._settings.reinstall_after_s:
-                self.counts["flows laid again"] += 1
+                self.counts["flows reinstalled"] += 1
                 self._router.reinstall(route)
-        elif source.port is not None and not self._full.stays_on_default_way(key, now):
+        elif source.port is not None and not self._full.stays_on_default_path(key, now):
             placed = self._router.place(key, self._classification_of(key), headers.identification, now)
             if placed is None:
                 self.counts["without a path"] += 1

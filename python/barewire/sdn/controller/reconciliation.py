@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from barewire.sdn.classify.classifier import Classification, FlowCounters
-from barewire.sdn.controller.default_way import DefaultWay, is_default
+from barewire.sdn.controller.default_path import DefaultPath, is_default
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
@@ -64,14 +64,14 @@ class Reconciliation:
         full: FullTables,
         outbox: Outbox,
         classification_of: Callable[[FlowKey, FlowCounters | None], Classification],
-        default_way: DefaultWay,
+        default_path: DefaultPath,
         labels: LabelTables,
         *,
         has_tenants: bool = False,
     ) -> None:
         """Begin without orphans; `classification_of` classifies a flow, by its traffic too."""
         self._has_tenants = has_tenants
-        self._default_way = default_way
+        self._default_path = default_path
         self._settings, self._discovery, self._hosts = settings, discovery, hosts
         self._router, self._full, self._outbox, self._classification_of = router, full, outbox, classification_of
         self._labels = labels
@@ -82,7 +82,7 @@ class Reconciliation:
 
     def compare(self, switch: str, found: RuleList, now: float) -> None:
         """Reconcile the table of a switch that has just connected."""
-        self._default_way.found(switch, filter(is_default, found.rules), now)
+        self._default_path.found(switch, filter(is_default, found.rules), now)
         found_rules = {
             (rule.match, rule.priority): (rule, counter)
             for rule, counter in zip(found.rules, found.counters, strict=True)
@@ -125,7 +125,7 @@ class Reconciliation:
     def _is_found(self, switch: str, hop: Port, host: str) -> bool:
         """Whether a switch that has just connected still has the default rule to a host; others are not asked."""
         mac = self._hosts.by_name[host].mac
-        return hop.node != switch or self._default_way.installed_port(switch, mac) == hop.number
+        return hop.node != switch or self._default_path.installed_port(switch, mac) == hop.number
 
     def _classify_rule(self, switch: str, rule: Rule, counter: RuleCounter, now: float) -> None:
         """Classify an unexpected rule: foreign, to be deleted, or an orphan."""
@@ -213,18 +213,18 @@ class Reconciliation:
         return state is not None and state.is_up
 
     def _path_of(self, orphan: _Orphan) -> Path | None:
-        """The path of an orphan's packets by its rules and the default way, from the first switch to an edge port."""
+        """The path of an orphan's packets by its rules and the default path, from the first switch to an edge port."""
         path: list[Port] = []
         switch = orphan.first
         while switch is not None and all(hop.node != switch for hop in path):
-            number = orphan.hops.get(switch) or self._default_way.installed_port(switch, self._mac(orphan, "eth_dst"))
+            number = orphan.hops.get(switch) or self._default_path.installed_port(switch, self._mac(orphan, "eth_dst"))
             if number is None:
                 return None
             port = Port(switch, number)
             path.append(port)
             peer = self._discovery.peers.get(port)
             if peer is None:
-                return tuple(path) if self._default_way.was_edge(port) and self._is_up(port) else None
+                return tuple(path) if self._default_path.was_edge(port) and self._is_up(port) else None
             switch = peer.node
         return None
 
@@ -249,7 +249,7 @@ class Reconciliation:
         route = self._router.adopt(orphan.key, Placed(flow, path, since_s, until_s), number, installed, now)
         route.known_by = classification.by
         self._correct_meters(route, orphan, now)
-        self._router.complete(route, self._default_way.is_only, now)
+        self._router.complete(route, self._default_path.is_only, now)
 
     def _correct_meters(self, route: Route, orphan: _Orphan, now: float) -> None:
         """Send rules again that refer to other meters than now, since the earlier controller had other tenants."""

@@ -223,7 +223,7 @@ class Router:
         self._install(route)
 
     def complete(self, route: Route, is_default: IsDefault, now: float) -> None:
-        """Install the missing rules of a flow if the default way leaves its path where it has none.
+        """Install the missing rules of a flow if the default path leaves its path where it has none.
 
         If that is because there is a shorter path now, the flow is placed again.
         """
@@ -327,7 +327,7 @@ class Router:
         installed = {switch: 0 if switch in route.unconfirmed else port for switch, port in route.installed.items()}
         known = default | installed | route.aggregated
         route.stages, route.waiting, route.installed_s = stages(route.path, known), set(), None
-        # A new flow has no other rules: its packets take the default way wherever one is missing.
+        # A new flow has no other rules: its packets take the default path wherever one is missing.
         is_new = not route.installed and not route.aggregated
         peers = self.network_state.paths.network.peers
         needs_no_order = is_new or (is_broken and not can_loop(route.path, route.installed, peers))

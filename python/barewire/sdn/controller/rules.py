@@ -32,8 +32,8 @@ from barewire.sdn.strategies.labels import LABELS_MAX, Choice
 from barewire.sdn.strategies.strategy import RESERVE_MAX_S
 
 # Priorities of table 0. Probes come before all else, unless a host floods with them. A flooding port loses only packets
-# that match no flow rule. Aggregate rules come before the default way; its copies of TCP, UDP and IPv6's advertisements
-# of addresses, before rules for other packets of IP between the same hosts.
+# that match no flow rule. Aggregate rules come before the default path, whose copies of TCP, UDP and IPv6's
+# advertisements of addresses come before rules for other packets of IP between the same hosts.
 PRIORITY_DROP_PROBES = 450
 PRIORITY_PROBE = 400
 PRIORITY_LABEL = 350
@@ -44,7 +44,7 @@ PRIORITY_ASK_PORTS = 200
 PRIORITY_IP = 100
 PRIORITY_EDGE = 50
 PRIORITY_MISS = 0
-# The default way's table, and its priorities; the rest of its frames are flooded.
+# The default path's table, and its priorities; the rest of its frames are flooded.
 DEFAULT_TABLE = 1
 PRIORITY_ASKED = 200
 PRIORITY_DESTINATION = 100
@@ -65,11 +65,11 @@ assert RESERVE_MAX_S < _ENDLESS
 class Kind(IntEnum):
     """Kind of a rule."""
 
-    BASE = 1  # present in every switch: probes to the controller, other frames to the default way
+    BASE = 1  # present in every switch: probes to the controller, other frames to the default path
     FLOW = 2  # one flow
     TO_HOST = 3  # aggregate rule for flows to one host, in a full table
     DROP = 4  # for a while, drops unmatched packets of a port, or sends no copies of them
-    DEFAULT = 5  # the default way, in table 1
+    DEFAULT = 5  # the default path, in table 1
     EDGE = 6  # copies a port's unmatched packets to the controller
     LABEL = 7  # labelled frames to one host
 
@@ -104,7 +104,7 @@ def reserve_of(value: int) -> float:
 
 
 def base_rules() -> list[Rule]:
-    """Return the base rules of every switch: probes go to the controller, unmatched packets take the default way."""
+    """Return the base rules of every switch: probes go to the controller, unmatched packets take the default path."""
     base = cookie(Kind.BASE)
     return [
         Rule(Match(eth_dst=LLDP_GROUP, eth_type=LLDP), PRIORITY_PROBE, base, (CONTROLLER,)),
@@ -113,7 +113,7 @@ def base_rules() -> list[Rule]:
 
 
 def edge_rules(port: int) -> list[Rule]:
-    """Return the rules that copy a port's unmatched packets to the controller; they still take the default way.
+    """Return the rules that copy a port's unmatched packets to the controller; they still take the default path.
 
     TCP, UDP and advertisements of IPv6 have separate rules; otherwise new connections, and the addresses of neighbours,
     would match the rule of other packets of IP between their hosts.
@@ -244,13 +244,13 @@ def drop_probes_rule(port: int, hard_s: int) -> Rule:
 
 
 def quiet_rule(port: int, hard_s: int, eth_type: int) -> Rule:
-    """Return the rule that sends no copies of a port's frames of a type for a while; they take the default way."""
+    """Return the rule that sends no copies of a port's frames of a type for a while; they take the default path."""
     match = Match(in_port=port, eth_type=eth_type)
     return Rule(match, PRIORITY_DROP, cookie(Kind.DROP, port), (), hard_s=hard_s, goto=DEFAULT_TABLE)
 
 
 def quiet_flow_rules(key: FlowKey, hosts: Hosts, hard_s: int) -> list[Rule]:
-    """Return the rules that send no copies of a flow's packets for a while; they take the default way."""
+    """Return the rules that send no copies of a flow's packets for a while; they take the default path."""
     value = cookie(Kind.DROP)
     return [
         Rule(match, priority, value, (), hard_s=hard_s, goto=DEFAULT_TABLE)

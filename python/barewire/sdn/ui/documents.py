@@ -144,7 +144,7 @@ def flow(route: Route, cables: Cables, policy: Policy, job: str | None, epoch_s:
         "job": job,
         "rate_bit_s": round(8 * route.placed.rate_byte_s),
         "since_s": round(route.placed.since_s + epoch_s, 1),
-        "laid": route.installed_s is not None,
+        "installed": route.installed_s is not None,
         "path": [number for number in found if number is not None],
     }
 

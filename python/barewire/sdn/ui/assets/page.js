@@ -180,7 +180,7 @@
 
   function flowRow(flow) {
     const who = flow.job === null ? `${flow.profile}, known by ${flow.known_by}` : `${flow.profile}, of job ${jobName(flow.job)}`;
-    const why = `${flow.strategy}: ${flow.why}${flow.laid ? "" : ", being installed"}`;
+    const why = `${flow.strategy}: ${flow.why}${flow.installed ? "" : ", being installed"}`;
     return [ends(flow), rate(flow.rate_bit_s), `${who}. ${why}, for ${duration(state.load.at_s - flow.since_s)}`];
   }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Rules by which the switches forward without a controller: the default way of all frames without a flow rule.
+"""Rules by which the switches forward without a controller: the default path of all frames without a flow rule.
 
     table 0   a flow's own rule ─▶ its path
               (edge port) ─▶ a copy to the controller, then table 1       the controller learns, and places new flows
@@ -42,7 +42,7 @@ QUIET_S = 0.3
 # Rules computed at a time, some 5 ms; the next slice begins after the pause.
 SLICE_RULES = 500
 SLICE_S = 0.001
-# Rules that a full table had no room for are laid again after this time, doubled by each further refusal.
+# Rules that a full table had no room for are installed again after this time, doubled by each further refusal.
 AGAIN_S, AGAIN_MAX_S = 1.0, 8.0
 
 # Rules to the hosts of a port that is down stay for this time, in which a host restarts: else all that is sent to them
@@ -54,7 +54,7 @@ _Place = tuple[int, Match, int]
 _Hops = Mapping[str, tuple[tuple[int, ...], int]]
 
 
-class DefaultWay:
+class DefaultPath:
     """Keeps the default rules of all switches as the network requires, by sending the differences."""
 
     def __init__(
@@ -69,14 +69,14 @@ class DefaultWay:
         self._peers: Mapping[Port, Port] = {}
         # By destination switch: each switch's next hops, and the number of choices that remain after them.
         self._hops: dict[str, _Hops] = {}
-        # Hosts that have changed, then switches of hosts, whose rules are still to be laid.
+        # Hosts that have changed, then switches of hosts, whose rules are still to be installed.
         self._changed: dict[str, None] = {}
         self._pending: dict[str, None] = {}
         # By MAC address, hosts whose port is down, with the port and since when.
         self._down: dict[str, tuple[Port, float]] = {}
         self._due_s: float | None = None
-        # When the next slice is due, and when all but the rules to hosts were laid.
-        self._slice_s = self._laid_s = 0.0
+        # When the next slice is due, and when all but the rules to hosts were installed.
+        self._slice_s = self._installed_s = 0.0
         self._tree: dict[str, set[int]] = {}
         # By switch, the number of flood rules with fewer ports that it has not confirmed.
         self._shrinking: Counter[str] = Counter()
@@ -204,7 +204,7 @@ class DefaultWay:
             self._changed[mac] = None
 
     def _settled(self, due_s: float, now: float) -> None:
-        if due_s > self._laid_s:  # when many ports come up, most are done with an earlier one
+        if due_s > self._installed_s:  # when many ports come up, most are done with an earlier one
             self._lay_others(now)
 
     def _all_pending(self) -> None:
@@ -244,7 +244,7 @@ class DefaultWay:
 
     def _lay_others(self, now: float) -> None:
         """Lay all but the rules to hosts, which the end of this turn begins with."""
-        self._laid_s = now
+        self._installed_s = now
         self._take_over_hosts(now)
         self._lay_edges(now)
         self._lay_trees(now)
@@ -392,9 +392,9 @@ class DefaultWay:
         for place, rule in self._without_room.pop(switch, {}).items():
             if kind_of(rule.cookie) is Kind.BASE or wanted.get(place) == rule:
                 self._outbox.send(switch, AddRule(rule))
-        self._outbox.when_confirmed(switch, partial(self._laid_again, switch))
+        self._outbox.when_confirmed(switch, partial(self._installed_again, switch))
 
-    def _laid_again(self, switch: str, _is_done: bool) -> None:
+    def _installed_again(self, switch: str, _is_done: bool) -> None:
         if switch not in self._without_room:
             self._wait_s.pop(switch, None)
 
@@ -409,7 +409,7 @@ def is_default(rule: Rule) -> bool:
 
 
 def is_outdated(rule: Rule) -> bool:
-    """Return whether a default rule is for requests in all VLANs alike, as earlier controllers laid them."""
+    """Return whether a default rule is for requests in all VLANs alike, as earlier controllers installed them."""
     return rule.match.arp_target is not None and rule.match.vlan is None
 
 

@@ -7,7 +7,7 @@ import pytest
 from fake_switches import World, acquainted, llc, mac, quiet, tcp
 from test_sdn_bad_input import arp, ring
 
-from barewire.sdn.controller.default_way import DOWN_S, DefaultWay, next_hops, spanning_tree
+from barewire.sdn.controller.default_path import DOWN_S, DefaultPath, next_hops, spanning_tree
 from barewire.sdn.controller.hosts import Address, Hosts
 from barewire.sdn.controller.rules import DEFAULT_TABLE, Kind, kind_of
 from barewire.sdn.openflow.messages import AddRule, DeleteRule, PortState, PortStatus
@@ -129,16 +129,16 @@ def test_hosts_are_known_without_a_frame_where_they_are_expected() -> None:
 
 
 def test_ports_that_come_up_together_are_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    lay_trees, times = DefaultWay._lay_trees, []
-    monkeypatch.setattr(DefaultWay, "_lay_trees", lambda way, now: times.append(now) or lay_trees(way, now))
+    lay_trees, times = DefaultPath._lay_trees, []
+    monkeypatch.setattr(DefaultPath, "_lay_trees", lambda way, now: times.append(now) or lay_trees(way, now))
     world = World(fat_tree(4, servers=0), quiet())
     world.stand_up()
     assert times and len(times) == len(set(times)), "20 switches have connected at once"
 
 
-def test_rules_to_hosts_that_are_found_together_are_laid_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_to_hosts_that_are_found_together_are_installed_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meanwhile no flow goes without its own rules."""
-    monkeypatch.setattr("barewire.sdn.controller.default_way.SLICE_RULES", 60)
+    monkeypatch.setattr("barewire.sdn.controller.default_path.SLICE_RULES", 60)
     world = World(fat_tree(4, servers=0), quiet())
     world.stand_up()
     controller, hop = world.controller, world.network.attachment("h16")
@@ -162,14 +162,14 @@ def test_rules_to_hosts_that_are_found_together_are_laid_a_few_at_a_time(monkeyp
         if are_attached:
             world.send("h1", llc("h1", "h16"))
             world._hear()
-        assert not controller.default_way.carries(hop, "h16")
+        assert not controller.default_path.carries(hop, "h16")
         sent = [turn()]
         (route,) = controller.router.routes
         assert route.installed.keys() == {port.node for port in route.path}, "found in the same turn as its hosts"
-        assert not controller.default_way.carries(hop, "h16")
+        assert not controller.default_path.carries(hop, "h16")
         sent += [turn() for _ in range(20)]
         assert max(sent) <= 60 and sum(sent) == (320 if are_attached else 0)
-        assert controller.default_way.carries(hop, "h16") is are_attached
+        assert controller.default_path.carries(hop, "h16") is are_attached
     world.settle()
     assert all(len(switch.default) == 1 for switch in world.switches.values()), "floods only"
 
@@ -264,7 +264,7 @@ def test_copies_from_ports_that_are_gone_are_asked_for_no_more(is_connected: boo
     assert copied() == before - {port.number}
 
 
-def test_default_ways_use_all_links_equally() -> None:
+def test_default_paths_use_all_links_equally() -> None:
     """D-mod-k: every uplink of an edge switch leads to equally many of the hosts behind it."""
     world = acquainted()
     for edge in (f"s{number}" for number in range(13, 21)):
