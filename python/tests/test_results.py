@@ -23,7 +23,7 @@ from barewire.results.model import read_model
 from barewire.results.run import Place, Row
 from barewire.results.schema import SAMPLE_SCHEMA, sample_frame
 from barewire.results.series import series_from_samples
-from barewire.results.store import read_run, samples, write_run
+from barewire.results.store import read_run, samples, write_atomically, write_run
 from barewire.results.tuning import write_tuning
 from barewire.sdn.classify.policy import parse_policy
 from barewire.sdn.classify.tenants import parse_tenants
@@ -199,6 +199,25 @@ def test_a_full_disk_keeps_previous_files_and_leaves_no_partial_one(run_director
     with pytest.raises(MeasurementFailed, match="full"):
         write_run(tmp_path, run, frame.head(1))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_link_and_a_pipe_are_written_to_and_not_replaced(tmp_path):
+    """As root, `--markdown /dev/stdout` or `-o /dev/null` would make a file of the device."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "file")
+    for content in (b"made", b"replaced"):
+        write_atomically(tmp_path / "link", content)
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "elsewhere" / "file").read_bytes() == content
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomically(pipe, b"said")
+        assert os.read(reader, 100) == b"said" and pipe.is_fifo()
+    finally:
+        os.close(reader)
+    with pytest.raises(IsADirectoryError):
+        write_atomically(tmp_path / "elsewhere", b"")
 
 
 def test_an_unwritable_directory_is_named(run_directory, tmp_path):

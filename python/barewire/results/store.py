@@ -100,7 +100,14 @@ def samples(directory: Path) -> pl.DataFrame:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content`, so that a crash or a full disk leaves the old file intact; raises OSError."""
+    """Replace `path` by `content`, so that a crash or a full disk leaves the old file intact; raises OSError.
+
+    A link stays one: its target is replaced. Devices and pipes, such as /dev/stdout and /dev/null, are written to.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
