@@ -370,7 +370,9 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
     with progress.progress_bar() as show:
         show(3, 4, "pingpong")
         drawn = capfd.readouterr().err
-    assert "pingpong" in drawn and "3/4" in drawn and "1 left" in drawn
+        assert "pingpong" in drawn and "3/4" in drawn and "1 left" in drawn
+        show(3, 4, "reading runs[/x]/a[b]")
+        assert "runs[/x]/a[b]" in capfd.readouterr().err, "a folder's name is no markup"
 
 
 def test_a_command_that_breaks_leaves_no_empty_directory_either(tmp_path: Path) -> None:

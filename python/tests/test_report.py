@@ -87,6 +87,11 @@ def test_names_from_the_machine_are_escaped_in_the_page(page):
     assert "Example CPU <1>" not in page
 
 
+def test_names_that_are_no_text_have_escapes_in_the_page(run, directory):
+    own = render(replace(run, parameters={**run.parameters, "file": "\udcff.txt"}), samples(directory))
+    assert own.encode() and "\\udcff.txt" in own
+
+
 def test_json_inside_the_page_cannot_end_its_script_element(run, directory):
     hostile = tuple(
         replace(series, subject="</script><b>x") if series.subject == "udp" else series for series in run.series

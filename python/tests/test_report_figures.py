@@ -4,9 +4,11 @@
 import errno
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import polars as pl
 import pytest
@@ -386,6 +388,14 @@ def test_a_gallery_has_every_run_and_links_to_its_report(tmp_path):
     write_gallery([tmp_path / "run0" / "deep", tmp_path / "run1"], tmp_path / "other" / "page.html")
     assert 'href="../run0/deep/report.html"' in (tmp_path / "other" / "page.html").read_text()
     assert (tmp_path / "run0/deep/report.html").stat().st_mtime_ns == again, "a report that is up to date is kept"
+
+
+def test_a_gallerys_links_lead_to_folders_with_any_name(tmp_path):
+    """A browser takes # and ? for the end of the file's name, and a colon for that of a scheme."""
+    synthetic_run(tmp_path / "a: run #1?" / "50 %", launches=1, samples_per_launch=2, sizes=(64,))
+    assert invoke(str(tmp_path), "--gallery").exit_code == 0
+    (link,) = re.findall('<a href="(.*?)">', (tmp_path / "index.html").read_text())
+    assert urlsplit(link).path == link and (tmp_path / unquote(link)).is_file()
 
 
 def test_a_gallery_leaves_out_the_runs_whose_report_cannot_be_made(tmp_path, monkeypatch):

@@ -482,6 +482,16 @@ def test_an_output_that_cannot_be_written_is_refused_before_training_and_later_t
     assert trained == [0.9] and "Calibration" in refused.stdout
 
 
+def test_brackets_in_names_of_files_and_jobs_are_no_patterns_and_no_markup(tmp_path: Path) -> None:
+    recording = write_recording(tmp_path / "a[1].csv", "run", {"mpi": 2}, np.random.default_rng(2))
+    recording.write_text(recording.read_text().replace("program of mpi", "job[a]"))
+    built_in().write(tmp_path / "model.json")
+    words = ["sdn", "learn", str(recording), "--evaluate", str(tmp_path / "model.json")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.exception
+    assert " job[a] " in done.stdout
+
+
 def test_a_threshold_beside_evaluate_is_refused(tmp_path: Path) -> None:
     model = tmp_path / "own.json"
     built_in().write(model)

@@ -207,5 +207,7 @@ def _document(checked: Checked) -> dict[str, Any]:
 
 def _write(directory: Path, checked: Checked, document: dict[str, Any]) -> None:
     page = render_check(checked, created=document["created"], command=document["command"])
-    write_output(directory / DOCUMENT, json.dumps(document, indent=1, ensure_ascii=False).encode())
+    write_output(
+        directory / DOCUMENT, json.dumps(document, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
+    )
     write_output(directory / PAGE, page.encode())

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -139,7 +140,7 @@ def _entry(directory: Path, base: Path) -> Entry:
         run.created,
         len(run.launches),
         run.complete,
-        Path(os.path.relpath(page, base)).as_posix(),
+        quote(os.fsencode(os.path.relpath(page, base))),
         _answer(run, directory),
     )
 

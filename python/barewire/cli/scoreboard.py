@@ -253,7 +253,7 @@ def _write(board: Board, directory: Path, to_markdown: Path | None) -> None:
     if to_markdown is not None:
         texts[to_markdown] = markdown(board, source="bin/barewire mpi scoreboard --markdown")
     for path, text in texts.items():
-        write_output(path, text.encode())
+        write_output(path, text.encode(errors="backslashreplace"))
 
 
 def _document(board: Board) -> dict[str, Any]:

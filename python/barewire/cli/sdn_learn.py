@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from barewire.cli import options
@@ -85,7 +84,7 @@ def _print(console: Console, evaluation: "Evaluation") -> None:
     table = Table("application", "profile", "runs", "conversations", "right")
     for name, facts in evaluation.by_application.items():
         row = (facts["profile"], str(facts["runs"]), str(facts["conversations"]), f"{facts['recognised']:.1%}")
-        table.add_row(escape(name), *row)
+        table.add_row(name, *row)
     console.print(table)
     table = Table(
         "probability", "rows", "mean", "right", title=f"Calibration, error {evaluation.calibration_error:.3f}"

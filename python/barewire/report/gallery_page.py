@@ -10,7 +10,7 @@ from barewire.report.html import fill
 
 @dataclass(frozen=True)
 class Entry:
-    """A run in the gallery; `link` leads to its report."""
+    """A run in the gallery; `link` is the URL of its report, relative to the page."""
 
     id: str
     created: str

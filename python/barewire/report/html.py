@@ -64,7 +64,9 @@ def fill(template: str, **content: Any) -> str:
     environment.filters |= {"inline_json": _inline_json, "figure_data": of_page, "drawings": drawings}
     environment.filters["packed"] = lambda markup: _packed(str(markup))
     environment.globals |= {"asset": _asset, **_WIDTHS, "words": words, "ROWS_SHOWN": _ROWS_SHOWN}
-    return environment.get_template(template).render(**content, style=_asset("report.css") + _dark_colours())
+    text = environment.get_template(template).render(**content, style=_asset("report.css") + _dark_colours())
+    # A name that is no text, such as a file's in another encoding, has escapes.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def rows(data: dict[str, Any]) -> list[tuple[str, str]]:

@@ -81,7 +81,9 @@ class Record:
         """Write it to the study's directory."""
         directory.mkdir(parents=True, exist_ok=True)
         document = {"version": VERSION, **asdict(self)}
-        write_atomically(directory / STUDY_FILE, json.dumps(document, indent=1, ensure_ascii=False).encode())
+        text = json.dumps(document, indent=1, ensure_ascii=False)
+        # A folder's name that is no text is kept as JSON's escape.
+        write_atomically(directory / STUDY_FILE, text.encode(errors="backslashreplace"))
 
 
 def this_build() -> str:

@@ -99,6 +99,8 @@ def read_recordings(files: Sequence[Path]) -> Recorded:
         try:
             frame = pl.read_csv(
                 file,
+                # A name such as `a[1].csv` is a file's, not a pattern.
+                glob=False,
                 schema_overrides=dict.fromkeys(FEATURES, pl.Float32)
                 | dict.fromkeys(("run", "application", "profile"), pl.String)
                 | dict.fromkeys(("round", "conversation", "service"), pl.Int64),
