@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from barewire.errors import WrongUse
-from barewire.lab import LinkSpec, format_rate, parse_delay, parse_loss, parse_rate, parse_topology, state
+from barewire.cli.lab import lab_document
+from barewire.errors import MeasurementFailed, WrongUse
+from barewire.lab import Lab, LinkSpec, format_rate, parse_delay, parse_loss, parse_rate, parse_topology, state
+from barewire.lab.kernel import Process
 from barewire.lab.layout import is_oversubscribed, make_plan, share_cpus
+from barewire.lab.network import cpu_mask
 from barewire.lab.plan import (
     barewire_hosts_file,
     hosts_file,
@@ -226,3 +229,33 @@ def test_records_of_labs_outlive_the_session(tmp_path: Path, monkeypatch: pytest
     shared.chmod(0o777)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(session))
     assert state.labs_directory() == session / "barewire" / "labs"
+
+
+def _recorded(creator: Process) -> state.LabState:
+    return state.LabState(
+        "0123abcd", "pair", LinkSpec(), "2026-11-26T12:00:00+00:00", False, False, creator, None, (), ()
+    )
+
+
+def test_a_lab_that_was_removed_since_it_was_listed_has_its_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `lab list --json` prints them while a measurement ends its lab."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    found = lab_document(Lab(_recorded(Process(os.getpid(), 0))))
+    assert (found["id"], found["status"], found["link"]["mtu"]) == ("0123abcd", "gone", 1500)
+
+
+def test_a_command_for_a_lab_that_is_being_created_is_told_so() -> None:
+    """Not that the lab has no such host."""
+    with pytest.raises(MeasurementFailed, match="still being created"):
+        Lab(_recorded(Process.of(os.getpid()))).command("h1", ["true"])
+
+
+@pytest.mark.parametrize(
+    ("cpus", "mask"),
+    [((0, 1), "00000003"), ((31,), "80000000"), ((0, 32), "00000001,00000001"), ((63,), "80000000,00000000")],
+)
+def test_a_mask_of_cores_has_no_word_more_than_they_need(cpus: tuple[int, ...], mask: str) -> None:
+    """A kernel for 32 cores refuses a second word, even of zeros."""
+    assert cpu_mask(cpus) == mask

@@ -176,6 +176,8 @@ def test_a_fat_tree_is_drawn_in_layers(tmp_path: Path) -> None:
     assert table(network).row_count == 20
     save_picture(network, "fat-tree:4", tmp_path / "page.html", page=True)
     assert "server1" in (tmp_path / "page.html").read_text()
+    save_picture(network, "\udcff – h1", tmp_path / "odd.html", page=True)
+    assert "<title>\\udcff – h1</title>" in (tmp_path / "odd.html").read_text(encoding="utf-8")
     with pytest.raises(WrongUse, match="cannot be written"):
         save_picture(network, "fat-tree:4", tmp_path / "none" / "page.html", page=True)
 

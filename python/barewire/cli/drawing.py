@@ -46,7 +46,8 @@ def save_picture(network: Network, title: str, file: Path, *, page: bool) -> Non
             f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>\n{picture}</html>\n'
         )
     try:
-        file.write_text(picture)
+        # UTF-8 whatever the locale is; the title may have a file's name that is no text.
+        file.write_bytes(picture.encode(errors="backslashreplace"))
     except OSError as error:
         raise WrongUse(f"{file} cannot be written: {error.strerror}") from error
 

@@ -3,6 +3,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -20,7 +21,7 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.lab import Lab, LinkSpec, format_rate, parse_topology
-from barewire.lab.state import Wire, load
+from barewire.lab.state import Wire
 from barewire.topology import to_json, with_rate
 from barewire.topology.picture import counted
 
@@ -241,7 +242,7 @@ def down(
 
 def lab_document(lab: Lab) -> dict[str, Any]:
     """Return all facts about a lab, for --json."""
-    document = load(lab.id).to_json()
+    document = lab.to_json()
     # That of the file.
     del document["schema"]
     derived: dict[str, Any] = {
@@ -249,8 +250,9 @@ def lab_document(lab: Lab) -> dict[str, Any]:
         "oversubscribed": lab.oversubscribed,
         "directory": str(lab.directory),
     }
-    if lab.status == "running" and lab.network is not None:
-        derived["controller_socket"] = str(lab.controller_socket)
+    with suppress(MeasurementFailed):  # it has just ended
+        if lab.status == "running" and lab.network is not None:
+            derived["controller_socket"] = str(lab.controller_socket)
     return document | derived
 
 

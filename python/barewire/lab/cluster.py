@@ -115,6 +115,10 @@ class Lab:
         """Id, unique among this user's labs."""
         return self._state.id
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the lab's record as plain JSON, also of a lab that has been removed since it was opened."""
+        return self._state.to_json()
+
     @property
     def topology(self) -> str:
         """The topology as `parse_topology` reads it."""
@@ -210,6 +214,7 @@ class Lab:
 
     def command(self, host_name: str, command: Sequence[str]) -> "builtins.list[str]":
         """Return the command line that runs `command` on a host, on its cores, where the lab's names resolve."""
+        self._require_running()
         host = self.host(host_name)
         if not command:
             raise WrongUse(f"no command given to run on {host_name}")
@@ -354,7 +359,10 @@ class Lab:
         return self._state.keeper
 
     def _require_running(self) -> None:
-        if self.status != "running":
+        status = self.status
+        if status == "being made":
+            raise MeasurementFailed(f"lab {self.id} is still being created")
+        if status != "running":
             raise MeasurementFailed(f"lab {self.id} is gone; `barewire lab down {self.id}` removes its remains")
 
     def _enter_command(self, process: Process, cpus: Sequence[int], command: Sequence[str]) -> "builtins.list[str]":

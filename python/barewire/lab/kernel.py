@@ -72,7 +72,7 @@ def enter_network(pid: int) -> None:
 
 def mount(source: str, target: str, kind: str, flags: int) -> None:
     """mount(2) without data."""
-    result = _libc.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), None)
+    result = _libc.mount(os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), None)
     _check(result, f"mount {kind or source} on {target}")
 
 

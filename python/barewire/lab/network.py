@@ -117,7 +117,8 @@ def set_host_link(plan: Plan, host: HostPlan, up: bool) -> None:
         netlink.link("set", index=index, state="up" if up else "down")
         # An interface that goes down loses its routes, and even its permanent neighbour entries.
         if up and host.gateway is not None:
-            netlink.route("add", dst="default", gateway=host.gateway.address)
+            # Replaced, because an interface that was up has it.
+            netlink.route("replace", dst="default", gateway=host.gateway.address)
         if up and plan.static_neighbours:
             _add_neighbours(netlink, index, plan, host)
 
@@ -190,13 +191,18 @@ def is_offload(feature: str) -> bool:
 def receive_on(host: HostPlan) -> None:
     """Run the kernel's receive processing on the host's own cores; call in the host's namespace."""
     interface = Path("/sys/class/net", HOST_INTERFACE)
-    mask = sum(1 << cpu for cpu in host.cpus)
-    words = [f"{mask >> 32 * number & 0xFFFF_FFFF:08x}" for number in reversed(range(mask.bit_length() // 32 + 1))]
     with needs("receive packet steering for a lab's hosts", "run as root, on a kernel with CONFIG_RPS"):
         if (interface / "address").read_text().strip() != host.mac:
             raise FileNotFoundError(errno.ENOENT, "/sys does not show the host's interfaces")
         for queue in interface.glob("queues/rx-*"):
-            (queue / "rps_cpus").write_text(",".join(words))
+            (queue / "rps_cpus").write_text(cpu_mask(host.cpus))
+
+
+def cpu_mask(cpus: Iterable[int]) -> str:
+    """Return cores as the kernel reads them: words of 32 bits, the highest first, no more than the cores need."""
+    mask = sum(1 << cpu for cpu in cpus)
+    words = -(-mask.bit_length() // 32)
+    return ",".join(f"{mask >> 32 * number & 0xFFFF_FFFF:08x}" for number in reversed(range(words)))
 
 
 def _wait_until_operational(netlink: IPRoute, index: int) -> None:

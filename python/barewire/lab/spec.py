@@ -56,9 +56,9 @@ class LinkSpec:
         if self.receive_on not in RECEIVE_ON:
             raise unknown("core to receive on", self.receive_on, RECEIVE_ON)
         if not 0 <= self.delay_us <= DELAY_US_MAX:
-            raise WrongUse(f"a delay of {self.delay_us:g} µs is outside 0 to {DELAY_US_MAX:g} µs")
+            raise WrongUse(f"a delay of {_time(self.delay_us)} is outside 0 to {_time(DELAY_US_MAX)}")
         if not 0 <= self.jitter_us <= self.delay_us:
-            raise WrongUse(f"a jitter of {self.jitter_us:g} µs is outside 0 to the delay, {self.delay_us:g} µs")
+            raise WrongUse(f"a jitter of {_time(self.jitter_us)} is outside 0 to the delay, {_time(self.delay_us)}")
         if self.delay_us and self.rate_bit_s is None:
             raise WrongUse("a link with a delay needs a rate: add --rate, such as 1gbit")
 
@@ -114,3 +114,7 @@ def parse_delay(text: str) -> float:
     if match is None:
         raise WrongUse(f"unknown delay '{text}'; write it as 50us or 1.5ms")
     return float(match[1] or 0) * _DELAY_UNITS_US.get(match[2], 0.0)
+
+
+def _time(us: float) -> str:
+    return f"{us:g} µs" if us < 1e3 else f"{us / 1e3:g} ms"
