@@ -187,6 +187,7 @@ def test_a_solver_is_predicted_from_its_computation_and_checked(mpi: Path, tmp_p
         (("--model", "nosuch"), "there are: hockney"),
         (("--subject", "nosuch"), "unknown subject 'nosuch'"),
         (("--rate", "1gbit"), "link of a table"),
+        (("--model", "loggp"), "overheads were not measured"),
     ],
 )
 def test_wrong_use_of_model_is_said(bench: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -200,6 +201,7 @@ def test_wrong_use_of_model_is_said(bench: Path, arguments: tuple[str, ...], mes
         (("--kernel", "nosuch"), "there are: pingpong"),
         (("--kernel", "bcast", "-n", "0"), "numbers from 1"),
         (("--kernel", "bcast", "--subject", "nosuch"), "unknown subject"),
+        (("--kernel", "bcast", "--sizes", "8", "--against", "runs/other"), "omit --sizes"),
     ],
 )
 def test_wrong_use_of_predict_is_said(bench: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -219,6 +221,8 @@ def test_too_few_sizes_and_a_run_cut_short_are_said(tmp_path: Path) -> None:
     assert "2 were measured" in document("model", tmp_path)["latency"][0]["hockney"]["cannot_say"]
     text = invoke("model", tmp_path)
     assert "cannot say: a line needs 3 sizes" in text and "incomplete" in text
+    with pytest.raises(WrongUse, match=r"^raw Ethernet: cannot say: "):
+        invoke("model", tmp_path, "--model", "pieces")
     write_run(tmp_path, replace(run, series=()))
     with pytest.raises(WrongUse, match="no times of messages"):
         invoke("model", tmp_path)

@@ -371,6 +371,16 @@ def test_names_are_parsed_and_unknown_ones_are_rejected_with_the_known_ones() ->
         parse_patterns("nosuch")
 
 
+def test_the_quick_form_measures_every_pattern_that_is_named() -> None:
+    """Also those that it omits otherwise and that list no variants."""
+    for test in dict.fromkeys(pattern.test for pattern in PATTERNS):
+        plan = BoardPlan(quick=True, seed=1, launches=1, patterns=test)
+        scores = replace(campaign().plan, patterns=plan.chosen_patterns())
+        many = replace(scores, testbed=replace(scores.testbed, ranks=4))
+        assert scores.groups() or many.groups(), test
+    assert not replace(campaign().plan, patterns=parse_patterns("incast,persistent")).groups()
+
+
 def test_patterns_with_separate_launches_are_separate_groups() -> None:
     plan = replace(campaign().plan, patterns=PATTERNS)
     groups = plan.groups()

@@ -97,7 +97,7 @@ class Campaign:
     """All launches of a plan, inside a scratch folder."""
 
     def __init__(self, plan: Plan, folder: Path, report: Callable[[str], None] = lambda line: None) -> None:
-        """Create a campaign; `tell` receives a line about each launch."""
+        """Create a campaign; `report` receives a line about each launch."""
         self.plan, self.folder, self._report = plan, folder, report
         self.launches: list[Launch] = []
         self._serial: dict[tuple[str, int], Outcome] = {}

@@ -154,12 +154,12 @@ def markdown(results: Results) -> str:
         application = applications[row.application]
         program = row.application if len(application.figures) == 1 else f"{row.application}: {row.figure}"
         # On one host the other fabric is not TCP.
-        theirs = number(row.medians[1]) + ("" if row.rival == "tcp" else f" ({row.rival})")
+        theirs = f"{number(row.medians[1])} {row.unit}" + ("" if row.rival == "tcp" else f" ({row.rival})")
         cells = [
             program,
             application.what,
             site_names[row.site],
-            f"{theirs} {row.unit}",
+            theirs,
             f"{number(row.medians[0])} {row.unit}",
         ]
         lines.append(f"| {' | '.join(cells)} | {ratio_text(row)} |")

@@ -78,7 +78,7 @@ def host(
     none can be created. `barewire report` makes a page.
     """
     plan = HostPlan(
-        tests=tuple(dict.fromkeys(tests.split(","))),
+        tests=tuple(dict.fromkeys(name.strip() for name in tests.split(","))),
         launches=launches,
         seconds=seconds,
         seed=secrets.randbits(32) if seed is None else seed,

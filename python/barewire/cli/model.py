@@ -103,7 +103,7 @@ def _output(
     tables += [loggp_table(of_logp)] if of_logp and set(chosen) & set(_LOGP_FAMILY) else []
     tables += plogp if "plogp" in chosen else []
     if not tables:
-        raise WrongUse("cannot say: overheads were not measured; run `barewire mpi logp`")
+        raise WrongUse(_why_none(chosen, fits))
     console = Console(highlight=False)
     for text_table in tables:
         for table in rich_tables(text_table, console.width):
@@ -112,6 +112,13 @@ def _output(
         console.print(f"[dim]{escape(note)}[/]", soft_wrap=True)
     for sentence in sentences:
         console.print(f"• {escape(sentence)}", soft_wrap=True)
+
+
+def _why_none(chosen: Sequence[str], fits: Sequence[LatencyFit]) -> str:
+    """Say why there is none of the chosen models."""
+    if not {"hockney", "pieces"} & {*chosen}:
+        return "cannot say: overheads were not measured; run `barewire mpi logp`"
+    return "; ".join(piece_notes(fits)) or "cannot say: no ping-pong was measured; run `barewire mpi pingpong`"
 
 
 def _chosen(only: str | None) -> tuple[str, ...]:

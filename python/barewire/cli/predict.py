@@ -102,6 +102,10 @@ def predict(
     if numbers is not None and max(numbers) > _RANKS_MAX:
         raise WrongUse(f"-n is at most {_RANKS_MAX}: nothing that was measured here says anything about more ranks")
     if against is not None:
+        if (sizes, variants, compute_us) != (None, None, None):
+            raise WrongUse(
+                "omit --sizes, --variants and --compute-us with --against, which predicts what its run measured"
+            )
         _check(model, runs, against, kernels, subject, numbers, cores, share, as_json)
         return
     orders = _whole(order, "--order")

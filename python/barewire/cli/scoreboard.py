@@ -281,11 +281,11 @@ def _judge(board: Board, fail_above: float | None) -> None:
     """Raise if a launch failed, or if a row is slower than allowed."""
     failures = sum(not launch.complete for run in board.runs.values() for launch in run.launches)
     if failures:
-        raise MeasurementFailed(f"{failures} launches failed; see the warnings above")
+        raise MeasurementFailed(f"{failures} launch{'es' if failures != 1 else ''} failed; see the warnings above")
     above = () if fail_above is None else board.scores.above(fail_above)
     if above:
-        worst = above[0]
+        worst, are = above[0], "s are" if len(above) != 1 else " is"
         raise MeasurementFailed(
-            f"{len(above)} rows are slower than {fail_above:g} times the best competitor with certainty, the worst "
+            f"{len(above)} row{are} slower than {fail_above:g} times the best competitor with certainty, the worst "
             f"{worst.pattern}, {worst.message_bytes} B, {worst.library}, {TITLES[worst.testbed]}: {worst.ratio:.2f}"
         )

@@ -20,10 +20,11 @@ Ranks = Literal["two", "many", "any"]
 class Pattern:
     """A test of the C suite on the scoreboard; the same test with other options is another pattern.
 
-    The full form measures `variants`, or all of the test's if none are listed; the quick form measures `quick`. `on`
-    and `quick_on` restrict the pattern to numbers of ranks, in both forms and in the quick form. Sizes end at
-    `largest`, with more than two ranks at `largest_many`. The test's unit determines whether lower is better. Patterns
-    that are `alone` have their own launches: those that measure start-up, or have no sizes (kernels).
+    The full form measures `variants`, or all of the test's if none are listed; the quick form measures `quick`, and
+    omits patterns without any unless they are `named`: of these it then measures all. `on` and `quick_on` restrict the
+    pattern to numbers of ranks, in both forms and in the quick form. Sizes end at `largest`, with more than two ranks
+    at `largest_many`. The test's unit determines whether lower is better. Patterns that are `alone` have their own
+    launches: those that measure start-up, or have no sizes (kernels).
     """
 
     test: str
@@ -36,11 +37,12 @@ class Pattern:
     options: tuple[str, ...] = ()
     alone: bool = False
     has_sizes: bool = True
+    named: bool = False
 
     def is_for(self, ranks: int, *, quick: bool) -> bool:
         """Return whether this form measures the pattern with `ranks` ranks."""
         allowed = (self.on, self.quick_on) if quick else (self.on,)
-        return (bool(self.quick) or not quick) and {*allowed} <= {"any", "two" if ranks == 2 else "many"}
+        return (bool(self.quick) or self.named or not quick) and {*allowed} <= {"any", "two" if ranks == 2 else "many"}
 
     def sizes(self, ranks: int, *, quick: bool) -> tuple[int, ...]:
         """Return the message sizes in bytes."""

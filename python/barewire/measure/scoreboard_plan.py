@@ -58,7 +58,8 @@ class BoardPlan:
         if self.patterns is None:
             return chosen
         return tuple(
-            replace(pattern, quick=pattern.quick or pattern.variants[:1], quick_on="any") for pattern in chosen
+            replace(pattern, quick=pattern.quick or pattern.variants[:1], quick_on="any", named=True)
+            for pattern in chosen
         )
 
     def write(self, directory: Path) -> None:

@@ -152,7 +152,7 @@ def against_size(series: Sequence[Series], what: str, *, size: str = "message si
 
 
 def against_processes(shared: Sequence[Shared], what: str) -> Figure:
-    """Total over all processes against their number: a band for the 95 % interval; one test and size."""
+    """Total over all processes against their number: a band for the interval; one test and size."""
     traces: list[dict[str, Any]] = []
     for subject in dict.fromkeys(row.subject for row in shared):
         points = [row for row in shared if row.subject == subject and row.median is not None]
@@ -195,7 +195,7 @@ def shares(shared: Sequence[Shared]) -> Figure:
 
 
 def ratios(comparisons: Sequence[Versus], base: str) -> Figure:
-    """Ratio to `base` against message size with its 95 % interval; the line at 1 and ±2 % around it."""
+    """Ratio to `base` against message size with its interval; the line at 1 and ±2 % around it."""
     traces = []
     for subject in dict.fromkeys(versus.a.subject for versus in comparisons):
         chosen = [versus for versus in comparisons if versus.a.subject == subject and versus.a.message_bytes]

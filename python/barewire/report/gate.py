@@ -166,5 +166,5 @@ def _costs(versus: Versus, limit: float) -> tuple[list[float], list[float]]:
 def _doubt(launches: int, settings: Settings) -> str:
     needed = launches_for_interval(settings.confidence)
     if launches < needed:
-        return f"{launches} launches are too few: {needed} give an interval"
+        return f"{launches} launch{'es are' if launches != 1 else ' is'} too few: {needed} give an interval"
     return "the interval contains the limit, or the difference may be by chance: measure more launches"

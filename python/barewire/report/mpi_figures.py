@@ -49,7 +49,7 @@ BEYOND_MEAN = "beyond the mean rank"
 
 
 def by_variant(series: Sequence[Series], what: str) -> Figure:
-    """Medians of all variants side by side with their 95 % intervals; one choice per task, of which there is one."""
+    """Medians of all variants side by side with their intervals; one choice per task, of which there is one."""
     tasks: dict[str, list[Series]] = {}
     for s in series:
         if s.median is not None:

@@ -123,7 +123,7 @@ def parts(summary: Summary) -> list[dict[str, Any]]:
                 figures.append(_captioned(title, caption, drawn))
         busy = _bars(cells, looks, lambda cell: (cell.busy_share * 100, 0.0, 0.0), "busiest launch, % of all cores")
         saturated = sum(cell.saturated for cell in cells)
-        many = f"{saturated} launches were above 85 %, which counts as saturated."
+        many = f"{saturated} launch{'es were' if saturated != 1 else ' was'} above 85 %, which counts as saturated."
         figures.append(_captioned("Load of the machine", many if saturated else "No launch was above 85 %.", busy))
         found.append(
             {

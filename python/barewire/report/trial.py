@@ -70,7 +70,8 @@ def warnings(outcome: Outcome, notes: Sequence[str]) -> list[str]:
     few = min(len(outcome.contests[0].first), len(outcome.contests[0].second))
     needed = launches_for_interval(outcome.confidence)
     if few < needed:
-        found.append(f"{few} launches of each are too few for an interval, which needs {needed}")
+        are = "es of each are" if few != 1 else " of each is"
+        found.append(f"{few} launch{are} too few for an interval, which needs {needed}")
     return found
 
 
