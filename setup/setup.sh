@@ -233,6 +233,7 @@ unpack_cluster_packages() {
 if [ "$purpose" = intel ]; then
     "$here/setup.sh" run >/dev/null
     install_mpi_library intel
+    [ -e "$root/.mpi/intel/installed" ] || exit 3
     exit
 fi
 if [ "$purpose" = checks ]; then

@@ -142,13 +142,6 @@ ANNOUNCE = """
 import json, pathlib, random, sys, time
 sys.path.insert(0, sys.argv[1])
 from barewire.sdn.api.client import Client
-from barewire.sdn.api.server import Api
-from barewire.sdn.api.token import make_token
-from barewire.sdn.classify.policy import Policy
-from barewire.sdn.controller.hosts import Hosts
-from barewire.sdn.controller.settings import Settings
-from barewire.sdn.controller.shell import Shell
-from barewire.sdn.daemon import prepare_interpreter
 client, count, flows = Client(sys.argv[2], pathlib.Path(sys.argv[3])), int(sys.argv[4]), int(sys.argv[5])
 chance, hosts = random.Random(1), [f"h{number}" for number in range(1, 17)]
 ranks = hosts * 4

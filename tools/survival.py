@@ -111,9 +111,10 @@ class Site:
         raise MachineCannot(f"the controller does not reach all switches: {last}; {log.read_text()[-1000:]}")
 
     def end(self) -> None:
-        """End brokers and controller."""
-        for process in [*self.brokers.values(), *([self.controller] if self.controller else [])]:
-            end_process(process, signal.SIGTERM)
+        """End brokers and controller, all of them even if one does not end."""
+        with ExitStack() as stack:
+            for process in [*self.brokers.values(), *([self.controller] if self.controller else [])]:
+                stack.callback(end_process, process, signal.SIGTERM)
 
     def ranks(self, program: str) -> list[int]:
         """Return the processes of the lab's hosts that execute `program`."""
@@ -268,12 +269,15 @@ def with_faulty_wire(site: Site, seed: int) -> Iterator[None]:
 
 
 def end_process(process: "subprocess.Popen[str]", by: signal.Signals) -> None:
-    """Send a process of ours a signal and wait for its end."""
-    if process.poll() is None:
-        process.send_signal(by)
-    process.wait(20)
-    if process.stdout is not None:
-        process.stdout.close()
+    """Send a process of ours a signal and wait for its end; one that does not end is killed, and an error."""
+    try:
+        if process.poll() is None:
+            process.send_signal(by)
+        process.wait(20)
+    finally:
+        process.kill()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 class NoTarget(Exception):
@@ -294,7 +298,7 @@ class Faults:
     failure: str | None = None
 
     def inject(self, names: Sequence[str], finished: threading.Event, injected: list[str]) -> None:
-        """Draw faults from `names`, one after the other, from when the job's ranks exist until `over` is set.
+        """Draw faults from `names`, one after the other, from when the job's ranks exist until `finished`.
 
         Descriptions go to `injected`, an unexpected error to `failure`. At most one rank is killed.
         """

@@ -106,6 +106,16 @@ def test_without_qemu_or_apt_the_message_says_what_to_install(monkeypatch: pytes
     assert raised.value.exit_code == 3
 
 
+def test_programs_that_an_emulated_machine_would_not_see_are_told_before_it_boots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has a /tmp of its own: a checkout there ended after two minutes with `did not boot`."""
+    monkeypatch.setattr("barewire.guests.machines.shutil.which", lambda name: name)
+    monkeypatch.setattr(machines, "build", lambda *_: pytest.fail("a kernel is fetched"))
+    with pytest.raises(MachineCannot, match="a /tmp of their own"), EmulatedPair(Path("/tmp/barewire/release")):
+        pass
+
+
 def test_without_apts_lists_an_earlier_kernel_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def unknown(*_: object) -> tuple[str, str]:
         raise CannotBuild("apt knows no linux-image-amd64")

@@ -63,6 +63,23 @@ def test_lists_that_change_and_change_back_are_installed_each_time(tmp_path: Pat
     assert installed == ["requirements==1", "requirements==2", "requirements==1"]
 
 
+def test_intel_mpi_that_cannot_be_installed_is_an_error_of_who_asks_for_it(tmp_path: Path) -> None:
+    """Else a script goes on without it; of what nobody asks for by name, only a message tells."""
+    (tmp_path / "setup/mpi").mkdir(parents=True)
+    shutil.copy(ROOT / "setup/setup.sh", tmp_path / "setup")
+    (tmp_path / "Cargo.toml").write_text('rust-version = "1.0"\n')
+    for name in ("apt.txt", "uv.lock", "requirements.lock", "requirements-test.lock"):
+        (tmp_path / "setup" / name).touch()
+    for program in (tmp_path / "bin/cargo", tmp_path / ".venv/bin/python", tmp_path / ".venv/bin/uv"):
+        _script(program, "echo cargo 99.0.0")
+    _script(tmp_path / ".venv/bin/pip", 'case "$*" in *--prefix*) exit 1 ;; esac')
+    environment = {"HOME": str(tmp_path), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    for purpose, code in (("run", 0), ("intel", 3)):
+        command = [tmp_path / "setup/setup.sh", purpose]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == code and "CANNOT be installed" in done.stderr, done.stderr
+
+
 def test_gitlabs_gate_runs_again_in_a_clone_that_the_runner_kept(tmp_path: Path) -> None:
     job = yaml.safe_load((ROOT / "docs/ci/gitlab.yml").read_text())["performance"]
     commands = [line for line in job["script"] if line.startswith("git worktree")]

@@ -12,7 +12,11 @@ scratch=$(mktemp -d)
 trap 'rm -rf --one-file-system "$scratch"' EXIT
 # Made anew after a day: mirrors drop packages that have newer versions.
 find "$made" -maxdepth 1 -name base.tar -mtime +0 -delete
-[ -e "$made/base.tar" ] || mmdebstrap --quiet --variant=minbase --include=ca-certificates bookworm "$made/base.tar" "$mirror"
+# Under another name until it is whole, which it is not after an interrupt.
+[ -e "$made/base.tar" ] || {
+    mmdebstrap --quiet --variant=minbase --include=ca-certificates bookworm "$made/new-base.tar" "$mirror"
+    mv "$made/new-base.tar" "$made/base.tar"
+}
 
 try() {
     local kind=$1 root=$scratch/$1

@@ -37,6 +37,8 @@ _KERNEL = (
 )
 # Some 10 s in an emulated processor; a machine that does much else must still get there.
 _READY_TIMEOUT_S = 120.0
+# init.sh makes them, empty.
+_OWN_FOLDERS = ("/tmp", "/run", "/dev/shm")
 _END_TIMEOUT_S = 10.0
 _LINES_SHOWN = 5
 
@@ -103,6 +105,10 @@ class EmulatedPair:
         for program, package in ((QEMU, "qemu-system-x86"), ("setpriv", "util-linux"), ("taskset", "util-linux")):
             if shutil.which(program) is None:
                 raise MachineCannot(f"emulated machines need {program}. Fix: apt-get install {package}")
+        python = Path(sys.executable).absolute()
+        for file in (python, python.resolve(), _AGENT, self._programs.resolve()):
+            if hidden := next((folder for folder in _OWN_FOLDERS if file.is_relative_to(folder)), None):
+                raise MachineCannot(f"emulated machines have a {hidden} of their own and do not see {file}: move it")
         image = build(INIT, _MODULES)
         self.kernel = image.version
         return image
