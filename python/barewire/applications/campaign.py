@@ -20,7 +20,6 @@ from barewire.lab import Lab
 from barewire.mpi import FabricOptions, library_of_program, start
 from barewire.mpi.placement import LOCAL_HOST
 from barewire.mpi.prepare import prepare
-from barewire.processes import wait
 
 # Replaces the fabric where inputs are created and the problem is solved by one rank.
 ONE_RANK = "one rank"
@@ -201,9 +200,11 @@ class Campaign:
         job = prepare(library, requested, shares, program, lab, pinned=True)
         with tempfile.TemporaryFile("w+", errors="replace") as output_file:
             started = time.monotonic()
-            with start.running(job, lab, output_file) as process:
-                code = wait(process, limit_s)
-                wall_s = time.monotonic() - started
+            # Ends also ranks that outlive their launcher, which would disturb the next launch.
+            code = start.run_limited(
+                job, lab, limit_s, stdin=subprocess.DEVNULL, stdout=output_file, stderr=subprocess.STDOUT
+            )
+            wall_s = time.monotonic() - started
             output_file.seek(0)
             output = output_file.read()
         if code != 0:
