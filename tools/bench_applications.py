@@ -81,6 +81,11 @@ def _measure(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print("interrupted; results so far:", file=sys.stderr)
             stopped = True
+        except BarewireError as error:
+            if not campaign.launches:
+                raise
+            print(f"stopped: {error}; results so far:", file=sys.stderr)
+            stopped = True
     results = Results(plan, describe_machine(), tuple(campaign.launches), tuple(skipped), _versions(installed))
     if options.output is not None:
         (options.output / "results.json").write_text(json.dumps(results.document(), indent=1) + "\n")

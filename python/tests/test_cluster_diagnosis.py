@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """What a check says of clusters that were measured with and without faults."""
 
+import io
 import random
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 from synthetic_cluster import FRAMES, RATE_BIT_S, changed, healthy, losing, names, received_by, sent_by, with_host
 
 from barewire.cluster import Blame, Path, diagnose
 from barewire.cluster.attribution import attribute
+from barewire.cluster.check import Checked
 from barewire.cluster.finding import Direction, Finding, Kind
 from barewire.cluster.measured import confirmed
 from barewire.cluster.tournament import Pair
+from barewire.report.cluster import print_check
 
 HOST = "h3"
 DEAD = dict(bandwidth_bit_s=None, lost=FRAMES, both_lost=FRAMES, mtu_passed=None, round_trip_ns=None)
@@ -217,3 +221,17 @@ def test_two_hosts_cannot_tell_whose_port_it_is() -> None:
 
 def test_half_duplex_is_what_the_interface_says() -> None:
     assert named(diagnose(with_host(healthy(), HOST, duplex="half"))) == [(Kind.DUPLEX, HOST, Direction.BOTH)]
+
+
+@pytest.mark.parametrize(("hosts", "is_shown"), [(8, True), (12, False)])
+def test_the_map_in_the_terminal_is_left_out_where_hosts_names_do_not_fit(hosts: int, is_shown: bool) -> None:
+    """They had run together or been broken."""
+    small = healthy(hosts)
+    called = {name: f"node{int(name[1:]):02}" for name in small.hosts}
+    states = {called[name]: state for name, state in small.hosts.items()}
+    paths = {(called[a], called[b]): path for (a, b), path in small.paths.items()}
+    console = Console(file=io.StringIO(), width=80)
+    print_check(console, Checked(replace(small, hosts=states, paths=paths), (), (), ()))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[-1] == f"{hosts} hosts, {hosts * (hosts - 1)} paths: nothing is wrong."
+    assert (lines[0].split() == list(states)) is is_shown

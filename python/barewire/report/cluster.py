@@ -22,6 +22,7 @@ LEGEND = (
 # Lower limits of the colours, from the xterm palette: legible on light and dark.
 _COLOURS = ((0.8, "black on #7fc97f"), (0.5, "black on #fdd35d"), (0.0, "white on #c0392b"))
 _DIAGONAL = "·"
+_CELL_COLUMNS = 4
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def cells(measured: Measured) -> dict[Pair, Cell]:
 def print_check(console: Console, checked: Checked) -> None:
     """Print the findings, the heat map and the remarks."""
     measured = checked.measured
-    if len(measured.hosts) * 5 < console.width:
+    if _map_columns(list(measured.hosts)) <= console.width:
         console.print(_heat_map(list(measured.hosts), cells(measured)))
         console.print(LEGEND, style="dim")
     for finding in checked.findings:
@@ -91,13 +92,20 @@ def _mark(path: Path) -> str:
     return next((mark for mark, is_set in marks.items() if is_set), "")
 
 
+def _map_columns(hosts: list[str]) -> int:
+    """The width of a heat map: a broken name or number would say nothing."""
+    return max(map(len, hosts), default=0) + 1 + sum(max(_CELL_COLUMNS, len(name) + 1) for name in hosts)
+
+
 def _heat_map(hosts: list[str], found: Mapping[Pair, Cell]) -> Table:
-    table = Table("", *hosts, show_edge=False, pad_edge=False, padding=(0, 0), box=None)
+    table = Table("", *(f"{name} " for name in hosts), show_edge=False, pad_edge=False, padding=(0, 0), box=None)
     for sender in hosts:
         row = [Text(f"{sender} ")]
         for receiver in hosts:
             cell = found.get((sender, receiver))
-            row.append(Text(f"{cell.text:^4}", _colour(cell)) if cell else Text(_DIAGONAL, justify="center"))
+            row.append(
+                Text(f"{cell.text:^{_CELL_COLUMNS}}", _colour(cell)) if cell else Text(_DIAGONAL, justify="center")
+            )
         table.add_row(*row)
     return table
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A run's results as Markdown tables, for issues, wikis and papers; pure."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 import polars as pl
@@ -14,7 +15,7 @@ from barewire.results.run import Run, Series
 
 def run_markdown(run: Run) -> str:
     """Return all tables of a run: per test one of its series, then parameters, phases and laws, then the warnings."""
-    parts = [f"## {run.id}", f"`{' '.join(run.command)}`"]
+    parts = [f"## {run.id}", f"`{shlex.join(run.command)}`"]
     for place, series in mpi.by_place(run):
         parts += [f"### {words.title_of(place)}", _series_table(sorted(series, key=lambda each: each.row.order))]
     for text_table in _text_tables(run):

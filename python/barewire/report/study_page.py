@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """A study as a page: each claim with its verdict, the published table beside today's, and both as a figure."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ def render_study(
     """The page of a study; `hosts` are the measures of its steps of `bench host`."""
     parts = [_part(number, finding) for number, finding in enumerate(findings, 1)]
     steps = [
-        {"name": name, "command": "barewire " + " ".join(done.command), "state": done.state, "seconds": done.seconds}
+        {"name": name, "command": shlex.join(("barewire", *done.command)), "state": done.state, "seconds": done.seconds}
         for name, done in record.steps.items()
     ]
     return page(
