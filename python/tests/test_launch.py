@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """One launch of the two sides of a measurement: where they run, and what happens if one fails."""
 
+import socket
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -44,6 +45,20 @@ def test_a_floor_whose_passive_side_fails_is_a_failed_launch(tmp_path: Path, mon
 def test_the_first_host_connects_to_the_second_by_a_name_that_it_knows(hosts: str, connected: str) -> None:
     with RemoteSite.parse(hosts, None, None, port=7).listen() as addresses:
         assert addresses == ("0.0.0.0:7", f"{connected}:7")
+
+
+@pytest.mark.parametrize(("host", "connected"), [("::1", "[::1]:7"), ("six", "six:7")])
+def test_a_host_with_ipv6_only_is_listened_for_and_reached_by_it(
+    host: str, connected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolved(_host: str, _port: None, family: socket.AddressFamily) -> list[str]:
+        if family == socket.AF_INET:
+            raise socket.gaierror
+        return ["an address"]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    with RemoteSite.parse(f"a,{host}", None, None, port=7).listen() as addresses:
+        assert addresses == ("[::]:7", connected)
 
 
 def test_another_host_does_not_connect_to_itself_instead_of_this_one() -> None:

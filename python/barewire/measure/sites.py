@@ -5,6 +5,7 @@ import contextlib
 import secrets
 import shlex
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -192,7 +193,10 @@ class RemoteSite:
         """Yield any address there, and the user's name of the host here."""
         # Without the user, who is for the remote shell.
         host = "localhost" if self.passive.host in LOCAL_NAMES else self.passive.host.rpartition("@")[2]
-        yield f"0.0.0.0:{self.port}", f"{host}:{self.port}"
+        if _has_only_ipv6(host):
+            yield f"[::]:{self.port}", f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        else:
+            yield f"0.0.0.0:{self.port}", f"{host}:{self.port}"
 
     def popen(self, station: Station, command: Sequence[str], **arguments: Any) -> "subprocess.Popen[Any]":
         """Start a program on a machine; a remote machine finds native programs by name."""
@@ -204,3 +208,14 @@ class RemoteSite:
     def on_one_host(self) -> "RemoteSite":
         """Return the site with both sides on the first machine."""
         return replace(self, passive=self.active)
+
+
+def _has_only_ipv6(host: str) -> bool:
+    """Whether a name or address leads to IPv6 only; False for a name that only the remote shell knows."""
+
+    def has(family: socket.AddressFamily) -> bool:
+        with contextlib.suppress(OSError, UnicodeError):
+            return bool(socket.getaddrinfo(host, None, family))
+        return False
+
+    return not has(socket.AF_INET) and has(socket.AF_INET6)
