@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Persistent operations: both ranks of a pair send and receive --messages messages, by requests that are created once,
 // outside the timed region. isend: MPI_Irecv and MPI_Isend of each, for comparison. start: MPI_Start of each. startall:
-// one MPI_Startall. All wait by one MPI_Waitall.
+// one MPI_Startall. All wait by one MPI_Waitall. The number of a message is its tag, because MPI_Startall may start
+// requests in any order.
 #include <stdlib.h>
 
 #include "common/measure.h"
@@ -24,9 +25,10 @@ static unsigned char *at(struct messages *of, int number) {
 static void isend(int count) {
   for (int done = 0; done < count; done++) {
     for (int number = 0; number < message_count; number++)
-      MPI_Irecv(at(&in, number), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, &requests[number]);
+      MPI_Irecv(at(&in, number), bytes, MPI_BYTE, pair.partner, number, MPI_COMM_WORLD, &requests[number]);
     for (int number = 0; number < message_count; number++)
-      MPI_Isend(at(&out, number), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, &requests[message_count + number]);
+      MPI_Isend(at(&out, number), bytes, MPI_BYTE, pair.partner, number, MPI_COMM_WORLD,
+                &requests[message_count + number]);
     MPI_Waitall(2 * message_count, requests, MPI_STATUSES_IGNORE);
   }
 }
@@ -47,8 +49,8 @@ static void startall(int count) {
 
 static void make_requests(void) {
   for (int number = 0; number < message_count; number++) {
-    MPI_Recv_init(at(&in, number), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD, &requests[number]);
-    MPI_Send_init(at(&out, number), bytes, MPI_BYTE, pair.partner, 0, MPI_COMM_WORLD,
+    MPI_Recv_init(at(&in, number), bytes, MPI_BYTE, pair.partner, number, MPI_COMM_WORLD, &requests[number]);
+    MPI_Send_init(at(&out, number), bytes, MPI_BYTE, pair.partner, number, MPI_COMM_WORLD,
                   &requests[message_count + number]);
   }
 }
