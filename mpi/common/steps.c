@@ -27,8 +27,11 @@ void open_steps(const char *path) {
 }
 
 static void announce(const char *name, int number) {
-  char answer;
-  if (dprintf(connection, "%s %d\n", name, number) < 0) unsupported_here("--steps %s: %s", listener, strerror(errno));
+  char line[64], answer;
+  int length = snprintf(line, sizeof line, "%s %d\n", name, number);
+  // Not by write, which would end the process by SIGPIPE.
+  if (send(connection, line, (size_t)length, MSG_NOSIGNAL) != length)
+    unsupported_here("the listener at --steps %s takes no line: %s", listener, strerror(errno));
   do {
     ssize_t got = read(connection, &answer, 1);
     if (got == 0) unsupported_here("the listener at --steps %s has closed the connection", listener);
