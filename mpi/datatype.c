@@ -116,16 +116,21 @@ static void fill_out(void) {
   memset(in, (int)(0x55 + epoch), pieces.extent);
 }
 
+static void check_gap(size_t from, size_t to) {
+  for (size_t at = from; at < to; at++)
+    if (in[at] != (unsigned char)(0x55 + epoch))
+      wrong_result("%s: byte %zu, beside the pieces, was overwritten", kind->variant, at);
+}
+
 static void check_in(void) {
   unsigned char *to = packed;
   size_t end = 0;
   for (size_t piece = 0; piece < pieces.count; to += pieces.lengths[piece++]) {
-    for (size_t at = end; at < pieces.offsets[piece]; at++)
-      if (in[at] != (unsigned char)(0x55 + epoch))
-        wrong_result("%s: byte %zu, between two pieces, was overwritten", kind->variant, at);
+    check_gap(end, pieces.offsets[piece]);
     memcpy(to, in + pieces.offsets[piece], pieces.lengths[piece]);
     end = pieces.offsets[piece] + pieces.lengths[piece];
   }
+  check_gap(end, pieces.extent);
   char what[64];
   snprintf(what, sizeof what, "%s, message from rank %d", kind->variant, pair.partner);
   check(packed, bytes, key_of(pair.partner, rank, epoch), what);
