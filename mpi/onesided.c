@@ -202,6 +202,12 @@ static void join(void) {
   MPI_Group_free(&group);
 }
 
+static void leave(void) {
+  if (!is_origin && !is_target) return;
+  MPI_Group_free(&peer_group);
+  MPI_Comm_free(&window_ranks);
+}
+
 int main(int argc, char **argv) {
   const char *variants[ACCESSES * METHODS + 1] = {NULL};
   for (int index = 0; index < ACCESSES * METHODS; index++) {
@@ -224,5 +230,6 @@ int main(int argc, char **argv) {
     for (int size = 0; !access->is_word_operation && size < settings.size_count; size++)
       measure_one(settings.sizes[size], names[index]);
   }
+  leave();
   finish();
 }
