@@ -50,7 +50,6 @@ void reset_measuring_ranks(void) {
   static uint64_t resets;
   if (measuring_count) MPI_Comm_free(&measuring);
   measuring_count = 0;
-  pairs_requested = PAIRS_NOT_GIVEN;
   // Equal on all ranks again, although some were idle.
   epoch = ++resets << 24;
 }
@@ -225,7 +224,7 @@ static int grown_count(const struct pattern *pattern, int count, double growth) 
 // Number of operations that last long enough on every rank, and their time.
 static int find_count(const struct pattern *pattern, double *stretch_ns) {
   // Twice the required time: later stretches may be shorter.
-  double trials_ns[TRIALS], enough_ns = 2.0 * RESOLUTIONS_MIN * (double)clock_resolution_ns;
+  double trials_ns[TRIALS] = {0}, enough_ns = 2.0 * RESOLUTIONS_MIN * (double)clock_resolution_ns;
   if (pattern->steady && enough_ns < STEADY_NS) enough_ns = STEADY_NS;
   for (int count = pattern->steady ? 4 * pattern->unit : pattern->unit;;) {
     series(pattern, count, trials_ns, TRIALS);

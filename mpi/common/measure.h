@@ -78,5 +78,5 @@ enum {
   { "pairs", COUNT, &pairs_requested, "concurrent pairs, rank r with r + ranks/2; 0: all, a bisection (one pair)" }
 // Collective, after begin; a usage error if there are too few ranks.
 struct pair join_pairs(void);
-// Resets the measuring ranks and pairs, for the next program in the same MPI job.
+// Resets the measuring ranks, for the next program in the same MPI job.
 void reset_measuring_ranks(void);

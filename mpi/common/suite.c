@@ -15,7 +15,8 @@ enum {
   USAGE_ERROR = 2,
   UNSUPPORTED = 3,
   SAMPLES_MIN = 5,  // measured even if the point's time is exceeded
-  VARIANTS_MAX = 64
+  VARIANTS_MAX = 64,
+  GIVEN_MAX = 32  // options of its own that a program is given
 };
 
 int rank, ranks, programs_left;
@@ -28,6 +29,18 @@ static const struct settings defaults = {
 static const struct program *program;
 static const char *selected[VARIANTS_MAX];
 static int selected_count;
+// The program's own options that were given, with their defaults, for another program in the same MPI job.
+union option {
+  int64_t count;
+  double real;
+  const char *text;
+};
+static struct {
+  void *value;
+  union option before;
+  size_t size;
+} given[GIVEN_MAX];
+static int given_count;
 
 // In one write, so that lines of several ranks do not mix.
 static void print_error(const char *prefix, const char *format, va_list values) {
@@ -148,6 +161,26 @@ static void read_variants(const char *text) {
   }
 }
 
+static void set_option(const struct extra *extra, const char *text) {
+  if (given_count == GIVEN_MAX) usage_error("at most %d options of this test can be given", GIVEN_MAX);
+  union option wanted = {0};
+  size_t size = 0;
+  if (extra->kind == COUNT) wanted.count = count_of(extra->name, text, INT64_MAX), size = sizeof wanted.count;
+  if (extra->kind == REAL) wanted.real = real_of(extra->name, text), size = sizeof wanted.real;
+  if (extra->kind == TEXT) wanted.text = text, size = sizeof wanted.text;
+  given[given_count].value = extra->value;
+  given[given_count].size = size;
+  memcpy(&given[given_count++].before, extra->value, size);
+  memcpy(extra->value, &wanted, size);
+}
+
+static void reset_options(void) {
+  while (given_count) {
+    given_count--;
+    memcpy(given[given_count].value, &given[given_count].before, given[given_count].size);
+  }
+}
+
 static const char *read_options(int argc, char **argv) {
   const char *output = "-";
   for (int number = 1; number < argc; number++) {
@@ -162,9 +195,7 @@ static const char *read_options(int argc, char **argv) {
     const struct extra *extra = program->extras;
     while (extra && extra->name && strcmp(extra->name, name)) extra++;
     if (extra && extra->name) {
-      if (extra->kind == COUNT) *(int64_t *)extra->value = count_of(name, value, INT64_MAX);
-      if (extra->kind == REAL) *(double *)extra->value = real_of(name, value);
-      if (extra->kind == TEXT) *(const char **)extra->value = value;
+      set_option(extra, value);
     } else if (!strcmp(name, "variants")) {
       read_variants(value);
     } else if (!strcmp(name, "sizes")) {
@@ -274,6 +305,7 @@ void finish(void) {
   int written = write_end();
   MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
   if (!written) unsupported("the records could not be written completely: is the disk full?");
+  reset_options();
   if (!programs_left) MPI_Finalize();
 }
 

@@ -69,7 +69,8 @@ void begin(int argc, char **argv, const struct program *program);
 int is_selected(const char *variant);
 // The same before begin, for programs whose required thread level depends on the variants.
 int selects_variant(int argc, char **argv, const char *variant);
-// Writes the end record and ends MPI; the program then returns 0. Collective.
+// Writes the end record, gives the program's own options their defaults back, and ends MPI; the program then returns 0.
+// Collective.
 void finish(void);
 // Ends all ranks with exit code 2 after a usage error; collective, rank 0 prints the message.
 __attribute__((noreturn, format(printf, 1, 2))) void usage_error(const char *format, ...);
