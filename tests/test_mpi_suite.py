@@ -201,7 +201,7 @@ def test_buffers_that_walk_through_memory_are_checked_too(tmp_path: Path) -> Non
 
 
 def test_a_test_can_run_twice_in_one_job(tmp_path: Path) -> None:
-    """The second has its own partners and neighbours, not those of the first as well."""
+    """The second has its own partners, neighbours and options, not those of the first as well."""
     program = measurement("openmpi", "several")
     alltoall = ("alltoall", "--sizes", "9", *FEW, "--output")
     files = tmp_path / "first", tmp_path / "second"
@@ -210,6 +210,11 @@ def test_a_test_can_run_twice_in_one_job(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for file in files:
         judge("alltoall", file, 3, 1, [9])
+    rate, files = ("rate", "--sizes", "8", *FEW, "--output"), (tmp_path / "third", tmp_path / "fourth")
+    command = (*rate, str(files[0]), "--window", "8", "+", *rate, str(files[1]))
+    done = barewire("run", "-n", "2", "--fabric", "shm", "--", program, *command)
+    assert done.returncode == 0, done.stderr
+    assert [read(file)[1][0]["window"] for file in files] == [8, 64]
     graph = ("neighbourhood", "--variants", "graph-alltoallv", *FEW, "--output", "/dev/null", "--sizes")
     done = barewire(
         "run", "-n", "2", "--fabric", "shm", "--", program, *graph, "0", "+", *graph, "1000", "--corrupt", "1"
