@@ -60,7 +60,8 @@ static void measure_variant(const char *name, unsigned flags) {
   if (!measured.plan) unsupported_here("FFTW has no plan for %d ranks", ranks);
   measured.answer = answer_for((int)order, order > SERIAL_ORDER_MAX ? CLOSED_FORM : SERIAL, (size_t)first, (size_t)in);
   fill_input(&measured.answer, measured.input);
-  struct kernel kernel = {.quantities = quantities, .state = &measured, .execute = execute, .check = check_one};
+  struct kernel kernel = {
+      .quantities = quantities, .state = &measured, .execute = execute, .check = check_one, .once = measured.in_place};
   size_t message = (size_t)(elements / ranks / ranks) * sizeof *measured.input;
   measure_kernel(
       &kernel, (struct point){
@@ -74,6 +75,8 @@ static void measure_variant(const char *name, unsigned flags) {
 int main(int argc, char **argv) {
   begin(argc, argv, &program);
   if (order < 2 || order > 30) usage_error("--order takes numbers from 2 to 30");
+  if (strcmp(planning, "estimate") && strcmp(planning, "measure") && strcmp(planning, "patient"))
+    usage_error("--planning is estimate, measure or patient, not '%s'", planning);
   unsigned flags = !strcmp(planning, "patient")    ? FFTW_PATIENT
                    : !strcmp(planning, "estimate") ? FFTW_ESTIMATE
                                                    : FFTW_MEASURE;

@@ -35,6 +35,7 @@ void measure_kernel(const struct kernel *kernel, struct point point) {
   double second[QUANTITIES_MAX];
   sample(kernel, 1, second);
   struct repetitions agreed = agree_repetitions(second[0] * operations_of(kernel));
+  if (kernel->once) agreed.inner = 1;
   int warmup = 2 + agreed.warmup, count = warmup > agreed.outer ? warmup : agreed.outer;
   double(*samples)[QUANTITIES_MAX] = allocate((size_t)count * sizeof *samples);
   memcpy(samples[0], first, sizeof first);

@@ -14,6 +14,7 @@ struct kernel {
   void (*execute)(void *state, double *times);
   // Calls wrong_result if the last execution's result is wrong. Not timed.
   void (*check)(void *state);
+  int once;  // an execution needs the check before the next one, so each is timed by itself
   // Number of operations of the last execution, if times are those of one operation; NULL: of an execution.
   const int *operations;
 };
