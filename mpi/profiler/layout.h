@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // The profile of one process: a mapped file, so that the record survives any end of the process.
-// python/barewire/mpi/profile_file.py reads it.
+// python/barewire/results/profile.py reads it.
 //
 //   0            header
 //   sizeof       names: one struct name for each call
@@ -13,8 +13,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define PROFILE_MAGIC "bwprof2"
-#define NAME_BYTES 40
+#define PROFILE_MAGIC "bwprof3"
+#define NAME_BYTES 52
 #define TEXT_BYTES 256
 // Different (call, size class) pairs of a thread; a program uses some dozens. Further pairs share the last entry.
 #define ENTRIES 512

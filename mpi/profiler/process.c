@@ -43,6 +43,14 @@ const struct call calls[CALLS] = {
 #undef CALL_BOTH
 };
 
+// A name that is cut off would be that of another call, or of none.
+#define CALL(called, ...) \
+  _Static_assert(sizeof("MPI_" #called) <= sizeof((struct name *)0)->text, "MPI_" #called ": too long a name");
+#define CALL_BOTH CALL
+#include "present.def"
+#undef CALL
+#undef CALL_BOTH
+
 struct header *recording;
 // Set also in light mode, in which only milestones are recorded.
 static struct header *header;

@@ -34,15 +34,15 @@ class Made:
         ends = (begin + 10 * MS, begin + (10 + self.main_ms) * MS, begin + (12 + self.main_ms) * MS)
         end_times = (ends[1], ends[2], ends[2] + MS) if self.finalised else (0, 0, 0)
         block_bytes = 8 * 8 + ENTRIES * 48 + LONGEST * 40 + BINS * 8
-        offset = 1160 + 40 * len(NAMES)
+        offset = 1160 + 52 * len(NAMES)
         header = struct.pack(
             "=8s6I6i2I9Q256s256s256s256s",
-            *(b"bwprof2\0", len(NAMES), offset, block_bytes, ENTRIES, LONGEST, BINS),
+            *(b"bwprof3\0", len(NAMES), offset, block_bytes, ENTRIES, LONGEST, BINS),
             *(self.rank, 2, 77, 0, 0, 0, 80_000, 0),
             *(1 if self.finalised else 0, self.blocks, 0, LOADED, begin, ends[0], *end_times),
             *(b"h1", b"./program", b"Some MPI 1.0", b""),
         )
-        names = b"".join(struct.pack("=12s28s", kind.encode(), name.encode()) for kind, name in NAMES)
+        names = b"".join(struct.pack("=12s40s", kind.encode(), name.encode()) for kind, name in NAMES)
         lasts = (begin + self.others_ms * MS if number else ends[1] for number in range(self.blocks))
         return header + names + b"".join(self._block(begin, last) for last in lasts)
 

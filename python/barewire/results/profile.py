@@ -15,9 +15,9 @@ MILESTONES = ("loaded", "init_begin", "init_end", "finalize_begin", "finalize_en
 WAITING = ("send", "receive", "probe", "wait", "collective", "synchronise")
 ASKING = "test"
 OTHERS = "other calls"
-_MAGIC = b"bwprof2\0"
+_MAGIC = b"bwprof3\0"
 _HEADER = struct.Struct("=8s6I6i2I9Q256s256s256s256s")
-_NAME = struct.Struct("=12s28s")
+_NAME = struct.Struct("=12s40s")
 _BLOCK = struct.Struct("=8Q")
 _ENTRY = struct.Struct("=6Q")
 _LONGEST = struct.Struct("=4Qq")
