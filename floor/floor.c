@@ -109,7 +109,7 @@ static bool receive(struct fragment *header, uint64_t patience_ns) {
     const uint8_t *frame = next_frame(&bytes);
     if (frame) {
       memcpy(header, frame + ETH_HLEN, sizeof *header);
-      bool is_ours = header->run == run;
+      bool is_ours = bytes >= HEADER && header->run == run;
       size_t offset = (size_t)header->fragment * (mtu - 12), length = bytes - HEADER;
       if (is_ours && header->message_bytes != END && offset + length <= sizeof message)
         memcpy(message + offset, frame + HEADER, length);
@@ -129,18 +129,18 @@ static void receive_message(uint32_t bytes) {
     if (!receive(&header, PATIENCE_S * 1000000000ull)) errno = ETIMEDOUT, fail("a frame was lost");
 }
 
-static void print_samples(const char *quantity, uint32_t bytes, const char *phase, const uint32_t *ns, size_t count) {
+static void print_samples(const char *quantity, uint32_t bytes, const char *phase, const uint64_t *ns, size_t count) {
   printf(
       "{\"record\":\"samples\",\"pair\":0,\"message_bytes\":%u,\"phase\":\"%s\",\"block\":0,\"quantity\":\"%s\","
       "\"unit\":\"ns\",\"lost\":0,\"values\":[",
       bytes, phase, quantity);
-  for (size_t i = 0; i < count; i++) printf("%s%u", i ? "," : "", ns[i]);
+  for (size_t i = 0; i < count; i++) printf("%s%llu", i ? "," : "", (unsigned long long)ns[i]);
   printf("]}\n");
 }
 
 // One round trip (ping-pong) or one exchange (bidirectional) per sample.
 static void active_round_trips(uint32_t bytes, const char *quantity, size_t warm_up, size_t samples, double seconds) {
-  uint32_t *ns = calloc(warm_up + samples, sizeof *ns);
+  uint64_t *ns = calloc(warm_up + samples, sizeof *ns);
   if (!ns) fail("calloc");
   uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
   size_t done = 0;
@@ -148,7 +148,7 @@ static void active_round_trips(uint32_t bytes, const char *quantity, size_t warm
     uint64_t began = now_ns();
     send_message(bytes, (uint32_t)done);
     receive_message(bytes);
-    ns[done] = (uint32_t)(now_ns() - began);
+    ns[done] = now_ns() - began;
   }
   print_samples(quantity, bytes, "warmup", ns, warm_up);
   print_samples(quantity, bytes, "measure", ns + warm_up, done - warm_up);
