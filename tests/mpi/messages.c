@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// messages [SEED [MESSAGES [SIZE MAX]]]: all ranks exchange messages with all, themselves included, in every way that
-// MPI has to send, to receive and to give up; sizes, tags and ways are drawn by seed, and every byte is checked.
+// messages [SEED [MESSAGES [SIZE MAX]]]: all ranks exchange messages with all, themselves included: standard,
+// synchronous and persistent ones, expected or not, probed, claimed, cancelled and truncated. Sizes, tags and ways to
+// send are drawn by seed, and every byte is checked.
 #include "check.h"
 
 static int messages = 8;
@@ -105,7 +106,8 @@ static void synchronous(int to, int from, int size) {
   char *out = allocate((size_t)size), *in = allocate((size_t)size);
   fill(out, (size_t)size, key_of(rank, to, size));
   MPI_Issend(out, size, MPI_BYTE, to, 200, MPI_COMM_WORLD, &send);
-  for (int tries = 0; tries < 200; tries++) {
+  // For longer than the message and an acknowledgement of its arrival take.
+  for (double until = MPI_Wtime() + 0.01; MPI_Wtime() < until;) {
     MPI_Test(&send, &done, MPI_STATUS_IGNORE);
     if (done) fail("a synchronous send of %d bytes ended before its receive was posted", size);
   }
@@ -137,7 +139,8 @@ static void cancelled(int to, int from) {
   if (got != from || never) fail("after cancelled receives came %d, not %d", got, from);
 }
 
-// A message longer than its receive is an error there and nowhere else, and the next one is whole.
+// A message longer than its receive is an error there and nowhere else, writes nothing behind it, and the next one is
+// whole.
 static void truncated(int to, int from, int size) {
   MPI_Comm tolerant;
   MPI_Comm_dup(MPI_COMM_WORLD, &tolerant);
@@ -146,9 +149,12 @@ static void truncated(int to, int from, int size) {
   MPI_Request sends[2];
   fill(out, (size_t)size, key_of(rank, to, -size));
   for (int at = 0; at < 2; at++) MPI_Isend(out, size, MPI_BYTE, to, 400, tolerant, &sends[at]);
+  memset(in, 0x55, (size_t)size);
   int kind, error = MPI_Recv(in, size / 2, MPI_BYTE, from, 400, tolerant, MPI_STATUS_IGNORE);
   MPI_Error_class(error, &kind);
   if (kind != MPI_ERR_TRUNCATE) fail("%d bytes into half as many gave error class %d", size, kind);
+  for (int at = size / 2; at < size; at++)
+    if (in[at] != 0x55) fail("%d bytes into half as many wrote byte %d", size, at);
   MPI_Recv(in, size, MPI_BYTE, from, 400, tolerant, MPI_STATUS_IGNORE);
   check(in, (size_t)size, key_of(from, rank, -size), "after a truncation");
   MPI_Waitall(2, sends, MPI_STATUSES_IGNORE);
