@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// collectives [SEED [COMMUNICATORS]]: every collective on many communicators, copies and halves of the world; in the
-// end one under way on each of them at once. Results are compared with what each rank can work out for itself.
+// collectives [SEED [COMMUNICATORS]]: the usual collectives on many communicators, copies and halves of the world; in
+// the end one under way on each of them at once. Results are compared with what each rank can work out for itself.
 #include "check.h"
 
 enum {

@@ -7,6 +7,7 @@
 int main(int argc, char **argv) {
   begin(MPI_THREAD_SINGLE, argc, argv);
   double seconds = (double)argument(argc, argv, 1, 5);
+  if (ranks < 3) fail("needs 3 ranks or more");
   enum {
     MANY = 60
   };

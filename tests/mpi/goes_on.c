@@ -20,8 +20,9 @@ enum {
 
 // As a debugger does.
 static void stop_for(unsigned seconds) {
-  pid_t stopped = getpid();
-  if (fork() == 0) {
+  pid_t stopped = getpid(), child = fork();
+  if (child < 0) fail("nobody to stop this rank");
+  if (child == 0) {
     kill(stopped, SIGSTOP);
     sleep(seconds);
     kill(stopped, SIGCONT);

@@ -7,6 +7,7 @@ int main(int argc, char **argv) {
   begin(MPI_THREAD_SINGLE, argc, argv);
   double seconds = (double)argument(argc, argv, 1, 1000) / 1e3;
   size_t size = argument(argc, argv, 2, 8);
+  if (ranks % 2) fail("needs an even number of ranks");
   int half = ranks / 2, asks = rank < half, peer = asks ? rank + half : rank - half, trips = 0, goes_on = 1;
   unsigned char *data = allocate(size);
   MPI_Barrier(MPI_COMM_WORLD);

@@ -174,8 +174,9 @@ static void result(const char *mode) {
 
 int main(int count, char **arguments) {
   const char *mode = count > 1 ? arguments[1] : "requests";
-  int provided;
-  MPI_Init_thread(&count, &arguments, strcmp(mode, "threads") ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, &provided);
+  int provided, wanted = strcmp(mode, "threads") ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
+  MPI_Init_thread(&count, &arguments, wanted, &provided);
+  if (provided < wanted) MPI_Abort(MPI_COMM_WORLD, 8);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (strcmp(mode, "child") == 0) child();
