@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Ports and links without a controller around them: what a switch says, and when."""
 
+from typing import Any
+
 import pytest
 
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.openflow.messages import PortState
-from barewire.topology import Port
+from barewire.topology import Network, Port, fat_tree
 
 
 def test_a_port_status_of_a_switch_that_is_not_ready_stops_no_probes() -> None:
@@ -42,3 +44,62 @@ def test_a_port_number_that_means_another_port_is_a_new_port(is_connected: bool)
     assert not discovery.is_between_switches(other) and not discovery.peers
     assert not discovery.is_settled(other, 2.0) and other in discovery.edge_ports(2.5)
     assert set(discovery.due_probes(2.0)) >= {other, Port("s2", 2)}
+
+
+def probed(discovery: Discovery, network: Network, now: float) -> int:
+    """Let all due probes arrive; return how many there were."""
+    due = discovery.due_probes(now)
+    for port in due:
+        discovery.probe_arrived(port, network.peers[port], now)
+    return len(due)
+
+
+def test_probing_many_switches_looks_at_all_links_only_when_one_may_have_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """80 switches that connected at different times are due at different times; a silent link fails all the same."""
+    network = fat_tree(8, servers=0)
+    switches = set(network.switches)
+    links = {port: peer for port, peer in network.peers.items() if {port.node, peer.node} <= switches}
+    between = Network(network.switches, (), links)
+    discovery = Discovery(Settings())
+    for number, switch in enumerate(network.switches):
+        discovery.switch_up(switch, [PortState(port.number, "", True) for port in between.ports[switch]], number / 100)
+    for turn in range(80, 200):
+        probed(discovery, between, turn / 100)
+    assert discovery.peers == links
+    looked: list[float] = []
+    update: Any = Discovery._update
+    monkeypatch.setattr(Discovery, "_update", lambda self, now: (looked.append(now), update(self, now)))
+    sent = sum(probed(discovery, between, turn / 100) for turn in range(200, 400))
+    assert sent == 2 * len(links) and not looked
+    silent = next(iter(links))
+    for turn in range(400, 900):
+        for port in discovery.due_probes(turn / 100):
+            if port not in (silent, links[silent]):
+                discovery.probe_arrived(port, links[port], turn / 100)
+        if discovery.peers != links:
+            break
+    assert 7.4 < turn / 100 < 8.6 and links.keys() - discovery.peers.keys() == {silent, links[silent]}
+
+
+def test_a_link_whose_probes_are_lost_in_both_directions_has_failed_once() -> None:
+    """So it is used again a second after it returns, as after any first failure."""
+    discovery = Discovery(Settings())
+    for switch in ("s1", "s2"):
+        discovery.switch_up(switch, [PortState(1, "", True)], 0.0)
+    one, other = Port("s1", 1), Port("s2", 1)
+
+    def both(now: float) -> None:
+        for sender, receiver in ((one, other), (other, one)):
+            discovery.probe_arrived(sender, receiver, now)
+
+    both(0.1)
+    assert discovery.peers
+    discovery.due_probes(3.7)
+    assert not discovery.peers
+    both(4.0)
+    discovery.due_probes(4.6)
+    assert not discovery.peers
+    discovery.due_probes(4.8)
+    assert discovery.peers == {one: other, other: one}

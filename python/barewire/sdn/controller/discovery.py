@@ -5,6 +5,7 @@ s1:3 and s5:1 are peers if a probe from s1:3 arrived at s5:1 and another in the 
 switches are connected, and the link has not failed too often recently.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -44,6 +45,8 @@ class Discovery:
         self._edges: dict[str, tuple[frozenset[int], float]] = {}
         self._since_s: dict[str, float] = {}
         self._due_s = 0.0
+        # Before these times no link has lost its probes, and no link's hold-off has ended.
+        self._lost_s, self._held_s = 0.0, math.inf
         self.peers: dict[Port, Port] = {}
 
     @property
@@ -172,20 +175,16 @@ class Discovery:
         """Return the ports to probe now; links with missing probes fail, links after their hold-off are used again."""
         if now < self._due_s:
             return []
-        lost_s = self._settings.probe_s * (self._settings.probes_lost + 0.5)
-        for sender, (receiver, heard_s) in list(self._heard.items()):
-            are_connected = sender.node in self._connected and receiver.node in self._connected
-            if are_connected and now > heard_s + lost_s:
-                self._forget_probes(sender, now)
-        self._update(now)
+        # Some hundred switches are due one by one: looking at all links for each would take all the time.
+        if self._forget_lost(now) or now >= self._held_s:
+            self._update(now)
         due = []
         for switch, at_s in list(self._probe_at_s.items()):
             if at_s <= now:
                 self._probe_at_s[switch] = now + self._settings.probe_s
                 due += [Port(switch, number) for number, port in self._ports[switch].items() if port.is_up]
         soonest = min(self._probe_at_s.values(), default=now + self._settings.probe_s)
-        held = (self._held_until_s(port) for port in self._falls)
-        self._due_s = min([soonest, *(until_s for until_s in held if until_s > now)])
+        self._due_s = min(soonest, self._held_s)
         return due
 
     def next_s(self) -> float:
@@ -196,6 +195,26 @@ class Discovery:
         """Handle a port that went down, or whose number means another port: another device may be behind it."""
         self._forget_probes(port, now)
         self._between.discard(port)
+
+    def _forget_lost(self, now: float) -> bool:
+        """Forget links with missing probes, if any can have some by now; return whether any had."""
+        if now <= self._lost_s:
+            return False
+        after_s = self._settings.probe_s * (self._settings.probes_lost + 0.5)
+        has_lost, oldest_s = False, now
+        for sender in list(self._heard):
+            # Forgotten with the other direction, it is no second failure.
+            receiver, heard_s = self._heard.get(sender, (sender, now))
+            if sender.node not in self._connected or receiver.node not in self._connected:
+                continue
+            if now > heard_s + after_s:
+                self._forget_probes(sender, now)
+                has_lost = True
+            else:
+                oldest_s = min(oldest_s, heard_s)
+        # What is heard from now on is later; so are the links of a switch that connects.
+        self._lost_s = oldest_s + after_s
+        return has_lost
 
     def _forget_probes(self, port: Port, now: float) -> None:
         """Remove the probes of both directions of a link; count a failure if it was in use."""
@@ -219,6 +238,8 @@ class Discovery:
 
     def _update(self, now: float) -> None:
         self._due_s = 0.0
+        held = map(self._held_until_s, self._falls)
+        self._held_s = min((until_s for until_s in held if until_s > now), default=math.inf)
         peers: dict[Port, Port] = {}
         for sender, (receiver, _) in self._heard.items():
             back = self._heard.get(receiver)
