@@ -7,7 +7,8 @@ import pytest
 
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.settings import Settings
-from barewire.sdn.openflow.messages import PortState
+from barewire.sdn.controller.statistics import PortRates
+from barewire.sdn.openflow.messages import PortCounter, PortState
 from barewire.topology import Network, Port, fat_tree
 
 
@@ -103,3 +104,14 @@ def test_a_link_whose_probes_are_lost_in_both_directions_has_failed_once() -> No
     assert not discovery.peers
     discovery.due_probes(4.8)
     assert discovery.peers == {one: other, other: one}
+
+
+def test_a_port_that_its_switch_no_longer_has_carries_nothing() -> None:
+    rates = PortRates()
+    for second in range(2):
+        for switch in ("s1", "s2"):
+            rates.counted(switch, [PortCounter(number, 100 * second, 0) for number in (1, 2)], float(second))
+    rates.counted("s1", [PortCounter(1, 300, 0)], 2.0)
+    assert rates.load_byte_s == {Port("s1", 1): 200.0, Port("s2", 1): 100.0, Port("s2", 2): 100.0}
+    rates.forget("s2")
+    assert rates.load_byte_s.keys() == rates.received_byte_s.keys() == {Port("s1", 1)}

@@ -15,11 +15,14 @@ class PortRates:
         self.load_byte_s: dict[Port, float] = {}
         self.received_byte_s: dict[Port, float] = {}
         self._last: dict[Port, tuple[PortCounter, float]] = {}
+        self._ports: dict[str, set[Port]] = {}
 
     def counted(self, switch: str, counters: Iterable[PortCounter], now: float) -> None:
-        """Update with the counters of all ports of a switch."""
+        """Update with the counters of all ports of a switch, and forget the ports that it no longer has."""
+        known, ports = self._ports.get(switch, set()), set[Port]()
         for counter in counters:
             port = Port(switch, counter.number)
+            ports.add(port)
             before, then_s = self._last.get(port, (counter, now))
             sent, received = counter.sent_bytes - before.sent_bytes, counter.received_bytes - before.received_bytes
             # Smaller counters mean that the switch has restarted.
@@ -27,9 +30,14 @@ class PortRates:
                 self.load_byte_s[port] = sent / (now - then_s)
                 self.received_byte_s[port] = received / (now - then_s)
             self._last[port] = counter, now
+        self._ports[switch] = ports
+        self._drop(known - ports)
 
     def forget(self, switch: str) -> None:
         """Remove a switch that does not answer, because its last rates would persist."""
-        for rates in (self.load_byte_s, self.received_byte_s, self._last):
-            for port in [port for port in rates if port.node == switch]:
-                del rates[port]
+        self._drop(self._ports.pop(switch, set()))
+
+    def _drop(self, ports: Iterable[Port]) -> None:
+        for port in ports:
+            for rates in (self.load_byte_s, self.received_byte_s, self._last):
+                rates.pop(port, None)
