@@ -369,6 +369,23 @@ def test_a_switch_without_meters_and_a_link_without_a_rate_are_named(folder: Pat
     assert len(told) == 20 and "their rate is unknown (give --rate)" in told[0]
 
 
+def test_a_switch_that_refused_meters_is_asked_again_when_it_connects_again(folder: Path) -> None:
+    """It may have been upgraded, or have had no room for them."""
+    world = World(acquainted().network, quiet(link_rate_bit_s=RATE_BIT_S), tenants=parsed(TWO, folder))
+    world.switches["s13"].has_meters = False
+    world.stand_up()
+    key = FlowKey("h1", "h16", "tcp", 2000, 5000)
+    for source, destination in (("h1", "h16"), ("h16", "h1"), ("h1", "h16")):
+        world.send(source, tcp(source, destination, 2000, 5000))
+        world.settle()
+    assert meters_on_path(world, key)[0] is None
+    world.switches["s13"].has_meters = True
+    world.restart_switch("s13")
+    world.settle()
+    world.pass_time(1.0)
+    assert None not in meters_on_path(world, key) and world.unknown_meters == 0
+
+
 def with_flows(folder: Path, count: int) -> World:
     """Return a network with flows to port 5000 between hosts of nobody, beside others."""
     world = world_of(folder)

@@ -108,7 +108,8 @@ class Slices:
         return _number(port.number, route.tenant)
 
     def forget_switch(self, switch: str) -> None:
-        """Handle a new connection: the switch may have restarted, without meters."""
+        """Handle a new connection: the switch may have restarted, without meters, or may have them by now."""
+        self._refused.discard(switch)
         for port, meters in self._meters.items():
             if port.node == switch:
                 meters.is_confirmed = False
