@@ -531,8 +531,17 @@ def test_a_missing_controller_is_reported(tmp_path: Path) -> None:
     make_token(token)
     with pytest.raises(MeasurementFailed, match="is it running"):
         Client(f"unix:{tmp_path}/none", token).get("status")
-    with pytest.raises(WrongUse, match="write http://ADDRESS:PORT or unix:PATH"):
-        Client("ftp://somewhere", token)
+    for url in ("ftp://somewhere", "http://10.0.0.1:81810", "http://10.0.0.1:http", "http://[::1:8181", "unix:", "h1"):
+        with pytest.raises(WrongUse, match="write http://ADDRESS:PORT or unix:PATH"):
+            Client(url, token)
+
+
+def test_a_job_that_the_controller_has_forgotten_needs_no_withdrawal(running: Running) -> None:
+    complaints: list[str] = []
+    client = Client(running.url, running.token_file)
+    with Announced(client, JOB, complaints.append) as announced:
+        client.withdraw(announced.id)  # as a controller that restarts would
+    assert not complaints
 
 
 def test_the_announcement_of_barewire_run() -> None:

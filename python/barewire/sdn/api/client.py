@@ -62,10 +62,7 @@ class Client:
         self._token = read_token(token_file)
         self._urls = [one.strip().rstrip("/") for one in url.split(",")]
         for one in self._urls:
-            parts = urlsplit(one)
-            if not (parts.scheme == "unix" and parts.path) and not (
-                parts.scheme in ("http", "https") and parts.hostname
-            ):
+            if not is_api_url(one):
                 raise WrongUse(
                     f"'{one}' is not the URL of a controller's API: write http://ADDRESS:PORT or unix:PATH, of a pair "
                     "both with a comma between"
@@ -206,6 +203,16 @@ class Client:
         return http.client.HTTPSConnection(host, parts.port or 443, timeout=seconds, context=self._tls)
 
 
+def is_api_url(text: str) -> bool:
+    """Return whether this may be the URL of a controller's API: http, https or unix."""
+    try:
+        parts = urlsplit(text)
+        has_host = bool(parts.hostname) and parts.port != 0  # reading the port checks it
+    except ValueError:  # a port that is no number, or half an IPv6 address
+        return False
+    return parts.path != "" if parts.scheme == "unix" else parts.scheme in ("http", "https") and has_host
+
+
 def _message(status: int, document: object) -> str:
     return str(document.get("error")) if isinstance(document, dict) else f"status {status}"
 
@@ -235,6 +242,8 @@ class Announced:
         self._thread.join()
         try:
             self._client.withdraw(self.id)
+        except GoneError:  # the controller has restarted, and knows no job to withdraw
+            pass
         except (MeasurementFailed, WrongUse) as refused:
             self._warn(f"the job was not withdrawn, its lease ends in {self._lease_s:g} s: {refused}")
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from barewire.errors import WrongUse
+from barewire.sdn.api.client import is_api_url
 from barewire.sdn.api.replica import FRAME_BYTES_MAX, LENGTH_BYTES, Frame, apply, configuration_of, decode
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.shell import Shell
@@ -48,9 +49,9 @@ class Peer:
         self, url: str, shell: Shell, token: str, tell: Callable[[Event], None], tls: ssl.SSLContext | None = None
     ) -> None:
         """`tls` is needed for `https://`. WrongUse for an invalid URL; `run` follows."""
-        parts = urlsplit(url)
-        if not (parts.scheme == "unix" and parts.path) and not (parts.scheme in ("http", "https") and parts.hostname):
+        if not is_api_url(url):
             raise WrongUse(f"--peer {url}: write the other controller's API as https://ADDRESS:PORT or unix:PATH")
+        parts = urlsplit(url)
         if parts.scheme == "https" and tls is None:
             raise WrongUse(f"--peer {url} needs --tls-key, --tls-certificate and --tls-ca")
         self.url = url.rstrip("/")
