@@ -105,11 +105,34 @@ def test_responses_match_the_openapi_document(name: str) -> None:
 
 def test_flows_links_and_switches_match_the_openapi_document() -> None:
     world = acquainted()
-    for name in ("status", "switches", "hosts", "links", "loads", "flows"):
-        document = msgspec.to_builtins(getattr(documents, name)(world.controller, world.now))
+    flows = asyncio.run(documents.flows(world.controller, world.now))
+    shown = {
+        name: getattr(documents, name)(world.controller, world.now)
+        for name in ("status", "switches", "hosts", "links", "loads")
+    }
+    for name, built in {**shown, "flows": flows}.items():
+        document = msgspec.to_builtins(built)
         jsonschema.validate(document, schema(name.capitalize()))
         if name not in ("status", "loads"):
             assert len(document[name]) >= 15
+
+
+def test_many_flows_are_listed_in_turns_with_the_controllers_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barewire.sdn.api.documents.FLOWS_PER_TURN", 10)
+    world, turns = acquainted(), [0]
+
+    async def others() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        task = asyncio.create_task(others())
+        shown = (await documents.flows(world.controller, world.now)).flows
+        task.cancel()
+        assert len(shown) == len(world.controller.router.routes) and turns[0] >= len(shown) // 10 > 0
+
+    asyncio.run(scenario())
 
 
 async def planned(controller: Shell) -> None:

@@ -50,7 +50,6 @@ _SHOWN: dict[str, Callable[..., msgspec.Struct]] = {
     "hosts": documents.hosts,
     "links": documents.links,
     "loads": documents.loads,
-    "flows": documents.flows,
     "strategies": documents.strategies,
     "policy": documents.policy,
     "jobs": documents.jobs,
@@ -145,6 +144,7 @@ class Api:
         router.add_get("/openapi.json", self._openapi)
         for name in _SHOWN:
             router.add_get(f"/v1/{name}", self._show)
+        router.add_get("/v1/flows", self._flows)
         router.add_get("/v1/tenants", self._tenants)
         router.add_get("/v1/pair", self._pair)
         router.add_get("/v1/pair/stream", self._pair_stream)
@@ -244,6 +244,9 @@ class Api:
             mine = self._access.hosts(request[CALLER], (), {one.name for one in shown})
             return _answer(schema.Hosts([one for one in shown if one.name in mine]))
         return _answer(_SHOWN[request.path.removeprefix("/v1/")](self._shell.core, self._shell.now))
+
+    async def _flows(self, _request: web.Request) -> web.Response:
+        return _answer(await documents.flows(self._shell.core, self._shell.now))
 
     async def _tenants(self, request: web.Request) -> web.Response:
         tenant, shown = request[CALLER].tenant, await documents.tenants(self._shell.core)
