@@ -324,6 +324,30 @@ def test_viewers_get_all_states_then_only_changes_and_one_too_many_is_refused() 
     served(scenario, viewers_max=2)
 
 
+def test_a_controller_that_becomes_the_standby_ends_its_streams_and_shows_no_failed_links() -> None:
+    """Its core begins anew without a network; the page then asks again, and is sent to the leader."""
+
+    async def scenario(client: TestClient[Any, Any], feed: Feed, _: Ui) -> None:
+        viewer = await client.get("/ui/events", headers=AUTHORISED)
+        await _kind(viewer)
+        shell: Any = feed._shell
+        shell.is_leader, shell.core, shell.peer = False, World(acquainted().network).controller, None
+        said = (await asyncio.wait_for(viewer.content.read(), 5)).decode()
+        assert '"up":true' in said and '"up":false' not in said
+        assert (await client.get("/ui/events", headers=AUTHORISED)).status == 503
+
+    served(scenario)
+
+
+def test_a_page_that_has_ended_does_not_say_that_too_many_are_open() -> None:
+    async def scenario(client: TestClient[Any, Any], feed: Feed, _: Ui) -> None:
+        await feed.close()
+        answer = await client.get("/ui/events", headers=AUTHORISED)
+        assert answer.status == 503 and "the page has ended" in (await answer.json())["error"]
+
+    served(scenario)
+
+
 async def _kind(viewer: Any) -> str:
     kind = await viewer.content.readline()
     assert (await viewer.content.readline()).startswith(b"data: ") and await viewer.content.readline() == b"\n"

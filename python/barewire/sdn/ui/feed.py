@@ -68,6 +68,11 @@ class Feed:
         self._jobs: tuple[str, ...] = ()
         self._job_ids: dict[int, str | None] = {}
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a network to show: a standby has none, and its viewers ask the leader."""
+        return not self.is_over and self._shell.is_leader
+
     def note(self, event: Event) -> None:
         """Remember an event of the controller."""
         text = event.text if len(event.text) <= documents.TEXT_MAX else event.text[: documents.TEXT_MAX] + " …"
@@ -99,7 +104,13 @@ class Feed:
             self.changed.notify_all()
 
     async def update(self) -> None:
-        """Build all states once, and wake the viewers."""
+        """Build all states once, and wake the viewers; a standby's core has nothing, so its links have not failed."""
+        if self._shell.is_leader:
+            await self._build()
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def _build(self) -> None:
         core = self._shell.core
         await self._draw()
         load = {
@@ -116,8 +127,6 @@ class Feed:
             self._put("flows", await self._flows())
         else:
             self._forget("flows", "tenants")
-        async with self.changed:
-            self.changed.notify_all()
 
     def _clock_s(self) -> float:
         """Return the system's time by the controller's clock, so that flows begin at the same time in every state."""

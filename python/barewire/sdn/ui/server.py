@@ -55,7 +55,9 @@ class Ui:
         return web.Response(status=204)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        if self.feed.viewers >= self._viewers_max or self.feed.is_over:
+        if self.feed.is_over:
+            return web.json_response({"error": "the page has ended, the network goes on: see the events"}, status=503)
+        if self.feed.viewers >= self._viewers_max:
             text = f"{self.feed.viewers} pages are open already, and there may be {self._viewers_max}: close one"
             return web.json_response({"error": text}, status=503, headers={"Retry-After": "30"})
         self.feed.viewers += 1
@@ -73,15 +75,15 @@ class Ui:
         return response
 
     async def _send(self, response: web.StreamResponse) -> None:
-        """Write each kind of state whenever it is newer than the viewer's."""
+        """Write each kind of state whenever it is newer than the viewer's, while this controller leads."""
         feed, seen = self.feed, 0
         await self._write(response, feed.history())
-        while not feed.is_over:
+        while feed.is_shown:
             newer = [event for number, event in feed.states.values() if number > seen]
             seen = feed.number
             await self._write(response, b"".join(newer))
             async with feed.changed:
-                if feed.number == seen and not feed.is_over:
+                if feed.number == seen and feed.is_shown:
                     await feed.changed.wait()
 
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:
