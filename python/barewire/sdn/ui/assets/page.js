@@ -149,9 +149,12 @@
 
   function draw() {
     const hadFocus = at("tree").contains(document.activeElement);
+    const held = cables[focused] && keyOf(cables[focused].cable);
     drawnWidth = at("tree-box").clientWidth;
     cables = drawTree(at("tree"), state.network, drawnWidth);
-    focused = Math.min(focused, Math.max(cables.length - 1, 0));
+    // The focus stays on its link, whatever links came or went before it.
+    const again = cables.findIndex(({ cable }) => keyOf(cable) === held);
+    focused = again < 0 ? Math.min(focused, Math.max(cables.length - 1, 0)) : again;
     if (cables.length) cables[focused].group.setAttribute("tabindex", "0");
     if (hadFocus) cables[focused]?.group.focus();
     showTree();
@@ -347,6 +350,9 @@
   let lostAt = null;
 
   function ask(text) {
+    // An earlier stream would go on below the form.
+    leave();
+    state = empty();
     at("enter").hidden = false;
     at("live").hidden = true;
     say("headline", "The controller’s token is needed");
