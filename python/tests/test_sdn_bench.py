@@ -47,6 +47,7 @@ from barewire.sdn.bench.plan import controller_strategies, message_bytes_of, oth
 from barewire.sdn.bench.steps import Steps
 from barewire.sdn.classify.tenants import parse_tenants
 from barewire.sdn.simulate import Ring, RingPlan, Shape, Shuffle, TrainingPlan
+from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.reference import non_blocking, widened
 from barewire.stats.intervals import geometric_interval
 from barewire.stats.paired import compare_ratios, paired_ratio
@@ -212,6 +213,16 @@ def test_a_policy_reaches_every_profile_of_the_controller() -> None:
         "mpi=planned",
     ]
     assert controller_strategies(STAR) == controller_strategies("stp")
+
+
+@pytest.mark.parametrize(
+    "policy", ["ecmp", "mpi=planned+default=ecmp", "bigdata=lanes+mpi=stp", "default=stp+bigdata=ecmp"]
+)
+def test_a_profile_has_the_same_strategy_on_switches_and_in_the_simulator(policy: str) -> None:
+    simulated = read_policy(policy)
+    on_switches = dict(word.split("=", 1) for word in controller_strategies(policy))
+    for profile in ("default", "mpi", "bigdata"):
+        assert on_switches[profile] == simulated.get(profile, simulated["default"]).name
 
 
 def test_jobs_are_tenants_only_where_the_policy_is_sliced() -> None:

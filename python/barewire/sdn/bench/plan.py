@@ -272,11 +272,11 @@ def volume_bytes_of(rate_bit_s: int) -> int:
 
 
 def controller_strategies(policy: str) -> list[str]:
-    """A policy as `PROFILE=STRATEGY` for every profile with a default; any strategy for a reference."""
+    """A policy as `PROFILE=STRATEGY` for every profile, as `read_policy` understands it; any for a reference."""
     policy = "stp" if policy in REFERENCES else unsliced(policy)
     words = dict(part.split("=", 1) for part in policy.split("+")) if _names_profiles(policy) else {}
-    first = next(iter(words.values()), policy)
-    chosen = {DEFAULT_PROFILE: first, HPC: first, BIG_DATA: first} | words
+    default = words.get(DEFAULT_PROFILE) or next(iter(words.values()), policy)
+    chosen = {DEFAULT_PROFILE: default, HPC: default, BIG_DATA: default} | words
     # The controller's profile for Big Data ports.
     chosen["hadoop"] = chosen[BIG_DATA]
     return [f"{profile}={strategy}" for profile, strategy in chosen.items()]
