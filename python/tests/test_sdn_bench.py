@@ -4,10 +4,14 @@
 import json
 import os
 import socket
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -44,6 +48,7 @@ from barewire.sdn.bench.experiment import parameters_of
 from barewire.sdn.bench.meter import Meter
 from barewire.sdn.bench.outcome import calibrated, concluded
 from barewire.sdn.bench.plan import controller_strategies, message_bytes_of, other_seed
+from barewire.sdn.bench.stage import Stage
 from barewire.sdn.bench.steps import Steps
 from barewire.sdn.classify.tenants import parse_tenants
 from barewire.sdn.simulate import Ring, RingPlan, Shape, Shuffle, TrainingPlan
@@ -286,6 +291,35 @@ def test_a_failed_preparation_ends_the_program_and_is_recorded(tmp_path: Path) -
         program.sendall(b"ring 0\n")
         assert program.recv(10) == b""
     assert str(steps.failure) == "no rules"
+
+
+def test_a_job_that_fails_ends_the_others_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would run to their end, or until they count as hung; an interrupted experiment, too."""
+    plan = plan_of(experiment="shuffles", counts=(8,), policies=("stp",))
+    order = next(order for order in next(plan.rounds()) if order.other_hosts)
+    ended, outlasted = threading.Event(), list[bool]()
+
+    class Run:
+        def __init__(self, fails: bool) -> None:
+            self.fails = fails
+
+        def run(self) -> None:
+            if self.fails:
+                raise MeasurementFailed("a worker is lost")
+            outlasted.append(not ended.wait(2))
+
+    @contextmanager
+    def replayed(_self: Stage, _name: str, _job: object, number: int) -> Iterator[Any]:
+        try:
+            yield Run(fails=number == 3)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(Stage, "_replayed", replayed)
+    nothing: Any = SimpleNamespace(settle=lambda _patience_s: True, tick=lambda: None)
+    with pytest.raises(MeasurementFailed, match="a worker is lost"):
+        Stage(nothing, nothing, plan, nothing, "", nothing).measure_jobs(order)
+    assert outlasted == [False] * 3
 
 
 def test_listening_ends_without_a_connection(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,9 +87,10 @@ class Stage:
                 def still() -> None:
                     if steps.failure is not None:
                         raise steps.failure
-                    raise_failure(
-                        process.poll() or 0, "beff", f"{RING} beside a {SHUFFLE}", output, self.plan.patience_s
-                    )
+                    code = process.poll()
+                    if code == 0:
+                        raise MeasurementFailed(f"the rings beside the {SHUFFLE} ended before it")
+                    raise_failure(code or 0, "beff", f"{RING} beside a {SHUFFLE}", output, self.plan.patience_s)
 
                 deadline = time.monotonic() + self.plan.patience_s
                 while steps.received < _UNDER_WAY:
@@ -114,14 +115,16 @@ class Stage:
         done: dict[str, Replayed] = {}
         numbers = {name: number for number, (name, _) in enumerate(jobs)}
         for group in groups:
-            with ExitStack() as stack:
+            # When a job fails, or the user ends all, the stack ends their processes before the pool waits for them.
+            with ThreadPoolExecutor(len(group)) as pool, ExitStack() as stack:
                 replays = {name: stack.enter_context(self._replayed(name, job, numbers[name])) for name, job in group}
                 if not self.controller.settle(_SETTLED_S):
                     self.notes.append(f"rules were still being installed after {_SETTLED_S:g} s")
                 self.meter.tick()
-                with ThreadPoolExecutor(len(replays)) as pool:
-                    running = {name: pool.submit(replay.run) for name, replay in replays.items()}
-                    done |= {name: future.result() for name, future in running.items()}
+                running = {pool.submit(replay.run): name for name, replay in replays.items()}
+                for future in as_completed(running):
+                    future.result()
+                done |= {name: future.result() for future, name in running.items()}
                 self.meter.tick()
         return done
 
