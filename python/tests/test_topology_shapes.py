@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Networks by name and from files: their shape, rejections, and their form as JSON."""
 
+import importlib
 import json
+import time
 from pathlib import Path
 
 import networkx as nx
@@ -92,6 +94,30 @@ def test_networks_have_names() -> None:
             parse(text)
 
 
+@pytest.mark.parametrize("text", ["fat-tree:108", "leaf-spine:9999x9999x1", "dragonfly:1x9999x1"])
+def test_a_network_that_would_fill_the_memory_is_refused_before_it_is_built(text: str) -> None:
+    """Also one of few nodes and many links."""
+    with pytest.raises(WrongUse, match="take smaller sizes"):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["fat-tree:6", "leaf-spine:4x2x3", "dragonfly:4x2x2", "star:5"])
+def test_the_links_of_a_network_are_counted_before_it_is_built(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    links = len(parse(text).peers) // 2 - text.startswith("fat-tree")  # without the server's
+    monkeypatch.setattr(importlib.import_module("barewire.topology.parse"), "_LINKS_MAX", links - 1)
+    with pytest.raises(WrongUse, match=f" and {links} links"):
+        parse(text)
+
+
+def test_a_file_of_many_links_is_numbered_in_time(tmp_path: Path) -> None:
+    """Searching each free port from 1 on would take many times as long."""
+    hosts = [f"h{number}" for number in range(5000)]
+    links = "".join(f'[[links]]\nends = ["{host}", "s1"]\n' for host in hosts)
+    began = time.process_time()
+    network = load(file_of(tmp_path, f'switches = ["s1"]\nhosts = {json.dumps(hosts)}\n{links}'))
+    assert network.attachment("h4999") == Port("s1", 5000) and time.process_time() - began < 2
+
+
 def test_a_file_yields_a_network_with_loops_rates_and_explicit_port_numbers(tmp_path: Path) -> None:
     """Ends without a number get the lowest number that is not in the file, in its order."""
     network = load(file_of(tmp_path, SMALL))
@@ -164,7 +190,10 @@ def test_a_network_survives_json(text: str) -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [None, [], {}, {"switches": [], "hosts": [], "links": [{"ends": ["s1", "s2"], "rates_bit_s": [None, None]}]}],
+    [
+        *(None, [], {}, {"switches": [], "hosts": [], "links": [{"ends": [1, 2], "rates_bit_s": [None, None]}]}),
+        {"switches": [], "hosts": [], "links": [{"ends": ["s1", "s2"], "rates_bit_s": [None, None]}]},
+    ],
 )
 def test_other_json_is_rejected(document: object) -> None:
     with pytest.raises(WrongUse, match="not a topology"):

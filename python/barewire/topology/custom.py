@@ -17,8 +17,8 @@ has only one link. Hosts named server1 and so on are servers, which get no ranks
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from itertools import count
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def _names(document: Mapping[str, Any], key: str) -> tuple[str, ...]:
     names = document.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise WrongUse(f'{key} must be a list of names, such as {key} = ["{key[0]}1", "{key[0]}2"]')
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
     if repeated:
         raise WrongUse(f"{key} names {', '.join(repeated)} twice")
     return tuple(names)
@@ -98,19 +98,22 @@ def _ends(table: Mapping[str, Any]) -> list[tuple[str, int | None]]:
 def _numbered(ends: Sequence[Sequence[tuple[str, int | None]]]) -> list[tuple[Port, Port]]:
     """Assign the lowest free number of the file to each end without one."""
     taken = {Port(name, number) for pair in ends for name, number in pair if number is not None}
+    free: defaultdict[str, Iterator[int]] = defaultdict(lambda: iter(range(1, PORT_NUMBER_MAX + 1)))
     numbered = []
     for pair in ends:
         ports = []
         for name, number in pair:
-            port = Port(name, number) if number is not None else _free_port(name, taken)
-            taken.add(port)
+            port = Port(name, number) if number is not None else _free_port(name, free[name], taken)
             ports.append(port)
         numbered.append((ports[0], ports[1]))
     return numbered
 
 
-def _free_port(name: str, taken: set[Port]) -> Port:
-    return next(port for number in count(1) if (port := Port(name, number)) not in taken)
+def _free_port(name: str, numbers: Iterator[int], taken: set[Port]) -> Port:
+    for number in numbers:
+        if (port := Port(name, number)) not in taken:
+            return port
+    raise WrongUse(f"{name} has more than {PORT_NUMBER_MAX} links, and a switch no more ports")
 
 
 def _rate(text: object, context: str) -> int:

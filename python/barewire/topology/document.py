@@ -33,7 +33,7 @@ def from_json(document: Any) -> Network:
                 if rate_bit_s is not None:
                     rates[port] = int(rate_bit_s)
         return Network(tuple(map(str, document["switches"])), tuple(map(str, document["hosts"])), links.peers, rates)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise WrongUse(f"this is not a topology as JSON: {error!r}") from error
 
 

@@ -21,8 +21,8 @@ _SHAPES: dict[str, tuple[Callable[..., Network], tuple[str, ...]]] = {
     "dragonfly": (dragonfly, ("switches in a group", "global links of a switch", "hosts at a switch")),
     "star": (star, ("hosts",)),
 }
-# The largest fat-tree below has k = 100; more would fill the memory before anything could be said.
-_SWITCHES_MAX, _HOSTS_MAX = 20_000, 300_000
+# The largest fat-tree below has k = 106; more would fill the memory before anything could be said.
+_SWITCHES_MAX, _HOSTS_MAX, _LINKS_MAX = 20_000, 300_000, 1_000_000
 
 
 def parse(text: str) -> Network:
@@ -42,18 +42,21 @@ def parse(text: str) -> Network:
 
 def _check_size(text: str, kind: str, sizes: list[int]) -> None:
     """Reject a network that would not fit into memory."""
-    switches, hosts = 1, sizes[0]
+    switches, hosts, between = 1, sizes[0], 0
     if kind == "fat-tree":
-        switches, hosts = 5 * sizes[0] ** 2 // 4, sizes[0] ** 3 // 4
+        switches, hosts, between = 5 * sizes[0] ** 2 // 4, sizes[0] ** 3 // 4, sizes[0] ** 3 // 2
     elif kind == "leaf-spine":
-        switches, hosts = sizes[0] + sizes[1], sizes[0] * sizes[2]
+        switches, hosts, between = sizes[0] + sizes[1], sizes[0] * sizes[2], sizes[0] * sizes[1]
     elif kind == "dragonfly":
-        switches = sizes[0] * (sizes[0] * sizes[1] + 1)
+        groups = sizes[0] * sizes[1] + 1
+        switches = sizes[0] * groups
         hosts = switches * sizes[2]
-    if switches > _SWITCHES_MAX or hosts > _HOSTS_MAX:
+        between = groups * (sizes[0] * (sizes[0] - 1) + groups - 1) // 2
+    links = hosts + between
+    if switches > _SWITCHES_MAX or hosts > _HOSTS_MAX or links > _LINKS_MAX:
         raise WrongUse(
-            f"{text} has {switches} switches and {hosts} hosts, above {_SWITCHES_MAX} and {_HOSTS_MAX}; "
-            "take smaller sizes"
+            f"{text} has {switches} switches, {hosts} hosts and {links} links, above {_SWITCHES_MAX}, {_HOSTS_MAX} and "
+            f"{_LINKS_MAX}; take smaller sizes"
         )
 
 
