@@ -3,9 +3,10 @@
 
 import random
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
+from pathlib import Path as File
 from typing import ClassVar
 
 import numpy as np
@@ -249,6 +250,33 @@ class Own(Static):
 
     def place(self, flow: Flow, paths: list[Path], view: View) -> Placement:
         return Placement(paths[self.offset % len(paths)])
+
+
+@dataclass(frozen=True)
+class Needy(Own):
+    """One with a parameter that must be given, and one that no text can be converted to."""
+
+    limit: int | None = None
+    must: int = field(kw_only=True)
+
+
+def test_a_custom_strategy_that_cannot_be_imported_or_made_is_refused_with_the_reason(
+    tmp_path: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the API, too, where anything else is a defect of the controller's."""
+    (tmp_path / "half_written.py").write_text("class Own:\n    def place(")
+    (tmp_path / "needs_hardware.py").write_text("raise RuntimeError('no accelerator')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for text, reason in (
+        ("half_written:Own", "cannot be loaded: '\\(' was never closed"),
+        ("needs_hardware:Own", "cannot be loaded: no accelerator"),
+        (".relative:Own", "cannot be loaded: the 'package' argument"),
+        ("test_sdn_strategies:Needy", "cannot be made: .* 'must'"),
+        ("test_sdn_strategies:Needy:must=1:limit=2", "cannot be made: .*Union"),
+    ):
+        with pytest.raises(WrongUse, match=reason):
+            named(text)
+    assert named("test_sdn_strategies:Needy:must=1").name == "own"
 
 
 def test_a_custom_strategy_is_named_by_module_and_class_with_parameters() -> None:

@@ -47,7 +47,10 @@ def named(text: str) -> Strategy:
     named_by = 2 if len(words) > 1 and "=" not in words[1] else 1
     kind = _imported(*words[:2]) if named_by == 2 else _known(words[0])
     name = ":".join(words[:named_by])
-    made: Strategy = kind(**_parameters(name, kind, words[named_by:]))
+    try:
+        made: Strategy = kind(**_parameters(name, kind, words[named_by:]))
+    except TypeError as error:  # a plug-in's class that needs more, or of which a parameter cannot be text
+        raise WrongUse(f"strategy {name} cannot be made: {error}") from error
     period_s: Any = made.period_s
     if not (isinstance(period_s, int | float) and (period_s == 0 or period_s >= PERIOD_MIN_S)):
         allowed = f"at least {PERIOD_MIN_S}, or 0 for a strategy that never moves flows"
@@ -67,9 +70,10 @@ def _known(name: str) -> type[Any]:
 def _imported(module: str, name: str) -> type[Any]:
     try:
         kind = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # whatever a plug-in's module does
+        reason = str(error) or type(error).__name__
         raise WrongUse(
-            f"strategy {module}:{name} cannot be loaded: {error}; there are: {', '.join(names())}, "
+            f"strategy {module}:{name} cannot be loaded: {reason}; there are: {', '.join(names())}, "
             "and parameters are written name:key=value"
         ) from error
     lacks = [part for part in ("name", "period_s", "place", "rearrange") if not hasattr(kind, part)]
