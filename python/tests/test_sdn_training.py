@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Training jobs and turns: collectives as defined, times computed by hand, jobs that collide and jobs that do not."""
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 
 from barewire.errors import WrongUse
 from barewire.sdn.coflow import Coflow, Turns, coflow_of, takes_turns
+from barewire.sdn.flow import Flow, FlowKey, Placed, View
 from barewire.sdn.simulate import Series, Setup, Shape, Training, TrainingPlan, experiment
 from barewire.sdn.simulate.experiment import MEAN_COMPLETION, least_job_s, together, training_job
 from barewire.sdn.simulate.placement import quarters
@@ -17,7 +19,7 @@ from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.simulate.training import Step, pattern_of, steps_of
 from barewire.sdn.strategies import named
 from barewire.sdn.strategies.planned import plan
-from barewire.sdn.strategies.recognised import shape_of
+from barewire.sdn.strategies.recognised import recognised, shape_of
 from barewire.topology import Network, Port, fat_tree, parse, star, with_rate
 
 RATE = 8_000_000  # bit/s: links of 10^6 bytes a second
@@ -281,6 +283,19 @@ def test_a_pair_a_gather_and_two_crossing_rings_are_no_known_pattern() -> None:
     assert shape_of({("h1", "h2"), ("h2", "h1")}) is None
     assert shape_of({(f"h{number}", "h9") for number in range(8)}) is None
     assert shape_of({("h1", "h2"), ("h2", "h3"), ("h3", "h1"), ("h1", "h3")}) is None
+
+
+def test_many_jobs_and_many_pairs_are_recognised_in_time() -> None:
+    """The controller hardly runs beside this thread: 300 rings, and 200 hosts of which each exchanges with 50."""
+    placed: dict[FlowKey, Placed] = {}
+    rings = [(f"r{ring}-{host}", f"r{ring}-{(host + 1) % 4}") for ring in range(300) for host in range(4)]
+    others = [(f"h{host}", f"h{(host + far) % 200}") for host in range(200) for far in range(-25, 26) if far]
+    for pair in (*rings, *others):
+        key = FlowKey(*pair)
+        placed[key] = Placed(Flow(key, "mpi"), (), 0.0, rate_byte_s=1e6)
+    began = time.process_time()
+    assert recognised(View(TREE, 1.0, placed)).keys() == set(rings)
+    assert time.process_time() - began < 1
 
 
 def test_unannounced_rings_are_planned_once_they_were_measured() -> None:

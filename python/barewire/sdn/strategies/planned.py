@@ -96,7 +96,7 @@ def _together(announced: Pattern, found: Pattern) -> Pattern:
 def plan(network: Network, pattern: Pattern) -> Mapping[Pair, Path]:
     """Return a path for each pair that has one: the better of colouring and search, by maximum load.
 
-    None for patterns that are too large.
+    Pairs of a pattern that is too large have none.
     """
     if len(pattern) > PAIRS_MAX:
         return {}

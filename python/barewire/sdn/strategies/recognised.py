@@ -38,7 +38,8 @@ def shape_of(pairs: Collection[Pair]) -> str | None:
         return "ring"
     if len(pairs) == len(hosts) * (len(hosts) - 1):
         return "all-to-all"
-    if any((destination, source) not in set(pairs) for source, destination in pairs):
+    known = set(pairs)
+    if any((destination, source) not in known for source, destination in pairs):
         return None
     edges, most = len(pairs) // 2, max(sent.values())
     if edges == len(hosts) and set(sent.values()) == {2}:
@@ -52,9 +53,13 @@ def _jobs(rates: Mapping[Pair, float]) -> Iterator[frozenset[Pair]]:
     """The pairs that send, by connected hosts."""
     import networkx as nx  # imported late: most commands do not need it
 
-    graph = nx.Graph([pair for pair, rate in rates.items() if rate > 0])
-    for hosts in nx.connected_components(graph):
-        own = {pair: rate for pair, rate in rates.items() if pair[0] in hosts and pair[1] in hosts}
+    sending = {pair: rate for pair, rate in rates.items() if rate > 0}
+    graph = nx.Graph(list(sending))
+    number_of = {host: number for number, hosts in enumerate(nx.connected_components(graph)) for host in hosts}
+    jobs: defaultdict[int, dict[Pair, float]] = defaultdict(dict)
+    for pair, rate in sending.items():
+        jobs[number_of[pair[0]]][pair] = rate
+    for own in jobs.values():
         fastest = max(own.values())
         yield frozenset(pair for pair, rate in own.items() if rate >= _SENDS * fastest)
 
