@@ -10,7 +10,7 @@ from test_sdn_bad_input import arp, ring
 from barewire.sdn.controller.default_path import DOWN_S, DefaultPath, next_hops, spanning_tree
 from barewire.sdn.controller.hosts import Address, Hosts
 from barewire.sdn.controller.rules import DEFAULT_TABLE, Kind, kind_of
-from barewire.sdn.openflow.messages import AddRule, DeleteRule, PortState, PortStatus
+from barewire.sdn.openflow.messages import AddRule, DeleteRule, PortState, PortStatus, RuleList
 from barewire.topology import Network, Port, fat_tree
 from barewire.topology.paths import _UNREACHABLE, Paths
 
@@ -117,6 +117,18 @@ def test_ports_that_nobody_knew_are_hosts_ports_some_time_after_a_restart() -> N
     world.send("h2", tcp("h2", "h1"))
     world.settle()
     assert world.controller.hosts.by_name["h2"].port == there
+
+
+def test_a_link_that_fails_is_left_at_once_although_a_switch_connects_in_the_same_turn() -> None:
+    """Whose links come in groups, and are waited for; while switches connect one by one, that would go on."""
+    world = acquainted()
+    assert 3 in {world.controller.default_path.installed_port("s13", mac(host)) for host in world.network.hosts}
+    world.set_link(Port("s13", 3), is_up=False)
+    while world._said:
+        world._hear()
+    world.controller.handle("s20", RuleList((), ()), world.now)
+    world.settle()
+    assert 3 not in {world.controller.default_path.installed_port("s13", mac(host)) for host in world.network.hosts}
 
 
 def test_hosts_are_known_without_a_frame_where_they_are_expected() -> None:

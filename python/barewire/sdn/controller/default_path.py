@@ -104,7 +104,7 @@ class DefaultPath:
             # An earlier controller had it, and perhaps neighbours that connect later.
             self._discovery.expect_edges(switch, edges, self._began_s + self._settings.orphans_s)
         self._all_pending()
-        self._work_at(now + QUIET_S)
+        self._work_at(now + QUIET_S, now)
 
     def was_edge(self, port: Port) -> bool:
         """Return whether an earlier controller, or this one, knew that a port led to no switch."""
@@ -169,7 +169,7 @@ class DefaultPath:
         self._peers, self._hops = peers, {}
         self._up_no_more(mac for mac, (port, _) in self._down.items() if port in peers)
         self._all_pending()
-        self._work_at(now if is_urgent else now + QUIET_S)
+        self._work_at(now if is_urgent else now + QUIET_S, now)
 
     def hosts_changed(self, now: float) -> None:
         """Follow hosts that were attached, detached or got an address; at once unless links are changing.
@@ -210,10 +210,11 @@ class DefaultPath:
     def _all_pending(self) -> None:
         self._pending = {host.port.node: None for host in self._hosts.attached() if host.port is not None}
 
-    def _work_at(self, when_s: float) -> None:
-        """Begin at this time, and no longer at an earlier or later one."""
-        self._due_s = when_s
-        self._outbox.at(when_s, self._due)
+    def _work_at(self, when_s: float, now: float) -> None:
+        """Begin at this time, and no longer at an earlier or later one; what is due is not put off."""
+        if self._due_s is None or self._due_s > now:
+            self._due_s = when_s
+            self._outbox.at(when_s, self._due)
 
     def _due(self, now: float) -> None:
         if self._due_s is not None and now >= self._due_s:
