@@ -5,6 +5,7 @@ import asyncio
 import random
 import socket
 import struct
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
-from barewire.sdn.openflow.channel import Listener
+from barewire.sdn.openflow.channel import Channel, Listener
 from barewire.sdn.openflow.codec import HEADER, MalformedError, decode, encode, framed
 from barewire.sdn.openflow.messages import (
     CONTROLLER,
@@ -434,6 +435,30 @@ def test_a_channel_with_invalid_input_ends_and_others_continue(tmp_path: Path) -
         assert not (tmp_path / "of.sock").exists()
 
     asyncio.run(scenario())
+
+
+def test_a_switch_that_does_not_read_does_not_keep_the_controller_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process is stopped; that it is dead would be noticed after 15 s."""
+    monkeypatch.setattr("barewire.sdn.openflow.channel.END_S", 0.1)
+
+    async def scenario() -> float:
+        channels: list[Channel] = []
+        listener = Listener(f"unix:{tmp_path}/of.sock", lambda channel, _: channels.append(channel), lambda *_: None)
+        await listener.open()
+        with socket.socket(socket.AF_UNIX) as stopped:
+            stopped.connect(f"{tmp_path}/of.sock")
+            stopped.sendall(framed(of.OFPT_HELLO, 1))
+            stopped.sendall(framed(of.OFPT_FEATURES_REPLY, 2, struct.pack("!QIBB2xII", 7, 0, 254, 0, 0, 0)))
+            while not channels:
+                await asyncio.sleep(0.01)
+            channels[0].send([PacketOut((1,), bytes(1000))] * 2000)
+            began = time.monotonic()
+            await listener.close()
+            return time.monotonic() - began
+
+    assert asyncio.run(scenario()) < 5
 
 
 def test_a_switch_that_connects_again_takes_over_from_its_old_connection(tmp_path: Path) -> None:

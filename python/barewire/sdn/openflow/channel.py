@@ -20,8 +20,8 @@ from barewire.sdn.tls import handshake_error, reason_of
 UNREAD_BYTES_MAX = 16 << 20
 # Connections at once; a k = 16 fat-tree has 320 switches.
 CHANNELS_MAX = 4096
-# Time limit of a TLS handshake.
-TLS_S = 10.0
+# Time limit of a TLS handshake, and of what is still to be sent when the controller ends.
+TLS_S, END_S = 10.0, 1.0
 _ADDRESS = re.compile(r"(?P<scheme>tcp|ssl):(?:\[(?P<six>[0-9a-fA-F:.%\w]+)\]|(?P<four>[^:\[\]]+)):(?P<port>\d{1,5})")
 
 OnMessage = Callable[["Channel", list[FromSwitch]], None]
@@ -86,6 +86,11 @@ class Channel(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close the connection at once: its switch does not read."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _flush(self) -> None:
         outgoing, transport = self._session.outgoing, self._transport
         if not outgoing or transport is None or transport.is_closing():
@@ -101,8 +106,7 @@ class Channel(asyncio.Protocol):
             again_s = self._session.poll(self._loop.time())
         except ClosedError as error:
             self._why = str(error)
-            if self._transport is not None:
-                self._transport.abort()  # it does not read
+            self.abort()
             return
         self._flush()
         self._timer = self._loop.call_at(again_s, self._poll)
@@ -158,8 +162,12 @@ class Listener:
             handshake.cancel()
         for channel in list(self._channels):
             channel.close("the controller ends")
+        until_s = asyncio.get_running_loop().time() + END_S
         while self._channels:
             await asyncio.sleep(0.01)
+            if asyncio.get_running_loop().time() > until_s:
+                for channel in list(self._channels):
+                    channel.abort()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
