@@ -2,6 +2,7 @@
 """Classification that learns: features, the model's file, recognition in a controller, training and its evaluation."""
 
 import csv
+import errno
 import json
 import re
 import time
@@ -21,6 +22,8 @@ from barewire.sdn.classify.features import FEATURES, FEATURES_VERSION, Conversat
 from barewire.sdn.classify.model import DEPTH_MAX, Model, _hash, built_in, parse_model
 from barewire.sdn.classify.recognition import STEP, Recognition
 from barewire.sdn.classify.recording import COLUMNS, Recording
+from barewire.sdn.controller.outbox import Event
+from barewire.sdn.daemon import _complete
 from barewire.sdn.flow import FlowKey
 
 Document = dict[str, Any]
@@ -500,3 +503,14 @@ def test_a_threshold_beside_evaluate_is_refused(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, words).exit_code == 0
     refused = CliRunner().invoke(app, [*words, "--threshold", "0.6"])
     assert isinstance(refused.exception, WrongUse) and "--threshold is for --output" in str(refused.exception)
+
+
+def test_a_recording_whose_end_finds_no_room_is_told_and_no_error(tmp_path: Path) -> None:
+    class Full(Recording):
+        def close(self) -> None:
+            super().close()
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    told: list[Event] = []
+    _complete(Full(tmp_path / "monday.csv", lambda _: None), tmp_path / "monday.csv", told.append)
+    assert [event.kind for event in told] == ["recording ended"] and "is not complete: No space" in told[0].text

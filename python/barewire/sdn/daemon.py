@@ -181,8 +181,8 @@ async def _serve(serving: _Serving, tell: Tell) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         await api.close()
         await shell.close()
-        if recording is not None:
-            recording.close()
+        if recording is not None and options.record is not None:
+            _complete(recording, options.record, tell_all)
 
 
 async def _collect_all() -> None:
@@ -214,6 +214,14 @@ def _recorded(file: Path, shell: Shell, tell: Tell) -> Recording:
     record(shell.core)
     shell.renewed = record
     return recording
+
+
+def _complete(recording: Recording, file: Path, tell: Tell) -> None:
+    """Close a recording; on a full disk its last lines are missing, which must not look like a mistake of ours."""
+    try:
+        recording.close()
+    except OSError as error:
+        tell(Event("recording ended", f"{file} is not complete: {error.strerror or error}"))
 
 
 def model_of(classifier: str | None) -> Model | None:
