@@ -141,8 +141,8 @@ def test_hosts_are_known_without_a_frame_where_they_are_expected() -> None:
 
 
 def test_ports_that_come_up_together_are_followed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    lay_trees, times = DefaultPath._lay_trees, []
-    monkeypatch.setattr(DefaultPath, "_lay_trees", lambda way, now: times.append(now) or lay_trees(way, now))
+    install_trees, times = DefaultPath._install_trees, []
+    monkeypatch.setattr(DefaultPath, "_install_trees", lambda path, now: times.append(now) or install_trees(path, now))
     world = World(fat_tree(4, servers=0), quiet())
     world.stand_up()
     assert times and len(times) == len(set(times)), "20 switches have connected at once"

@@ -91,7 +91,7 @@ class DefaultPath:
         """Take over the default rules of a switch that has connected."""
         if self._began_s is None:
             self._began_s = now
-            self._outbox.at(now + self._settings.orphans_s, self._lay_others)
+            self._outbox.at(now + self._settings.orphans_s, self._install_others)
         self._refused.discard(switch)
         self._installed[switch] = {_place(rule): rule for rule in rules}
         for rule in [rule for rule in self._installed[switch].values() if is_outdated(rule)]:
@@ -146,12 +146,12 @@ class DefaultPath:
         return is_first
 
     def without_room(self, switch: str, rule: Rule, now: float) -> bool:
-        """Lay a base rule or copy again later; return whether the switch has had room for all others until now."""
+        """Install a base or edge rule again later; return whether the switch has had room for all others until now."""
         is_first = switch not in self._wait_s
         waiting = self._without_room.setdefault(switch, {})
         if not waiting:
             self._wait_s[switch] = AGAIN_S if is_first else min(2 * self._wait_s[switch], AGAIN_MAX_S)
-            self._outbox.at(now + self._wait_s[switch], partial(self._lay_again, switch))
+            self._outbox.at(now + self._wait_s[switch], partial(self._install_again, switch))
         waiting[_place(rule)] = rule
         return is_first
 
@@ -174,7 +174,7 @@ class DefaultPath:
     def hosts_changed(self, now: float) -> None:
         """Follow hosts that were attached, detached or got an address; at once unless links are changing.
 
-        Called at the end of each turn, which lays the next slice of rules.
+        Called at the end of each turn, which installs the next slice of rules.
         """
         if self._due_s is None or self._due_s <= now:
             self._work(now)
@@ -205,7 +205,7 @@ class DefaultPath:
 
     def _settled(self, due_s: float, now: float) -> None:
         if due_s > self._installed_s:  # when many ports come up, most are done with an earlier one
-            self._lay_others(now)
+            self._install_others(now)
 
     def _all_pending(self) -> None:
         self._pending = {host.port.node: None for host in self._hosts.attached() if host.port is not None}
@@ -219,10 +219,10 @@ class DefaultPath:
     def _due(self, now: float) -> None:
         if self._due_s is not None and now >= self._due_s:
             self._due_s = None
-            self._lay_others(now)
+            self._install_others(now)
 
     def _work(self, now: float) -> None:
-        """Lay rules to changed hosts, then to all hosts of pending switches, a slice at a time."""
+        """Install rules to changed hosts, then to all hosts of pending switches, a slice at a time."""
         for mac, address in self._hosts.take_lost():
             self._delete_asked(mac, address)
         self._changed.update(dict.fromkeys(self._hosts.take_changed()))
@@ -234,33 +234,33 @@ class DefaultPath:
             if host is not None and host.port is None and mac in self._down:
                 continue
             self._down.pop(mac, None)
-            rules += self._delete_host(mac) if host is None or host.port is None else self._lay_host(host)
+            rules += self._delete_host(mac) if host is None or host.port is None else self._install_host(host)
         while self._pending and rules < SLICE_RULES:
             switch = next(iter(self._pending))
             del self._pending[switch]
-            rules += sum(self._lay_host(host) for host in self._hosts.at_switch(switch))
+            rules += sum(self._install_host(host) for host in self._hosts.at_switch(switch))
         if (self._changed or self._pending) and self._slice_s <= now:
             self._slice_s = now + SLICE_S
             self._outbox.at(self._slice_s, lambda _: None)  # for another turn
 
-    def _lay_others(self, now: float) -> None:
-        """Lay all but the rules to hosts, which the end of this turn begins with."""
+    def _install_others(self, now: float) -> None:
+        """Install all but the rules to hosts, which the end of this turn begins with."""
         self._installed_s = now
         self._take_over_hosts(now)
-        self._lay_edges(now)
-        self._lay_trees(now)
+        self._install_edges(now)
+        self._install_trees(now)
 
     # Rules to hosts
 
-    def _lay_host(self, host: Host) -> int:
-        """Lay the rules of all switches to one host; return how many they are."""
+    def _install_host(self, host: Host) -> int:
+        """Install the rules of all switches to one host; return how many they are."""
         assert host.port is not None
         wanted = 0
         for switch, hop in self._next_hops(host):
             rules = [destination_rule(host.mac, hop)]
             rules += [asked_rule(address, host.mac, hop) for address in host.addresses]
             for rule in rules:
-                self._lay(switch, rule)
+                self._install(switch, rule)
             wanted += len(rules)
         return wanted
 
@@ -328,12 +328,12 @@ class DefaultPath:
 
     # Ports
 
-    def _lay_edges(self, now: float) -> None:
-        """Lay the rules that copy frames to the controller at edge ports, and delete those of other ports."""
+    def _install_edges(self, now: float) -> None:
+        """Install the rules that copy frames to the controller at edge ports, and delete those of other ports."""
         for port in self._discovery.edge_ports(now):
             if port.node in self._installed:
                 for rule in edge_rules(port.number):
-                    self._lay(port.node, rule)
+                    self._install(port.node, rule)
         for switch, rules in self._installed.items():
             # Until it has said which ports it has, none of them is gone.
             ports = self._discovery.ports(switch) if self._discovery.is_connected(switch) else None
@@ -345,8 +345,8 @@ class DefaultPath:
                 if is_gone or self._discovery.is_between_switches(Port(switch, in_port)):
                     self._delete(switch, rule)
 
-    def _lay_trees(self, now: float) -> None:
-        """Lay the spanning tree: all switches first stop using links that leave it, then use those that join it.
+    def _install_trees(self, now: float) -> None:
+        """Install the spanning tree: all switches first stop using links that leave it, then use those that join it.
 
         So there is no loop at any time in which a broadcast would circulate.
         """
@@ -357,7 +357,7 @@ class DefaultPath:
         self._tree = wanted
         for switch, ports in wanted.items():
             if self._flooded(switch) - ports:
-                self._lay(switch, flood_rule(self._flooded(switch) & ports))
+                self._install(switch, flood_rule(self._flooded(switch) & ports))
                 self._shrinking[switch] += 1
                 self._outbox.when_confirmed(switch, partial(self._shrunk, switch))
         self._grow()
@@ -369,12 +369,12 @@ class DefaultPath:
         self._grow()
 
     def _grow(self) -> None:
-        """Lay the whole tree once all switches, also those of earlier trees, have stopped using links that leave it."""
+        """Install the whole tree once all switches, also of earlier trees, have stopped using links that leave it."""
         if self._shrinking:
             return
         for switch, ports in self._tree.items():
             if switch in self._installed:
-                self._lay(switch, flood_rule(ports))
+                self._install(switch, flood_rule(ports))
 
     def _flooded(self, switch: str) -> set[int]:
         rule = self._installed.get(switch, {}).get(_place(flood_rule(())))
@@ -382,13 +382,13 @@ class DefaultPath:
 
     # Single rules
 
-    def _lay(self, switch: str, rule: Rule) -> None:
+    def _install(self, switch: str, rule: Rule) -> None:
         rules = self._installed.get(switch)
         if rules is not None and rules.get(_place(rule)) != rule:
             rules[_place(rule)] = rule
             self._outbox.send(switch, AddRule(rule))
 
-    def _lay_again(self, switch: str, _now: float) -> None:
+    def _install_again(self, switch: str, _now: float) -> None:
         wanted = self._installed.get(switch, {})
         for place, rule in self._without_room.pop(switch, {}).items():
             if kind_of(rule.cookie) is Kind.BASE or wanted.get(place) == rule:

@@ -113,7 +113,7 @@ class PacketOut:
 
 @dataclass(frozen=True, slots=True)
 class BarrierRequest:
-    """A barrier request: answered by Confirmed once all earlier messages are executed."""
+    """A barrier request: answered by BarrierReply once all earlier messages are executed."""
 
     token: int
 
@@ -121,9 +121,9 @@ class BarrierRequest:
 class RequestKind(StrEnum):
     """Kinds of requests to a switch."""
 
-    PORTS = "ports"  # answered by PortsAre
+    PORTS = "ports"  # answered by PortList
     PORT_COUNTERS = "port counters"  # by PortCounters
-    RULES = "rules"  # by RulesAre: whole rules
+    RULES = "rules"  # by RuleList: whole rules
     RULE_COUNTERS = "rule counters"  # by RuleCounters: cookies and counters only
     METER_COUNTERS = "meter counters"  # by MeterCounters
 

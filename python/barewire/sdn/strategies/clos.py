@@ -70,11 +70,11 @@ def clos_paths(network: Network, groups: Mapping[Pair, Hashable], jobs: Mapping[
 
 
 def _allocate_planes(
-    jobs: Mapping[Hashable, Sequence[_RoutingDemand]], planes: int, ways: Mapping[Hashable, int]
+    jobs: Mapping[Hashable, Sequence[_RoutingDemand]], planes: int, widths: Mapping[Hashable, int]
 ) -> dict[Hashable, list[int]]:
     """The numbers of each job's planes: as many as its senders or receivers at one switch need, and then what is free.
 
-    `ways` is the number of planes over which each job's hosts are spread already.
+    `widths` is the number of planes over which each job's hosts are spread already.
     """
     if len(jobs) == 1:
         return {job: list(range(planes)) for job in jobs}
@@ -83,7 +83,7 @@ def _allocate_planes(
     for job, demands in jobs.items():
         ends = {("from", demand.enters, demand.pair[0]) for demand in demands}
         ends |= {("to", demand.leaves, demand.pair[1]) for demand in demands}
-        needs[job] = -(-max(Counter(end[:2] for end in ends).values()) // ways[job])
+        needs[job] = -(-max(Counter(end[:2] for end in ends).values()) // widths[job])
         places[job] = {end[1] for end in ends}
     owned: dict[Hashable, list[int]] = {job: [] for job in jobs}
     users: Counter[int] = Counter()
@@ -120,7 +120,7 @@ def _spread(
     lowest: frozenset[str],
     planes: Sequence[frozenset[str]],
     chosen: dict[Pair, Path],
-    ways: Mapping[Hashable, int],
+    widths: Mapping[Hashable, int],
 ) -> None:
     """Assign each demand to a plane, then route it within the plane."""
     links = [_links(network, lowest, plane) for plane in planes]
@@ -131,7 +131,7 @@ def _spread(
     jobs: dict[Hashable, list[_RoutingDemand]] = {}
     for demand in demands:
         jobs.setdefault(demand.job, []).append(demand)
-    allocated = _allocate_planes(jobs, len(planes), ways)
+    allocated = _allocate_planes(jobs, len(planes), widths)
     inside: list[list[_RoutingDemand]] = [[] for _ in planes]
     for job, own in jobs.items():
         edges = [(demand.enters, demand.leaves) for demand in own]
@@ -146,7 +146,7 @@ def _spread(
                 chosen[demand.pair] = (*up, *down)
             else:
                 inside[number].append(_RoutingDemand(demand.pair, demand.group, job, enters, top.node, up, down))
-    wider = {job: ways[job] * len(own) for job, own in allocated.items()}
+    wider = {job: widths[job] * len(own) for job, own in allocated.items()}
     for number, plane in enumerate(planes):
         if inside[number]:
             bottom = frozenset(network.peers[port].node for port in links[number].values())
