@@ -57,19 +57,24 @@ def pair(shell: Shell, api: str) -> schema.Pair:
 
 def switches(controller: Controller, now: float) -> schema.Switches:
     """Each switch and its ports."""
-    discovery = controller.discovery
+    discovery, known = controller.discovery, set(controller.discovery.switches)
+
+    def leads_to(port: Port) -> str | None:
+        peer = controller.network().peers.get(port)
+        return None if peer is None else str(peer) if peer.node in known else peer.node
+
     return schema.Switches(
         [
             schema.Switch(
                 name,
                 discovery.is_connected(name),
-                len(controller.router.routes.at(name)),
+                controller.router.routes.count_at(name),
                 [
-                    schema.SwitchPort(port.number, port.name, port.is_up, _peer(controller, Port(name, number)))
+                    schema.SwitchPort(port.number, port.name, port.is_up, leads_to(Port(name, number)))
                     for number, port in sorted(discovery.ports(name).items())
                 ],
             )
-            for name in sorted(discovery.switches, key=natural)
+            for name in sorted(known, key=natural)
         ]
     )
 
@@ -209,11 +214,6 @@ def _flow(route: Route, now: float) -> schema.Flow:
         packets=route.packets,
         reserved_s=None if is_endless else round(max(placed.reserved_until_s - now, 0.0), 3),
     )
-
-
-def _peer(controller: Controller, port: Port) -> str | None:
-    peer = controller.network().peers.get(port)
-    return None if peer is None else str(peer) if peer.node in controller.discovery.switches else peer.node
 
 
 def _order(port: Port) -> tuple[tuple[str, int], int]:

@@ -514,7 +514,7 @@ class Controller:
             self.router.forget(route)
 
     def _ask_meters(self, _now: float) -> None:
-        self.slices.ask({switch for switch in self.discovery.switches if self.router.routes.at(switch)})
+        self.slices.ask({switch for switch in self.discovery.switches if self.router.routes.count_at(switch)})
 
     def _meters_added(self, switch: str) -> None:
         """Let the rules of flows through a switch refer to its meters."""

@@ -95,6 +95,10 @@ class Routes:
         """Return the flows whose path enters a switch, or that still have a rule there."""
         return set(self._through.get(switch, ()))
 
+    def count_at(self, switch: str) -> int:
+        """Return the number of the flows of `at`."""
+        return len(self._through.get(switch, ()))
+
     def over(self, port: Port) -> list[Route]:
         """Return the flows that leave through a port."""
         return [route for route in self._through.get(port.node, ()) if port in route.path]

@@ -40,7 +40,7 @@ class Series:
         return mean_interval(self.values, self.confidence)
 
     def fraction_of(self, reference: Sequence[float] | None) -> float | None:
-        """Geometric mean of the fractions of `other`, seed by seed."""
+        """Geometric mean of the fractions of the reference, seed by seed."""
         if reference is None:
             return None
         ratios = [value / most for value, most in zip(self.values, reference, strict=True)]
