@@ -2,6 +2,7 @@
 """Mistakes of the controller's own: each ends one piece of work, is reported, and keeps nothing else from going on."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -124,3 +125,22 @@ def test_a_message_that_cannot_be_handled_is_reported_and_the_next_one_is_handle
 
     asyncio.run(run())
     assert [event.text for event in events if event.kind == "failed"] == ["ZeroDivisionError('a mistake')"]
+
+
+def test_a_plan_that_is_made_while_the_controller_ends_has_no_effect() -> None:
+    """It would begin a turn after the planner's end, in which the next plan cannot be made."""
+    events: list[Event] = []
+    taken: list[object] = []
+
+    async def run() -> None:
+        shell = Shell(Settings(), Policy(), Hosts(), [], events.append)
+        await shell.open()
+        made = threading.Event()
+        shell._run(lambda: made.wait(5), lambda done, _: taken.append(done), shell.now)
+        await shell.close()
+        shell.core.jobs_changed(shell.now)
+        made.set()
+        await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+    assert not taken and not [event.text for event in events if event.kind == "failed"]

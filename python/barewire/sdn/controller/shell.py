@@ -98,6 +98,7 @@ class Shell:
         self._counted_s = 0.0
         # One thread, so that plans are made one after another.
         self._planner = ThreadPoolExecutor(1, "planner")
+        self._is_over = False
 
     @property
     def now(self) -> float:
@@ -127,6 +128,8 @@ class Shell:
             self._timer.cancel()
         for listener in self._listeners:
             await listener.close()
+        # A plan that is still being made begins no turn, which could want another one.
+        self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
         self._planner.shutdown(wait=False, cancel_futures=True)
@@ -228,7 +231,7 @@ class Shell:
 
     def _run(self, work: Callable[[], Any], then: Callable[[Any, float], None], _now: float) -> None:
         def finished(done: "asyncio.Future[Any]") -> None:
-            if not done.cancelled():
+            if not done.cancelled() and not self._is_over:
                 then(done.result(), self.now)
                 self.turn()
 
