@@ -2,8 +2,11 @@
 """Planning: edge colourings are proper and even, permutations get line rate, patterns are followed."""
 
 import random
+import threading
+import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import permutations
 
@@ -15,6 +18,7 @@ from barewire.sdn.simulate.ring import Ring, RingPlan
 from barewire.sdn.strategies import named
 from barewire.sdn.strategies.clos import NoClosError, clos_paths
 from barewire.sdn.strategies.colouring import colour_edges, colour_evenly
+from barewire.sdn.strategies.memo import Remembering
 from barewire.sdn.strategies.planned import plan
 from barewire.topology import Network, Path, Port, fat_tree, parse, shortest_paths, with_rate
 
@@ -195,3 +199,24 @@ def test_of_too_many_jobs_few_share_a_plane() -> None:
     assert sorted(Counter(spines.values()).values()) == [2, 2]
     for (source, destination), path in plan(network, pattern).items():
         assert network.peers[path[0]].node == network.peers[plan(network, pattern)[destination, source][0]].node
+
+
+def test_a_plan_that_several_jobs_ask_for_at_once_is_made_once() -> None:
+    """Each request for a turn is computed in a thread of its own."""
+    made: list[object] = []
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(pattern: object) -> str:
+        made.append(pattern)
+        begun.set()
+        assert may_end.wait(5)
+        return "plan"
+
+    remembering, pattern = Remembering(2, slow), {("h1", "h2"): 1}
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(remembering, pattern)
+        assert begun.wait(5)
+        others = [threads.submit(remembering, pattern) for _ in range(3)]
+        time.sleep(0.05)
+        may_end.set()
+        assert [one.result() for one in (first, *others)] == ["plan"] * 4 and made == [pattern]

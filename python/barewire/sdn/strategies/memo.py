@@ -23,20 +23,31 @@ class Remembering(Generic[Answer]):
         update_wrapper(self, function)
         self._most, self._function = most, function
         self._known: dict[tuple[int, ...], tuple[tuple[object, ...], Answer]] = {}
-        # A plan is made in a thread beside the controller's.
+        # A plan is made in a thread beside the controller's; jobs that ask for their turn, in others.
         self._lock = threading.Lock()
+        # Results that are being computed, each with the lock that others wait at.
+        self._computed: dict[tuple[int, ...], threading.Lock] = {}
 
     def __call__(self, *arguments: object) -> Answer:
-        """Return the result, which is computed if it is not remembered."""
+        """Return the result, which is computed if it is not remembered: once, whoever else asks meanwhile."""
         key = tuple(map(id, arguments))
         if (found := self._known.get(key)) is not None:
             return found[1]
-        answer = self._function(*arguments)
         with self._lock:
-            if len(self._known) >= self._most:
-                del self._known[next(iter(self._known))]
-            # A reference to the arguments keeps their ids from being reused.
-            self._known[key] = (arguments, answer)
+            computing = self._computed.setdefault(key, threading.Lock())
+        with computing:
+            if (found := self._known.get(key)) is not None:
+                return found[1]
+            try:
+                answer = self._function(*arguments)
+                with self._lock:
+                    if len(self._known) >= self._most:
+                        del self._known[next(iter(self._known))]
+                    # A reference to the arguments keeps their ids from being reused.
+                    self._known[key] = (arguments, answer)
+            finally:
+                with self._lock:
+                    self._computed.pop(key, None)
         return answer
 
     def known(self, *arguments: object) -> Answer | None:
