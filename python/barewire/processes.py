@@ -14,7 +14,7 @@ from barewire.errors import MeasurementFailed
 
 _PR_SET_PDEATHSIG = 1
 # poll(2) takes milliseconds as a C int.
-_POLL_MAX_S = 2_000_000.0
+POLL_MAX_S = 2_000_000.0
 
 
 def end_with_this_process(number: int) -> Callable[[], None]:
@@ -45,7 +45,7 @@ def wait(process: "subprocess.Popen[Any]", limit_s: float | None) -> int | None:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
         until = time.monotonic() + limit_s
-        while not poll.poll(math.ceil(min(max(until - time.monotonic(), 0), _POLL_MAX_S) * 1e3)):
+        while not poll.poll(math.ceil(min(max(until - time.monotonic(), 0), POLL_MAX_S) * 1e3)):
             if time.monotonic() >= until:
                 return None
         return process.wait()

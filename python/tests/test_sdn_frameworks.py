@@ -288,6 +288,15 @@ def test_a_program_that_does_not_answer_hangs_after_the_patience(monkeypatch: py
         process.kill()
 
 
+def test_a_patience_of_years_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poll takes milliseconds as a C int."""
+    monkeypatch.setattr(cluster, "require", lambda framework: None)
+    lab: Any = SimpleNamespace(directory=Path("/nowhere"))
+    started = cluster.Cluster(lab, ["h1"], 1, FrameworkJob("dask", "shuffle", 1))
+    with subprocess.Popen(["echo", "ready"], stdout=subprocess.PIPE, text=True) as process:
+        assert started._line(process, "echo", 1e9) == "ready\n"
+
+
 def test_a_framework_that_is_not_installed_and_a_job_that_it_does_not_have_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from barewire.errors import MeasurementFailed
-from barewire.processes import wait
+from barewire.processes import POLL_MAX_S, wait
 
 END_S = 5.0
 # Time without an answer until a job counts as hung.
@@ -119,7 +119,7 @@ class RepeatedJob(ABC):
         assert process.stdout is not None
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
-        if not poll.poll(1000 * patience_s):
+        if not poll.poll(1000 * min(patience_s, POLL_MAX_S)):
             raise MeasurementFailed(f"{name} hangs: no answer for {patience_s:g} s")
         return process.stdout.readline()
 
