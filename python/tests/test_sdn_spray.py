@@ -2,6 +2,7 @@
 """Labels name paths: their rules in switches in memory, and what spraying gives a simulated network."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from barewire.sdn.simulate import RingPlan, Setup, experiment
 from barewire.sdn.simulate.control import Control, Timing
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.strategies import named
-from barewire.sdn.strategies.labels import Choice, Labels
+from barewire.sdn.strategies.labels import LABELS_MAX, Choice, Labels
 from barewire.topology import Network, Port, fat_tree, shortest_paths, star
 from barewire.topology.failures import failed
 
@@ -99,22 +100,26 @@ def test_labels_name_all_shortest_paths(topology: Network, count: int) -> None:
     assert found == set(paths)
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 4])
-@pytest.mark.parametrize("stride", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("width", "stride"), [*product((1, 2, 3, 4), (1, 2, 3, 4)), (16, 16), (8, 16), (2, 128), (128, 1), (24, 24)]
+)
 def test_rules_of_a_switch_send_each_label_to_its_hop(width: int, stride: int) -> None:
-    """By bits of the label where they select the hop, else by a rule for each label; exactly one rule matches."""
+    """By bits of the label where they select the hop, else by a rule for each label; exactly one rule matches.
+
+    None matches a VLAN that is no label, on networks with more paths than labels, too.
+    """
     choice = Choice(tuple(Port("s1", number) for number in range(1, width + 1)), stride)
-    rules = label_rules(mac("h1"), choice, width * stride)
-    for label in range(width * stride):
-        tagged = 0xF00 + label
-        fitting = [
-            rule
-            for rule in rules
-            if rule.match.vlan is not None
-            and not (tagged ^ rule.match.vlan) & (0xFFF if rule.match.vlan_mask is None else rule.match.vlan_mask)
-        ]
-        assert [rule.out for rule in fitting] == [(choice.hop(label).number,)]
-        assert not any(rule.pops_vlan for rule in fitting)
+    count = min(width * stride, LABELS_MAX)
+    rules = label_rules(mac("h1"), choice, count)
+
+    def fitting(vlan: int) -> list[Rule]:
+        masks = [(rule, rule.match.vlan or 0, rule.match.vlan_mask) for rule in rules]
+        return [rule for rule, wanted, mask in masks if not (vlan ^ wanted) & (0xFFF if mask is None else mask)]
+
+    for label in range(count):
+        assert [rule.out for rule in fitting(0xF00 + label)] == [(choice.hop(label).number,)]
+    assert not any(rule.pops_vlan for rule in rules)
+    assert not any(fitting(vlan) for vlan in range(1, 0x1000) if vlan not in range(0xF00, 0xF00 + LABELS_MAX))
 
 
 def test_labelled_frames_take_four_paths_without_a_rule_for_any_flow() -> None:

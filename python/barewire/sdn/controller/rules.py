@@ -267,8 +267,9 @@ def label_rules(mac: str, choice: Choice, count: int) -> list[Rule]:
     if width == 1:
         return [_label_rule(mac, 0, 0, choice.hops[0].number)]
     if width & width - 1 == stride & stride - 1 == 0:
-        bits = (width - 1) * stride
-        return [_label_rule(mac, number * stride, bits, port.number) for number, port in enumerate(choice.hops)]
+        # Of more next hops than labels, some have none; what is above is no label, but another VLAN.
+        bits, hops = (width - 1) * stride & _LABEL_BITS, choice.hops[: -(-LABELS_MAX // stride)]
+        return [_label_rule(mac, number * stride, bits, port.number) for number, port in enumerate(hops)]
     return [_label_rule(mac, label, _LABEL_BITS, choice.hop(label).number) for label in range(count)]
 
 
