@@ -22,7 +22,7 @@ from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.openflow.channel import Channel, Listener
-from barewire.sdn.openflow.codec import HEADER, MalformedError, decode, encode, framed
+from barewire.sdn.openflow.codec import HEADER, PORTS_MAX, MalformedError, decode, encode, framed
 from barewire.sdn.openflow.messages import (
     CONTROLLER,
     AddRule,
@@ -408,6 +408,44 @@ def test_a_switch_without_replies_does_not_grow_the_controller(monkeypatch: pyte
     with pytest.raises(ClosedError, match="unanswered"):
         for token in range(101):
             session.send(BarrierRequest(token))
+
+
+def test_a_switch_with_more_ports_than_a_rule_can_have_ends_only_its_own_connection(tmp_path: Path) -> None:
+    """Otherwise what the turn has for other switches would be lost, and never be confirmed."""
+    encode(AddRule(Rule(Match(), 0, 0, out=tuple(range(1, PORTS_MAX + 1)), table=1)), 1)
+    port = struct.pack(of.OFP_PORT_PACK_STR, 1, bytes(6), b"", *[0] * 8)
+    for count in (PORTS_MAX, PORTS_MAX + 1):
+        list_of_ports = struct.pack("!HH4x", of.OFPMP_PORT_DESC, 0) + port * count
+        if count > PORTS_MAX:
+            with pytest.raises(MalformedError, match="4001 ports, above 4000"):
+                decode(of.OFPT_MULTIPART_REPLY, list_of_ports, RequestKind.PORTS)
+        else:
+            decoded = decode(of.OFPT_MULTIPART_REPLY, list_of_ports, RequestKind.PORTS)
+            assert isinstance(decoded, PortList) and len(decoded.ports) == PORTS_MAX
+    flood = AddRule(Rule(Match(), 0, 0, out=tuple(range(1, 5000)), table=1))
+    with pytest.raises(ClosedError, match="cannot be encoded"):
+        handshaken().send(flood)
+
+    async def scenario() -> None:
+        told: list[Event] = []
+        shell = Shell(Settings(), Policy(), Hosts(), [f"unix:{tmp_path}/of.sock"], told.append)
+        await shell.open()
+        switches = [await asyncio.open_unix_connection(f"{tmp_path}/of.sock") for _ in range(2)]
+        for number, (_, writer) in enumerate(switches, start=1):
+            writer.write(framed(of.OFPT_HELLO, 1))
+            writer.write(framed(of.OFPT_FEATURES_REPLY, 2, struct.pack("!QIBB2xII", number, 0, 254, 0, 0, 0)))
+        while shell.switches < 2:
+            await asyncio.sleep(0.01)
+        shell._send({"s1": [flood], "s2": [PacketOut((1,), b"for the other one")]})
+        assert b"for the other one" in await asyncio.wait_for(switches[1][0].readuntil(b"for the other one"), 5)
+        await asyncio.wait_for(switches[0][0].read(), 5)
+        while shell.switches == 2:
+            await asyncio.sleep(0.01)
+        assert any("cannot be encoded" in event.text for event in told if event.kind == "switch lost")
+        switches[1][1].close()
+        await shell.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_channel_with_invalid_input_ends_and_others_continue(tmp_path: Path) -> None:

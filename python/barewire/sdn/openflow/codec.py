@@ -49,6 +49,8 @@ from barewire.sdn.openflow.messages import (
 )
 
 VERSION: int = of.OFP_VERSION
+# A rule that floods has an output for each port, and a message at most 65,535 bytes, of which an output takes 16.
+PORTS_MAX = 4000
 HEADER = struct.Struct(of.OFP_HEADER_PACK_STR)
 # With its header, since it is sent most often.
 _FLOW_MOD = struct.Struct(of.OFP_HEADER_PACK_STR + of.OFP_FLOW_MOD_PACK_STR0.removeprefix("!"))
@@ -343,6 +345,8 @@ def _multipart(body: bytes, question: RequestKind) -> FromSwitch:
         raise MalformedError(f"an answer of type {kind} to a question for {question}")
     at = _MULTIPART.size
     if question is RequestKind.PORTS:
+        if len(body) > at + PORTS_MAX * _PORT.size:
+            raise MalformedError(f"{(len(body) - at) // _PORT.size} ports, above {PORTS_MAX}")
         return PortList(tuple(_port(body, here) for here in range(at, len(body), _PORT.size)))
     if question is RequestKind.PORT_COUNTERS:
         found = [_PORT_STATISTICS.unpack_from(body, here) for here in range(at, len(body), _PORT_STATISTICS.size)]

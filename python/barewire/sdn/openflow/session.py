@@ -6,6 +6,7 @@ hello ⇄ hello → features → ready: anything goes, echo in both directions
 """
 
 import itertools
+import struct
 
 from os_ken.ofproto import ofproto_v1_3 as of
 
@@ -74,13 +75,19 @@ class Session:
         return self._state == "ready"
 
     def send(self, message: ToSwitch) -> None:
-        """Append a message's bytes to `outgoing`. Rules must eventually be followed by a barrier: see PENDING_MAX."""
+        """Append a message's bytes to `outgoing`. Rules must eventually be followed by a barrier: see PENDING_MAX.
+
+        ClosedError if it leaves too many unanswered, or if a message is longer than OpenFlow can say.
+        """
         if len(self._pending) >= PENDING_MAX:
             raise ClosedError(f"it left {PENDING_MAX} requests unanswered")
         xid = self._next_xid()
         if not isinstance(message, PacketOut):
             self._pending[xid] = message
-        self.outgoing += encode(message, xid)
+        try:
+            self.outgoing += encode(message, xid)
+        except struct.error as error:  # it claims more ports than one rule can send to
+            raise ClosedError(f"a message to it cannot be encoded: {error}") from error
 
     def receive(self, data: bytes, now: float) -> list[FromSwitch]:
         """Parse received bytes and return messages; may append replies to `outgoing`. ClosedError at the end."""
