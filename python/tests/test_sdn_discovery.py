@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Ports and links without a controller around them: what a switch says, and when."""
 
-from typing import Any
-
 import pytest
 
 from barewire.sdn.controller.discovery import Discovery
@@ -70,8 +68,13 @@ def test_probing_many_switches_looks_at_all_links_only_when_one_may_have_failed(
         probed(discovery, between, turn / 100)
     assert discovery.peers == links
     looked: list[float] = []
-    update: Any = Discovery._update
-    monkeypatch.setattr(Discovery, "_update", lambda self, now: (looked.append(now), update(self, now)))
+    update = Discovery._update
+
+    def counted(self: Discovery, now: float) -> None:
+        looked.append(now)
+        update(self, now)
+
+    monkeypatch.setattr(Discovery, "_update", counted)
     sent = sum(probed(discovery, between, turn / 100) for turn in range(200, 400))
     assert sent == 2 * len(links) and not looked
     silent = next(iter(links))
