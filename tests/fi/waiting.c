@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -385,7 +386,57 @@ static void a_child_keeps_no_descriptor_readable(char **arguments) {
   node_close(&a);
 }
 
+static struct node other;
+
+static void *another_sends_later(void *to) {
+  usleep(300000);
+  OK(fi_send(other.ep, "another", 8, NULL, (fi_addr_t)to, NULL));
+  struct fi_cq_tagged_entry entry;
+  while (fi_cq_read(other.cq, &entry, 1) == -FI_EAGAIN) usleep(100);
+  return NULL;
+}
+
+// A program adds the descriptor to its own set once, which still reports it after a peer has left.
+static void a_set_of_the_program_keeps_the_descriptor(char **arguments) {
+  (void)arguments;
+  open_both((struct options){.wait = FI_WAIT_FD, .progress = FI_PROGRESS_MANUAL});
+  node_open(&other, (struct options){.transmit_flags = FI_DELIVERY_COMPLETE});
+  int descriptor, own = epoll_create1(EPOLL_CLOEXEC);
+  OK(fi_control(&a.cq->fid, FI_GETWAIT, &descriptor));
+  struct epoll_event event = {.events = EPOLLIN};
+  CHECK(own >= 0 && epoll_ctl(own, EPOLL_CTL_ADD, descriptor, &event) == 0);
+  char in[2][8];
+  for (int i = 0; i < 2; i++) OK(fi_recv(a.ep, in[i], sizeof in[i], NULL, FI_ADDR_UNSPEC, in[i]));
+  OK(fi_inject(b.ep, "message", 8, to_a));
+  next_success(&a);
+  struct fid *fid = &a.cq->fid;
+  struct fi_cq_tagged_entry entry;
+  while (fi_trywait(a.fabric, &fid, 1) == -FI_EAGAIN) fi_cq_read(a.cq, &entry, 1);
+  node_close(&b);
+  // Until nothing of the peer is left.
+  double until = now_s() + 10;
+  while (fi_trywait(a.fabric, &fid, 1) != 0 || epoll_wait(own, &event, 1, 100) != 0) {
+    CHECK(now_s() < until);
+    fi_cq_read(a.cq, &entry, 1);
+  }
+  pthread_t sender;
+  CHECK(!pthread_create(&sender, NULL, another_sends_later, (void *)node_add_peer(&other, &a)));
+  long read;
+  while ((read = fi_cq_read(a.cq, &entry, 1)) == -FI_EAGAIN) {
+    if (fi_trywait(a.fabric, &fid, 1) == 0) CHECK(epoll_wait(own, &event, 1, 3000) == 1, "the set reports nothing");
+  }
+  CHECK(read == 1 && strcmp(in[1], "another") == 0);
+  // The message's sender waits for its acknowledgement.
+  double acknowledged = now_s() + 0.5;
+  while (now_s() < acknowledged) fi_cq_read(a.cq, &entry, 1);
+  pthread_join(sender, NULL);
+  close(own);
+  node_close(&other);
+  node_close(&a);
+}
+
 const struct test waiting_cases[] = {
+    {"a_set_of_the_program_keeps_the_descriptor", a_set_of_the_program_keeps_the_descriptor},
     {"two_readers_share_a_queue", two_readers_share_a_queue},
     {"a_child_keeps_no_descriptor_readable", a_child_keeps_no_descriptor_readable},
     {"a_reader_sleeps_in_poll", a_reader_sleeps_in_poll},

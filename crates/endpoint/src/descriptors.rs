@@ -10,6 +10,8 @@ pub(crate) type DescriptorId = u32;
 
 /// Maximum size in bytes of a message's head: what a message layer puts before the user's data.
 pub const HEAD_MAX: usize = 64;
+/// Largest head and body in bytes that local peers exchange in one piece, like those of a frame between others.
+pub const LOCAL_PIECE_MAX: usize = HEAD_MAX + (16 << 10);
 
 /// When a message is reported, and under which context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

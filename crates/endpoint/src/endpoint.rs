@@ -21,7 +21,6 @@ use crate::config::Config;
 use crate::descriptors::Descriptors;
 use crate::error::{ConnectError, Ending, EndpointError};
 use crate::labels::Labels;
-use crate::mutant::mutant;
 use crate::port::{Port, ignore_down, information_max, mtu_min};
 use crate::sink::Sink;
 use crate::token::JobToken;
@@ -346,9 +345,7 @@ impl<L: Link> Endpoint<L> {
     /// Ends a channel once everything queued on it is sent, and reports [`Event::Ended`].
     pub fn close(&mut self, channel: ChannelId) {
         // A repeated call must not count as new work: a caller that repeats it could never sleep.
-        if let Some(entry) =
-            self.channels.get(channel).filter(|entry| !entry.is_closing || mutant!(self.config, ClosesAgain))
-        {
+        if let Some(entry) = self.channels.get(channel).filter(|entry| !entry.is_closing) {
             entry.is_closing = true;
             self.pending_events += 1;
             self.mark_ready(channel.index);

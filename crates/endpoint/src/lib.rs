@@ -34,7 +34,7 @@ pub use address::Address;
 pub use barewire_llc::message::Piece;
 pub use channel::ChannelId;
 pub use config::Config;
-pub use descriptors::{HEAD_MAX, Report};
+pub use descriptors::{HEAD_MAX, LOCAL_PIECE_MAX, Report};
 pub use endpoint::{Endpoint, EndpointCounters, Event, is_taken};
 pub use error::{ConnectError, Ending, EndpointError, SendError};
 pub use framing::{Encapsulation, Frame, Framing, parse};

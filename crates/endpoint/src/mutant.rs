@@ -13,8 +13,6 @@ pub enum Mutant {
     ParkedReversed,
     /// A paused peer is never resumed.
     StaysBusy,
-    /// Each call that closes a channel counts as new work, so a caller that repeats it cannot sleep.
-    ClosesAgain,
     /// Unsent messages of an ended channel are reported as sent.
     FailedIsSent,
 }

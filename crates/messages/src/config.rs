@@ -60,8 +60,9 @@ impl Config {
     pub const UNEXPECTED_MESSAGES: usize = 1 << 20;
     /// A peer's number is never reused, so this bounds the memory of peers that come and go: 200 bytes each.
     pub const PEERS: usize = 1 << 16;
-    /// Long enough that splitting costs nothing.
-    pub const WRITE_CHUNK_BYTES: u32 = 1 << 30;
+    /// Answers to the peer leave between chunks. Long enough that the last frame of each, which is not full, costs less
+    /// than 1 %.
+    pub const WRITE_CHUNK_BYTES: u32 = 256 << 10;
     /// A window, which is in flight anyway.
     pub const RENDEZVOUS_CHUNK_FRAMES: usize = 64;
 

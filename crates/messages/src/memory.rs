@@ -177,6 +177,11 @@ impl Target {
     /// The `bytes` from `offset` on, which must exist, as a target of their own: one message of a multi-receive. They
     /// must not be written through `self` any more.
     pub fn split(&self, offset: u64, mut bytes: u64) -> Self {
+        if let Parts::One(part) = &self.0 {
+            let address = part.address.wrapping_add(offset as usize);
+            let rest = part.bytes.saturating_sub(offset as usize);
+            return Self(Parts::One(Part { address, bytes: rest.min(bytes as usize) }));
+        }
         let parts: Vec<Part> = self
             .0
             .from(offset)

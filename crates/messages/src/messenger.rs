@@ -378,6 +378,9 @@ impl<L: Link> Messenger<L> {
 
     /// Hands answers to the endpoint.
     fn send_answers(&mut self) {
+        if self.state.answers.is_empty() {
+            return;
+        }
         while let Some((to, answer)) = self.state.answers.pop_front() {
             let Some(channel) = self.state.peers.get(to).filter(|peer| !peer.is_broken).and_then(|peer| peer.channel)
             else {
@@ -397,6 +400,7 @@ impl<L: Link> Messenger<L> {
                 self.state.answer_sent(to, is_to_access);
             }
         }
+        self.endpoint.flush();
     }
 
     /// Continues work on long messages, round-robin over the peers.

@@ -63,6 +63,8 @@ pub(crate) struct Peer {
     pub write: Option<PeerWrite>,
     /// It is being removed: its state is dropped once its channel has ended.
     pub is_removing: bool,
+    /// Its channel was told to close by the removal.
+    pub is_closing: bool,
     /// Why a message was lost with the previous channel whose send had completed; the next operation reports it.
     pub lost: Option<Ending>,
 }
@@ -86,6 +88,7 @@ impl Peer {
             answers: 0,
             write: None,
             is_removing: false,
+            is_closing: false,
             lost: None,
         }
     }

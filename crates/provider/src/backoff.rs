@@ -68,8 +68,8 @@ pub(crate) enum CoreSharing {
 pub(crate) struct Backoff {
     polls: u32,
     polling_since: Option<Instant>,
-    /// Oversubscribed: end of the last batch, and the thread's processor time by then.
-    batch_end: Option<(Instant, Duration)>,
+    /// Oversubscribed: end of the last batch, the processor time by then of the thread that polled, and this thread.
+    batch_end: Option<(Instant, Duration, ThreadId)>,
     /// Consecutive batches in which the program did nothing but poll.
     idle_batches: u32,
     /// Oversubscribed: how often the number of idle batches before a sleep has been halved in this wait.
@@ -195,9 +195,9 @@ impl Backoff {
             return Pause::Nothing;
         }
         self.polls = 0;
-        let end = (now(), cpu_time());
+        let end = (now(), cpu_time(), thread::current().id());
         let is_contended = self.detector.contended_until.is_some_and(|until| end.0 < until);
-        let Some((time_before, cpu_before)) = self.batch_end.replace(end) else {
+        let Some((time_before, cpu_before, _)) = self.batch_end.replace(end).filter(|before| before.2 == end.2) else {
             return if is_contended { Pause::Nothing } else { Pause::Yield };
         };
         let (time, cpu) = (end.0.duration_since(time_before), end.1.saturating_sub(cpu_before));

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
 
+use barewire_endpoint::LOCAL_PIECE_MAX;
 use barewire_messages::Config;
 
 use crate::address::FORMAT;
@@ -112,7 +113,8 @@ const fn frame_bytes(mtu: usize) -> usize {
 
 /// Maximum bytes of an atomic operation's operand.
 pub(crate) const fn atomic_bytes(mtu: usize) -> usize {
-    frame_bytes(mtu) / 2
+    let (frame, local) = (frame_bytes(mtu), LOCAL_PIECE_MAX - OVERHEAD);
+    if frame < local { frame / 2 } else { local / 2 }
 }
 
 /// `fi_getinfo`, as libfabric calls it.

@@ -12,41 +12,38 @@ use crate::edge::Result;
 use crate::event::nix_errno;
 use crate::notifier::Notifier;
 
-/// One descriptor (`FI_WAIT_FD`) for everything that a queue or counter waits for.
+/// One descriptor (`FI_WAIT_FD`) for everything that a queue or counter waits for. It stays the same, since a program
+/// adds it to its own set once.
 pub(crate) struct WaitSet {
+    /// The notifier of the queue or counter, `timer`, and `members`.
     epoll: Epoll,
     timer: TimerFd,
-    /// The notifier of the queue or counter, which lives as long as this.
-    notifier: RawFd,
-    members: Vec<RawFd>,
+    members: Epoll,
+    /// Those in `members`.
+    descriptors: Vec<RawFd>,
 }
 
 impl WaitSet {
     pub fn new(notifier: &Notifier) -> Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(nix_errno)?;
-        let notifier = notifier.descriptor();
-        Ok(Self {
-            epoll: epoll_of([notifier, timer.as_fd()])?,
-            timer,
-            notifier: notifier.as_raw_fd(),
-            members: Vec::new(),
-        })
+        let (epoll, members) = (new_epoll()?, new_epoll()?);
+        for descriptor in [notifier.descriptor(), timer.as_fd(), members.0.as_fd()] {
+            add(&epoll, descriptor)?;
+        }
+        Ok(Self { epoll, timer, members, descriptors: Vec::new() })
     }
 
     /// Removes all members, including closed descriptors that a forked child still holds open: the kernel keeps these
     /// in the set, and no call can remove them.
     #[cold]
     fn renew(&mut self) -> Result<()> {
-        // SAFETY: open as long as this is.
-        let notifier = unsafe { BorrowedFd::borrow_raw(self.notifier) };
-        let renewed = epoll_of([notifier, self.timer.as_fd()])?;
-        // The program knows the descriptor by its number.
-        // SAFETY: both are open, and this one is replaced by the kernel at once.
-        if unsafe { libc::dup3(renewed.0.as_raw_fd(), self.descriptor(), libc::O_CLOEXEC) } < 0 {
-            return Err(nix_errno(nix::Error::last()));
-        }
-        self.members.clear();
+        let members = new_epoll()?;
+        add(&self.epoll, members.0.as_fd())?;
+        // A forked child may hold it open, too.
+        self.epoll.delete(&self.members.0).map_err(nix_errno)?;
+        self.members = members;
+        self.descriptors.clear();
         Ok(())
     }
 
@@ -58,21 +55,17 @@ impl WaitSet {
     pub fn arm(&mut self, descriptors: &[RawFd], patience: Option<Duration>) -> Result<()> {
         let is_removed = |removed: &RawFd| {
             // SAFETY: for a closed descriptor, or another one with its number, the kernel returns an error.
-            self.epoll.delete(unsafe { BorrowedFd::borrow_raw(*removed) }).is_ok()
+            self.members.delete(unsafe { BorrowedFd::borrow_raw(*removed) }).is_ok()
         };
-        if !self.members.iter().filter(|member| !descriptors.contains(member)).all(is_removed) {
+        if !self.descriptors.iter().filter(|member| !descriptors.contains(member)).all(is_removed) {
             self.renew()?;
         }
         for descriptor in descriptors {
             // SAFETY: open, as `Event::wait` says.
-            let added = unsafe { BorrowedFd::borrow_raw(*descriptor) };
-            match self.epoll.add(added, EpollEvent::new(EpollFlags::EPOLLIN, 0)) {
-                Ok(()) | Err(nix::Error::EEXIST) => {}
-                Err(error) => return Err(nix_errno(error)),
-            }
+            add(&self.members, unsafe { BorrowedFd::borrow_raw(*descriptor) })?;
         }
-        self.members.clear();
-        self.members.extend_from_slice(descriptors);
+        self.descriptors.clear();
+        self.descriptors.extend_from_slice(descriptors);
         match patience {
             Some(patience) => {
                 let due = Expiration::OneShot(TimeSpec::from_duration(patience.max(Duration::from_nanos(1))));
@@ -83,10 +76,13 @@ impl WaitSet {
     }
 }
 
-fn epoll_of(always: [BorrowedFd<'_>; 2]) -> Result<Epoll> {
-    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(nix_errno)?;
-    for one in always {
-        epoll.add(one, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(nix_errno)?;
+fn new_epoll() -> Result<Epoll> {
+    Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(nix_errno)
+}
+
+fn add(epoll: &Epoll, descriptor: BorrowedFd<'_>) -> Result<()> {
+    match epoll.add(descriptor, EpollEvent::new(EpollFlags::EPOLLIN, 0)) {
+        Ok(()) | Err(nix::Error::EEXIST) => Ok(()),
+        Err(error) => Err(nix_errno(error)),
     }
-    Ok(epoll)
 }

@@ -101,12 +101,6 @@ fn the_end_of_a_multi_receive_before_its_messages_is_caught() {
     assert!(violates_from(723, Property::Once, |scenario| scenario.messages.mutant = mutant));
 }
 
-/// A closing peer that does not answer must not keep the program from sleeping.
-#[test]
-fn a_rank_that_cannot_sleep_is_caught() {
-    assert!(endpoint_mutant_violates(barewire_endpoint::Mutant::ClosesAgain, Property::Progress));
-}
-
 #[test]
 fn memory_that_is_not_released_is_caught() {
     assert!(messenger_mutant_violates(barewire_messages::Mutant::LeaksUnexpected, Property::Memory));

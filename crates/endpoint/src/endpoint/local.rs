@@ -248,8 +248,9 @@ impl<L: Link> Endpoint<L> {
             None if pipe.is_refused() => Ending::Exhausted,
             None => Ending::PeerClosed,
         };
-        let is_second_empty = !hung_up.1 || second.as_mut().is_none_or(|second| second.is_gone());
-        let is_empty = (!hung_up.0 || pipe.is_gone()) && is_second_empty;
+        // The kernel may not have closed the other end of a peer that has exited yet.
+        let is_empty =
+            is_drained(pipe, hung_up.0) && second.as_mut().is_none_or(|second| is_drained(second, hung_up.1));
         if is_empty && channel.parked.is_empty() {
             self.end(index, ending, sink);
         } else if channel.ending.is_none() {
@@ -472,4 +473,16 @@ impl<L: Link> Endpoint<L> {
         }
         delivered
     }
+}
+
+/// Whether all messages of a pipe are received; if the peer has hung up, none can follow.
+fn is_drained(pipe: &mut Pipe, has_hung_up: bool) -> bool {
+    if has_hung_up {
+        return pipe.is_gone();
+    }
+    let is_empty = pipe.receive().is_none();
+    if !is_empty {
+        pipe.put_back();
+    }
+    is_empty
 }

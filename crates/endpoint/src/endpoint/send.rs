@@ -9,7 +9,7 @@ use super::local::Kind;
 use super::{Endpoint, Event};
 use crate::address::Address;
 use crate::channel::{Carrier, Channel, ChannelId};
-use crate::descriptors::{Content, DescriptorId, HEAD_MAX, Report};
+use crate::descriptors::{Content, DescriptorId, HEAD_MAX, LOCAL_PIECE_MAX, Report};
 use crate::error::{EndpointError, SendError};
 use crate::message_queue::Priority;
 use crate::sink::Class;
@@ -168,7 +168,8 @@ impl<L: Link> Endpoint<L> {
     }
 
     /// Sends a message, which is copied: at once if there is room and nothing is queued before it, which is the result;
-    /// else it is queued. `report` says which event follows; none for [`Report::Copied`] of a message sent at once.
+    /// else it is queued. An urgent one leaves with the next [`flush`](Self::flush). `report` says which event follows;
+    /// none for [`Report::Copied`] of a message sent at once.
     ///
     /// # Errors
     /// [`SendError`]; the message was not accepted. Urgent and background messages are not bounded by
@@ -296,7 +297,10 @@ impl<L: Link> Endpoint<L> {
         if let Report::AcknowledgedAtOnce(_) = report {
             port.station.request_ack(handle, now);
         }
-        let _ = if submitted == 1 { port.transmit_one() } else { port.transmit() };
+        // Urgent messages leave together.
+        if priority != Priority::Urgent {
+            let _ = if submitted == 1 { port.transmit_one() } else { port.transmit() };
+        }
         if let Some(channel) = channels.at(index) {
             channel.queue.count_overtaking(priority, submitted);
         }
@@ -349,6 +353,11 @@ impl<L: Link> Endpoint<L> {
             Class::Unreliable => self.send_unreliable(to, body),
             Class::Acknowledged => Ok(self.send_acknowledged(to, body, context)),
         }
+    }
+
+    /// Transmits the urgent messages that were posted. [`progress`](Self::progress) does so, too, and reports errors.
+    pub fn flush(&mut self) {
+        let _ = self.port.transmit();
     }
 
     /// Cancels a message of which nothing has been submitted to its carrier: it is not sent, and no event reports
@@ -626,7 +635,7 @@ fn send_to_pipe(channel: &mut Channel, priority: Priority, head: &[u8], body: &[
 /// Size of a fragment in a pipe: the L1 cache holds about two of them. A message of 16 KiB is one.
 #[inline]
 fn pipe_piece_max(pipe: &barewire_shm::Pipe) -> usize {
-    (pipe.message_max() - 1).min(FIRST_HEADER + HEAD_MAX + (16 << 10))
+    (pipe.message_max() - 1).min(FIRST_HEADER + LOCAL_PIECE_MAX)
 }
 
 fn start_fragments(bytes: usize, room: usize) -> (Fragmenter, Option<Fragment>) {

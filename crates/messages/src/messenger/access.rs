@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use barewire_endpoint::{ChannelId, HEAD_MAX, Priority, Report};
+use barewire_endpoint::{ChannelId, HEAD_MAX, LOCAL_PIECE_MAX, Priority, Report};
 use barewire_link::Link;
 
 use super::{ACCESS_CONTEXT, Messenger, SendOptions, State};
@@ -106,8 +106,8 @@ impl<L: Link> Messenger<L> {
     /// Limit of an atomic operation's elements, in bytes.
     #[must_use]
     pub fn atomic_max(&self) -> usize {
-        // Operand and comparison value share one frame.
-        (self.endpoint.copied_max() - ACCESS_HEAD_MAX) / 2
+        // Operand and comparison value share one frame or piece.
+        (self.endpoint.copied_max().min(LOCAL_PIECE_MAX) - ACCESS_HEAD_MAX) / 2
     }
 
     /// Writes `parts` to a peer's memory. Completes when all of it is placed, whatever the completion level; the peer

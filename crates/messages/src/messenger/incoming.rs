@@ -193,7 +193,7 @@ impl State {
                 self.peers.at(peer).reassembly = Reassembly::Fetch { access: number, head, base: offset };
                 return Ok(());
             }
-            // Atomic operations fit one frame.
+            // Atomic operations fit one frame, or one piece of a pipe.
             Header::Atomic { number, at, atomic } if body.len() as u64 == length => {
                 return self.apply_atomic(peer, number, at, atomic, body);
             }

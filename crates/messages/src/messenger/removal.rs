@@ -46,7 +46,8 @@ impl<L: Link> Messenger<L> {
         for index in (0..self.state.removing.len()).rev() {
             let peer = self.state.removing[index];
             if let Some(channel) = self.state.peers.at(peer).channel {
-                if self.state.is_idle(peer) {
+                if !self.state.peers.at(peer).is_closing && self.state.is_idle(peer) {
+                    self.state.peers.at(peer).is_closing = true;
                     self.endpoint.close(channel);
                 }
                 continue;

@@ -4,7 +4,7 @@
 use std::slice;
 use std::sync::atomic::Ordering::Relaxed;
 
-use barewire_endpoint::{ChannelId, ConnectError, Endpoint, HEAD_MAX, Priority, Report, SendError};
+use barewire_endpoint::{ChannelId, ConnectError, Ending, Endpoint, HEAD_MAX, Priority, Report, SendError};
 use barewire_link::Link;
 
 use super::{ACCESS_CONTEXT, ANSWER_CONTEXT, Advance, DATA_CONTEXT, Messenger, READ_CONTEXT, State, TO_ACCESS_CONTEXT};
@@ -279,7 +279,17 @@ impl<L: Link> Messenger<L> {
             }
             let channel = match self.state.peers.at(to).channel {
                 Some(channel) => Some(channel),
-                None => self.connect(to).unwrap_or_default(),
+                None => match self.connect(to) {
+                    Ok(channel) => channel,
+                    // As a call that connects reports it: no channel is free.
+                    Err(_) => {
+                        self.state.peers.at(to).waiting.push_front(message);
+                        let has_lost = self.state.fail_waiting(to, Ending::Exhausted);
+                        let peer = self.state.peers.at(to);
+                        peer.lost = peer.lost.or(has_lost.then_some(Ending::Exhausted));
+                        return;
+                    }
+                },
             };
             let Err(message) = self.try_send(to, channel, message) else {
                 self.state.queued -= 1;

@@ -263,7 +263,7 @@ pub(super) unsafe fn inject_parts(
     let bytes = |part: &Part| unsafe { bytes(part.address.cast(), part.bytes) };
     match parts {
         [part] => post(bytes(part)),
-        parts => post(&parts.iter().flat_map(bytes).copied().collect::<Vec<u8>>()),
+        parts => post(&parts.iter().map(bytes).collect::<Vec<_>>().concat()),
     }
 }
 
