@@ -88,6 +88,8 @@ pub(crate) struct Machine {
     /// 1 + the number of polls sent to verify whether a SABME received during data transfer is a reset; 0 if none is in
     /// question. An I or S PDU proves that the peer is connected.
     verification_polls: u8,
+    /// Nonce of a SABME of another station at the peer's address during set-up, and `retry_count` when it first came.
+    rival: Option<(u64, u8)>,
     /// PDUs to transmit: [`Pending`] bits.
     pending: u16,
     timers: [Instant; Timer::COUNT],
@@ -172,6 +174,8 @@ mod polling;
 mod transmit;
 
 /// After more unanswered polls than these a peer was silent, rather than a frame lost.
+/// SABMEs that stay unanswered while another station at the peer's address repeats its own.
+const RIVAL_RETRIES: u8 = 2;
 const POLLS_OF_SILENCE: u8 = 3;
 const SENDING: u16 = State::Normal.bit() | State::Busy.bit() | State::Reject.bit();
 const BUSY: u16 = State::Busy.bit() | State::AwaitBusy.bit();
@@ -218,6 +222,7 @@ impl Machine {
             is_finishing: false,
             held_poll: false,
             verification_polls: 0,
+            rival: None,
             pending: 0,
             timers: [Instant::NEVER; Timer::COUNT],
             wake: Instant::NEVER,
@@ -437,6 +442,22 @@ impl Machine {
         let before = self.state;
         self.dispatch(event, self.context(now, Cause::Requested));
         before != self.state
+    }
+
+    /// Handles a SABME of another station at the peer's address during set-up. If it is repeated while this end's stay
+    /// unanswered, that station has taken the peer's place, and the set-up ends. Once may be a late one of a predecessor.
+    pub fn handle_rival(&mut self, nonce: u64, now: Instant) {
+        if self.state != State::Setup {
+            return;
+        }
+        match self.rival {
+            Some((known, retries)) if known == nonce => {
+                if self.retry_count >= retries.saturating_add(RIVAL_RETRIES) {
+                    self.dispatch(Event::Dm, self.context(now, Cause::PeerReset));
+                }
+            }
+            _ => self.rival = Some((nonce, self.retry_count)),
+        }
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {

@@ -378,6 +378,11 @@ impl<T> Connection<T> {
         self.machine.identity.may_be_of_connection(mark)
     }
 
+    /// Handles a SABME with this nonce of another station at the peer's address.
+    pub(crate) fn handle_rival(&mut self, nonce: u64, now: Instant) {
+        self.machine.handle_rival(nonce, now);
+    }
+
     pub(crate) fn peer_key(&self) -> u64 {
         self.machine.identity.peer_key()
     }

@@ -149,8 +149,12 @@ impl<T> Station<T> {
         let known = self.by_peer.get(peer.key());
         let slot = if is_set_up {
             let key = self.parameters.key_to(extension.cookie);
-            if known.is_some_and(|slot| self.is_with_another(slot, key)) {
+            if let Some(slot) = known
+                && self.is_with_another(slot, key)
+            {
                 self.counters.refused += 1;
+                let handle = self.handle_of(slot);
+                self.with_connection(handle, |connection| connection.handle_rival(extension.nonce, now));
                 return Handled::default();
             }
             known.or_else(|| self.add_incoming(peer, key, now))

@@ -139,6 +139,29 @@ fn first_event(stations: &mut [Station<u32>; 2], mut now: Instant) -> (StationEv
     panic!("nothing happens");
 }
 
+/// Proves that a set-up with a station whose successor has its address ends soon after the successor repeats its SABME,
+/// which is then accepted.
+#[test]
+fn successor_is_accepted_during_set_up() {
+    let (mut stations, [_, b]) = with_successor(false);
+    // The first station begins anew with the one that is gone.
+    let connection = ConnectionConfig { is_extended: true, ..Default::default() };
+    let config = StationConfig { connection, hash_seed: 11, key: 10, sends_key: true, ..Default::default() };
+    stations[0] = Station::new(A, &config, at(2)).unwrap();
+    stations[0].activate(Lsap::SNAP);
+    stations[0].listen(Lsap::SNAP, true);
+    let a = stations[0].connect(TO_B, 20, at(2)).unwrap();
+    let (event, now) = first_event(&mut stations, at(2));
+    assert_eq!(event, StationEvent::Connection(a, ConnectionEvent::Disconnected(Cause::PeerReset)));
+    assert!(at(10_000) < now && now < at(1_000_000), "{now:?}");
+    let (event, now) = first_event(&mut stations, now);
+    let StationEvent::Connection(incoming, ConnectionEvent::Incoming) = event else { panic!("{event:?}") };
+    assert!(stations[0].accept(incoming, now));
+    exchange(&mut stations, now);
+    assert_eq!(events(&mut stations[1]), [StationEvent::Connection(b, ConnectionEvent::Connected)]);
+    assert_eq!(states(&stations, [incoming, b]), [Some(State::Normal); 2]);
+}
+
 /// Proves that a successor at a peer's address is accepted soon, whether its predecessor's connection is established or
 /// being ended, and that it is not refused meanwhile.
 #[test]
