@@ -24,6 +24,11 @@ const PAUSES_MAX: u8 = 2;
 const QUESTION_MIN: u64 = 2_000_000;
 const QUESTION_MAX: u64 = 500_000_000;
 const BETTER_QUESTION_MAX: u64 = 30_000_000_000;
+/// The peer's questions by the current path, and the time over which they come, after which this end's answers to them
+/// are taken for lost: the path then works in one direction only. A pause of `QUESTIONS_PAUSE` begins anew.
+const QUESTIONS_MAX: u8 = 4;
+const QUESTIONS_TIME: u64 = 50_000_000;
+const QUESTIONS_PAUSE: u64 = 2 * QUESTION_MAX;
 /// Interval at which paths in use are checked, where there are several, and the number of successive checks that a path
 /// may fail while another one passes.
 const CHECK_INTERVAL: u64 = 10_000_000;
@@ -84,6 +89,8 @@ pub(crate) struct Peer {
     /// By path and by the peer's interface: the peer's question that was answered last.
     answered: [[u64; INTERFACES_MAX]; PATHS],
     pub current: Option<Path>,
+    /// The peer's questions by the current path: their number, and the times of the first and of the last one.
+    questions: (u8, u64, u64),
     /// Speeds of this station's interfaces.
     speeds: [u32; INTERFACES_MAX],
     /// Whether UDP carries batches of long frames faster than frames do.
@@ -150,6 +157,7 @@ impl Peer {
             heard_ends: [None; INTERFACES_MAX],
             answered: [[0; INTERFACES_MAX]; PATHS],
             current: None,
+            questions: (0, 0, 0),
             speeds,
             has_fast_udp,
             has_several: false,
@@ -315,7 +323,7 @@ impl Peer {
 
     /// Asks by all paths again, unless that is under way.
     #[cold]
-    fn suspect(&mut self, now: u64, nonce: impl FnOnce() -> u64) {
+    pub fn suspect(&mut self, now: u64, nonce: impl FnOnce() -> u64) {
         if self.works != [false; PATHS] {
             self.works = [false; PATHS];
             self.ask_anew(now, nonce());
@@ -467,7 +475,12 @@ impl Peer {
             return Probed { must_answer: is_new, ..Probed::default() };
         }
         if echo != self.nonce {
-            return Probed { must_answer: is_new || !mutant!(self, AnswersOnce), ..Probed::default() };
+            let lacks_answers = echo == 0 && self.current == Some(path) && self.is_asked_in_vain(now);
+            let must_answer = is_new || !mutant!(self, AnswersOnce);
+            return Probed { must_answer, lacks_answers, ..Probed::default() };
+        }
+        if self.current == Some(path) {
+            self.questions = (0, 0, 0);
         }
         // An answer to a question that was answered before only shows that the peer's frames arrive, not this end's.
         if std::mem::replace(&mut self.works[path], true) {
@@ -488,7 +501,18 @@ impl Peer {
             self.unanswered_since = 0;
         }
         self.spread_anew();
-        Probed { must_answer: is_new, is_found: true, is_first }
+        Probed { must_answer: is_new, is_found: true, is_first, ..Probed::default() }
+    }
+
+    /// Counts a question of the peer by the current path. Whether it has asked so often that the answers must be lost,
+    /// although its frames arrive.
+    fn is_asked_in_vain(&mut self, now: u64) -> bool {
+        let (count, first, last) = self.questions;
+        let is_continued = count > 0 && now.saturating_sub(last) <= QUESTIONS_PAUSE;
+        let (count, first) = if is_continued { (count.saturating_add(1), first) } else { (1, now) };
+        let is_in_vain = count >= QUESTIONS_MAX && now.saturating_sub(first) >= QUESTIONS_TIME;
+        self.questions = if is_in_vain { (0, 0, 0) } else { (count, first, now) };
+        is_in_vain && self.has_choice() && !mutant!(self, TrustsAnyFrame)
     }
 
     /// Moves a path to another interface of the peer if that interface has no path, and either the old one has several
@@ -515,6 +539,8 @@ pub(crate) struct Probed {
     pub is_found: bool,
     /// None worked before.
     pub is_first: bool,
+    /// The current path does not seem to carry the answers to the peer's questions.
+    pub lacks_answers: bool,
 }
 
 #[cfg(test)]
@@ -582,6 +608,31 @@ mod tests {
         assert_eq!(peer.unknown().collect::<Vec<_>>(), [FRAMES]);
         assert_eq!(probed(&mut peer, FRAMES, 71, 2), (true, false));
         assert_eq!(peer.route(3013 * MS, next), Route::One(FRAMES));
+    }
+
+    /// Proves that a path by which the peer's frames arrive, but not this end's, is asked again, and that questions which
+    /// an answer ends, or rare ones, cast no doubt on it.
+    #[test]
+    fn questions_that_are_repeated_for_long_show_that_answers_are_lost() {
+        let mut peer = peer();
+        peer.probed(FRAMES, 0, 70, 1, 0);
+        let lacks = |peer: &mut Peer, path, ms| peer.probed(path, 0, 71, 0, ms * MS).lacks_answers;
+        for ms in [10, 12, 16, 24, 40, 59] {
+            assert!(!lacks(&mut peer, FRAMES, ms), "{ms}");
+        }
+        peer.probed(FRAMES, 0, 71, 1, 59 * MS);
+        assert!(!lacks(&mut peer, FRAMES, 72), "an answer has shown that both directions work");
+        for ms in [2000, 4000, 6000, 8000, 10_000] {
+            assert!(!lacks(&mut peer, FRAMES, ms), "{ms}");
+        }
+        for ms in [20_000, 20_010, 20_020, 20_040] {
+            assert!(!lacks(&mut peer, UDP, ms) && !lacks(&mut peer, FRAMES, ms), "{ms}");
+        }
+        assert!(lacks(&mut peer, FRAMES, 20_060));
+        peer.suspect(20_060 * MS, next);
+        assert_eq!(peer.unknown().collect::<Vec<_>>(), [FRAMES, UDP]);
+        assert_eq!(probed(&mut peer, UDP, 72, 2), (true, false));
+        assert_eq!(peer.route(20_062 * MS, next), Route::One(UDP));
     }
 
     #[test]

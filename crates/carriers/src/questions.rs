@@ -117,8 +117,12 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         };
         self.learn(index, &probe.interfaces);
         let interface = if path == UDP { 0 } else { self.peers[index].interface(from) };
-        let Probed { must_answer, is_found, is_first } =
+        let Probed { must_answer, is_found, is_first, lacks_answers } =
             self.peers[index].probed(path, interface, probe.nonce, probe.echo, self.now);
+        if lacks_answers {
+            let Self { peers, frames, udp, now, .. } = self;
+            peers[index].suspect(*now, || nonce(frames, udp));
+        }
         if path == UDP {
             self.learn_socket(from, index);
             // The first address that answers a question stays in use until the next question.
