@@ -512,7 +512,7 @@ impl Peer {
         let (count, first) = if is_continued { (count.saturating_add(1), first) } else { (1, now) };
         let is_in_vain = count >= QUESTIONS_MAX && now.saturating_sub(first) >= QUESTIONS_TIME;
         self.questions = if is_in_vain { (0, 0, 0) } else { (count, first, now) };
-        is_in_vain && self.has_choice() && !mutant!(self, TrustsAnyFrame)
+        is_in_vain && self.has_choice() && !mutant!(self, TrustsAnyFrame) && !mutant!(self, HeardFromAny)
     }
 
     /// Moves a path to another interface of the peer if that interface has no path, and either the old one has several

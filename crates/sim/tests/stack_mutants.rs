@@ -161,12 +161,14 @@ fn an_answer_that_is_not_repeated_is_caught() {
     assert!(carriers_mutant_violates(24, barewire_carriers::Mutant::AnswersOnce, Property::Failure));
 }
 
-/// Worlds in which a station goes on to send to a dead interface, because frames come from another one, until the job
-/// ends.
+/// Worlds in which a station goes on to send to a dead interface, because frames come from another one, or by a path
+/// that works in the other direction only, until the job ends.
 #[test]
 fn a_station_that_sends_in_vain_though_a_path_works_is_caught() {
     use barewire_carriers::Mutant::{HeardFromAny, TrustsAnyFrame};
-    for (seeds, mutant) in [(vec![2003, 2505, 2668], HeardFromAny), (vec![4973], TrustsAnyFrame)] {
+    for (seeds, mutant) in
+        [(vec![2003, 2505, 2668], HeardFromAny), (vec![4973], TrustsAnyFrame), (vec![6_004_505], TrustsAnyFrame)]
+    {
         let inject = |scenario: &mut Scenario| scenario.carriers_mutant = Some(mutant);
         assert!(violates_with_carriers(seeds.into_iter(), Property::Failure, inject), "{mutant:?}");
     }
