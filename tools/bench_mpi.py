@@ -29,6 +29,7 @@ from barewire.lab import Lab, LinkSpec
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.mpi import find_library
 from barewire.mpi.suite import build
+from barewire.results.quantities import US_OF
 from barewire.stats.comparison import compare_over_sizes
 
 # Debian's NetPIPE and FFTW are built with this one.
@@ -127,8 +128,9 @@ def fftw(bench: Bench) -> Iterator[Target]:
     def total(fabric: str, program: str, variant: str, planning: str) -> float:
         options = ("--variants", variant, "--planning", planning, "--order", "20", "--seconds", "1")
         samples = bench.records(fabric, bench.kernel(program), *options).filter(pl.col("quantity") == "total")
-        # An execution takes as long as its slowest rank.
-        return float(samples.group_by("block").agg(pl.col("value").max())["value"].median())  # type: ignore[arg-type]
+        # An execution takes as long as its slowest rank. The kernel's times are in ms, those of a foreign one in µs.
+        slowest = samples.group_by("block").agg(pl.col("value").max())["value"].to_numpy()
+        return float(median(slowest)) * US_OF[samples["unit"][0]] / 1000
 
     programs = (("fft", "original"), ("fftw_mpi", "in-place"), ("fftw_mpi", "out-of-place"))
     for fabric in ("barewire", "tcp"):

@@ -32,8 +32,8 @@ of_rust() {
 of_python() {
     .venv/bin/coverage erase
     .venv/bin/coverage run -m pytest python/tests
-    .venv/bin/coverage run --append -m pytest tests --numprocesses 2 --dist loadfile
-    .venv/bin/coverage combine --quiet --append
+    .venv/bin/coverage run -m pytest tests --numprocesses 2 --dist loadfile
+    .venv/bin/coverage combine --quiet
     .venv/bin/coverage html --quiet --directory "$folder/python"
     .venv/bin/coverage report
 }
