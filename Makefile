@@ -25,13 +25,13 @@ bench: build ## the targets of speed, each as a ratio from one interleaved run, 
 	@bin/barewire study run speed -o "runs/speed-$$(date +%Y%m%d-%H%M%S)"
 wire: build ## a lab's link as a wire: under Debian's kernel in qemu, then from 10 Mb/s to 10 Gb/s for all transports; ten minutes
 	@.venv/bin/pytest -m matrix tests/debian_kernel tests/test_emulated.py
-	@.venv/bin/python tools/bench_wire.py
+	@bin/barewire study run wire -o "runs/wire-$$(date +%Y%m%d-%H%M%S)"
 benchmpi: build ## targets beside NetPIPE and FFTW, and with two interfaces; needs what `make test` installs
 	@.venv/bin/python tools/bench_mpi.py
 scoreboard: build ## every MPI pattern beside the best TCP, worst first; hours; writes docs/scoreboard.md
 	@bin/barewire mpi scoreboard --markdown docs/scoreboard.md
-predictions: build ## predictions from two ranks against kernels and collectives on 4 and 8, at 100 Mb/s and 1 Gb/s; ten minutes
-	@.venv/bin/python tools/bench_predictions.py
+predictions: build ## predictions from two ranks against kernels and collectives on 4 and 8, at 100 Mb/s and 1 Gb/s; half an hour
+	@bin/barewire study run predictions -o "runs/predictions-$$(date +%Y%m%d-%H%M%S)"
 applications: build ## ten and more unmodified programs of Debian's over Barewire and over TCP, with their own checks
 	@setup/setup.sh applications
 	@.venv/bin/python tools/bench_applications.py --hosts all

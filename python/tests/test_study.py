@@ -22,6 +22,7 @@ from barewire.cli.commands import app
 from barewire.errors import MachineCannot, WrongUse
 from barewire.report.study import document, headline, left_out, markdown, measured_hosts, table_of, warnings
 from barewire.report.study_page import render_study
+from barewire.results.run import Run
 from barewire.results.store import write_run
 from barewire.study import claims
 from barewire.study import steps as steps_module
@@ -64,7 +65,8 @@ def help_of(*command: str) -> str:
 
 
 def test_every_shipped_plan_is_valid_and_names_what_exists() -> None:
-    assert shipped() == ["geromel1998", "oliveira2018", "paz2010", "speed", "stival2006", "watter2006"]
+    ours = ["predictions", "speed", "wire"]
+    assert shipped() == sorted([*ours, "geromel1998", "oliveira2018", "paz2010", "stival2006", "watter2006"])
     for name in shipped():
         plan = read_plan(name)
         assert plan.steps and plan.claims
@@ -113,9 +115,11 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
             "claim 1: columns needs the one of the published times",
         ),
         (('kind = "faster"', 'kind = "faster"\nkey = ["tests"]'), "unknown key 'tests'; there are: confidence, "),
-        (('kind = "faster"', 'kind = "faster"\nkey = ["test"]'), "unknown key 'test'"),
+        (('kind = "faster"', 'kind = "faster"\nkey = ["test"]'), "the last key is a number, not 'test'"),
         (('kind = "faster"', 'kind = "faster"\nkey = []'), "unknown key ''"),
         (('kind = "faster"', 'kind = "faster"\nbeside = 1'), "beside must be true or false"),
+        (('kind = "faster"', 'kind = "faster"\nof_limit = "yes"'), "of_limit must be true or false"),
+        (('what = "ping-pongs"', 'what = "x"\nneeds = ["messages"]'), "unknown earlier step 'messages'"),
         (('kind = "faster"', 'kind = "faster"\nexpected = {x = "1"}'), "expected 'x' must be a number, not '1'"),
         (('kind = "faster"', 'kind = "faster"\nprotocol = "llc"'), "unknown protocol 'llc'; there are: raw, udp, tcp"),
         (('a = {step = "messages",', 'a = {step = "messages", tst = "stream",'), "unknown field of series 'tst'"),
@@ -288,6 +292,24 @@ def test_what_this_machine_lacks_is_left_out_and_what_fails_does_not_stop_the_re
         run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
 
 
+def test_what_needs_a_step_that_was_not_done_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would fail as if the plan were wrong, and end the study; once the other is done, it runs."""
+    second = (
+        STEP[STEP.index("[[step]]") :].replace('"messages"', '"others"').replace("what", 'needs = ["messages"]\nwhat')
+    )
+    third = second.replace('"others"', '"last"').replace('needs = ["messages"]\n', "")
+    plan, study = written(tmp_path, STEP + second + third + CLAIM), tmp_path / "study"
+    commands = replaced(
+        monkeypatch, lambda command: (0, "") if str(study / "last") in command else (3, "barewire: no library")
+    )
+    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    assert [done.state for done in record.steps.values()] == ["left out", "left out", "done"] and len(commands) == 2
+    assert record.steps["others"].reason == "needs the step 'messages', which was left out"
+    replaced(monkeypatch, lambda command: (0, ""))
+    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    assert {done.state for done in record.steps.values()} == {"done"}
+
+
 def record_of(plan: Plan) -> Record:
     done = Done("done", ("mpi", "pingpong"), 61.0)
     return Record(plan.name, plan.digest, "quick", None, "2026-01-01", {step.name: done for step in plan.steps})
@@ -403,6 +425,94 @@ def test_a_ratio_within_bounds_is_that_of_the_best_on_each_side(
             {subject: {8: time} for subject, time in fabrics.items()},
         )
     assert finding.names == ("one/barewire", "two/tcp")
+
+
+@pytest.mark.parametrize(("extra_us", "verdict"), [(0.0, "held"), (3.0, "did not hold")])
+def test_a_wire_takes_its_time_besides_what_a_link_without_a_rate_takes(
+    tmp_path: Path, extra_us: float, verdict: str
+) -> None:
+    """Of each transport, which is a row of its own: 10 µs and 20 µs without a rate, and 12 µs of the wire."""
+    second = STEP[STEP.index("[[step]]") :].replace('"messages"', '"shaped"')
+    claim = (
+        '[[claim]]\ntext = "x"\nkind = "ratio"\nkey = ["subject", "message_bytes"]\na = {step = "shaped"}\n'
+        'b = {step = "messages"}\nbeyond_limit = true\nhigh = 1.03\n'
+    )
+    plan, generator = written(tmp_path, STEP + second + claim), np.random.default_rng(5)
+
+    def run(directory: Path) -> Run:
+        wire = 12.0 if directory.name == "shaped" else 0.0
+        late = extra_us if wire else 0.0
+        return run_of(
+            directory.name,
+            [
+                replace(
+                    series_of(list((time + wire + late) * generator.normal(1, 0.002, 10)), subject=subject),
+                    limit=wire or None,
+                )
+                for subject, time in {"raw": 10.0, "tcp": 20.0}.items()
+            ],
+        )
+
+    with patch.object(claims, "read_run", run):
+        (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == verdict, finding.why
+    assert [row.label for row in finding.rows] == ["raw, 64 B", "tcp, 64 B"]
+    assert finding.rows[0].ratio == pytest.approx((22 + extra_us) / 22, rel=0.01)
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(123.0, "held"), (110.0, "did not hold")])
+def test_a_stream_carries_a_share_of_its_wire_s_rate(tmp_path: Path, rate: float, verdict: str) -> None:
+    claim = (
+        '[[claim]]\ntext = "x"\nkind = "within"\na = {step = "messages"}\nof_limit = true\nlow = 0.95\nhigh = 1.01\n'
+    )
+    plan = written(tmp_path, STEP + claim)
+    values = [rate + 0.01 * number for number in range(10)]
+    series = [replace(series_of(values, test="stream", unit="MB/s"), limit=125.0)]
+    with patch.object(claims, "read_run", lambda directory: run_of(directory.name, series)):
+        (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == verdict, finding.why
+    assert finding.rows[0].ratio == pytest.approx(rate / 125, abs=0.001) and finding.rows[0].unit == "of the limit"
+
+
+@pytest.mark.parametrize(
+    ("more", "errors", "with_interval", "verdict"),
+    [
+        ("", [0.05, -0.1, 0.01, 0.02], True, "held"),
+        ("", [0.05, -0.2, 0.01, 0.02], True, "did not hold"),
+        ("", [0.05, -0.1, 0.01, 0.02], False, "cannot be decided"),
+        ("mean = true\n", [0.05, -0.06, 0.04, 0.05, 0.06, -0.2], False, "held"),
+        ("mean = true\n", [0.35, -0.36, 0.34, 0.35, 0.36, -0.3], False, "did not hold"),
+        ("mean = true\n", [], False, "cannot be decided"),
+    ],
+)
+def test_predictions_are_judged_by_their_errors(
+    tmp_path: Path, more: str, errors: list[float], with_interval: bool, verdict: str
+) -> None:
+    """Each by the interval of the measured time, or all by that of their mean."""
+    claim = f'[[claim]]\ntext = "x"\nkind = "predicted"\nstep = "messages"\nhigh = 0.15\n{more}'
+    plan = written(tmp_path, STEP.replace(COMMAND, '"predict", "runs/a", "--against", "runs/b"') + claim)
+    predictions = [
+        {
+            "measured_as": "fft original",
+            "ranks": 4,
+            "message_bytes": 0,
+            "time_us": {"value": 100 * (1 + error)},
+            "measured_us": {"value": 100.0, "ci95": [99.0, 101.0] if with_interval else None},
+            "error": error,
+        }
+        for error in errors
+    ]
+    document = {"predictions": predictions, "cannot_say": [] if errors else ["fft: cannot say: no model"]}
+    (tmp_path / "messages.json").write_text(json.dumps(document))
+    (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == verdict, finding.why
+    if not errors:
+        assert finding.why == "fft: cannot say: no model"
+    elif not more and with_interval:
+        (low, high), error = finding.rows[1].interval or (0, 0), abs(errors[1])
+        assert low < error < high
+    else:
+        assert "|  | today | verdict |" in markdown(plan, [finding], record_of(plan), {})
 
 
 def test_a_break_is_found_where_it_was_published_or_not(tmp_path: Path) -> None:

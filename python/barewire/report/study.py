@@ -94,7 +94,7 @@ def table_of(finding: Finding) -> TextTable:
     elif finding.claim.kind in ("impossible", "bytes"):
         headings.append(f"{'the wire’s time' if finding.claim.kind == 'impossible' else 'today'}, {unit}")
     else:
-        headings.append(f"today, {unit}")
+        headings.append(f"today, {unit}".removesuffix(", "))
     headings += ["difference of means", "p"] if has_difference else []
     headings.append("verdict")
     body = tuple(_cells(row, has_published, is_pair, has_difference) for row in rows)

@@ -24,8 +24,8 @@ from barewire.results.sdn import Summary, summarised
 from barewire.results.store import read_run, samples
 from barewire.sdn.classify.learn import correct
 from barewire.stats.comparison import Comparison, compare_over_sizes
-from barewire.stats.confidence import launches_for_interval
-from barewire.stats.intervals import median_interval
+from barewire.stats.confidence import interval_name, launches_for_interval
+from barewire.stats.intervals import mean_interval, median_interval
 from barewire.stats.paired import paired_ratio
 from barewire.study.plan import Claim, Plan
 from barewire.study.steps import Record, document_of
@@ -101,6 +101,8 @@ def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict
             return _strategy(claim, directory, runs)
         case "alike":
             return _alike(claim, directory, runs)
+        case "predicted":
+            return _predicted(claim, directory, plan.confidence)
         case "recognised":
             return _recognised(claim, directory, plan.confidence)
         case "impossible":
@@ -145,7 +147,15 @@ def _pairs(claim: Claim, runs: Mapping[str, Run]) -> list[tuple[Series, Series]]
     if claim.kind == "ratio":
         ours, others = _best(claim, ours), _best(claim, others)
     found = [(a, b) for a in ours for b in others if _key(claim, a) == _key(claim, b)]
+    if claim.beyond_limit:
+        found = [(a, _later(b, a.limit)) for a, b in found if a.limit is not None and a.lower_is_better]
     return sorted(found, key=lambda pair: _key(claim, pair[0]))
+
+
+def _later(series: Series, us: float) -> Series:
+    """The same after a time."""
+    assert series.median is not None
+    return replace(series, median=series.median + us, launch_medians=tuple(each + us for each in series.launch_medians))
 
 
 def _best(claim: Claim, side: Sequence[Series]) -> list[Series]:
@@ -169,8 +179,13 @@ def _has(one: object, wanted: Mapping[str, Any]) -> bool:
     )
 
 
-def _key(claim: Claim, series: Series) -> tuple[float, ...]:
-    return tuple(float(getattr(series, name) or 0) for name in claim.key)
+def _key(claim: Claim, series: Series) -> tuple[float | str, ...]:
+    values = (getattr(series, name) for name in claim.key)
+    return tuple(value if isinstance(value, str) else float(value or 0) for value in values)
+
+
+def _at(claim: Claim, series: Series) -> float:
+    return float(_key(claim, series)[-1])
 
 
 def _name(series: Any) -> str:
@@ -180,7 +195,7 @@ def _name(series: Any) -> str:
 
 
 def _compared(claim: Claim, a: Series, b: Series, result: Comparison) -> Row:
-    at = _key(claim, a)[-1]
+    at = _at(claim, a)
     published = _published(claim, at, a.unit)
     ratio = None
     if len(published) == 2 and published[0] is not None and published[1]:
@@ -214,7 +229,10 @@ def _label(claim: Claim, series: Series) -> str:
     parts = []
     for name in claim.key:
         value = getattr(series, name)
-        parts.append(message_size(value) if name == "message_bytes" else f"{name.replace('_', ' ')} {value:g}")
+        if isinstance(value, str):
+            parts.append(value)
+        else:
+            parts.append(message_size(value) if name == "message_bytes" else f"{name.replace('_', ' ')} {value:g}")
     return ", ".join(parts)
 
 
@@ -265,12 +283,14 @@ def _grows(rows: Sequence[Row], *, lower_is_better: bool) -> tuple[Verdict, str]
 def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding:
     assert claim.a is not None
     found = [series for series in _select(claim.a, runs) if series.median is not None]
+    if claim.of_limit:
+        found = [_of_limit(series, series.limit) for series in found if series.limit]
     if not found:
         return Finding(claim, "cannot be decided", "the run has no such value")
     rows = []
     for series in sorted(found, key=lambda each: _key(claim, each)):
         interval = median_interval(series.launch_medians, confidence)
-        at = _key(claim, series)[-1]
+        at = _at(claim, series)
         published = _published(claim, at, series.unit)
         rows.append(
             Row(
@@ -292,6 +312,13 @@ def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding
         else f" With fewer than {launches_for_interval(confidence)} launches there is no interval."
     )
     return Finding(claim, verdict, f"{why}{few}", tuple(rows), (_name(found),))
+
+
+def _of_limit(series: Series, limit: float) -> Series:
+    """Values as shares of the wire's."""
+    assert series.median is not None
+    shares = tuple(each / limit for each in series.launch_medians)
+    return replace(series, unit="of the limit", median=series.median / limit, launch_medians=shares)
 
 
 def _place(claim: Claim, interval: Interval) -> str:
@@ -466,6 +493,46 @@ def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
         return Finding(claim, "cannot be decided", "the simulation has no values of both strategies")
     verdict, why = _faster(rows)
     return Finding(claim, verdict, f"Simulated. {why}", tuple(rows), (claim.better, ", ".join(claim.worse)))
+
+
+def _predicted(claim: Claim, directory: Path, confidence: float) -> Finding:
+    """Whether predictions miss what was measured by at most `high`: each one, or in the mean.
+
+    The interval of an error is that of the measured time; that of the mean counts them as independent (Student).
+    """
+    assert claim.step is not None and claim.high is not None
+    document = document_of(directory, claim.step)
+    rows = [_error_row(claim, each, confidence) for each in document["predictions"]]
+    if not rows:
+        return Finding(claim, "cannot be decided", "; ".join(document["cannot_say"]) or "nothing was predicted")
+    if claim.mean:
+        errors = [row.ratio for row in rows if row.ratio is not None]
+        interval = mean_interval(errors, confidence)
+        mean = sum(errors) / len(errors)
+        rows = [Row(f"{len(rows)} predictions", None, (), (mean,), "", None, mean, interval, _place(claim, interval))]
+    verdict, why = _in_bounds(claim, rows)
+    return Finding(claim, verdict, why, tuple(rows), ("predicted",))
+
+
+def _error_row(claim: Claim, prediction: Mapping[str, Any], confidence: float) -> Row:
+    """The magnitude of a prediction's error, between those that the bounds of the measured time would give."""
+    predicted, measured = prediction["time_us"]["value"], prediction["measured_us"]
+    interval: Interval = None
+    if bounds_us := measured.get(interval_name(confidence)):
+        low, high = (predicted / bound - 1 for bound in reversed(bounds_us))
+        interval = (0.0 if low <= 0 <= high else min(abs(low), abs(high)), max(abs(low), abs(high)))
+    error = abs(prediction["error"])
+    return Row(
+        f"{prediction['measured_as']}, {prediction['ranks']} ranks, {message_size(prediction['message_bytes'])}",
+        None,
+        (),
+        (error,),
+        "",
+        None,
+        error,
+        interval,
+        _place(claim, interval),
+    )
 
 
 def _recognised(claim: Claim, directory: Path, confidence: float) -> Finding:

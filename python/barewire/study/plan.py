@@ -30,6 +30,7 @@ Kind = Literal[
     "crossover",
     "strategy",
     "alike",
+    "predicted",
     "recognised",
     "impossible",
     "bytes",
@@ -45,23 +46,26 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "crossover": ("step", "crossover"),
     "strategy": ("step", "better", "worse", "quantity"),
     "alike": ("step", "strategies", "quantity"),
+    "predicted": ("step", "high"),
     "recognised": ("step", "low"),
     "impossible": ("message_bytes", "protocol", "rate_bit_s", "published", "columns"),
     "bytes": ("step", "expected"),
 }
 # Commands that leave a run; the others print a document with --json.
 _RUNS = (("mpi",), ("bench",), ("sdn", "bench"))
-_COMMANDS = (*_RUNS, ("sdn", "simulate"), ("sdn", "learn"), ("account",), ("run",))
+_COMMANDS = (*_RUNS, ("sdn", "simulate"), ("sdn", "learn"), ("account",), ("predict",), ("run",))
 # Commands of the steps that claims of a kind are about; those of the other kinds are about runs.
 _COMMANDS_OF: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "crossover": (("bench", "host"),),
     "strategy": (("sdn", "bench"), ("sdn", "simulate")),
     "alike": (("sdn", "bench"),),
+    "predicted": (("predict",),),
     "recognised": (("sdn", "learn"),),
     "bytes": (("account",), ("sdn", "simulate"), ("sdn", "learn")),
 }
 _TEXTS = ("step", "crossover", "better", "quantity", "published", "rows")
 _NUMBERS = ("low", "high", "rate_bit_s")
+_BOOLEANS = ("beside", "of_limit", "beyond_limit", "mean")
 # Fields of series by which claims select and compare.
 _FIELDS = get_type_hints(Series)
 _NUMERIC = {name for name, kind in _FIELDS.items() if kind in (int, float, float | None)}
@@ -74,7 +78,8 @@ class Step:
 
     `lab` has the options that choose a lab, which `--hosts` replaces; a step with neither runs on this machine. In
     `command`, `{study}` is the study's directory, `{suite:LIBRARY}` that of the programs built for a library, and
-    `{barewire}` that of Barewire's own files. The step is left out of forms that are not in `forms`.
+    `{barewire}` that of Barewire's own files. The step is left out of forms that are not in `forms`, and if one of the
+    earlier steps in `needs` was not done.
     """
 
     name: str
@@ -84,6 +89,7 @@ class Step:
     quick: tuple[str, ...] = ()
     full: tuple[str, ...] = ()
     forms: tuple[str, ...] = get_args(Form)
+    needs: tuple[str, ...] = ()
 
     @property
     def leaves_run(self) -> bool:
@@ -103,7 +109,9 @@ class Claim:
     its values. Series of both with equal `key` fields are compared. `published` is the table to show beside, with the
     columns of both sides (`columns`) and of the key (`rows`). Strategies are compared alone, or `beside` another job.
     `low` and `high` are bounds, those of `crossover` the published ones. Of a `ratio`, a side that selects several
-    series with equal `key` fields is the best of them.
+    series with equal `key` fields is the best of them, and `beyond_limit` adds to B the time that A's wire takes.
+    `of_limit` makes a value `within` bounds a share of its wire's rate. `high` of `predicted` bounds each prediction's
+    error, or their `mean`.
     """
 
     text: str
@@ -120,6 +128,9 @@ class Claim:
     strategies: tuple[str, ...] = ()
     quantity: str | None = None
     beside: bool = False
+    of_limit: bool = False
+    beyond_limit: bool = False
+    mean: bool = False
     message_bytes: int | None = None
     protocol: str | None = None
     rate_bit_s: float | None = None
@@ -190,6 +201,10 @@ def _plan(path: Path, content: dict[str, Any], digest: str) -> Plan:
     for name in names:
         if names.count(name) > 1:
             raise WrongUse(f"{path} has two steps named '{name}'")
+    for number, step in enumerate(steps, 1):
+        for need in step.needs:
+            if need not in names[: number - 1]:
+                raise unknown("earlier step", need, names[: number - 1], f" ({path}, step {number})")
     claims = tuple(
         _claim(f"{path}, claim {number}", each, steps) for number, each in enumerate(_list(path, content, "claim"), 1)
     )
@@ -212,7 +227,8 @@ def _step(where: str, content: dict[str, Any]) -> Step:
     texts = {key: _text(where, content, key) for key in ("name", "what")}
     if not texts["name"].replace("-", "").isalnum():
         raise WrongUse(f"{where}: a name has letters, digits and hyphens, not '{texts['name']}'")
-    words = {key: _words(where, content, key) for key in ("command", "lab", "quick", "full", "forms") if key in content}
+    lists = ("command", "lab", "quick", "full", "forms", "needs")
+    words = {key: _words(where, content, key) for key in lists if key in content}
     for form in words.get("forms", ()):
         if form not in get_args(Form):
             raise unknown("form", form, get_args(Form), f" ({where})")
@@ -230,6 +246,7 @@ def _step(where: str, content: dict[str, Any]) -> Step:
         quick=words.get("quick", ()),
         full=words.get("full", ()),
         forms=words.get("forms", get_args(Form)),
+        needs=words.get("needs", ()),
     )
 
 
@@ -255,9 +272,12 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
     if kind == "impossible" and not lists["columns"]:
         raise WrongUse(f"{where}: columns needs the one of the published times")
     claim = Claim(**{**content, **lists})
+    # The last one is the number by which rows are found in the published table.
     for name in claim.key or ("",):
-        if name not in _NUMERIC:
-            raise unknown("key", name, sorted(_NUMERIC), f" ({where})")
+        if name not in _NUMERIC | _WORDS:
+            raise unknown("key", name, sorted(_NUMERIC | _WORDS), f" ({where})")
+    if claim.key[-1] not in _NUMERIC:
+        raise WrongUse(f"{where}: the last key is a number, not '{claim.key[-1]}'")
     for side in (claim.a, claim.b):
         if side is not None:
             _check_side(where, side)
@@ -293,8 +313,9 @@ def _check_values(where: str, content: Mapping[str, Any]) -> None:
         raise WrongUse(f"{where}: message_bytes must be a number of bytes, not {size!r}")
     if "protocol" in content and content["protocol"] not in get_args(Protocol):
         raise unknown("protocol", str(content["protocol"]), get_args(Protocol), f" ({where})")
-    if not isinstance(content.get("beside", False), bool):
-        raise WrongUse(f"{where}: beside must be true or false")
+    for key in _BOOLEANS:
+        if not isinstance(content.get(key, False), bool):
+            raise WrongUse(f"{where}: {key} must be true or false")
     if not isinstance(content.get("note", ""), str):
         raise WrongUse(f"{where}: note must be a text")
     for path, value in content.get("expected", {}).items():
