@@ -34,7 +34,7 @@ predictions: build ## predictions from two ranks against kernels and collectives
 	@bin/barewire study run predictions -o "runs/predictions-$$(date +%Y%m%d-%H%M%S)"
 applications: build ## ten and more unmodified programs of Debian's over Barewire and over TCP, with their own checks
 	@setup/setup.sh applications
-	@.venv/bin/python tools/bench_applications.py --hosts all
+	@bin/barewire mpi applications --testbeds all
 sim: build ## 100,000 simulated worlds of the protocol engine, of the whole stack, of the stack with libfabric, and with labels; 20,000 with carriers that fail
 	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --seeds 0..100000
 	@cargo run --release --quiet -p barewire-sim -- --jobs "$$(nproc)" --stack --seeds 0..100000

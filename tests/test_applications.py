@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The applications' tool with real programs: launches over both fabrics, checks that fail, hangs, wrong use."""
+"""`barewire mpi applications` with real programs: launches over both fabrics, checks that fail, hangs, wrong use."""
 
 import json
 import os
@@ -15,17 +15,15 @@ from mpi_libraries import library, needs
 from barewire.applications import APPLICATIONS, SITES, Campaign, Plan, find_programs, rows_of
 from barewire.applications.application import Application, Prints
 
-TOOL = str(ROOT / "tools" / "bench_applications.py")
 
-
-def tool(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def applications(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, TOOL, *arguments],
+        [sys.executable, "-m", "barewire", "mpi", "applications", *arguments],
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
-        env=dict(os.environ) | environment,
+        env=dict(os.environ) | {"PYTHONPATH": str(ROOT / "python")} | environment,
     )
 
 
@@ -71,18 +69,17 @@ def test_a_wrong_result_and_a_hang_are_failures_and_end_a_programs_launches(tmp_
     ("arguments", "said"),
     [
         (["lamps"], "unknown application 'lamps'; there are: lammps"),
-        (["--hosts", "triple"], "unknown --hosts 'triple'; there are: pair"),
+        (["--testbeds", "triple"], "unknown testbed 'triple'; there are: pair"),
     ],
 )
 def test_wrong_use_is_told_before_anything_is_launched(arguments: list[str], said: str) -> None:
-    done = tool(*arguments)
+    done = applications(*arguments)
     assert done.returncode == 2 and said in done.stderr, done.stderr
 
 
 def test_programs_that_are_not_installed_are_skipped_loudly(tmp_path: Path) -> None:
-    done = tool("lammps", PATH=str(tmp_path))
+    done = applications("lammps", PATH=str(tmp_path))
     assert done.returncode == 3, done.stderr
     assert "SKIPPED lammps: no lmp: apt install lammps" in done.stderr
-    assert "setup/setup.sh applications" in done.stderr
-    listed = tool("--list", "--json", "lammps", PATH=str(tmp_path))
-    assert json.loads(listed.stdout)[0]["missing"] == "no lmp: apt install lammps"
+    listed = applications("--list", "--json", "lammps", PATH=str(tmp_path))
+    assert json.loads(listed.stdout)["applications"][0]["missing"] == "no lmp: apt install lammps"

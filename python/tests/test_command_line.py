@@ -59,6 +59,7 @@ SEVERAL_MEANINGS = {
     "--subject": "chosen, or named",
     "--strategy": "of a profile, or to compare",
     "--launches": "a number, or until precise",
+    "--testbeds": "of the scoreboard, or of applications",
     "--workload": "a simulation has one more",
     "--pairs": "one number or several",
     "--message-bytes": "of a program's messages, or of a ring's",

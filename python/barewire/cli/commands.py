@@ -25,6 +25,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     "bench budget": ("budget", "budget"),
     "mpi": ("mpi", "mpi"),
     "mpi scoreboard": ("scoreboard", "scoreboard"),
+    "mpi applications": ("applications", "applications"),
     "run": ("run", "run", _COMMAND_FOLLOWS),
     "enable": ("enable", "enable"),
     "disable": ("enable", "disable"),

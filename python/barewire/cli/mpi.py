@@ -45,7 +45,7 @@ def mpi(
         str,
         typer.Argument(
             metavar="TEST[,TEST]",
-            help=f"{', '.join(suite.tests())}; kernels: {', '.join(suite.kernels())}; or scoreboard",
+            help=f"{', '.join(suite.tests())}; kernels: {', '.join(suite.kernels())}; or scoreboard, applications",
             autocompletion=complete.mpi_tests,
         ),
     ],

@@ -23,6 +23,7 @@ SCHEMAS = {
     "bench budget": "barewire-run/1",
     "mpi": "barewire-run/1",
     "mpi scoreboard": "barewire-scoreboard/1",
+    "mpi applications": "barewire-applications/1",
     "run": "barewire-launch/1",
     "enable": "barewire-enable/1",
     "disable": "barewire-enable/1",
