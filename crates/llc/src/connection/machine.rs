@@ -173,9 +173,9 @@ mod labels;
 mod polling;
 mod transmit;
 
-/// After more unanswered polls than these a peer was silent, rather than a frame lost.
 /// SABMEs that stay unanswered while another station at the peer's address repeats its own.
 const RIVAL_RETRIES: u8 = 2;
+/// After more unanswered polls than these, the peer was silent, rather than a frame lost.
 const POLLS_OF_SILENCE: u8 = 3;
 const SENDING: u16 = State::Normal.bit() | State::Busy.bit() | State::Reject.bit();
 const BUSY: u16 = State::Busy.bit() | State::AwaitBusy.bit();
