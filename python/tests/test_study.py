@@ -119,7 +119,6 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
         (('kind = "faster"', 'kind = "faster"\nkey = []'), "unknown key ''"),
         (('kind = "faster"', 'kind = "faster"\nbeside = 1'), "beside must be true or false"),
         (('kind = "faster"', 'kind = "faster"\nof_limit = "yes"'), "of_limit must be true or false"),
-        (('what = "ping-pongs"', 'what = "x"\nneeds = ["messages"]'), "unknown earlier step 'messages'"),
         (('kind = "faster"', 'kind = "faster"\nexpected = {x = "1"}'), "expected 'x' must be a number, not '1'"),
         (('kind = "faster"', 'kind = "faster"\nprotocol = "llc"'), "unknown protocol 'llc'; there are: raw, udp, tcp"),
         (('a = {step = "messages",', 'a = {step = "messages", tst = "stream",'), "unknown field of series 'tst'"),
@@ -290,24 +289,6 @@ def test_what_this_machine_lacks_is_left_out_and_what_fails_does_not_stop_the_re
     replaced(monkeypatch, lambda command: (2, "barewire: unknown test"))
     with pytest.raises(WrongUse, match="step 'messages' of the plan"):
         run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
-
-
-def test_what_needs_a_step_that_was_not_done_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would fail as if the plan were wrong, and end the study; once the other is done, it runs."""
-    second = (
-        STEP[STEP.index("[[step]]") :].replace('"messages"', '"others"').replace("what", 'needs = ["messages"]\nwhat')
-    )
-    third = second.replace('"others"', '"last"').replace('needs = ["messages"]\n', "")
-    plan, study = written(tmp_path, STEP + second + third + CLAIM), tmp_path / "study"
-    commands = replaced(
-        monkeypatch, lambda command: (0, "") if str(study / "last") in command else (3, "barewire: no library")
-    )
-    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
-    assert [done.state for done in record.steps.values()] == ["left out", "left out", "done"] and len(commands) == 2
-    assert record.steps["others"].reason == "needs the step 'messages', which was left out"
-    replaced(monkeypatch, lambda command: (0, ""))
-    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
-    assert {done.state for done in record.steps.values()} == {"done"}
 
 
 def record_of(plan: Plan) -> Record:

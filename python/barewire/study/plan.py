@@ -78,8 +78,7 @@ class Step:
 
     `lab` has the options that choose a lab, which `--hosts` replaces; a step with neither runs on this machine. In
     `command`, `{study}` is the study's directory, `{suite:LIBRARY}` that of the programs built for a library, and
-    `{barewire}` that of Barewire's own files. The step is left out of forms that are not in `forms`, and if one of the
-    earlier steps in `needs` was not done.
+    `{barewire}` that of Barewire's own files. The step is left out of forms that are not in `forms`.
     """
 
     name: str
@@ -89,7 +88,6 @@ class Step:
     quick: tuple[str, ...] = ()
     full: tuple[str, ...] = ()
     forms: tuple[str, ...] = get_args(Form)
-    needs: tuple[str, ...] = ()
 
     @property
     def leaves_run(self) -> bool:
@@ -201,10 +199,6 @@ def _plan(path: Path, content: dict[str, Any], digest: str) -> Plan:
     for name in names:
         if names.count(name) > 1:
             raise WrongUse(f"{path} has two steps named '{name}'")
-    for number, step in enumerate(steps, 1):
-        for need in step.needs:
-            if need not in names[: number - 1]:
-                raise unknown("earlier step", need, names[: number - 1], f" ({path}, step {number})")
     claims = tuple(
         _claim(f"{path}, claim {number}", each, steps) for number, each in enumerate(_list(path, content, "claim"), 1)
     )
@@ -227,8 +221,7 @@ def _step(where: str, content: dict[str, Any]) -> Step:
     texts = {key: _text(where, content, key) for key in ("name", "what")}
     if not texts["name"].replace("-", "").isalnum():
         raise WrongUse(f"{where}: a name has letters, digits and hyphens, not '{texts['name']}'")
-    lists = ("command", "lab", "quick", "full", "forms", "needs")
-    words = {key: _words(where, content, key) for key in lists if key in content}
+    words = {key: _words(where, content, key) for key in ("command", "lab", "quick", "full", "forms") if key in content}
     for form in words.get("forms", ()):
         if form not in get_args(Form):
             raise unknown("form", form, get_args(Form), f" ({where})")
@@ -246,7 +239,6 @@ def _step(where: str, content: dict[str, Any]) -> Step:
         quick=words.get("quick", ()),
         full=words.get("full", ()),
         forms=words.get("forms", get_args(Form)),
-        needs=words.get("needs", ()),
     )
 
 
