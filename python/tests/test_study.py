@@ -19,7 +19,7 @@ from synthetic_sdn import synthetic_sdn
 from typer.testing import CliRunner
 
 from barewire.cli.commands import app
-from barewire.errors import MachineCannot, WrongUse
+from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.report.study import document, headline, left_out, markdown, measured_hosts, table_of, warnings
 from barewire.report.study_page import render_study
 from barewire.results.run import Run
@@ -204,6 +204,28 @@ def test_of_the_libraries_those_that_are_here_are_measured(tmp_path: Path, monke
     record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
     assert commands[0][2:4] == ["--library", "openmpi"]
     assert left_out(record) == ["Step 'messages' was done without mpich-99, not installed here"]
+
+
+@pytest.mark.parametrize(
+    ("library", "state", "reason"),
+    [
+        ("mpich-99", "left out", "the MPI library mpich-99 is not installed here"),
+        ("openmpi", "failed", "cannot build in /usr: Read-only file system"),
+    ],
+)
+def test_a_program_that_cannot_be_built_ends_its_step_and_not_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, state: str, reason: str
+) -> None:
+    program = f'"run", "--fabric", "tcp", "--", "{{suite:{library}}}/pingpong"'
+    second = STEP[STEP.index("[[step]]") :].replace('"messages"', '"program"').replace(COMMAND, program)
+    plan, commands = written(tmp_path, STEP + second + CLAIM), replaced(monkeypatch, lambda command: (0, ""))
+    monkeypatch.setattr(steps_module, "installed_libraries", lambda: [LIBRARIES["openmpi"]])
+    monkeypatch.setattr(steps_module, "find_library", lambda name: LIBRARIES[name])
+    unwritable = MeasurementFailed("cannot build in /usr: Read-only file system")
+    with patch("barewire.mpi.suite.build", side_effect=unwritable):
+        record = run_steps(plan, tmp_path / "study", begin(plan, tmp_path / "study", "quick", None), no_progress)
+    assert (record.steps["program"].state, record.steps["program"].reason) == (state, reason)
+    assert len(commands) == 1 and record.steps["messages"].state == "done"
 
 
 def test_a_study_knows_the_builds_that_measured_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from barewire import __version__, installed
-from barewire.errors import MachineCannot, WrongUse
+from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.mpi import find_library, installed_libraries
 from barewire.processes import end_with_this_process
 from barewire.results.store import write_atomically
@@ -195,6 +195,8 @@ def _run(step: Step, directory: Path, record: Record, kept_open: Sequence[int]) 
         command, without = _command(step, directory, record)
     except MachineCannot as error:
         return Done("left out", step.command, 0.0, str(error))
+    except MeasurementFailed as error:
+        return Done("failed", step.command, 0.0, str(error))
     target = directory / step.name
     if target.is_dir():
         shutil.rmtree(target)
@@ -245,7 +247,8 @@ def _last_line(message: str) -> str:
 def _command(step: Step, directory: Path, record: Record) -> tuple[tuple[str, ...], str]:
     """The words of a step's command, and what of it is left out, in words.
 
-    Options go before `--`, behind which are those of the program. MachineCannot if no library of `--library` is here.
+    Options go before `--`, behind which are those of the program. MachineCannot if no library of `--library` is here,
+    or not that of the program; MeasurementFailed if the program cannot be built.
     """
     words, program = _split([_filled(word, directory) for word in step.command])
     more, of_form = _split(step.quick if record.form == "quick" else step.full)
@@ -289,6 +292,8 @@ def _filled(word: str, directory: Path) -> str:
     def suite(found: re.Match[str]) -> str:
         from barewire.mpi.suite import build
 
+        if found[1] not in {library.name for library in installed_libraries()}:
+            raise MachineCannot(f"the MPI library {found[1]} is not installed here")
         library = find_library(found[1])
         return str(Path(build(library, ["pingpong"])["pingpong"]).parent)
 
