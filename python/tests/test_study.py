@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Studies: plans, steps with a barewire that is not there, and what becomes of claims on runs with known answers."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -50,6 +51,19 @@ text = "The first is faster."
 kind = "faster"
 a = {step = "messages", subject = "openmpi/barewire"}
 b = {step = "messages", subject = "openmpi/tcp"}
+"""
+
+
+# A claim that needs no step.
+NOTHING = """
+[[claim]]
+text = "A round trip of 1400 B takes 11 µs."
+kind = "impossible"
+message_bytes = 1400
+protocol = "raw"
+rate_bit_s = 1e9
+published = "paz2010_pingpong.csv"
+columns = ["round_trip_us"]
 """
 
 
@@ -311,6 +325,34 @@ def test_what_this_machine_lacks_is_left_out_and_what_fails_does_not_stop_the_re
     replaced(monkeypatch, lambda command: (2, "barewire: unknown test"))
     with pytest.raises(WrongUse, match="step 'messages' of the plan"):
         run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+
+
+READS = """
+[[step]]
+name = "account"
+what = "where its bytes went"
+command = ["account", "{study}/a.pcapng", "--message-bytes", "64"]
+"""
+
+
+@pytest.mark.parametrize(("code", "state"), [(1, "failed"), (3, "left out")])
+def test_a_step_that_reads_a_file_waits_for_the_step_that_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, state: str
+) -> None:
+    """Otherwise it would read what an earlier attempt left, or name the missing file as the plan's mistake."""
+    makes = STEP.replace(COMMAND, '"run", "--capture", "{study}/a.pcapng", "--", "program"')
+    plan, study = written(tmp_path, makes + READS + NOTHING), tmp_path / "study"
+    commands = replaced(monkeypatch, lambda command: (code, "barewire: no") if command[0] == "run" else (0, ""))
+    for _ in range(2):
+        with contextlib.suppress(MachineCannot):
+            run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+        record = read_record(study)
+        assert record.steps["account"].state == "left out"
+        assert record.steps["account"].reason == f"it needs a file of step 'messages', which was {state}"
+    assert [command[0] for command in commands] == ["run", "run"]
+    replaced(monkeypatch, lambda command: (0, ""))
+    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    assert {done.state for done in record.steps.values()} == {"done"}
 
 
 def record_of(plan: Plan) -> Record:

@@ -176,7 +176,8 @@ def run_steps(
         if done is not None and done.state == "done":
             continue
         progress(number, len(plan.steps), step.what)
-        result = replace(_run(step, directory, record, kept_open), build=build)
+        missing = _not_made(step, plan, record)
+        result = replace(missing or _run(step, directory, record, kept_open), build=build)
         record = replace(record, steps={**record.steps, step.name: result})
         record.write(directory)
     progress(len(plan.steps), len(plan.steps), "")
@@ -184,6 +185,16 @@ def run_steps(
         reasons = "; ".join(dict.fromkeys(done.reason for done in record.steps.values()))
         raise MachineCannot(f"this machine can run no step of the study {plan.name}: {reasons}")
     return record
+
+
+def _not_made(step: Step, plan: Plan, record: Record) -> Done | None:
+    """Leave a step out that shares a file of the study's directory with a step before it that is not done."""
+    files = {word for word in step.command if word.startswith("{study}/")}
+    for before in plan.steps[: plan.steps.index(step)]:
+        state = record.steps[before.name].state
+        if state != "done" and files & {*before.command}:
+            return Done("left out", step.command, 0.0, f"it needs a file of step '{before.name}', which was {state}")
+    return None
 
 
 def _run(step: Step, directory: Path, record: Record, kept_open: Sequence[int]) -> Done:
