@@ -211,6 +211,24 @@ def test_a_step_s_options_go_before_those_of_its_program(tmp_path: Path, monkeyp
     assert commands[1:] == [["mpi", "pingpong", "--sizes", "64", "--hosts", "a:2,b:2", "-o", str(other / "messages")]]
 
 
+@pytest.mark.parametrize("name", shipped())
+def test_on_real_hosts_no_step_has_what_only_a_lab_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Such a command would be wrong, and end the study."""
+    plan, commands = read_plan(name), replaced(monkeypatch, lambda command: (0, ""))
+    monkeypatch.setattr(steps_module, "installed_libraries", lambda: list(LIBRARIES.values()))
+    monkeypatch.setattr(steps_module, "find_library", lambda name: LIBRARIES[name])
+    with patch("barewire.mpi.suite.build", lambda library, names: {"pingpong": "/nowhere/pingpong"}):
+        record = run_steps(plan, tmp_path, begin(plan, tmp_path, "full", "a:8,b:8"), no_progress)
+    labs = {"--lab", "--broker", "--capture", "--emulated"}
+    assert not [command for command in commands if labs & {*command}]
+    assert any("--hosts" in command for command in commands) == any(step.lab for step in plan.steps)
+    for step in plan.steps:
+        if "--capture" in step.command or step.command[:2] == ("sdn", "bench"):
+            assert record.steps[step.name].state == "left out"
+
+
 def test_of_the_libraries_those_that_are_here_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = written(tmp_path, STEP.replace('"--sizes"', '"--library", "openmpi,mpich-99", "--sizes"') + CLAIM)
     commands, study = replaced(monkeypatch, lambda command: (0, "")), tmp_path / "study"

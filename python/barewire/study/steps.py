@@ -202,6 +202,8 @@ def _run(step: Step, directory: Path, record: Record, kept_open: Sequence[int]) 
         return Done("left out", step.command, 0.0, f"it belongs to the {' and '.join(step.forms)} form")
     if record.hosts is not None and step.command[:2] == ("sdn", "bench"):
         return Done("left out", step.command, 0.0, "needs a network of switches in a lab, not real hosts")
+    if record.hosts is not None and step.lab and "--capture" in step.command:
+        return Done("left out", step.command, 0.0, "captures in a lab, not on real hosts")
     try:
         command, without = _command(step, directory, record)
     except MachineCannot as error:
