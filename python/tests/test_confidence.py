@@ -16,6 +16,7 @@ from synthetic import synthetic_run
 from typer.testing import CliRunner
 
 from barewire.cli.commands import app
+from barewire.cli.options import read_confidence
 from barewire.data import Run as Data
 from barewire.errors import WrongUse
 from barewire.measure.session import StoppingRule
@@ -24,7 +25,12 @@ from barewire.results.confidence import asked_confidence, at_confidence
 from barewire.results.run import Run, Series
 from barewire.results.store import read_run, samples, write_run
 from barewire.results.tables import series_frame
-from barewire.stats.confidence import interval_name, with_interval_names, without_interval_names
+from barewire.stats.confidence import (
+    interval_name,
+    launches_for_interval,
+    with_interval_names,
+    without_interval_names,
+)
 from barewire.stats.convergence import launches_to_converge
 from barewire.stats.intervals import is_precise, mean_interval, median_interval
 
@@ -185,3 +191,10 @@ def test_an_impossible_confidence_is_wrong_use(synthetic: Path, command: str, pe
     done = CliRunner().invoke(app, [*words[:at], *option, *words[at + 1 :]])
     assert isinstance(done.exception, WrongUse), done.output
     assert str(done.exception).startswith("--confidence is in percent, from 50 to 99.9, such as 99")
+
+
+@pytest.mark.parametrize("percent", [50, 97.5, 99.9])
+def test_the_bounds_that_are_named_are_allowed(percent: float) -> None:
+    """99.9 / 100 is more than 0.999."""
+    share = read_confidence(percent)
+    assert share == round(percent / 100, 4) and launches_for_interval(share) >= 2

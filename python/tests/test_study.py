@@ -161,6 +161,13 @@ def test_a_mistake_in_a_plan_is_named(tmp_path: Path, change: tuple[str, str], s
     assert says in str(raised.value)
 
 
+def test_a_plan_may_be_as_sure_as_a_confidence_can_be(tmp_path: Path) -> None:
+    confident = STEP.replace("[[step]]", "confidence = 99.9\n[[step]]", 1)
+    assert written(tmp_path, confident + CLAIM).confidence == 0.999
+    with pytest.raises(WrongUse, match=r"from 50 to 99\.9, not 99\.91"):
+        written(tmp_path, confident.replace("99.9", "99.91") + CLAIM)
+
+
 def test_an_unknown_study_and_a_missing_file_are_errors(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="unknown study 'watter'") as raised:
         read_plan("watter")

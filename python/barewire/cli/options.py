@@ -15,7 +15,7 @@ from barewire.cli import complete
 from barewire.errors import WrongUse
 from barewire.models.wire import MTU_BYTES_MAX, MTU_BYTES_MIN
 from barewire.mpi.fabrics import FABRICS, LINKS, PROGRESSES, THREAD, WAITS
-from barewire.stats.confidence import CONFIDENCE_MAX, CONFIDENCE_MIN
+from barewire.stats.confidence import CONFIDENCE_MAX, CONFIDENCE_MIN, share_of
 
 LAB = "In a lab"
 HOSTS = "On real hosts"
@@ -307,7 +307,8 @@ def is_whole(text: str) -> bool:
 
 def read_confidence(percent: float) -> float:
     """Return `--confidence` as a share; WrongUse outside 50 to 99.9."""
-    if not CONFIDENCE_MIN <= percent / 100 <= CONFIDENCE_MAX:
+    share = share_of(percent)
+    if not CONFIDENCE_MIN <= share <= CONFIDENCE_MAX:
         allowed = f"{CONFIDENCE_MIN * 100:g} to {CONFIDENCE_MAX * 100:g}"
         raise WrongUse(f"--confidence is in percent, from {allowed}, such as 99, not {percent:g}")
-    return percent / 100
+    return share

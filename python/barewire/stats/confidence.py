@@ -9,6 +9,11 @@ CONFIDENCE = 0.95
 CONFIDENCE_MIN, CONFIDENCE_MAX = 0.5, 0.999
 
 
+def share_of(percent: float) -> float:
+    """Return a confidence in percent as a share; without rounding 99.9 % would be more than 0.999."""
+    return round(percent / 100, 12)
+
+
 def launches_for_interval(confidence: float = CONFIDENCE) -> int:
     """Return how many launches an interval of the median needs: with fewer not even their range is that certain.
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from barewire.errors import WrongUse, unknown
 from barewire.models.wire import Protocol
 from barewire.results.run import Series
+from barewire.stats.confidence import share_of
 from barewire.study.tables import Table, read_table
 
 PLANS = Path(__file__).parent / "plans"
@@ -206,7 +207,7 @@ def _plan(path: Path, content: dict[str, Any], digest: str) -> Plan:
     if not isinstance(confidence, int | float) or not 50 <= confidence <= 99.9:
         raise WrongUse(f"{path}: confidence is in percent, from 50 to 99.9, not {confidence!r}")
     texts = {key: _text(f"{path}", content, key) for key in ("title", "question", "source")}
-    return Plan(path.stem, **texts, confidence=confidence / 100, steps=steps, claims=claims, digest=digest)
+    return Plan(path.stem, **texts, confidence=share_of(confidence), steps=steps, claims=claims, digest=digest)
 
 
 def _list(path: Path, content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
