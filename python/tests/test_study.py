@@ -161,6 +161,27 @@ def test_a_mistake_in_a_plan_is_named(tmp_path: Path, change: tuple[str, str], s
     assert says in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("better", "worse", "says"),
+    [
+        ("planned", ["stp", "star"], "claim 1: 'star' is a reference network, not a strategy"),
+        ("wide", ["stp"], "claim 1: 'wide' is a reference network, not a strategy"),
+        ("planned", ["stp", "planned"], "claim 1: 'planned' is compared with itself"),
+        ("planned", [], "claim 1: strategies needs two at least"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["strategy", "alike"])
+def test_only_strategies_are_compared_and_with_others(
+    tmp_path: Path, kind: str, better: str, worse: list[str], says: str
+) -> None:
+    """Nothing tells a reference, or a strategy and itself, apart: after the measurement that would be a traceback."""
+    names = f"strategies = {[better, *worse]}" if kind == "alike" else f'better = "{better}"\nworse = {worse}'
+    claim = f'[[claim]]\ntext = "x"\nkind = "{kind}"\nstep = "messages"\nquantity = "random rings"\n{names}\n'
+    with pytest.raises(WrongUse) as raised:
+        written(tmp_path, STEP.replace(COMMAND, '"sdn", "bench"') + claim)
+    assert str(raised.value).endswith(says)
+
+
 def test_a_plan_may_be_as_sure_as_a_confidence_can_be(tmp_path: Path) -> None:
     confident = STEP.replace("[[step]]", "confidence = 99.9\n[[step]]", 1)
     assert written(tmp_path, confident + CLAIM).confidence == 0.999

@@ -260,8 +260,8 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
     _check_values(where, content)
     several = ("key", "worse", "strategies", "columns")
     lists: dict[str, Any] = {key: _words(where, content, key) for key in several if key in content}
-    if kind == "alike" and len(lists["strategies"]) < 2:
-        raise WrongUse(f"{where}: strategies needs two at least")
+    if kind in ("strategy", "alike"):
+        _check_strategies(where, (content["better"], *lists["worse"]) if kind == "strategy" else lists["strategies"])
     if kind == "impossible" and not lists["columns"]:
         raise WrongUse(f"{where}: columns needs the one of the published times")
     claim = Claim(**{**content, **lists})
@@ -314,6 +314,19 @@ def _check_values(where: str, content: Mapping[str, Any]) -> None:
     for path, value in content.get("expected", {}).items():
         if not _is_number(value):
             raise WrongUse(f"{where}: expected '{path}' must be a number, not {value!r}")
+
+
+def _check_strategies(where: str, names: Sequence[str]) -> None:
+    """Refuse what cannot be compared: fewer than two, one with itself, and the references, which are no strategies."""
+    from barewire.results.sdn import REFERENCES  # imported late: names of plans are completed without polars
+
+    if len(names) < 2:
+        raise WrongUse(f"{where}: strategies needs two at least")
+    for name in names:
+        if names.count(name) > 1:
+            raise WrongUse(f"{where}: '{name}' is compared with itself")
+        if name in REFERENCES:
+            raise WrongUse(f"{where}: '{name}' is a reference network, not a strategy")
 
 
 def _check_side(where: str, side: Mapping[str, Any]) -> None:
