@@ -748,6 +748,40 @@ def test_recognition_is_judged_by_an_exact_interval_of_the_share(
         assert f"hadoop, {right} of {right + wrong}" in markdown(plan, [finding], record_of(plan), {})
 
 
+@pytest.mark.parametrize(
+    ("kind", "step", "isolated", "verdict"),
+    [
+        ("strategy", "messages", 20.0, "cannot be decided"),
+        ("strategy", "messages", 60.0, "did not hold"),
+        ("strategy", "simulation", 20.0, "cannot be decided"),
+        ("strategy", "simulation", 60.0, "did not hold"),
+        ("alike", "messages", 40.0, "cannot be decided"),
+        ("alike", "messages", 20.0, "did not hold"),
+    ],
+)
+def test_a_claim_about_strategies_that_were_not_measured_does_not_hold(
+    tmp_path: Path, kind: str, step: str, isolated: float, verdict: str
+) -> None:
+    """But what was measured can contradict it."""
+    names = 'better = "isolated"\nworse = ["stp", "ecmp", "trafic"]'
+    if kind == "alike":
+        names = 'strategies = ["isolated", "stp", "ecmp", "trafic"]'
+    claim = f'[[claim]]\ntext = "x"\nkind = "{kind}"\nstep = "{step}"\nquantity = "random rings"\n{names}\n'
+    steps = STEP.replace(COMMAND, '"sdn", "bench"') + SIMULATED[: SIMULATED.index("[[claim]]")]
+    plan = written(tmp_path, steps + claim)
+    same = {"quantity": "random rings", "unit": "MB/s", "hosts": 4}
+    series = [
+        {**same, "strategy": name, "mean": 1 / time, "values": [1 / time] * 6}
+        for name, time in (("stp", 40.0), ("isolated", isolated))
+    ]
+    (tmp_path / "simulation.json").write_text(json.dumps({"series": series}))
+    run, frame, _ = synthetic_sdn({"star": 10.0, "wide": 10.0, "stp": 40.0, "isolated": isolated}, 6)
+    with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
+        (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == verdict and finding.why.endswith(" Not measured: ecmp, trafic."), finding.why
+    assert len(finding.rows) == 1
+
+
 def test_a_step_of_the_other_form_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     second = (
         STEP[STEP.index("[[step]]") :]

@@ -412,7 +412,7 @@ def _strategy(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding
     if not rows:
         return Finding(claim, "cannot be decided", "the run has no values of both strategies")
     verdict, why = _faster(rows)
-    return Finding(claim, verdict, why, rows, (claim.better, ", ".join(claim.worse)))
+    return _with_all(Finding(claim, verdict, why, rows, (claim.better, ", ".join(claim.worse))), claim.worse)
 
 
 def _alike(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding:
@@ -425,7 +425,19 @@ def _alike(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding:
         return Finding(claim, "cannot be decided", "the run has no values of two of the strategies")
     differing = [row.label for row in rows if row.says in ("better", "worse")]
     verdict, why = _told_apart(rows, differing)
-    return Finding(claim, verdict, why, rows, (first, ", ".join(others)))
+    return _with_all(Finding(claim, verdict, why, rows, (first, ", ".join(others))), others)
+
+
+def _with_all(finding: Finding, others: Sequence[str]) -> Finding:
+    """Say which of the strategies no row compares with: a claim about all of them cannot hold then."""
+    missing = [name for name in others if not any(row.label.endswith(f" against {name}") for row in finding.rows)]
+    return _incomplete(finding, f"Not measured: {', '.join(missing)}.") if missing else finding
+
+
+def _incomplete(finding: Finding, what: str) -> Finding:
+    """The finding where a part of what is claimed has no values: it may be wrong, but does not hold."""
+    verdict: Verdict = "cannot be decided" if finding.verdict == "held" else finding.verdict
+    return replace(finding, verdict=verdict, why=f"{finding.why} {what}")
 
 
 def _strategy_rows(claim: Claim, summary: Summary, one: str, others: Sequence[str]) -> tuple[Row, ...]:
@@ -492,7 +504,8 @@ def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
     if not rows:
         return Finding(claim, "cannot be decided", "the simulation has no values of both strategies")
     verdict, why = _faster(rows)
-    return Finding(claim, verdict, f"Simulated. {why}", tuple(rows), (claim.better, ", ".join(claim.worse)))
+    names = (claim.better, ", ".join(claim.worse))
+    return _with_all(Finding(claim, verdict, f"Simulated. {why}", tuple(rows), names), claim.worse)
 
 
 def _predicted(claim: Claim, directory: Path, confidence: float) -> Finding:
