@@ -666,18 +666,19 @@ columns = ["stp", "isolated"]
 
 
 @pytest.mark.parametrize(
-    ("factor", "blocks", "verdict", "says"),
+    ("factor", "blocks", "busy", "verdict", "says"),
     [
-        (1.0, 8, "held", "No difference beyond 2 % in the only row"),
-        (1.3, 8, "did not hold", "The sides differ at 4 hosts, against isolated"),
-        (1.0, 3, "cannot be decided", "No difference is significant, as published"),
+        (1.0, 8, 0.5, "held", "No difference beyond 2 % in the only row"),
+        (1.3, 8, 0.5, "did not hold", "The sides differ at 4 hosts, against isolated"),
+        (1.0, 3, 0.5, "cannot be decided", "Not tested, because only 3 blocks, and at least 6 are needed: "),
+        (1.3, 8, 0.9, "cannot be decided", "Not tested, because the machine was saturated in 16 of 16 launches: "),
     ],
 )
 def test_strategies_are_alike_if_their_intervals_say_so(
-    tmp_path: Path, factor: float, blocks: int, verdict: str, says: str
+    tmp_path: Path, factor: float, blocks: int, busy: float, verdict: str, says: str
 ) -> None:
     """Latencies of 8 bytes that are part of each launch of rings; published ones are equal, so their ratio is 1."""
-    run, frame, _ = synthetic_sdn({"star": 10.0, "wide": 10.0, "stp": 40.0, "isolated": 20.0}, blocks)
+    run, frame, _ = synthetic_sdn({"star": 10.0, "wide": 10.0, "stp": 40.0, "isolated": 20.0}, blocks, busy=busy)
     is_short = (pl.col("message_bytes") == 8) & (pl.col("subject").cast(pl.String) == "isolated")
     noise = pl.Series(np.random.default_rng(1).normal(1, 0.001, frame.height))
     value = pl.when(is_short).then(pl.col("value") * factor).otherwise(pl.col("value")) * noise
@@ -708,11 +709,15 @@ quantity = "job"
 
 
 @pytest.mark.parametrize(
-    ("planned_s", "verdict"),
-    [([5.0, 5.1, 5.2, 5.0, 5.1, 5.2], "held"), ([11.0, 11.1, 11.2, 11.0, 11.1, 11.2], "did not hold"),
-     ([9.0, 11.1, 9.2, 11.0, 9.1, 11.2], "cannot be decided"), ([5.0, 5.1], "cannot be decided")],
+    ("planned_s", "verdict", "says"),
+    [([5.0, 5.1, 5.2, 5.0, 5.1, 5.2], "held", "Better in the only row"),
+     ([11.0, 11.1, 11.2, 11.0, 11.1, 11.2], "did not hold", "Better in 0 of 1"),
+     ([9.0, 11.1, 9.2, 11.0, 9.1, 11.2], "cannot be decided", "The interval over the seeds contains 1."),
+     ([5.0, 5.1], "cannot be decided", "Only 2 seeds, and at least 6 are needed.")],
 )  # fmt: skip
-def test_simulated_strategies_are_compared_seed_by_seed(tmp_path: Path, planned_s: list[float], verdict: str) -> None:
+def test_simulated_strategies_are_compared_seed_by_seed(
+    tmp_path: Path, planned_s: list[float], verdict: str, says: str
+) -> None:
     """A claim about a document and one about a run stand side by side: each is judged from its own."""
     plan = written(tmp_path, STEP + SIMULATED)
     same = {"quantity": "job", "unit": "s", "hosts": 16}
@@ -725,6 +730,7 @@ def test_simulated_strategies_are_compared_seed_by_seed(tmp_path: Path, planned_
     (tmp_path / "simulation.json").write_text(json.dumps({"series": series}))
     (finding,) = judge(plan, tmp_path, record_of(plan))
     assert finding.verdict == verdict and finding.why.startswith("Simulated. "), finding.why
+    assert says in finding.why, finding.why
     (row,) = finding.rows
     assert row.measured == (pytest.approx(np.mean(planned_s)), pytest.approx(np.mean(stp))) and row.unit == "s"
 

@@ -27,6 +27,8 @@ UNITS = {RANDOM: "MB/s", NATURAL: "MB/s", JOB: "s", MEAN_COMPLETION: "s", MEDIAN
 # The quantities of which the pages say who is best.
 RANKED = (RANDOM, JOB, MEAN_COMPLETION, MEDIAN_LATENCY, P99_LATENCY)
 _QUANTILES = {MEDIAN_LATENCY: 0.5, P99_LATENCY: 0.99}
+# Why nothing is said of two policies that were tested.
+NOT_TOLD_APART = "the tests do not tell them apart"
 # The workload of short messages: its launches are judged by their exchanges' times, not by b_eff's value.
 LATENCY_TEST = "latency"
 # Length of the messages whose exchanges are latencies, as in b_eff.
@@ -167,7 +169,7 @@ class Summary:
             return None
         if reason := _obstacle([cell for cell in cells if cell is not None]):
             return f"cannot say: {reason}"
-        words = {"above": "better", "below": "worse", "undecided": "cannot say: the tests do not tell them apart"}
+        words = {"above": "better", "below": "worse", "undecided": f"cannot say: {NOT_TOLD_APART}"}
         outcome = self.comparisons.get(Compared(quantity, hosts, beside, better, worse))
         if outcome is None:
             outcome = self.comparisons[Compared(quantity, hosts, beside, worse, better)]

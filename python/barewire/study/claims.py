@@ -20,13 +20,13 @@ from barewire.report.words import bounds, message_size, number, percent
 from barewire.results.host import host_crossovers
 from barewire.results.laws import laws_of
 from barewire.results.run import Run, Series
-from barewire.results.sdn import Summary, summarised
+from barewire.results.sdn import NOT_TOLD_APART, Summary, summarised
 from barewire.results.store import read_run, samples
 from barewire.sdn.classify.learn import correct
 from barewire.stats.comparison import Comparison, compare_over_sizes
 from barewire.stats.confidence import interval_name, launches_for_interval
 from barewire.stats.intervals import mean_interval, median_interval
-from barewire.stats.paired import paired_ratio
+from barewire.stats.paired import Ratio, paired_ratio
 from barewire.study.plan import Claim, Plan
 from barewire.study.steps import Record, document_of
 from barewire.study.tables import as_number, time_factor
@@ -245,10 +245,15 @@ def _faster(rows: Sequence[Row]) -> tuple[Verdict, str]:
     if against:
         return "did not hold", f"Better in {says['better']} of {len(rows)}, not at {_named(against)}: {spread}."
     undecided = [row for row in rows if row.says != "better"]
-    reasons = dict.fromkeys(reason for row in undecided if (reason := row.says.partition(": ")[2]))
     where = _named([row.label for row in undecided])
     why = f"Better in {says['better']} of {len(rows)}, undecided at {where}: {spread}."
-    return "cannot be decided", " ".join((why, *(f"{reason[0].upper()}{reason[1:]}." for reason in reasons)))
+    sentences = [f"{reason[0].upper()}{reason[1:]}." for reason in _reasons(undecided)]
+    return "cannot be decided", " ".join((why, *sentences))
+
+
+def _reasons(rows: Sequence[Row]) -> list[str]:
+    """Why nothing can be said of rows, each reason once."""
+    return list(dict.fromkeys(reason for row in rows if (reason := row.says.partition(": ")[2])))
 
 
 def _told_apart(rows: Sequence[Row], differing: Sequence[str]) -> tuple[Verdict, str]:
@@ -258,6 +263,8 @@ def _told_apart(rows: Sequence[Row], differing: Sequence[str]) -> tuple[Verdict,
         return "did not hold", f"The sides differ at {_named(differing)}: {spread}."
     if all(row.says == "no difference" for row in rows):
         return "held", f"No difference beyond {percent(MARGIN)} in {_all(len(rows))}: {spread}."
+    if untested := [reason for reason in _reasons(rows) if reason != NOT_TOLD_APART]:
+        return "cannot be decided", f"Not tested, because {' and '.join(untested)}: {spread}."
     intervals = [row.interval for row in rows if row.interval is not None]
     if not intervals:
         return "cannot be decided", f"No difference is significant, as published: {spread}."
@@ -483,7 +490,6 @@ def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
                 continue
             pair = (other["values"], one["values"]) if one["unit"] == "s" else (one["values"], other["values"])
             ratio = paired_ratio(*pair, confidence=confidence)
-            low, high = ratio.interval or (0.0, float("inf"))
             rows.append(
                 Row(
                     f"{hosts} hosts, against {other_name}",
@@ -494,11 +500,7 @@ def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
                     None,
                     ratio.value,
                     ratio.interval,
-                    "better"
-                    if low > 1
-                    else "worse"
-                    if high < 1
-                    else "cannot say: the interval over the seeds contains 1",
+                    _seeds_say(ratio, confidence),
                 )
             )
     if not rows:
@@ -506,6 +508,14 @@ def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
     verdict, why = _faster(rows)
     names = (claim.better, ", ".join(claim.worse))
     return _with_all(Finding(claim, verdict, f"Simulated. {why}", tuple(rows), names), claim.worse)
+
+
+def _seeds_say(ratio: Ratio, confidence: float) -> str:
+    """What the ratios of equal seeds say of a strategy, or why they say nothing."""
+    if ratio.interval is None:
+        return f"cannot say: only {ratio.pairs} seeds, and at least {launches_for_interval(confidence)} are needed"
+    low, high = ratio.interval
+    return "better" if low > 1 else "worse" if high < 1 else "cannot say: the interval over the seeds contains 1"
 
 
 def _predicted(claim: Claim, directory: Path, confidence: float) -> Finding:
