@@ -151,6 +151,18 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
             ('text = "The first is faster."', 'text = "x"\npublished = "watter2006_fft.csv"\nonly = {rank = 2}'),
             "has no column rank; it has processes",
         ),
+        (
+            ('text = "The first is faster."', 'text = "x"\npublished = "watter2006_fft.csv"\nonly = {processes = 3}'),
+            "claim 1: watter2006_fft.csv has no row with {'processes': 3}",
+        ),
+        (
+            (
+                'kind = "faster"',
+                'kind = "impossible"\nmessage_bytes = 1\nprotocol = "tcp"\nrate_bit_s = 1e9\n'
+                'published = "paz2010_pingpong.csv"\ncolumns = ["message_bytes"]',
+            ),
+            "claim 1: columns needs the one of the published times, whose name ends in s, ms or us",
+        ),
     ],
 )
 def test_a_mistake_in_a_plan_is_named(tmp_path: Path, change: tuple[str, str], says: str) -> None:
@@ -875,6 +887,30 @@ def test_the_impossible_round_trip_is_pointed_out() -> None:
     (row,) = finding.rows
     assert row.says == "impossible" and row.published == (5.5,) and row.measured[0] == pytest.approx(11.46, abs=0.1)
     assert all(other.verdict == "cannot be decided" for other in findings if other is not finding)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "only", "verdict", "one_way_us"),
+    [
+        ("watter2006_netpipe_time.csv", "llc_mean_s", "message_bytes = 1", "held", 64.1824),
+        ("stival2006_overlap.csv", "value_ms", 'where = "figures 4.32 and 4.34a"', "did not hold", 0.0),
+        ("stival2006_fft_phase1.csv", "compute_ms", 'variant = "nonblocking"', "cannot be decided", None),
+    ],
+)
+def test_a_printed_time_is_held_against_the_wire_in_its_own_unit(
+    tmp_path: Path, table: str, column: str, only: str, verdict: str, one_way_us: float | None
+) -> None:
+    """64 µs are printed as 6.4e-05 s. No number says nothing."""
+    claim = NOTHING.replace("1400\n", "1\n").replace("1e9", "1e8").replace("paz2010_pingpong.csv", table)
+    plan = written(tmp_path, STEP + claim.replace("round_trip_us", column) + f"only = {{{only}}}\n")
+    (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == verdict, finding.why
+    if one_way_us is None:
+        assert not finding.rows and "has no number in compute_ms" in finding.why
+        return
+    (row,) = finding.rows
+    assert row.published == (pytest.approx(one_way_us),)
+    assert "published: one way, as it was printed" in table_of(finding).headings
 
 
 def test_bytes_of_an_account_are_compared_with_the_published(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def _sides(finding: Finding) -> Sequence[str]:
     if finding.claim.kind == "strategy":
         return finding.names
     if finding.claim.kind == "impossible":
-        return ("one way, half of what was printed",)
+        return finding.names[:1]
     if _in_us(finding):
         return tuple(f"{column.rpartition('_')[0]}, µs" if time_factor(column) else column for column in columns)
     return columns or finding.names

@@ -598,20 +598,24 @@ def _impossible(claim: Claim) -> Finding:
     protocol: Any = claim.protocol
     limit = latency_limit_us(claim.message_bytes, protocol, 1500, claim.rate_bit_s)
     rows = []
+    column = claim.columns[0]
+    is_round_trip, factor = column.startswith("round_trip"), time_factor(column)
+    assert factor is not None
     for found in table.rows:
-        printed = as_number(found[claim.columns[0]])
+        printed = as_number(found[column])
         if printed is None:
             continue
-        one_way = printed / 2 if claim.columns[0].startswith("round_trip") else printed
+        one_way = printed * factor / (2 if is_round_trip else 1)
         says = "impossible" if one_way < limit else "possible"
-        label = " ".join(value for column, value in found.items() if column not in claim.columns)
+        label = " ".join(value for name, value in found.items() if name != column)
         rows.append(Row(label, None, (one_way,), (limit,), "us", one_way, limit, None, says))
+    if not rows:
+        return Finding(claim, "cannot be decided", f"the table has no number in {column}")
+    names = (f"one way, {'half of what' if is_round_trip else 'as it'} was printed", "the wire's time")
     if any(row.says == "impossible" for row in rows):
         why = f"Its frames alone take {number(limit)} µs one way, so what was printed cannot be."
-        return Finding(
-            claim, "did not hold", why, tuple(rows), ("one way, half of what was printed", "the wire's time")
-        )
-    return Finding(claim, "held", "It is above the wire's time.", tuple(rows), ("one way", "the wire's time"))
+        return Finding(claim, "did not hold", why, tuple(rows), names)
+    return Finding(claim, "held", "It is above the wire's time.", tuple(rows), names)
 
 
 def _bytes(claim: Claim, directory: Path) -> Finding:

@@ -16,7 +16,7 @@ from barewire.errors import WrongUse, unknown
 from barewire.models.wire import Protocol
 from barewire.results.run import Series
 from barewire.stats.confidence import share_of
-from barewire.study.tables import Table, read_table
+from barewire.study.tables import Table, read_table, time_factor
 
 PLANS = Path(__file__).parent / "plans"
 
@@ -262,8 +262,8 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
     lists: dict[str, Any] = {key: _words(where, content, key) for key in several if key in content}
     if kind in ("strategy", "alike"):
         _check_strategies(where, (content["better"], *lists["worse"]) if kind == "strategy" else lists["strategies"])
-    if kind == "impossible" and not lists["columns"]:
-        raise WrongUse(f"{where}: columns needs the one of the published times")
+    if kind == "impossible" and (len(lists["columns"]) != 1 or time_factor(lists["columns"][0]) is None):
+        raise WrongUse(f"{where}: columns needs the one of the published times, whose name ends in s, ms or us")
     claim = Claim(**{**content, **lists})
     # The last one is the number by which rows are found in the published table.
     for name in claim.key or ("",):
@@ -288,6 +288,8 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
         raise WrongUse(
             f"{where}: {claim.published} has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
         )
+    if table is not None and not table.rows:
+        raise WrongUse(f"{where}: {claim.published} has no row with {dict(claim.only or {})}")
     return claim
 
 
