@@ -158,6 +158,13 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
         (
             (
                 'kind = "faster"',
+                'kind = "faster"\npublished = "watter2006_fft.csv"\nrows = "processes"\ncolumns = ["llc_mean"]',
+            ),
+            "claim 1: a claim of kind 'faster' has 2 columns, one for each side",
+        ),
+        (
+            (
+                'kind = "faster"',
                 'kind = "impossible"\nmessage_bytes = 1\nprotocol = "tcp"\nrate_bit_s = 1e9\n'
                 'published = "paz2010_pingpong.csv"\ncolumns = ["message_bytes"]',
             ),
@@ -673,7 +680,7 @@ strategies = ["stp", "isolated"]
 quantity = "median latency"
 published = "oliveira2018_latency.csv"
 rows = "hosts"
-columns = ["stp", "isolated"]
+columns = ["stp"]
 """
 
 
@@ -701,6 +708,9 @@ def test_strategies_are_alike_if_their_intervals_say_so(
     assert finding.verdict == verdict and says in finding.why, finding.why
     (row,) = finding.rows
     assert row.published == (0.37, 0.37) and row.published_ratio == 1
+    table = table_of(finding)
+    assert table.headings[1:3] == ("published: stp", "published: isolated")
+    assert len(table.rows[0]) == len(table.headings)
     assert row.unit == "ms" and row.ratio == pytest.approx(factor, abs=0.02), "above 1: stp, the first, is shorter"
 
 

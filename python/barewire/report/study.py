@@ -103,7 +103,7 @@ def table_of(finding: Finding) -> TextTable:
 
 def _sides(finding: Finding) -> Sequence[str]:
     columns = finding.claim.columns or (("expected",) if finding.claim.kind == "bytes" else ())
-    if finding.claim.kind == "strategy":
+    if finding.claim.kind in ("strategy", "alike"):
         return finding.names
     if finding.claim.kind == "impossible":
         return finding.names[:1]

@@ -64,6 +64,8 @@ _COMMANDS_OF: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "recognised": (("sdn", "learn"),),
     "bytes": (("account",), ("sdn", "simulate"), ("sdn", "learn")),
 }
+# Of claims about runs, how many sides they have, each of which may have a published column.
+_SIDES: Mapping[str, int] = {"faster": 2, "no-difference": 2, "grows": 2, "ratio": 2, "within": 1}
 _TEXTS = ("step", "crossover", "better", "quantity", "published", "rows")
 _NUMBERS = ("low", "high", "rate_bit_s")
 _BOOLEANS = ("beside", "of_limit", "beyond_limit", "mean")
@@ -264,6 +266,9 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
         _check_strategies(where, (content["better"], *lists["worse"]) if kind == "strategy" else lists["strategies"])
     if kind == "impossible" and (len(lists["columns"]) != 1 or time_factor(lists["columns"][0]) is None):
         raise WrongUse(f"{where}: columns needs the one of the published times, whose name ends in s, ms or us")
+    sides = _SIDES.get(kind)
+    if sides is not None and "rows" in content and len(lists.get("columns", ())) not in (0, sides):
+        raise WrongUse(f"{where}: a claim of kind '{kind}' has {sides} columns, one for each side")
     claim = Claim(**{**content, **lists})
     # The last one is the number by which rows are found in the published table.
     for name in claim.key or ("",):
