@@ -101,6 +101,7 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
     [
         (("title", "titel"), "there are: claim, confidence, question, source, step, title"),
         (('name = "messages"', 'name = "a b"'), "letters, digits and hyphens"),
+        (('name = "messages"', 'name = "study"'), "step 1: 'study' is the name of the study's own files"),
         (('what = "ping-pongs"', "what = 3"), "what must be a text"),
         (('"mpi", "pingpong"', '"rm", "-rf"'), "command begins with one of mpi, bench"),
         (('kind = "faster"', 'kind = "fastest"'), "kind is one of faster, no-difference"),

@@ -66,6 +66,8 @@ _COMMANDS_OF: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 # Of claims about runs, how many sides they have, each of which may have a published column.
 _SIDES: Mapping[str, int] = {"faster": 2, "no-difference": 2, "grows": 2, "ratio": 2, "within": 1}
+# What a step's document may not replace: study.json and study.html.
+_RECORD = "study"
 _TEXTS = ("step", "crossover", "better", "quantity", "published", "rows")
 _NUMBERS = ("low", "high", "rate_bit_s")
 _BOOLEANS = ("beside", "of_limit", "beyond_limit", "mean")
@@ -224,6 +226,8 @@ def _step(where: str, content: dict[str, Any]) -> Step:
     texts = {key: _text(where, content, key) for key in ("name", "what")}
     if not texts["name"].replace("-", "").isalnum():
         raise WrongUse(f"{where}: a name has letters, digits and hyphens, not '{texts['name']}'")
+    if texts["name"] == _RECORD:
+        raise WrongUse(f"{where}: '{_RECORD}' is the name of the study's own files, not one for a step")
     words = {key: _words(where, content, key) for key in ("command", "lab", "quick", "full", "forms") if key in content}
     for form in words.get("forms", ()):
         if form not in get_args(Form):
