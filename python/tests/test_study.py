@@ -494,6 +494,22 @@ def test_a_gain_that_grows(tmp_path: Path, first: float, last: float, verdict: s
     assert finding.verdict == verdict, finding.why
 
 
+def test_a_gain_grows_from_one_number_to_another(tmp_path: Path) -> None:
+    """Two series of the same number are no growth, however they differ."""
+    sides = CLAIM.replace('"faster"', '"grows"\nkey = ["message_bytes"]').replace(
+        'subject = "openmpi/barewire"', 'subject = ["one/barewire", "two/barewire"]'
+    )
+    fabrics = {"one/barewire": {8: 10.0}, "two/barewire": {8: 5.0}, "openmpi/tcp": {8: 20.0}}
+    finding = judged(tmp_path, sides, fabrics)
+    assert finding.verdict == "cannot be decided" and "an interval at two numbers" in finding.why, finding.why
+
+
+def test_series_without_a_claims_key_are_rows_that_say_so(tmp_path: Path) -> None:
+    claim = CLAIM.replace('kind = "faster"', 'kind = "faster"\nkey = ["parameter_value"]')
+    finding = judged(tmp_path, claim, {"openmpi/barewire": {8: 10.0}, "openmpi/tcp": {8: 20.0}})
+    assert finding.verdict == "held" and [row.label for row in finding.rows] == ["no parameter value"]
+
+
 @pytest.mark.parametrize(
     ("low", "high", "verdict"), [(15, 25, "held"), (50, 60, "did not hold"), (20, 25, "cannot be decided")]
 )

@@ -228,11 +228,13 @@ def _published(claim: Claim, at: float, unit: str) -> tuple[float | None, ...]:
 def _label(claim: Claim, series: Series) -> str:
     parts = []
     for name in claim.key:
-        value = getattr(series, name)
-        if isinstance(value, str):
+        value, words = getattr(series, name), name.replace("_", " ")
+        if value is None:
+            parts.append(f"no {words}")
+        elif isinstance(value, str):
             parts.append(value)
         else:
-            parts.append(message_size(value) if name == "message_bytes" else f"{name.replace('_', ' ')} {value:g}")
+            parts.append(message_size(value) if name == "message_bytes" else f"{words} {value:g}")
     return ", ".join(parts)
 
 
@@ -275,7 +277,7 @@ def _told_apart(rows: Sequence[Row], differing: Sequence[str]) -> tuple[Verdict,
 
 def _grows(rows: Sequence[Row], *, lower_is_better: bool) -> tuple[Verdict, str]:
     first, last = rows[0], rows[-1]
-    if len(rows) < 2 or first.interval is None or last.interval is None:
+    if first.label == last.label or first.interval is None or last.interval is None:
         return "cannot be decided", "It needs an interval at two numbers at least."
     said = f"{_ratio(first)} at {first.label}, {_ratio(last)} at {last.label}."
     before, after = (last, first) if lower_is_better else (first, last)
