@@ -901,6 +901,14 @@ def test_what_was_measured_of_a_machine_is_shown_in_full(tmp_path: Path) -> None
     text, page = markdown(plan, [], record, hosts), render_study(plan, [], record, hosts)
     for what in ("This machine", "Context switch, ns", "16 KiB", "processes-8"):
         assert what in text and what in page, what
+    less_sure = replace(plan, confidence=0.5)
+    narrower = measured_hosts(less_sure, tmp_path / "study", record)["messages"]
+    widths = [
+        [measure.interval[1] - measure.interval[0] for measure in measures if measure.interval is not None]
+        for measures in (hosts["messages"], narrower)
+    ]
+    assert len(widths[0]) == len(widths[1]) and sum(widths[1]) < sum(widths[0])
+    assert "with its 50 % interval" in render_study(less_sure, [], record, {"messages": narrower})
     found = document(plan, [], record, hosts)["hosts"]["messages"]
     assert json.loads(json.dumps(found, allow_nan=False))[0]["name"].startswith("memory/")
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from barewire.report.host import tables_of
 from barewire.report.profile import TextTable
 from barewire.report.words import bounds, number, p_value, percent, unit_name
+from barewire.results.confidence import as_asked
 from barewire.results.host import Measure, host_measures
 from barewire.results.store import read_run
 from barewire.study.claims import Finding, Row, Verdict
@@ -58,10 +59,11 @@ def warnings(record: Record) -> list[str]:
 
 
 def measured_hosts(plan: Plan, directory: Path, record: Record) -> dict[str, list[Measure]]:
-    """What the study's steps of `bench host` found, by step."""
+    """What the study's steps of `bench host` found, by step, at the plan's confidence."""
     steps = [step.name for step in plan.steps if step.command[:2] == ("bench", "host")]
     done = [name for name in steps if name in record.steps and record.steps[name].state == "done"]
-    return {name: host_measures(read_run(directory / name)) for name in done}
+    runs = {name: as_asked(read_run(directory / name), directory / name, plan.confidence) for name in done}
+    return {name: host_measures(run) for name, run in runs.items()}
 
 
 def print_findings(console: Console, plan: Plan, findings: Sequence[Finding], record: Record) -> None:
@@ -152,7 +154,7 @@ def markdown(plan: Plan, findings: Sequence[Finding], record: Record, hosts: Map
             lines += _markdown_table(table_of(finding))
     for name, measures in hosts.items():
         lines += ["", f"## {plan.step(name).what.capitalize()}"]
-        for table in tables_of(measures):
+        for table in tables_of(measures, plan.confidence):
             lines += ["", f"### {table.title}", "", *_markdown_table(table)]
     lines += ["", "## Steps", "", *_markdown_table(_steps(plan, record))]
     return "\n".join(lines) + "\n"

@@ -52,7 +52,7 @@ def render_study(
         claims=[
             (part["id"], finding.verdict, finding.claim.text) for part, finding in zip(parts, findings, strict=True)
         ],
-        parts=[*parts, *(_host(plan.step(name).what, name, measures) for name, measures in hosts.items())],
+        parts=[*parts, *(_host(plan, name, measures) for name, measures in hosts.items())],
         steps=steps,
     )
 
@@ -74,13 +74,13 @@ def _part(number: int, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _host(what: str, name: str, measures: Sequence[Measure]) -> dict[str, Any]:
+def _host(plan: Plan, name: str, measures: Sequence[Measure]) -> dict[str, Any]:
     return {
         "id": f"step-{name}",
-        "title": what.capitalize(),
+        "title": plan.step(name).what.capitalize(),
         "explanation": f"All values of the step '{name}'. Defined as in lmbench.",
         "figures": [],
-        "tables": [(table.title, table) for table in tables_of(measures)],
+        "tables": [(table.title, table) for table in tables_of(measures, plan.confidence)],
     }
 
 
