@@ -654,6 +654,19 @@ def test_a_break_is_found_where_it_was_published_or_not(tmp_path: Path) -> None:
         assert judged(tmp_path, any_of_them, curve, noise=0.005).verdict == verdict
 
 
+def test_a_break_is_that_of_the_selected_curve_and_needs_launches(tmp_path: Path) -> None:
+    """Pairs of processes may have a break that one pair does not have."""
+    sizes = [2**power for power in range(4, 18)]
+    curve = {"openmpi/tcp": {size: 10 + size / 1000 + (30 if size > 4096 else 0) for size in sizes}}
+    side = 'step = "messages", subject = "openmpi/tcp"'
+    claim = f'[[claim]]\ntext = "x"\nkind = "break"\na = {{{side}}}\nlow = 4096\nhigh = 8192\n'
+    few = judged(tmp_path, claim, curve, noise=0.005, launches=5)
+    assert few.verdict == "cannot be decided" and "With 5 launches nothing is sure at 95 %" in few.why
+    for pairs, verdict in ((1, "held"), (4, "cannot be decided")):
+        of_pairs = claim.replace(side, f"{side}, pairs = {pairs}")
+        assert judged(tmp_path, of_pairs, curve, noise=0.005).verdict == verdict
+
+
 def test_a_value_of_few_launches_is_within_nothing(tmp_path: Path) -> None:
     side = 'a = {step = "messages", subject = "openmpi/tcp", message_bytes = 8}'
     claim = f'[[claim]]\ntext = "x"\nkind = "within"\n{side}\nlow = 1\nhigh = 100\n'

@@ -19,7 +19,7 @@ from barewire.report.host import sentence
 from barewire.report.words import bounds, message_size, number, percent
 from barewire.results.host import host_crossovers
 from barewire.results.laws import laws_of
-from barewire.results.run import Run, Series
+from barewire.results.run import Place, Run, Series
 from barewire.results.sdn import NOT_TOLD_APART, Summary, summarised
 from barewire.results.store import read_run, samples
 from barewire.sdn.classify.learn import correct
@@ -92,7 +92,7 @@ def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict
         case "within":
             return _within(claim, runs, plan.confidence)
         case "break":
-            return _break(claim, runs)
+            return _break(claim, runs, plan.confidence)
         case "crossover":
             return _crossover(claim, directory, plan.confidence)
         case "strategy":
@@ -361,12 +361,19 @@ def _bounds(claim: Claim) -> tuple[float, float]:
     return 0.0 if claim.low is None else claim.low, math.inf if claim.high is None else claim.high
 
 
-def _break(claim: Claim, runs: Mapping[str, Run]) -> Finding:
+def _break(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding:
     assert claim.a is not None and claim.low is not None and claim.high is not None
     wanted = {name: claim.a[name] for name in ("subject", "variant") if name in claim.a}
-    laws = [law for law in laws_of(runs[claim.a["step"]]) if _has(law, wanted)]
+    placed = {name: claim.a[name] for name in Place._fields if name in claim.a}
+    run = runs[claim.a["step"]]
+    laws = [law for law in laws_of(run) if _has(law, wanted) and _has(law.place, placed)]
     if not laws:
         return Finding(claim, "cannot be decided", "too few message sizes for breaks")
+    curves = {(law.place, law.subject, law.variant) for law in laws}
+    medians = [each.launch_medians for each in run.series if (each.place, each.subject, each.variant) in curves]
+    fewest = min(len(of_size) for of_size in medians if of_size)
+    if fewest < launches_for_interval(confidence):
+        return Finding(claim, "cannot be decided", f"With {fewest} launches nothing is sure at {percent(confidence)}.")
     breaks = [each for law in laws for each in law.fit.breaks]
     meeting = [each for each in breaks if each.low <= claim.high and each.high >= claim.low]
     rows = tuple(
