@@ -4,7 +4,7 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from barewire.cli.commands import app
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.report.study import document, headline, left_out, markdown, measured_hosts, table_of, warnings
 from barewire.report.study_page import render_study
-from barewire.results.run import Run
+from barewire.results.run import Run, Series
 from barewire.results.store import write_run
 from barewire.study import claims
 from barewire.study import steps as steps_module
@@ -427,15 +427,22 @@ def record_of(plan: Plan) -> Record:
 
 
 def judged(
-    folder: Path, claim: str, times_us: Mapping[str, Mapping[int, float]], *, noise: float = 0.01, launches: int = 10
+    folder: Path,
+    claim: str,
+    times_us: Mapping[str, Mapping[int, float]],
+    *,
+    noise: float = 0.01,
+    launches: int = 10,
+    more: Sequence[Series] = (),
 ) -> Finding:
-    """The finding about one claim, of a run whose subjects take these times."""
+    """The finding about one claim, of a run whose subjects take these times, and that has `more` series."""
     plan, generator = written(folder, STEP + claim), np.random.default_rng(5)
     series = [
         series_of(list(time * generator.normal(1, noise, launches)), subject=subject, message_bytes=size)
         for subject, of_subject in times_us.items()
         for size, time in of_subject.items()
     ]
+    series += more
     with patch.object(claims, "read_run", lambda directory: run_of(directory.name, series)):
         (finding,) = judge(plan, folder, record_of(plan))
     return finding
@@ -483,6 +490,35 @@ def test_no_difference_needs_intervals_that_exclude_one(
 ) -> None:
     finding = judged(tmp_path, CLAIM.replace('"faster"', '"no-difference"'), times(factors), noise=noise)
     assert finding.verdict == verdict and says in finding.why, finding.why
+
+
+@pytest.mark.parametrize("lost", [[], [-0.5, *[1.0] * 9]])
+@pytest.mark.parametrize(("factor", "verdict"), [(0.8, "cannot be decided"), (1.2, "did not hold")])
+def test_a_size_without_usable_values_is_named_and_nothing_holds_there(
+    tmp_path: Path, lost: list[float], factor: float, verdict: str
+) -> None:
+    """Every message was lost, or a derived time is below the noise: no ratio, and so no better row."""
+    more = [
+        series_of(lost, subject="openmpi/barewire", message_bytes=65536),
+        series_of([30.0] * 10, subject="openmpi/tcp", message_bytes=65536),
+        series_of([30.0] * 10, subject="openmpi/tcp", message_bytes=131072),
+    ]
+    finding = judged(tmp_path, CLAIM, times(factor), more=more)
+    assert finding.verdict == verdict and finding.why.endswith(" No usable values at 64 KiB."), finding.why
+    assert len(finding.rows) == 4
+    if not lost:
+        side = 'a = {step = "messages", subject = "openmpi/barewire"}'
+        within = f'[[claim]]\ntext = "x"\nkind = "within"\n{side}\nlow = 1\nhigh = 1000\n'
+        finding = judged(tmp_path, within, times(factor), more=more)
+        assert finding.verdict == "cannot be decided" and finding.why.endswith("No usable values at 64 KiB.")
+
+
+def test_values_in_several_units_are_not_held_against_the_same_bounds(tmp_path: Path) -> None:
+    stream = series_of([900.0] * 10, subject="openmpi/tcp", test="stream", message_bytes=8, unit="Mbit/s")
+    side = 'a = {step = "messages", subject = "openmpi/tcp", message_bytes = 8}'
+    claim = f'[[claim]]\ntext = "x"\nkind = "within"\n{side}\nlow = 1\nhigh = 1000\n'
+    with pytest.raises(WrongUse, match="'x' compares values in Mbit/s and us"):
+        judged(tmp_path, claim, {"openmpi/tcp": {8: 20.0}}, more=[stream])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ doubt today, at the plan's confidence, corrected over all rows of the claim.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -115,9 +115,7 @@ def _of_pairs(claim: Claim, confidence: float, runs: Mapping[str, Run]) -> Findi
     pairs = _pairs(claim, runs)
     if not pairs:
         return Finding(claim, "cannot be decided", "the runs have no values of both sides with the same key")
-    units = {series.unit for pair in pairs for series in pair}
-    if len(units) > 1:
-        raise WrongUse(f"'{claim.text}' compares values in {' and '.join(sorted(units))}")
+    _check_unit(claim, [series for pair in pairs for series in pair])
     results = compare_over_sizes(
         [(a.launch_medians, b.launch_medians) for a, b in pairs],
         lower_is_better=pairs[0][0].lower_is_better,
@@ -135,7 +133,15 @@ def _of_pairs(claim: Claim, confidence: float, runs: Mapping[str, Run]) -> Findi
         verdict, why = _in_bounds(claim, rows)
     else:
         verdict, why = _told_apart(rows, [row.label for row in rows if row.says in ("better", "worse")])
-    return Finding(claim, verdict, f"{why} {_few(results, confidence)}".strip(), rows, names)
+    finding = Finding(claim, verdict, f"{why} {_few(results, confidence)}".strip(), rows, names)
+    return _with_lost(finding, runs, {_key(claim, a) for a, _ in pairs})
+
+
+def _check_unit(claim: Claim, series: Sequence[Series]) -> None:
+    """Raise WrongUse for values in several units."""
+    units = {each.unit for each in series}
+    if len(units) > 1:
+        raise WrongUse(f"'{claim.text}' compares values in {' and '.join(sorted(units))}")
 
 
 def _pairs(claim: Claim, runs: Mapping[str, Run]) -> list[tuple[Series, Series]]:
@@ -156,6 +162,16 @@ def _later(series: Series, us: float) -> Series:
     """The same after a time."""
     assert series.median is not None
     return replace(series, median=series.median + us, launch_medians=tuple(each + us for each in series.launch_medians))
+
+
+def _with_lost(finding: Finding, runs: Mapping[str, Run], used: Collection[tuple[float, ...]]) -> Finding:
+    """Say where every side was measured, but one has no usable value: lost messages, or times below the noise."""
+    claim = finding.claim
+    sides = [_select(side, runs) for side in (claim.a, claim.b) if side is not None]
+    measured = [{_key(claim, series): _label(claim, series) for series in side} for side in sides]
+    lost = sorted(set.intersection(*(set(side) for side in measured)) - {*used})
+    what = _named([measured[0][key] for key in lost])
+    return _incomplete(finding, f"No usable values at {what}.") if lost else finding
 
 
 def _best(claim: Claim, side: Sequence[Series]) -> list[Series]:
@@ -296,6 +312,7 @@ def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding
         found = [_of_limit(series, series.limit) for series in found if series.limit]
     if not found:
         return Finding(claim, "cannot be decided", "the run has no such value")
+    _check_unit(claim, found)
     rows = []
     for series in sorted(found, key=lambda each: _key(claim, each)):
         interval = median_interval(series.launch_medians, confidence)
@@ -320,7 +337,8 @@ def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding
         if all(row.interval is not None for row in rows)
         else f" With fewer than {launches_for_interval(confidence)} launches there is no interval."
     )
-    return Finding(claim, verdict, f"{why}{few}", tuple(rows), (_name(found),))
+    finding = Finding(claim, verdict, f"{why}{few}", tuple(rows), (_name(found),))
+    return _with_lost(finding, runs, {_key(claim, series) for series in found})
 
 
 def _of_limit(series: Series, limit: float) -> Series:
