@@ -393,6 +393,27 @@ def test_what_this_machine_lacks_is_left_out_and_what_fails_does_not_stop_the_re
         run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
 
 
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("kill -9 $$", "killed by signal 9"),
+        ("exit 1", "ended with code 1"),
+        ("printf 'not \\377 text' >&2; exit 1", "not \ufffd text"),
+    ],
+)
+def test_a_step_that_fails_without_words_or_with_strange_ones_is_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(steps_module.sys, "executable", str(program))
+    monkeypatch.setattr(steps_module, "this_build", lambda: "1, commit a")
+    plan, study = written(tmp_path, STEP + CLAIM), tmp_path / "study"
+    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    assert left_out(record) == [f"Step 'messages' was failed: {reason}"]
+
+
 READS = """
 [[step]]
 name = "account"

@@ -220,6 +220,8 @@ def _run(step: Step, directory: Path, record: Record, kept_open: Sequence[int]) 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # What a program prints may be anything.
+        errors="replace",
         # A signal of the terminal reaches it once, through the study.
         process_group=0,
         pass_fds=kept_open,
@@ -247,8 +249,13 @@ def _run(step: Step, directory: Path, record: Record, kept_open: Sequence[int]) 
             raise WrongUse(f"step '{step.name}' of the plan: barewire {' '.join(command)}\n{message}")
         case code if code == _MACHINE_CANNOT:
             return Done("left out", command, seconds, _last_line(message))
-        case _:
-            return Done("failed", command, seconds, message)
+        case code:
+            return Done("failed", command, seconds, message or _ended(code))
+
+
+def _ended(code: int) -> str:
+    """How a command ended that said nothing, such as one that the system killed to have its memory."""
+    return f"ended with code {code}" if code > 0 else f"killed by signal {-code}"
 
 
 def _last_line(message: str) -> str:
