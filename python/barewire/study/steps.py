@@ -34,6 +34,8 @@ State = Literal["done", "left out", "failed"]
 # Exit codes of barewire's commands.
 _WRONG_USE, _MACHINE_CANNOT, _INTERRUPTED = 2, 3, 130
 _LINES_KEPT = 12
+# Of links and hosts in a lab; a rate is not one of them, because real links have one, too.
+_OPTIONS_OF_LABS = ("--broker", "--loss", "--mtu", "--offloads")
 # A line that says what is done and left, outside of a terminal.
 _PROGRESS = re.compile(r"barewire: .*: \d+ of \d+ done in ")
 
@@ -200,10 +202,8 @@ def _not_made(step: Step, plan: Plan, record: Record) -> Done | None:
 def _run(step: Step, directory: Path, record: Record, kept_open: Sequence[int]) -> Done:
     if record.form not in step.forms:
         return Done("left out", step.command, 0.0, f"it belongs to the {' and '.join(step.forms)} form")
-    if record.hosts is not None and step.command[:2] == ("sdn", "bench"):
-        return Done("left out", step.command, 0.0, "needs a network of switches in a lab, not real hosts")
-    if record.hosts is not None and step.lab and "--capture" in step.command:
-        return Done("left out", step.command, 0.0, "captures in a lab, not on real hosts")
+    if record.hosts is not None and (needs := _of_labs(step)):
+        return Done("left out", step.command, 0.0, f"needs {needs} in a lab, not real hosts")
     try:
         command, without = _command(step, directory, record)
     except MachineCannot as error:
@@ -256,6 +256,15 @@ def _run(step: Step, directory: Path, record: Record, kept_open: Sequence[int]) 
 def _ended(code: int) -> str:
     """How a command ended that said nothing, such as one that the system killed to have its memory."""
     return f"ended with code {code}" if code > 0 else f"killed by signal {-code}"
+
+
+def _of_labs(step: Step) -> str:
+    """What a step needs that real hosts do not have, in words: without it, its claims would be about something else."""
+    if step.command[:2] == ("sdn", "bench"):
+        return "a network of switches"
+    found = ["--capture"] if step.lab and "--capture" in step.command else []
+    found += [word for word in step.lab if word in _OPTIONS_OF_LABS or word.startswith("routed:")]
+    return " and ".join(found)
 
 
 def _last_line(message: str) -> str:
