@@ -424,6 +424,14 @@ command = ["account", "{study}/a.pcapng", "--message-bytes", "64"]
 """
 
 
+def test_a_prediction_waits_for_the_runs_that_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = READS.replace('["account", "{study}/a.pcapng",', '["predict", "{study}/messages",')
+    plan, study = written(tmp_path, STEP + reads + CLAIM), tmp_path / "study"
+    replaced(monkeypatch, lambda command: (1, "barewire: died"))
+    record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
+    assert record.steps["account"].reason == "it needs results of step 'messages', which was failed"
+
+
 @pytest.mark.parametrize(("code", "state"), [(1, "failed"), (3, "left out")])
 def test_a_step_that_reads_a_file_waits_for_the_step_that_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, state: str
@@ -437,7 +445,7 @@ def test_a_step_that_reads_a_file_waits_for_the_step_that_makes_it(
             run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
         record = read_record(study)
         assert record.steps["account"].state == "left out"
-        assert record.steps["account"].reason == f"it needs a file of step 'messages', which was {state}"
+        assert record.steps["account"].reason == f"it needs results of step 'messages', which was {state}"
     assert [command[0] for command in commands] == ["run", "run"]
     replaced(monkeypatch, lambda command: (0, ""))
     record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)

@@ -164,7 +164,7 @@ def _later(series: Series, us: float) -> Series:
     return replace(series, median=series.median + us, launch_medians=tuple(each + us for each in series.launch_medians))
 
 
-def _with_lost(finding: Finding, runs: Mapping[str, Run], used: Collection[tuple[float, ...]]) -> Finding:
+def _with_lost(finding: Finding, runs: Mapping[str, Run], used: Collection[tuple[float | str, ...]]) -> Finding:
     """Say where every side was measured, but one has no usable value: lost messages, or times below the noise."""
     claim = finding.claim
     sides = [_select(side, runs) for side in (claim.a, claim.b) if side is not None]

@@ -190,12 +190,12 @@ def run_steps(
 
 
 def _not_made(step: Step, plan: Plan, record: Record) -> Done | None:
-    """Leave a step out that shares a file of the study's directory with a step before it that is not done."""
+    """Leave a step out that reads results, or a file, of a step before it that is not done."""
     files = {word for word in step.command if word.startswith("{study}/")}
     for before in plan.steps[: plan.steps.index(step)]:
         state = record.steps[before.name].state
-        if state != "done" and files & {*before.command}:
-            return Done("left out", step.command, 0.0, f"it needs a file of step '{before.name}', which was {state}")
+        if state != "done" and files & {*before.command, f"{{study}}/{before.name}"}:
+            return Done("left out", step.command, 0.0, f"it needs results of step '{before.name}', which was {state}")
     return None
 
 
