@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 from barewire.cli.commands import app
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
-from barewire.report.study import document, headline, left_out, markdown, measured_hosts, table_of, warnings
-from barewire.report.study_page import render_study
+from barewire.study.report import document, headline, left_out, markdown, measured_hosts, table_of, warnings
+from barewire.study.page import render_study
 from barewire.results.run import Run, Series
 from barewire.results.store import write_run
 from barewire.study import claims

@@ -15,8 +15,8 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cli.report import write_page
 from barewire.errors import MeasurementFailed, WrongUse
-from barewire.report.study import document, markdown, measured_hosts, print_findings
-from barewire.report.study_page import render_study
+from barewire.study.report import document, markdown, measured_hosts, print_findings
+from barewire.study.page import render_study
 from barewire.results.host import Measure
 from barewire.results.store import write_output
 from barewire.study.claims import Finding, judge

@@ -20,7 +20,7 @@ from barewire.report.figures import (
 )
 from barewire.report.host import tables_of
 from barewire.report.html import page
-from barewire.report.study import headline, table_of, warnings
+from barewire.study.report import headline, table_of, warnings
 from barewire.report.words import percent
 from barewire.results.host import Measure
 from barewire.study.claims import Finding, Row
