@@ -21,14 +21,14 @@ from typer.testing import CliRunner
 
 from barewire.cli.commands import app
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
-from barewire.study.report import document, headline, left_out, markdown, measured_hosts, table_of, warnings
-from barewire.study.page import render_study
 from barewire.results.run import Run, Series
 from barewire.results.store import write_run
 from barewire.study import claims
 from barewire.study import steps as steps_module
 from barewire.study.claims import Finding, judge
+from barewire.study.page import render_study
 from barewire.study.plan import Plan, read_plan, shipped
+from barewire.study.report import document, headline, left_out, markdown, measured_hosts, table_of, warnings
 from barewire.study.steps import Done, Record, begin, read_record, run_steps
 from barewire.study.tables import read_table
 

@@ -15,12 +15,12 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cli.report import write_page
 from barewire.errors import MeasurementFailed, WrongUse
-from barewire.study.report import document, markdown, measured_hosts, print_findings
-from barewire.study.page import render_study
 from barewire.results.host import Measure
 from barewire.results.store import write_output
 from barewire.study.claims import Finding, judge
+from barewire.study.page import render_study
 from barewire.study.plan import Form, Plan, read_plan, shipped
+from barewire.study.report import document, markdown, measured_hosts, print_findings
 from barewire.study.steps import Record, begin, only_run_of, read_record, run_steps, this_build
 
 app = typer_group("The published studies, run again: each claim beside what is measured today.")

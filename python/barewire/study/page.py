@@ -20,11 +20,11 @@ from barewire.report.figures import (
 )
 from barewire.report.host import tables_of
 from barewire.report.html import page
-from barewire.study.report import headline, table_of, warnings
 from barewire.report.words import percent
 from barewire.results.host import Measure
 from barewire.study.claims import Finding, Row
 from barewire.study.plan import Plan
+from barewire.study.report import headline, table_of, warnings
 from barewire.study.steps import Record
 
 # With more rows a figure has an axis of numbers, not of names.
