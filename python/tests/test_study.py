@@ -413,7 +413,7 @@ def test_a_step_that_fails_without_words_or_with_strange_ones_is_on_the_page(
     monkeypatch.setattr(steps_module, "this_build", lambda: "1, commit a")
     plan, study = written(tmp_path, STEP + CLAIM), tmp_path / "study"
     record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
-    assert left_out(record) == [f"Step 'messages' was failed: {reason}"]
+    assert left_out(record) == [f"Step 'messages' failed: {reason}"]
 
 
 READS = """
@@ -429,12 +429,12 @@ def test_a_prediction_waits_for_the_runs_that_it_reads(tmp_path: Path, monkeypat
     plan, study = written(tmp_path, STEP + reads + CLAIM), tmp_path / "study"
     replaced(monkeypatch, lambda command: (1, "barewire: died"))
     record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
-    assert record.steps["account"].reason == "it needs results of step 'messages', which was failed"
+    assert record.steps["account"].reason == "it needs results of step 'messages', which failed"
 
 
-@pytest.mark.parametrize(("code", "state"), [(1, "failed"), (3, "left out")])
+@pytest.mark.parametrize(("code", "outcome"), [(1, "failed"), (3, "was left out")])
 def test_a_step_that_reads_a_file_waits_for_the_step_that_makes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, state: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, outcome: str
 ) -> None:
     """Otherwise it would read what an earlier attempt left, or name the missing file as the plan's mistake."""
     makes = STEP.replace(COMMAND, '"run", "--capture", "{study}/a.pcapng", "--", "program"')
@@ -445,7 +445,7 @@ def test_a_step_that_reads_a_file_waits_for_the_step_that_makes_it(
             run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
         record = read_record(study)
         assert record.steps["account"].state == "left out"
-        assert record.steps["account"].reason == f"it needs results of step 'messages', which was {state}"
+        assert record.steps["account"].reason == f"it needs results of step 'messages', which {outcome}"
     assert [command[0] for command in commands] == ["run", "run"]
     replaced(monkeypatch, lambda command: (0, ""))
     record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)

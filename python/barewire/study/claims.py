@@ -82,8 +82,8 @@ def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict
     for step in claim.steps:
         done = record.steps.get(step)
         if done is None or done.state != "done":
-            state, reason = ("not run yet", "") if done is None else (done.state, done.reason)
-            return Finding(claim, "cannot be decided", f"step '{step}' was {state}{reason and f': {reason}'}")
+            outcome, reason = ("was not run yet", "") if done is None else (done.outcome, done.reason)
+            return Finding(claim, "cannot be decided", f"step '{step}' {outcome}{reason and f': {reason}'}")
         if plan.step(step).leaves_run and step not in runs:
             runs[step] = replace(read_run(directory / step), confidence=plan.confidence)
     match claim.kind:

@@ -45,7 +45,7 @@ def measured_when(plan: Plan, record: Record) -> str:
 def left_out(record: Record) -> list[str]:
     """A sentence for each step that was not measured, or not wholly."""
     return [
-        f"Step '{name}' was {done.state}{': ' if done.state != 'done' else ' '}{done.reason}"
+        f"Step '{name}' {done.outcome}{': ' if done.state != 'done' else ' '}{done.reason}"
         for name, done in record.steps.items()
         if done.reason
     ]

@@ -53,6 +53,11 @@ class Done:
     reason: str = ""
     build: str = ""
 
+    @property
+    def outcome(self) -> str:
+        """Its state as a verb."""
+        return self.state if self.state == "failed" else f"was {self.state}"
+
 
 @dataclass(frozen=True)
 class Record:
@@ -143,7 +148,8 @@ def _holder(lock: int) -> str:
 def begin(plan: Plan, directory: Path, form: Form, hosts: str | None) -> Record:
     """Return the record of a new study, or of the same one that was begun there; WrongUse if it is another."""
     if not (directory / STUDY_FILE).exists():
-        if directory.exists() and any(directory.iterdir()):
+        # A first record that was not written to its end is hidden.
+        if directory.exists() and any(not entry.name.startswith(".") for entry in directory.iterdir()):
             raise WrongUse(f"{directory} is not empty and contains no study; a study needs a directory of its own")
         record = Record(plan.name, plan.digest, form, hosts, datetime.now(UTC).isoformat(timespec="seconds"))
         record.write(directory)
@@ -193,9 +199,10 @@ def _not_made(step: Step, plan: Plan, record: Record) -> Done | None:
     """Leave a step out that reads results, or a file, of a step before it that is not done."""
     files = {word for word in step.command if word.startswith("{study}/")}
     for before in plan.steps[: plan.steps.index(step)]:
-        state = record.steps[before.name].state
-        if state != "done" and files & {*before.command, f"{{study}}/{before.name}"}:
-            return Done("left out", step.command, 0.0, f"it needs results of step '{before.name}', which was {state}")
+        done = record.steps[before.name]
+        if done.state != "done" and files & {*before.command, f"{{study}}/{before.name}"}:
+            reason = f"it needs results of step '{before.name}', which {done.outcome}"
+            return Done("left out", step.command, 0.0, reason)
     return None
 
 
