@@ -191,23 +191,31 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         }
         let name = Name::new(peer.mac.0, peer.sap);
         let port = peer.locator.port;
+        let known = self.by_name.get(&name).copied().filter(|index| self.peers[*index].name == name);
+        if let Some(index) = known {
+            let Peer { key, locator, .. } = &self.peers[index];
+            let is_named_again = *key == Some(peer.key) && *locator == Some(peer.locator);
+            // A peer that has sent a question needs no locator.
+            if is_named_again || !peer.locator.has_frames && port == 0 {
+                return;
+            }
+        }
         let ips = peer.locator.ips().filter(|_| port != 0);
         let sockets: Vec<MacAddress> = match &mut self.udp {
             Some(udp) => ips.filter_map(|ip| udp.address_of(ip, port)).collect(),
             None => Vec::new(),
         };
         let has_frames = peer.locator.has_frames && !self.frames.is_empty();
-        let index = match self.by_name.get(&name) {
-            Some(index) if self.peers[*index].name == name => {
-                let known = &self.peers[*index];
-                let is_same = known.key == Some(peer.key) && (sockets.is_empty() || known.sockets == sockets);
-                // A peer that has sent a question needs no locator.
-                if is_same || !peer.locator.has_frames && port == 0 {
+        let index = match known {
+            Some(index) => {
+                let known = &mut self.peers[index];
+                if known.key == Some(peer.key) && (sockets.is_empty() || known.sockets == sockets) {
+                    known.locator = Some(peer.locator);
                     return;
                 }
-                *index
+                index
             }
-            _ => self.insert(name, None),
+            None => self.insert(name, None),
         };
         if self.peers[index].key.is_some() {
             // Another process has taken the station's place.
@@ -234,7 +242,7 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
             entry.udp = Some(peer.mac);
             self.by_udp.insert(peer.mac, index);
         }
-        entry.sockets = sockets;
+        (entry.sockets, entry.locator) = (sockets, Some(peer.locator));
         self.last_udp = (MacAddress::default(), usize::MAX);
         self.count_udp_peers();
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));

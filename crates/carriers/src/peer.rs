@@ -3,7 +3,7 @@
 
 use std::array;
 
-use barewire_link::MacAddress;
+use barewire_link::{Locator, MacAddress};
 
 use crate::interface::{INTERFACES_MAX, Interface, speed_between};
 use crate::mutant::mutant;
@@ -71,6 +71,8 @@ pub(crate) struct Peer {
     pub name: Name,
     /// The peer's key, of the tags of probes to it; `None` if it is known only from its own.
     pub key: Option<u64>,
+    /// The locator with which the peer was named last; `None` if it is known only from its own probes.
+    pub locator: Option<Locator>,
     /// Address of the peer's UDP socket; `None` until it has answered.
     pub udp: Option<MacAddress>,
     /// Addresses that the socket may have.
@@ -147,6 +149,7 @@ impl Peer {
         Self {
             name,
             key,
+            locator: None,
             udp: None,
             sockets: Vec::new(),
             has_several_sources: false,

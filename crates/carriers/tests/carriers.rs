@@ -30,6 +30,7 @@ struct Gated {
     batching_peers: Rc<Cell<usize>>,
     /// Number of addresses of this end.
     addresses: Rc<Cell<u8>>,
+    looked_up: Rc<Cell<u32>>,
     /// Sends from an address that is gone, so that nothing arrives until it is rerouted.
     is_stranded: Rc<Cell<bool>>,
 }
@@ -106,6 +107,7 @@ impl Lower for Gated {
 
 impl Datagrams for Gated {
     fn address_of(&mut self, _: IpAddr, port: u16) -> Option<MacAddress> {
+        self.looked_up.set(self.looked_up.get() + 1);
         Some(MacAddress([2, 0, 0, 0, UDP, port as u8]))
     }
 
@@ -128,6 +130,8 @@ struct World {
     batching_peers: Rc<Cell<usize>>,
     /// Of UDP's links, by end.
     addresses: [Rc<Cell<u8>>; 2],
+    /// How often a socket's address was looked up.
+    looked_up: Rc<Cell<u32>>,
     are_stranded: [Rc<Cell<bool>>; 2],
     now: u64,
     number: u32,
@@ -152,6 +156,7 @@ impl World {
         let sent: [[Rc<Cell<u32>>; 2]; 5] = Default::default();
         let batching_peers = Rc::new(Cell::new(0));
         let addresses = [(); 2].map(|()| Rc::new(Cell::new(1)));
+        let looked_up: Rc<Cell<u32>> = Rc::default();
         let are_stranded: [Rc<Cell<bool>>; 2] = Default::default();
         let mut links: Vec<[Option<Gated>; 2]> = (0..=UDP)
             .map(|network| {
@@ -166,6 +171,7 @@ impl World {
                     network,
                     batching_peers: batching_peers.clone(),
                     addresses: addresses[end].clone(),
+                    looked_up: looked_up.clone(),
                     is_stranded: if network == UDP { are_stranded[end].clone() } else { Rc::default() },
                 };
                 [Some(gated(a, 0)), Some(gated(b, 1))]
@@ -179,7 +185,7 @@ impl World {
         for end in &mut ends {
             end.set_station(SAP, KEY);
         }
-        Self { ends, gates, sent, batching_peers, addresses, are_stranded, now: 1, number: 0 }
+        Self { ends, gates, sent, batching_peers, addresses, looked_up, are_stranded, now: 1, number: 0 }
     }
 
     fn block(&self, network: u8, end: usize, blocked: bool) {
@@ -466,6 +472,17 @@ fn a_successor_that_calls_first_is_answered_with_the_key_that_it_has() {
     assert_eq!(world.carriers()[1], None);
     assert!(world.exchange(1, 20 * MS) < 30 * MS);
     assert_eq!(world.carriers(), [Some(Carrier::Frames); 2]);
+}
+
+/// Proves that a peer that is named before each datagram costs no look-up of its addresses, unless it has others.
+#[test]
+fn a_peer_that_is_named_again_is_not_looked_up_again() {
+    let mut world = World::new([true, true], 0.0, 13);
+    for (addresses, looked_up) in [(1, 1), (1, 1), (2, 3), (2, 3)] {
+        world.addresses[1].set(addresses);
+        world.connect(0);
+        assert_eq!(world.looked_up.get(), looked_up, "{addresses} addresses");
+    }
 }
 
 #[test]

@@ -307,7 +307,6 @@ impl<L: Link> Endpoint<L> {
             self.accept_or_connect(id.index);
             return Ok(id);
         }
-        self.port.add_peer(peer, self.config.key_to(peer));
         let ends = Peer { local: self.address.sap, mac: peer.mac, remote: peer.sap };
         let now = self.port.now();
         let key = self.config.key_to(peer);
@@ -316,6 +315,8 @@ impl<L: Link> Endpoint<L> {
             Err(barewire_llc::ConnectError::Exists) => Carrier::Pending,
             Err(_) => return Err(ConnectError::Full(peer)),
         };
+        // Not before: the link never forgets a peer.
+        self.port.add_peer(peer, key);
         let is_pending = matches!(carrier, Carrier::Pending);
         let id = self.channels.add(Channel::new(peer, carrier)).ok_or(ConnectError::Full(peer))?;
         if is_pending {

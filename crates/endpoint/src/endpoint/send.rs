@@ -567,13 +567,13 @@ impl<L: Link> Endpoint<L> {
             return Err(SendError::Full);
         }
         let slot = self.port.slots.fill(body, &[]).ok_or(SendError::Full)?;
-        self.port.add_peer(to, self.config.key_to(to));
         let peer = Peer { local: self.address.sap, mac: to.mac, remote: to.sap };
         let (key, now) = (self.config.key_to(to), self.port.now());
         if self.port.station.send_datagram(peer, key, slot, now).is_err() {
             self.port.slots.free(slot);
             return Err(SendError::Full);
         }
+        self.port.add_peer(to, key);
         let report = Report::AcknowledgedAtOnce(context);
         self.owners[usize::from(slot)] = Owner::Message(self.descriptors.add(None, report, Content::Submitted, None));
         Ok(())

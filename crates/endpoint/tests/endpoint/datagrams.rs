@@ -74,7 +74,7 @@ fn only_one_acknowledged_datagram_to_a_peer_is_outstanding() {
     assert_eq!(b.received.len(), 2);
 }
 
-/// Refused datagrams take no slot and no descriptor.
+/// Refused datagrams take no slot and no descriptor, and the link does not hear of them.
 #[test]
 fn refused_datagrams_leak_nothing() {
     let segment = Segment::default();
@@ -88,6 +88,7 @@ fn refused_datagrams_leak_nothing() {
         }
         until(&mut [&mut a, &mut b], "it is reported", |sides| sides[0].all_sent(0..context + 1));
     }
+    assert_eq!(a.endpoint.link().peers_named(), 20);
     let (to_b, _) = open_channel(&mut a, &mut b);
     for context in 100..104 {
         a.endpoint.send(to_b, &[], b"message", context).unwrap();

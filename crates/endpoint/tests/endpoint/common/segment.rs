@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use barewire_link::{Counters, Incoming, Link, LinkError, MacAddress, Outgoing};
+use barewire_link::{Counters, Incoming, Link, LinkError, MacAddress, Outgoing, PeerAddress};
 
 /// Capacity of a station's receive ring; further frames are dropped.
 const RING_FRAMES: usize = 1024;
@@ -49,6 +49,7 @@ pub struct SegmentLink {
     mtu: usize,
     counters: Counters,
     polls_sent: u64,
+    peers_named: u64,
 }
 
 impl Segment {
@@ -60,8 +61,16 @@ impl Segment {
             State { frames: VecDeque::new(), wake_writer, sleeps: false, dropped: 0, is_cut_off: false, fault: None };
         let station = Arc::new(Station { mac, sap, state: Mutex::new(state) });
         self.0.lock().unwrap().push(Arc::clone(&station));
-        let counters = Counters::default();
-        SegmentLink { segment: self.clone(), station, wake_reader, lent: Vec::new(), mtu, counters, polls_sent: 0 }
+        SegmentLink {
+            segment: self.clone(),
+            station,
+            wake_reader,
+            lent: Vec::new(),
+            mtu,
+            counters: Counters::default(),
+            polls_sent: 0,
+            peers_named: 0,
+        }
     }
 
     /// Disconnects a station from the segment, or reconnects it.
@@ -118,6 +127,11 @@ impl SegmentLink {
     /// Number of RR, RNR and REJ commands with P = 1 among the frames sent.
     pub fn polls_sent(&self) -> u64 {
         self.polls_sent
+    }
+
+    /// Number of times that a peer was named.
+    pub fn peers_named(&self) -> u64 {
+        self.peers_named
     }
 
     fn check_fault(&self) -> Result<(), LinkError> {
@@ -198,6 +212,10 @@ impl Link for SegmentLink {
     fn counters(&mut self) -> Result<Counters, LinkError> {
         self.counters.receive_dropped = self.station.state.lock().unwrap().dropped;
         Ok(self.counters)
+    }
+
+    fn add_peer(&mut self, _: &PeerAddress) {
+        self.peers_named += 1;
     }
 }
 
