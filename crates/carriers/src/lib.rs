@@ -25,7 +25,7 @@ mod probe;
 mod questions;
 mod spread;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 
 use barewire_link::{Incoming, IncomingMut, Link, LinkError, MacAddress, Outgoing};
@@ -83,8 +83,8 @@ pub struct Carriers<F, U> {
     /// The last peer looked up, by name and by its UDP socket: mostly the next one.
     last_named: (Name, usize),
     last_udp: (MacAddress, usize),
-    /// Number of peers that are reached by UDP or may be.
-    udp_peers: usize,
+    /// Peers that are reached by UDP or may be.
+    udp_peers: HashSet<usize>,
     now: u64,
     /// When the next question is due.
     question_due: u64,
@@ -132,7 +132,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             held: HashMap::new(),
             last_named: (own, usize::MAX),
             last_udp: (MacAddress::default(), usize::MAX),
-            udp_peers: 0,
+            udp_peers: HashSet::new(),
             now: 0,
             question_due: u64::MAX,
             only_frames_until: 0,
@@ -333,6 +333,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 Err(LinkError::InterfaceDown(_) | LinkError::InterfaceGone(_)) => {
                     let nonce = nonce(&mut self.frames, &mut self.udp);
                     self.peers[index].drop_path(path, self.now, nonce);
+                    self.count_udp_peer(index);
                     self.question_due = self.now;
                 }
                 Err(error) => return Err(error),
@@ -390,7 +391,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         if let Some(frame) = unsafe { &mut *this }.receive_datagram() {
             return Some(frame);
         }
-        if self.udp_peers == 0 && !self.frames.is_empty() {
+        if self.udp_peers.is_empty() && !self.frames.is_empty() {
             if self.now < self.batches_until {
                 self.polls_of_frames = POLLS_OF_FRAMES;
             } else {

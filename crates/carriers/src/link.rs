@@ -244,7 +244,7 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         }
         (entry.sockets, entry.locator) = (sockets, Some(peer.locator));
         self.last_udp = (MacAddress::default(), usize::MAX);
-        self.count_udp_peers();
+        self.count_udp_peer(index);
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
     }
 

@@ -226,6 +226,11 @@ impl Peer {
         self.candidates[path]
     }
 
+    /// Whether the peer is reached by UDP, or may be.
+    pub fn may_need_udp(&self) -> bool {
+        self.has(UDP) && self.current.is_none_or(|path| path == UDP)
+    }
+
     /// Paths that may reach the peer.
     pub fn candidates(&self) -> impl Iterator<Item = Path> + use<> {
         let candidates = self.candidates;

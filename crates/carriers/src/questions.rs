@@ -22,6 +22,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     pub(crate) fn check_paths(&mut self, index: usize) {
         let [check, next] = [0; 2].map(|_| nonce(&mut self.frames, &mut self.udp));
         let check = self.peers[index].next_check(self.now, check, next);
+        self.count_udp_peer(index);
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
         for path in self.peers[index].checked() {
             let address = self.peers[index].address(path);
@@ -134,7 +135,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             // With the question's key: a successor of the peer may have another one than is known here.
             self.probe(index, path, from, key, [self.peers[index].question(), probe.nonce]);
         }
-        self.count_udp_peers();
+        self.count_udp_peer(index);
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
         if is_first && let Some(held) = self.held.remove(&index) {
             let name = self.peers[index].name;
@@ -203,9 +204,13 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         peer
     }
 
-    pub(crate) fn count_udp_peers(&mut self) {
+    /// Counts a peer that has changed among those that are reached by UDP or may be, or no longer.
+    pub(crate) fn count_udp_peer(&mut self, index: usize) {
         self.only_frames_until = 0;
-        let by_udp = |peer: &&Peer| peer.has(UDP) && peer.current.is_none_or(|path| path == UDP);
-        self.udp_peers = self.peers.iter().filter(by_udp).count();
+        if self.peers[index].may_need_udp() {
+            self.udp_peers.insert(index);
+        } else {
+            self.udp_peers.remove(&index);
+        }
     }
 }

@@ -31,6 +31,7 @@ struct Gated {
     /// Number of addresses of this end.
     addresses: Rc<Cell<u8>>,
     looked_up: Rc<Cell<u32>>,
+    polled: Rc<Cell<u32>>,
     /// Sends from an address that is gone, so that nothing arrives until it is rerouted.
     is_stranded: Rc<Cell<bool>>,
 }
@@ -88,6 +89,7 @@ impl Lower for Gated {
     }
 
     fn receive_mut(&mut self) -> Option<IncomingMut<'_>> {
+        self.polled.set(self.polled.get() + 1);
         let to = self.address();
         let frame = loop {
             let frame = self.link.receive()?;
@@ -132,6 +134,8 @@ struct World {
     addresses: [Rc<Cell<u8>>; 2],
     /// How often a socket's address was looked up.
     looked_up: Rc<Cell<u32>>,
+    /// How often UDP's links were polled, by end.
+    polled: [Rc<Cell<u32>>; 2],
     are_stranded: [Rc<Cell<bool>>; 2],
     now: u64,
     number: u32,
@@ -157,6 +161,7 @@ impl World {
         let batching_peers = Rc::new(Cell::new(0));
         let addresses = [(); 2].map(|()| Rc::new(Cell::new(1)));
         let looked_up: Rc<Cell<u32>> = Rc::default();
+        let polled: [Rc<Cell<u32>>; 2] = Default::default();
         let are_stranded: [Rc<Cell<bool>>; 2] = Default::default();
         let mut links: Vec<[Option<Gated>; 2]> = (0..=UDP)
             .map(|network| {
@@ -172,6 +177,7 @@ impl World {
                     batching_peers: batching_peers.clone(),
                     addresses: addresses[end].clone(),
                     looked_up: looked_up.clone(),
+                    polled: if network == UDP { polled[end].clone() } else { Rc::default() },
                     is_stranded: if network == UDP { are_stranded[end].clone() } else { Rc::default() },
                 };
                 [Some(gated(a, 0)), Some(gated(b, 1))]
@@ -185,7 +191,7 @@ impl World {
         for end in &mut ends {
             end.set_station(SAP, KEY);
         }
-        Self { ends, gates, sent, batching_peers, addresses, looked_up, are_stranded, now: 1, number: 0 }
+        Self { ends, gates, sent, batching_peers, addresses, looked_up, polled, are_stranded, now: 1, number: 0 }
     }
 
     fn block(&self, network: u8, end: usize, blocked: bool) {
@@ -236,6 +242,16 @@ impl World {
             received.extend(self.ends[end].receive().map(|frame| frame.bytes.to_vec()));
         }
         received
+    }
+
+    /// How often an end polls its UDP link in a hundred polls that follow each other at once.
+    fn polls_of_udp(&mut self, end: usize) -> u32 {
+        self.ends[end].note_time(self.now);
+        let before = self.polled[end].get();
+        for _ in 0..100 {
+            let _ = self.ends[end].receive();
+        }
+        self.polled[end].get() - before
     }
 
     /// A frame and an answer, repeated after `wait` until both have arrived; returns the time that took.
@@ -383,6 +399,27 @@ fn a_carrier_that_dies_is_replaced_and_used_again() {
             world.exchange(turn % 2, 5 * MS);
         }
         assert_eq!(world.carriers(), [Some(Carrier::Frames); 2]);
+    }
+}
+
+/// Proves that the UDP link, of which a poll is a system call, is polled each time only while a peer may be reached by it.
+#[test]
+fn the_udp_link_is_polled_each_time_only_for_peers_that_may_need_it() {
+    let mut world = World::new([true, true], 0.0, 14);
+    assert!(world.polls_of_udp(0) < 5);
+    world.connect(0);
+    assert!(world.polls_of_udp(0) > 95, "nothing is known yet");
+    for blocked in [false, true, false] {
+        [0, 1].into_iter().for_each(|end| world.block(FRAMES, end, blocked));
+        for turn in 0..40 {
+            world.now += 1000 * MS;
+            world.exchange(turn % 2, 5 * MS);
+        }
+        assert_eq!(world.carriers(), [Some(if blocked { Carrier::Udp } else { Carrier::Frames }); 2]);
+        for end in [0, 1] {
+            let polls = world.polls_of_udp(end);
+            assert!(if blocked { polls > 95 } else { polls < 5 }, "{polls} polls, frames blocked: {blocked}");
+        }
     }
 }
 
