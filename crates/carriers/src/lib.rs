@@ -52,6 +52,8 @@ const BATCH_MIN: usize = 4;
 const BATCHES_AWAITED: u64 = 1_000_000;
 /// … after so many polls of the links for frames.
 const POLLS_OF_FRAMES: u32 = 4;
+/// Interval in nanoseconds at which idle peers are looked for.
+const IDLE_CHECK_INTERVAL: u64 = 10_000_000_000;
 
 /// Frames to a peer that no carrier is known to reach.
 #[derive(Default)]
@@ -85,6 +87,9 @@ pub struct Carriers<F, U> {
     last_udp: (MacAddress, usize),
     /// Peers that are reached by UDP or may be.
     udp_peers: HashSet<usize>,
+    /// Number of idle peers, and when they are looked for next.
+    idle_peers: usize,
+    idle_check_due: u64,
     now: u64,
     /// When the next question is due.
     question_due: u64,
@@ -133,6 +138,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             last_named: (own, usize::MAX),
             last_udp: (MacAddress::default(), usize::MAX),
             udp_peers: HashSet::new(),
+            idle_peers: 0,
+            idle_check_due: 0,
             now: 0,
             question_due: u64::MAX,
             only_frames_until: 0,
@@ -226,7 +233,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let Some(index) = self.find(name) else { return !self.frames.is_empty() };
         let Self { peers, frames, udp, now, .. } = self;
         let peer = &mut peers[index];
-        peer.has_one_path()
+        !peer.is_idle
+            && peer.has_one_path()
             && peer.address(0).0 == name.mac()
             && peer.route(*now, || nonce(frames, udp)) == Route::One(0)
     }
@@ -238,6 +246,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             let path = if self.frames.is_empty() { UDP } else { 0 };
             return self.send_by(path, MacAddress(name.mac()), frames);
         };
+        if self.peers[index].is_idle {
+            self.resume(index);
+        }
         if self.peers[index].must_check(self.now) {
             self.check_paths(index);
         }
@@ -267,10 +278,11 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     }
 
     /// Whether batches to a peer go by UDP. The peers are taken to be alike: each receives from as many as this station
-    /// has.
+    /// has, without those that are idle.
     #[inline]
     pub(crate) fn sends_batches_to(&self, peer: &Peer) -> bool {
-        peer.batches_by_udp && self.peers.len() <= self.udp.as_ref().map_or(0, Datagrams::batching_peers)
+        let peers = self.peers.len() - self.idle_peers;
+        peer.batches_by_udp && peers <= self.udp.as_ref().map_or(0, Datagrams::batching_peers)
     }
 
     /// Sends frames to a peer that both carriers reach: batches of long frames by UDP, from time to time behind a first
@@ -383,6 +395,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
 
     /// Asks the questions that are due, and polls the UDP link.
     fn receive_other(&mut self) -> Option<Incoming<'_>> {
+        if self.now >= self.idle_check_due {
+            self.note_idle_peers();
+        }
         if self.now >= self.question_due {
             self.ask_due();
         }

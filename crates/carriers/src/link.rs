@@ -217,6 +217,9 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
             }
             None => self.insert(name, None),
         };
+        if self.peers[index].is_idle {
+            self.resume(index);
+        }
         if self.peers[index].key.is_some() {
             // Another process has taken the station's place.
             self.peers[index] = self.new_peer(name, None);

@@ -20,10 +20,14 @@ const PATIENCE_LOST: u64 = 8;
 /// A frame after a pause as long as the patience may be the first of a new exchange, or a repetition; after so many of
 /// them without an answer it is taken for a repetition.
 const PAUSES_MAX: u8 = 2;
-/// Intervals between two questions: the first; the longest while no path is known to work, and while one is.
+/// Intervals between two questions: the first; the longest while no path is known to work, unless the peer is idle; and
+/// the longest otherwise.
 const QUESTION_MIN: u64 = 2_000_000;
 const QUESTION_MAX: u64 = 500_000_000;
-const BETTER_QUESTION_MAX: u64 = 30_000_000_000;
+const RARE_QUESTION_MAX: u64 = 30_000_000_000;
+/// Time without a frame to a peer after which it is idle: many times what passes between two frames of a connection,
+/// which polls a silent peer after a quarter of its patience, and repeats what is not answered every second at least.
+const IDLE_MIN: u64 = 30_000_000_000;
 /// The peer's questions by the current path, and the time over which they come, after which this end's answers to them
 /// are taken for lost: the path then works in one direction only. A pause of `QUESTIONS_PAUSE` begins anew.
 const QUESTIONS_MAX: u8 = 4;
@@ -128,6 +132,8 @@ pub(crate) struct Peer {
     /// Time of the last send, and number of pauses between sends since something was heard.
     last_sent: u64,
     pauses: u8,
+    /// Whether nothing was sent to the peer for [`IDLE_MIN`], as when its process has ended.
+    pub is_idle: bool,
     /// When to ask again, and how long after that.
     question_due: u64,
     question_interval: u64,
@@ -180,8 +186,9 @@ impl Peer {
             unanswered_since: 0,
             patience: PATIENCE_MIN,
             suspected: None,
-            last_sent: 0,
+            last_sent: now,
             pauses: 0,
+            is_idle: false,
             question_due: now,
             question_interval: QUESTION_MIN,
             #[cfg(feature = "mutants")]
@@ -226,9 +233,9 @@ impl Peer {
         self.candidates[path]
     }
 
-    /// Whether the peer is reached by UDP, or may be.
+    /// Whether the peer is reached by UDP, or may be, and is not idle.
     pub fn may_need_udp(&self) -> bool {
-        self.has(UDP) && self.current.is_none_or(|path| path == UDP)
+        self.has(UDP) && self.current.is_none_or(|path| path == UDP) && !self.is_idle
     }
 
     /// Paths that may reach the peer.
@@ -277,17 +284,29 @@ impl Peer {
 
     /// Notes that the question was asked.
     pub fn asked(&mut self, now: u64) {
-        let most =
-            if self.current.is_some_and(|current| self.works[current]) { BETTER_QUESTION_MAX } else { QUESTION_MAX };
+        let is_reached = self.current.is_some_and(|current| self.works[current]);
+        let most = if is_reached || self.is_idle { RARE_QUESTION_MAX } else { QUESTION_MAX };
         self.question_due = now + self.question_interval.min(most);
         self.question_interval = (2 * self.question_interval).min(most);
+    }
+
+    /// Notes whether the peer is idle: then it is asked more and more rarely, until it is [resumed](Self::resume).
+    pub fn note_idle(&mut self, now: u64) {
+        self.is_idle = now.saturating_sub(self.last_sent) >= IDLE_MIN;
+    }
+
+    /// Asks an idle peer as often as any other again: something is to be sent to it, or it has answered.
+    #[cold]
+    pub fn resume(&mut self, now: u64) {
+        self.is_idle = false;
+        (self.question_due, self.question_interval) = (now, QUESTION_MIN);
     }
 
     /// Where to send at this time. `nonce` is the next question, if one is needed.
     #[inline]
     pub fn route(&mut self, now: u64, nonce: impl FnOnce() -> u64) -> Route {
-        let Some(current) = self.current else { return Route::Hold };
         let last_sent = std::mem::replace(&mut self.last_sent, now);
+        let Some(current) = self.current else { return Route::Hold };
         let is_spread = self.spread.is_some() || self.batches_by_udp;
         let by_current = if is_spread { Route::Spread } else { Route::One(current) };
         if self.unanswered_since == 0 {
@@ -735,5 +754,46 @@ mod tests {
             now = peer.question_due().unwrap();
         }
         assert!(asked < 70, "{asked} in a thousand seconds more");
+    }
+
+    /// Proves that a peer that does not answer is asked twice a second while something is sent to it, ever more rarely
+    /// afterwards, and at once when something is to be sent again.
+    #[test]
+    fn an_idle_peer_is_asked_rarely_until_it_is_resumed() {
+        let mut peer = peer();
+        peer.probed(FRAMES, 0, 70, 1, 0);
+        // It exits.
+        for (now, expected) in [(1, Route::One(FRAMES)), (5, Route::One(FRAMES)), (11, Route::All)] {
+            assert_eq!(peer.route(now * MS, next), expected);
+        }
+        let asked = |peer: &mut Peer, until: u64| {
+            let mut asked = 0;
+            while let Some(now) = peer.question_due().filter(|due| *due < until) {
+                peer.asked(now);
+                asked += 1;
+            }
+            asked
+        };
+        let mut now = 30_000 * MS;
+        assert!((60..75).contains(&asked(&mut peer, now)));
+        peer.note_idle(now);
+        assert!(!peer.is_idle, "a connection may still wait for it");
+        for _ in 0..2 {
+            let _ = peer.route(now, next);
+            now += 30_000 * MS;
+            assert!((58..=62).contains(&asked(&mut peer, now)));
+        }
+        peer.note_idle(now);
+        assert!(peer.is_idle && !peer.may_need_udp());
+        now += 1_000_000 * MS;
+        let rarely = asked(&mut peer, now);
+        assert!((30..45).contains(&rarely), "{rarely} in a thousand seconds");
+        peer.resume(now);
+        assert!(!peer.is_idle && peer.is_first_question());
+        assert_eq!((peer.question_due(), peer.route(now, next)), (Some(now), Route::All));
+        let soon = asked(&mut peer, now + 10_000 * MS);
+        assert!((20..30).contains(&soon), "{soon} in ten seconds");
+        assert_eq!(probed(&mut peer, UDP, 71, 2), (true, false));
+        assert_eq!(peer.route(now + 10_000 * MS, next), Route::One(UDP));
     }
 }

@@ -8,7 +8,7 @@ use crate::lower::{Datagrams, Lower};
 use crate::name::Name;
 use crate::peer::{Path, Peer, Probed, UDP};
 use crate::probe::Probe;
-use crate::{Carriers, nonce};
+use crate::{Carriers, IDLE_CHECK_INTERVAL, nonce};
 
 /// Addresses of UDP sockets that are remembered for each peer, on average.
 const SOCKETS_PER_PEER_MAX: usize = 16;
@@ -120,6 +120,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let interface = if path == UDP { 0 } else { self.peers[index].interface(from) };
         let Probed { must_answer, is_found, is_first, lacks_answers } =
             self.peers[index].probed(path, interface, probe.nonce, probe.echo, self.now);
+        if is_found && self.peers[index].is_idle {
+            self.resume(index);
+        }
         if lacks_answers {
             let Self { peers, frames, udp, now, .. } = self;
             peers[index].suspect(*now, || nonce(frames, udp));
@@ -202,6 +205,32 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             peer.mutant = self.mutant;
         }
         peer
+    }
+
+    /// Notes which peers are idle.
+    #[cold]
+    pub(crate) fn note_idle_peers(&mut self) {
+        self.idle_check_due = self.now.saturating_add(IDLE_CHECK_INTERVAL);
+        self.idle_peers = 0;
+        for index in 0..self.peers.len() {
+            let peer = &mut self.peers[index];
+            let was_idle = peer.is_idle;
+            peer.note_idle(self.now);
+            let is_idle = peer.is_idle;
+            self.idle_peers += usize::from(is_idle);
+            if is_idle != was_idle {
+                self.count_udp_peer(index);
+            }
+        }
+    }
+
+    /// Asks an idle peer as often as any other again.
+    #[cold]
+    pub(crate) fn resume(&mut self, index: usize) {
+        self.idle_peers -= usize::from(self.peers[index].is_idle);
+        self.peers[index].resume(self.now);
+        self.count_udp_peer(index);
+        self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
     }
 
     /// Counts a peer that has changed among those that are reached by UDP or may be, or no longer.

@@ -203,12 +203,12 @@ impl World {
     }
 
     fn connect(&mut self, from: usize) {
-        let peer = PeerAddress {
-            mac: self.ends[1 - from].address(),
-            sap: SAP,
-            locator: self.ends[1 - from].locator(),
-            key: KEY,
-        };
+        self.connect_with(from, KEY);
+    }
+
+    fn connect_with(&mut self, from: usize, key: u64) {
+        let to = &self.ends[1 - from];
+        let peer = PeerAddress { mac: to.address(), sap: SAP, locator: to.locator(), key };
         self.ends[from].add_peer(&peer);
     }
 
@@ -242,6 +242,16 @@ impl World {
             received.extend(self.ends[end].receive().map(|frame| frame.bytes.to_vec()));
         }
         received
+    }
+
+    /// An end polls every 10 ms for a time.
+    fn wait(&mut self, end: usize, time: u64) {
+        let until = self.now + time;
+        while self.now < until {
+            self.now += 10 * MS;
+            self.ends[end].note_time(self.now);
+            let _ = self.ends[end].receive();
+        }
     }
 
     /// How often an end polls its UDP link in a hundred polls that follow each other at once.
@@ -420,6 +430,46 @@ fn the_udp_link_is_polled_each_time_only_for_peers_that_may_need_it() {
             let polls = world.polls_of_udp(end);
             assert!(if blocked { polls > 95 } else { polls < 5 }, "{polls} polls, frames blocked: {blocked}");
         }
+    }
+}
+
+/// Proves that a peer that has exited costs little a minute later: it is asked rarely, and the UDP link is not polled
+/// for it. If it is reached again, or has a successor, it is found as soon as ever, whichever end sends first.
+#[test]
+fn a_peer_that_has_exited_is_hardly_asked_until_it_is_needed() {
+    for (first, key) in [(0, KEY), (1, KEY), (0, KEY + 1), (1, KEY + 1)] {
+        let mut world = World::new([true, true], 0.0, 31);
+        world.block(FRAMES, 0, true);
+        world.connect(0);
+        assert!(world.exchange(0, 20 * MS) < 30 * MS);
+        assert!(world.polls_of_udp(0) > 95, "it is reached by UDP");
+        let networks = [(FRAMES, 0), (FRAMES, 1), (UDP, 0), (UDP, 1)];
+        networks.into_iter().for_each(|(network, end)| world.block(network, end, true));
+        for _ in 0..100 {
+            world.send(0);
+            world.wait(0, 20 * MS);
+        }
+        world.wait(0, 60_000 * MS);
+        assert!(world.polls_of_udp(0) < 5);
+        let sent = |world: &World| world.sent(FRAMES, 0) + world.sent(UDP, 0);
+        let before = sent(&world);
+        world.wait(0, 300_000 * MS);
+        let asked = sent(&world) - before;
+        assert!((10..60).contains(&asked), "{asked} probes in five minutes");
+        networks.into_iter().for_each(|(network, end)| world.block(network, end, false));
+        if key != KEY {
+            world.ends[1].set_station(SAP, key);
+            if first == 0 {
+                world.connect_with(0, key);
+            } else {
+                // It knows nothing of the paths, as after another key of the peer.
+                [99, KEY].into_iter().for_each(|key| world.connect_with(1, key));
+            }
+        }
+        for from in [first, 1 - first] {
+            assert!(world.exchange(from, 20 * MS) < 30 * MS, "{from} sends, {first} did first, key {key}");
+        }
+        assert_eq!(world.carriers()[0], Some(Carrier::Frames), "{first} sent first, key {key}");
     }
 }
 
@@ -756,6 +806,21 @@ fn batches_go_by_frames_where_too_many_peers_might_send_them_at_once() {
     world.batching_peers.set(2);
     world.send_frames(0, 16, 1400);
     assert_eq!(world.sent(UDP, 0) - before, 15);
+}
+
+#[test]
+fn peers_that_are_gone_do_not_keep_batches_from_udp() {
+    let mut world = with_fast_udp();
+    let gone = PeerAddress { mac: MacAddress([2; 6]), sap: SAP, locator: world.ends[1].locator(), key: KEY };
+    world.ends[0].add_peer(&gone);
+    assert_eq!(world.carriers()[0], Some(Carrier::Frames), "it may send batches, too");
+    for _ in 0..50 {
+        world.now += 1000 * MS;
+        world.exchange(0, 20 * MS);
+    }
+    assert_eq!(world.carriers()[0], Some(Carrier::FramesAndUdp));
+    world.ends[0].add_peer(&PeerAddress { key: KEY + 1, ..gone });
+    assert_eq!(world.carriers()[0], Some(Carrier::Frames), "it has a successor");
 }
 
 #[test]
