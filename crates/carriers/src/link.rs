@@ -251,6 +251,10 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
     }
 
+    fn next_deadline(&self) -> Option<u64> {
+        (self.question_due != u64::MAX).then_some(self.question_due)
+    }
+
     fn has_pending(&self) -> bool {
         self.frames().any(Link::has_pending) || self.udp.as_ref().is_some_and(Link::has_pending)
     }

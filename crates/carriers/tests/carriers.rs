@@ -412,6 +412,25 @@ fn a_carrier_that_dies_is_replaced_and_used_again() {
     }
 }
 
+/// Proves that a station that sleeps can be told when it must ask next.
+#[test]
+fn the_next_question_is_a_deadline() {
+    let mut world = World::new([true, true], 0.0, 15);
+    assert_eq!(world.ends[0].next_deadline(), None, "it knows nobody");
+    world.connect(0);
+    for _ in 0..10 {
+        world.now = world.now.max(world.ends[0].next_deadline().unwrap());
+        let sent = world.sent(UDP, 0);
+        world.receive(0);
+        assert_eq!(world.sent(UDP, 0), sent + 1, "it asks");
+        assert!(world.ends[0].next_deadline().is_some_and(|due| due > world.now));
+    }
+    world.exchange(0, 20 * MS);
+    world.now += 1000 * MS;
+    world.receive(0);
+    assert_eq!(world.ends[0].next_deadline(), None, "it knows all paths");
+}
+
 /// Proves that the UDP link, of which a poll is a system call, is polled each time only while a peer may be reached by it.
 #[test]
 fn the_udp_link_is_polled_each_time_only_for_peers_that_may_need_it() {

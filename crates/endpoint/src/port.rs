@@ -360,20 +360,21 @@ impl<L: Link> Port<L> {
         is_due
     }
 
-    /// Sends what is due, and returns how long the caller may sleep while no frame arrives: until the next timer, at
-    /// most for `timeout`.
+    /// Sends what is due, and returns how long the caller may sleep while no frame arrives: until the next timer of the
+    /// engine or the link, at most for `timeout`.
     ///
     /// # Errors
     /// An error of the link.
     pub fn prepare_to_sleep(&mut self, timeout: Duration) -> Result<Duration, LinkError> {
         let is_due = self.update_time() | self.handle_due_soon();
         self.transmit()?;
-        if is_due {
-            // There may be events.
+        let (now, link_due) = (self.now.as_nanos(), self.link.next_deadline().unwrap_or(u64::MAX));
+        if is_due || link_due <= now {
+            // There may be events, or the link does in `receive` what is due.
             return Ok(Duration::ZERO);
         }
-        let due = self.station.exact_deadline();
-        let until = due.map_or(u64::MAX, |due| due.as_nanos().saturating_sub(self.now.as_nanos()));
+        let due = self.station.exact_deadline().map_or(u64::MAX, Instant::as_nanos);
+        let until = due.min(link_due).saturating_sub(now);
         Ok(timeout.min(Duration::from_nanos(until).max(SLEEP_MIN)))
     }
 

@@ -78,6 +78,10 @@ macro_rules! link_by_kind {
                 match self { $(Self::$kind(link) => link.note_time(nanoseconds)),+ }
             }
 
+            fn next_deadline(&self) -> Option<u64> {
+                match self { $(Self::$kind(link) => link.next_deadline()),+ }
+            }
+
             fn has_pending(&self) -> bool {
                 match self { $(Self::$kind(link) => link.has_pending()),+ }
             }

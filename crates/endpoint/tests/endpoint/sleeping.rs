@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use barewire_endpoint::{Address, Class, Config, Ending, Origin};
+use barewire_link::Link;
 
 use crate::common::*;
 
@@ -60,6 +61,24 @@ fn an_idle_endpoint_uses_no_processor() {
     }
     let used = processor_time() - before;
     assert!(used < Duration::from_millis(40) && rounds < 20, "{used:?} in {rounds} rounds");
+}
+
+/// Proves that a caller that sleeps by itself, as the provider does, is told when a link with several carriers has to
+/// be polled, though no frame arrives.
+#[test]
+fn a_sleep_ends_when_the_link_has_something_to_do() {
+    let mut a = side_at(&Segment::default(), new_mac(), config(0x20));
+    let now = |side: &mut Side| side.endpoint.link().clock().now().as_nanos() as u64;
+    a.endpoint.link().deadline = Some(now(&mut a) + SOON.as_nanos() as u64);
+    let longest = loop {
+        a.poll();
+        if let Some(longest) = a.endpoint.prepare_to_sleep(LONG).unwrap() {
+            break longest;
+        }
+    };
+    assert!(longest <= SOON, "{longest:?}");
+    a.endpoint.link().deadline = Some(now(&mut a));
+    assert_eq!(a.endpoint.prepare_to_sleep(LONG).unwrap(), None);
 }
 
 /// Both sides sleep whenever they have nothing to do. Many rounds, so that a rare lost wake-up shows.

@@ -50,6 +50,8 @@ pub struct SegmentLink {
     counters: Counters,
     polls_sent: u64,
     peers_named: u64,
+    /// When it wants to be polled, in nanoseconds of its clock.
+    pub deadline: Option<u64>,
 }
 
 impl Segment {
@@ -70,6 +72,7 @@ impl Segment {
             counters: Counters::default(),
             polls_sent: 0,
             peers_named: 0,
+            deadline: None,
         }
     }
 
@@ -216,6 +219,10 @@ impl Link for SegmentLink {
 
     fn add_peer(&mut self, _: &PeerAddress) {
         self.peers_named += 1;
+    }
+
+    fn next_deadline(&self) -> Option<u64> {
+        self.deadline
     }
 }
 
