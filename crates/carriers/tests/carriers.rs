@@ -431,7 +431,7 @@ fn the_next_question_is_a_deadline() {
     assert_eq!(world.ends[0].next_deadline(), None, "it knows all paths");
 }
 
-/// Proves that the UDP link, of which a poll is a system call, is polled each time only while a peer may be reached by it.
+/// Proves that the UDP link, of which a poll is a system call, is polled each time only while a peer may need it.
 #[test]
 fn the_udp_link_is_polled_each_time_only_for_peers_that_may_need_it() {
     let mut world = World::new([true, true], 0.0, 14);

@@ -459,16 +459,22 @@ impl<L: Link> Endpoint<L> {
         let owner = if is_kept { Owner::Message(message) } else { Owner::Nobody };
         let lends = report.is_acknowledgement() && head.len() + body.len() > copied_best;
         *last_sent_to = Some(handle);
+        // Stalled peers leave slots to the others, and long messages leave a quarter of them to short ones.
+        let connection = port.station.connection(handle);
+        let (own, room) = connection.map_or((0, 0), |connection| (connection.unacknowledged(), connection.room()));
+        let free = port.slots.free_slots();
+        let quota = (free.saturating_sub(own) / 2).max(usize::from(own == 0)).min(free).min(room);
+        let limit = FRAMES_PER_TURN.min(quota as u32);
+        let heads_max = owners.len() as u16 - owners.len() as u16 / 4;
+        if limit == 0 || lends && port.slots.heads() >= heads_max {
+            // Each poll asks this of all blocked channels, so it must not read the clock.
+            return Submitted::Blocked;
+        }
         let now = port.now();
         let (fragmenter, next) = fragments.get_or_insert_with(|| {
             let information = port.information_to(handle, *mtu_max).unwrap_or(*information_max);
             start_fragments(head.len() + body.len(), information)
         });
-        // Stalled peers leave slots to the others, and long messages leave a quarter of them to short ones.
-        let own = port.station.connection(handle).map_or(0, |connection| connection.unacknowledged());
-        let quota = (port.slots.free_slots().saturating_sub(own) / 2).max(usize::from(own == 0));
-        let limit = FRAMES_PER_TURN.min(quota as u32);
-        let heads_max = owners.len() as u16 - owners.len() as u16 / 4;
         let mut submitted = 0;
         while let Some(fragment) = next
             && submitted < limit

@@ -86,6 +86,29 @@ fn any_of_many_local_peers_is_polled_soon() {
     }
 }
 
+/// Proves that channels whose peers receive nothing cost a poll little: it does not read the clock for each of them.
+#[test]
+fn many_blocked_channels_cost_little() {
+    const PEERS: u64 = 40;
+    const POLLS: u64 = 100;
+    let segment = Segment::default();
+    let mut a = side_at(&segment, new_mac(), config(0x20));
+    let mut peers: Vec<Side> = (0..PEERS).map(|_| side_at(&segment, new_mac(), config(0x24))).collect();
+    let channels: Vec<_> = peers.iter().map(|peer| a.connect(peer.address())).collect();
+    let mut all: Vec<&mut Side> = std::iter::once(&mut a).chain(&mut peers).collect();
+    until(&mut all, "all are open", |sides| channels.iter().all(|channel| sides[0].endpoint.is_open(*channel)));
+    for (context, channel) in (0..).zip(channels) {
+        a.lend(channel, &[], pattern(context, 300_000), context).unwrap();
+    }
+    // Each channel takes as many slots as it gets.
+    (0..POLLS).for_each(|_| _ = a.poll());
+    let before = a.endpoint.link().times_told();
+    (0..POLLS).for_each(|_| _ = a.poll());
+    let readings = a.endpoint.link().times_told() - before;
+    assert!(readings < 5 * POLLS, "{readings} readings in {POLLS} polls");
+    assert!(a.endpoint.is_blocked() && a.outcomes.is_empty());
+}
+
 /// Proves that a pipe that was idle long enough to release its memory works as before.
 #[test]
 fn a_pipe_that_was_idle_for_long_still_works() {

@@ -50,6 +50,7 @@ pub struct SegmentLink {
     counters: Counters,
     polls_sent: u64,
     peers_named: u64,
+    times_told: u64,
     /// When it wants to be polled, in nanoseconds of its clock.
     pub deadline: Option<u64>,
 }
@@ -72,6 +73,7 @@ impl Segment {
             counters: Counters::default(),
             polls_sent: 0,
             peers_named: 0,
+            times_told: 0,
             deadline: None,
         }
     }
@@ -130,6 +132,11 @@ impl SegmentLink {
     /// Number of RR, RNR and REJ commands with P = 1 among the frames sent.
     pub fn polls_sent(&self) -> u64 {
         self.polls_sent
+    }
+
+    /// Number of times that the link was told the time, as it is with each reading of the clock.
+    pub fn times_told(&self) -> u64 {
+        self.times_told
     }
 
     /// Number of times that a peer was named.
@@ -219,6 +226,10 @@ impl Link for SegmentLink {
 
     fn add_peer(&mut self, _: &PeerAddress) {
         self.peers_named += 1;
+    }
+
+    fn note_time(&mut self, _: u64) {
+        self.times_told += 1;
     }
 
     fn next_deadline(&self) -> Option<u64> {
