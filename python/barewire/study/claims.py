@@ -2,7 +2,8 @@
 """Decides claims: what was published beside what was measured now, and a verdict with its reason.
 
 Absolute values are not compared: the published ones are of other machines. A claim holds if what it says holds beyond
-doubt today, at the plan's confidence, corrected over all rows of the claim.
+doubt today, at the plan's confidence, corrected over all rows of the claim; bounds are held against each row's own
+interval.
 """
 
 import math
