@@ -451,6 +451,40 @@ def test_a_relay_shows_whichever_launch_runs_with_the_progress(tmp_path: Path) -
     assert set(threading.enumerate()) <= before, "it has ended; other tests' controllers may still have threads"
 
 
+def test_a_relay_drops_a_viewer_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads no byte, while the launch's states fill all buffers between; the launch then has no viewer any more."""
+    monkeypatch.setattr("barewire.sdn.bench.relay.WRITE_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    token = pages_token(tmp_path)
+    relay = Relay(f"127.0.0.1:{port}", token)
+
+    async def scenario() -> None:
+        feed = feed_of(acquainted())
+        shell: Any = feed._shell
+        api = Api(shell, f"unix:{tmp_path}/api", TOKEN, Ui(feed))
+        await api.open()
+        with relay.showing(tmp_path / "api", token):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(f"GET /ui/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+            was_viewed = False
+            for number in range(500):
+                feed._put("flows", {"padding": str(number) * 100_000})
+                async with feed.changed:
+                    feed.changed.notify_all()
+                await asyncio.sleep(0.01)
+                was_viewed |= feed.viewers == 1
+                if was_viewed and not feed.viewers:
+                    break
+            assert was_viewed and not feed.viewers
+            writer.close()
+        await api.close()
+
+    with relay.running():
+        asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
 @pytest.mark.parametrize("address", ["unix:/tmp/x", "8181", "0.0.0.0:8181"])
 def test_a_relay_at_an_impossible_address_is_refused_before_a_token_is_made(address: str, tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match=r"ADDRESS:PORT|all addresses"):

@@ -18,7 +18,7 @@ from barewire.errors import MachineCannot, WrongUse
 from barewire.sdn.api.server import parse_address
 from barewire.sdn.api.token import is_authorised, make_token, read_token
 from barewire.sdn.ui.feed import EXPERIMENT_TEXT_MAX as TEXT_MAX
-from barewire.sdn.ui.server import PAGE, page_response
+from barewire.sdn.ui.server import PAGE, WRITE_S, page_response
 
 _END_S = 1.0
 # A controller sends every second.
@@ -110,9 +110,15 @@ class Relay:
                 response.content_type = found.content_type
                 await response.prepare(request)
                 async for chunk in found.content.iter_any():
-                    await response.write(chunk)
+                    async with asyncio.timeout(WRITE_S):
+                        await response.write(chunk)
+                async with asyncio.timeout(WRITE_S):
+                    await response.write_eof()
         except (ClientError, OSError, TimeoutError) as error:
             # The launch has ended, or the viewer has left.
             if response is None:
                 return web.json_response({"error": f"the launch has ended: {error}"}, status=502)
+            # A viewer that takes nothing would keep its connection, and what waits for it, for ever.
+            if isinstance(error, TimeoutError) and request.transport is not None:
+                request.transport.abort()
         return response
