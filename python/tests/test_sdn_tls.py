@@ -248,3 +248,39 @@ def test_the_api_is_served_by_https_to_clients_that_trust_the_authority(
             await shell.close()
 
     asyncio.run(run())
+
+
+def test_connections_whose_handshake_is_not_done_are_counted_and_end_after_a_while(
+    authority: Authority, files: TlsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them holds a descriptor, which switches may need; one above the limit is refused before a handshake."""
+    monkeypatch.setattr("barewire.sdn.api.server.CONNECTIONS_MAX", 3)
+    monkeypatch.setattr("barewire.sdn.api.server.IDLE_S", 0.5)
+    monkeypatch.setenv(AUTHORITY, str(authority.certificate))
+    token = make_token(tmp_path / "token")
+
+    async def run() -> None:
+        port = free_port()
+        shell = Shell(Settings(), Policy(), Hosts(), [], lambda _: None)
+        api = Api(shell, f"127.0.0.1:{port}", token, tls=load_tls(files).api)
+        await api.open()
+        try:
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+            await asyncio.sleep(0.05)
+            refused, one = await asyncio.open_connection("127.0.0.1", port)
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(refused.read(), 0.2) == b""
+            for reader, _ in silent:
+                with contextlib.suppress(ConnectionError):
+                    assert await asyncio.wait_for(reader.read(), 2) == b""
+            client = Client(f"https://127.0.0.1:{port}", tmp_path / "token")
+            assert (await asyncio.to_thread(client.get, "pair"))["role"] == "single"
+            for writer in (one, *(writer for _, writer in silent)):
+                writer.close()
+            await asyncio.open_connection("127.0.0.1", port)  # its handshake does not keep the API from ending
+            await asyncio.sleep(0.05)
+        finally:
+            await asyncio.wait_for(api.close(), 2)
+            await shell.close()
+
+    asyncio.run(run())

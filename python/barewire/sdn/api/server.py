@@ -24,7 +24,7 @@ from barewire.sdn.classify.jobs import Job, UnknownJobError, parse_job
 from barewire.sdn.coflow import coflow_of
 from barewire.sdn.controller.election import BEAT_S
 from barewire.sdn.controller.shell import Shell
-from barewire.sdn.openflow.channel import Refused, remove_stale_socket
+from barewire.sdn.openflow.channel import Raw, Refused, remove_stale_socket, secure
 
 # A shuffle of 192 × 192 as JSON is 1.5 MB. Decoding blocks the controller: 2 MiB take 10 ms.
 BODY_BYTES_MAX = 2 << 20
@@ -34,7 +34,7 @@ _SHORT_BYTES = 32 << 10
 BODY_S = 30.0
 # A connection without a request for this time is closed, and one that does not agree on TLS.
 IDLE_S = 10.0
-# Connections at once; more are refused, so that switches have descriptors left.
+# Connections at once, with those whose TLS is not agreed yet; more are refused, so that switches have descriptors left.
 CONNECTIONS_MAX = 512
 # A standby that takes nothing for this time is disconnected; it connects again.
 _STANDBY_S = 5.0
@@ -100,6 +100,7 @@ class Api:
         self._is_over = asyncio.Event()
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Serve. MachineCannot if the system refuses."""
@@ -111,10 +112,7 @@ class Api:
                 remove_stale_socket(self._path)
                 self._server = await loop.create_unix_server(self._accept, str(self._path))
             else:
-                handshake_s = None if self._tls is None else IDLE_S
-                self._server = await loop.create_server(
-                    self._accept, *self._address, ssl=self._tls, ssl_handshake_timeout=handshake_s
-                )
+                self._server = await loop.create_server(self._accept, *self._address)
             if self._path is not None:
                 self._path.chmod(0o600)
         except OSError as error:
@@ -126,6 +124,8 @@ class Api:
         self._is_over.set()
         if self._server is not None:
             self._server.close()
+        for handshake in list(self._handshakes):
+            handshake.cancel()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._path is not None:
@@ -133,9 +133,20 @@ class Api:
 
     def _accept(self) -> asyncio.Protocol:
         server = None if self._runner is None else self._runner.server
-        if server is None or len(server.connections) >= CONNECTIONS_MAX:
+        if server is None or len(server.connections) + len(self._handshakes) >= CONNECTIONS_MAX:
             return Refused()
-        return server()
+        handler, tls = server(), self._tls
+        return handler if tls is None else Raw(lambda transport: self._secure(handler, transport, tls))
+
+    def _secure(self, handler: asyncio.Protocol, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        # asyncio's own server would count a connection, and refuse it, only after its handshake.
+        async def shake_hands() -> None:
+            with contextlib.suppress(OSError):
+                await secure(transport, handler, tls, IDLE_S)
+
+        handshake = asyncio.get_running_loop().create_task(shake_hands())
+        self._handshakes.add(handshake)
+        handshake.add_done_callback(self._handshakes.discard)
 
     def application(self) -> web.Application:
         """Return all routes, as in the OpenAPI document."""

@@ -176,7 +176,7 @@ class Listener:
         if len(self._channels) >= CHANNELS_MAX:
             return Refused()
         self._channels.add(channel)
-        return channel if self._tls is None else _Raw(lambda transport: self._secure(channel, transport))
+        return channel if self._tls is None else Raw(lambda transport: self._secure(channel, transport))
 
     def _secure(self, channel: Channel, transport: asyncio.Transport) -> None:
         handshake = asyncio.get_running_loop().create_task(self._shake_hands(channel, transport))
@@ -188,17 +188,12 @@ class Listener:
         assert self._tls is not None
         peer = transport.get_extra_info("peername")
         try:
-            secured = await asyncio.get_running_loop().start_tls(
-                transport, channel, self._tls, server_side=True, ssl_handshake_timeout=TLS_S
-            )
+            await secure(transport, channel, self._tls, TLS_S)
         except asyncio.CancelledError:
             self._forget(channel, "the controller ends")
             raise
         except OSError as error:
             self._forget(channel, f"{peer[0] if peer else 'a switch'}: {handshake_error(error)}")
-            return
-        assert secured is not None
-        channel.connection_made(secured)
 
     def _forget(self, channel: Channel, why: str) -> None:
         # After a failed handshake, asyncio reports the end as well.
@@ -207,16 +202,29 @@ class Listener:
             self._on_closed(channel, why)
 
 
-class _Raw(asyncio.Protocol):
+class Raw(asyncio.Protocol):
     """A connection before its TLS handshake, which reads the first byte."""
 
     def __init__(self, begin: Callable[[asyncio.Transport], None]) -> None:
+        """`begin` is called once, with the transport for `secure`."""
         self._begin = begin
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake."""
         raw = cast(asyncio.Transport, transport)
         raw.pause_reading()
         self._begin(raw)
+
+
+async def secure(
+    transport: asyncio.Transport, protocol: asyncio.Protocol, tls: ssl.SSLContext, timeout_s: float
+) -> None:
+    """Let a protocol begin at a raw connection once TLS is agreed. OSError says why it is not."""
+    loop = asyncio.get_running_loop()
+    secured = await loop.start_tls(transport, protocol, tls, server_side=True, ssl_handshake_timeout=timeout_s)
+    # Otherwise it has ended meanwhile, which the protocol was told.
+    if secured is not None and not secured.is_closing():
+        protocol.connection_made(secured)
 
 
 class Refused(asyncio.Protocol):
