@@ -2,6 +2,7 @@
 """The network without its controller: default rules on switches in memory, and on any network."""
 
 import random
+from collections import Counter
 
 import pytest
 from fake_switches import World, acquainted, llc, mac, quiet, tcp
@@ -251,6 +252,27 @@ def test_rules_to_hosts_that_are_gone_are_deleted() -> None:
     frame = tcp("h1", "h16")
     world.send("h1", frame)
     assert world.received("h16", frame) == 1, "flooded until it speaks"
+
+
+def test_of_hosts_that_are_gone_only_their_own_rules_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of 16 hosts have 120 of 640 rules, which are deleted in one slice; then nothing is left to look at."""
+    monkeypatch.setattr("barewire.sdn.controller.default_path.SLICE_RULES", 120)
+    world = acquainted()
+    for host in ("h1", "h5", "h9"):
+        port = world.network.attachment(host)
+        assert port is not None
+        world.controller.hosts.forget_port(port)
+    sent = [one for some in world.controller.poll(world.now).values() for one in some]
+    deleted = [one.match for one in sent if isinstance(one, DeleteRule)]
+    to_hosts = Counter(match.eth_dst for match in deleted if match.arp_target is None)
+    assert to_hosts == {mac(host): 20 for host in ("h1", "h5", "h9")}
+    assert len(deleted) == 120, "and as many for requests for their addresses"
+    looked: list[object] = []
+    monkeypatch.setattr("barewire.sdn.controller.default_path.mac_of", looked.append)
+    world.controller.default_path.age(world.now + world.settings.orphans_s)
+    world.controller.default_path.links_changed(world.controller.discovery.peers, world.now, is_urgent=True)
+    world.settle()
+    assert not looked
 
 
 @pytest.mark.parametrize("is_connected", [True, False])

@@ -14,9 +14,10 @@ fat-tree, it is also that of every path, and flows need no rule of their own. No
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 
+from barewire.sdn.controller.default_rules import DefaultRules, Place, mac_of, place_of
 from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.hosts import Address, Host, Hosts
 from barewire.sdn.controller.outbox import Outbox
@@ -33,7 +34,7 @@ from barewire.sdn.controller.rules import (
     kind_of,
 )
 from barewire.sdn.controller.settings import Settings
-from barewire.sdn.openflow.messages import AddRule, DeleteRule, Match, Rule
+from barewire.sdn.openflow.messages import AddRule, DeleteRule, Rule
 from barewire.topology import Port
 from barewire.topology.network import natural
 
@@ -49,8 +50,6 @@ AGAIN_S, AGAIN_MAX_S = 1.0, 8.0
 # would be flooded. Whoever moves elsewhere meanwhile usually says so; after this time it is found without.
 DOWN_S = 60.0
 
-# A rule's identity in a switch: table, match, priority.
-_Place = tuple[int, Match, int]
 _Hops = Mapping[str, tuple[tuple[int, ...], int]]
 
 
@@ -63,9 +62,11 @@ class DefaultPath:
         """Begin without links. Without `carries_flows`, flows need rules of their own everywhere."""
         self._carries_flows = carries_flows
         self._settings, self._discovery, self._hosts, self._outbox = settings, discovery, hosts, outbox
-        self._installed: dict[str, dict[_Place, Rule]] = {}
+        self._rules = DefaultRules()
         # Ports that were edges for an earlier controller. A port whose link is not found yet looks like one, too.
         self._found_edges: set[Port] = set()
+        # By switch, found rules to hosts at such a port, which are still to be learnt.
+        self._to_learn: dict[str, list[Rule]] = {}
         self._peers: Mapping[Port, Port] = {}
         # By destination switch: each switch's next hops, and the number of choices that remain after them.
         self._hops: dict[str, _Hops] = {}
@@ -84,7 +85,7 @@ class DefaultPath:
         # Switches that have refused a rule since they connected.
         self._refused: set[str] = set()
         # By switch, base rules and copies that its full table had no room for, and how long they wait for some.
-        self._without_room: dict[str, dict[_Place, Rule]] = {}
+        self._without_room: dict[str, dict[Place, Rule]] = {}
         self._wait_s: dict[str, float] = {}
 
     def found(self, switch: str, rules: Iterable[Rule], now: float) -> None:
@@ -93,14 +94,16 @@ class DefaultPath:
             self._began_s = now
             self._outbox.at(now + self._settings.orphans_s, self._install_others)
         self._refused.discard(switch)
-        self._installed[switch] = {_place(rule): rule for rule in rules}
-        for rule in [rule for rule in self._installed[switch].values() if is_outdated(rule)]:
+        self._rules.begin(switch, rules)
+        found = self._rules.all(switch)
+        for rule in filter(is_outdated, found):
             self._delete(switch, rule)
-        in_ports = {rule.match.in_port for rule in self._installed[switch].values()}
-        edges = {number for number in in_ports if number is not None}
+        edges = {number for rule in found if (number := rule.match.in_port) is not None}
         self._found_edges = {port for port in self._found_edges if port.node != switch}
         self._found_edges |= {Port(switch, number) for number in edges}
-        if self._installed[switch] and not self._discovery.ports(switch):
+        to_hosts = [rule for rule in found if mac_of(rule) is not None and not is_outdated(rule)]
+        self._to_learn[switch] = [rule for rule in to_hosts if rule.out[0] in edges]
+        if found and not self._discovery.ports(switch):
             # An earlier controller had it, and perhaps neighbours that connect later.
             self._discovery.expect_edges(switch, edges, self._began_s + self._settings.orphans_s)
         self._all_pending()
@@ -118,7 +121,7 @@ class DefaultPath:
         """Return whether all that a switch sends to a host leaves through this port, without rules of flows."""
         # Hosts that have changed in this turn are taken at its end.
         changes = self._hosts.has_changed or self._changed or self._pending
-        return self._due_s is None and not changes and hop.node in self._installed and self.is_only(hop, host)
+        return self._due_s is None and not changes and hop.node in self._rules and self.is_only(hop, host)
 
     def is_only(self, hop: Port, host: str) -> bool:
         """Return whether no other port of a switch is on a shortest path to a host."""
@@ -132,7 +135,7 @@ class DefaultPath:
 
     def installed_port(self, switch: str, mac: str) -> int | None:
         """Return the output port of a switch's rule to a host, None without one."""
-        rule = self._installed.get(switch, {}).get(_place(destination_rule(mac, 0)))
+        rule = self._rules.at(switch, place_of(destination_rule(mac, 0)))
         return None if rule is None else rule.out[0]
 
     def refused(self, switch: str, rule: Rule) -> bool:
@@ -140,7 +143,7 @@ class DefaultPath:
 
         Until it connects again, flows need rules of their own there.
         """
-        self._installed.get(switch, {}).pop(_place(rule), None)
+        self._rules.remove(switch, rule)
         is_first = switch not in self._refused
         self._refused.add(switch)
         return is_first
@@ -152,12 +155,13 @@ class DefaultPath:
         if not waiting:
             self._wait_s[switch] = AGAIN_S if is_first else min(2 * self._wait_s[switch], AGAIN_MAX_S)
             self._outbox.at(now + self._wait_s[switch], partial(self._install_again, switch))
-        waiting[_place(rule)] = rule
+        waiting[place_of(rule)] = rule
         return is_first
 
     def forget(self, switch: str) -> None:
         """Forget the rules of a disconnected switch, which reports them when it connects again."""
-        self._installed.pop(switch, None)
+        self._rules.forget(switch)
+        self._to_learn.pop(switch, None)
 
     def port_down(self, port: Port, hosts: Iterable[Host], now: float) -> None:
         """Keep the rules to hosts whose port went down, in case it comes up again soon."""
@@ -188,11 +192,7 @@ class DefaultPath:
         """Delete rules to hosts that an earlier controller knew, and that have not been seen since."""
         if self._began_s is None or now < self._began_s + self._settings.orphans_s:
             return
-        for switch, rules in self._installed.items():
-            for rule in list(rules.values()):
-                mac = _mac_of(rule)
-                if mac is not None and mac not in self._hosts.by_mac:
-                    self._delete(switch, rule)
+        self._changed.update(dict.fromkeys(mac for mac in self._rules.hosts if mac not in self._hosts.by_mac))
 
     def _stay_down(self, now: float) -> None:
         self._up_no_more(mac for mac, (_, since_s) in self._down.items() if now >= since_s + DOWN_S)
@@ -274,7 +274,7 @@ class DefaultPath:
         end = host.port.node
         toward = self._hops_to(end)
         number = int(host.mac.replace(":", ""), 16)
-        for switch in self._installed:
+        for switch in self._rules:
             if switch == end:
                 yield switch, host.port.number
             elif (hops := toward.get(switch)) is not None:
@@ -287,19 +287,20 @@ class DefaultPath:
         return self._hops[end]
 
     def _delete_host(self, mac: str) -> int:
-        """Delete the rules to a host; return how many rules were looked at."""
-        for switch, rules in self._installed.items():
-            for rule in [rule for rule in rules.values() if _mac_of(rule) == mac]:
-                self._delete(switch, rule)
-        return sum(map(len, self._installed.values()))
+        """Delete the rules to a host; return how many they were."""
+        found = self._rules.to_host(mac)
+        for switch, rule in found:
+            self._delete(switch, rule)
+        return len(found)
 
     def _delete_asked(self, mac: str, address: Address) -> None:
         """Delete the rules of an address that a host has lost, unless another one has it, whose rules replace them."""
         owner = self._hosts.with_address(address.ip, address.vlan)
         if owner is not None and owner.port is not None:
             return
-        for switch, rules in self._installed.items():
-            rule = rules.get((DEFAULT_TABLE, asked_match(address), PRIORITY_ASKED))
+        place = (DEFAULT_TABLE, asked_match(address), PRIORITY_ASKED)
+        for switch in self._rules:
+            rule = self._rules.at(switch, place)
             if rule is not None and rule.set_eth_dst == mac:
                 self._delete(switch, rule)
 
@@ -313,34 +314,34 @@ class DefaultPath:
             if port in edges and (host := self._hosts.by_mac.get(mac)) is not None and host.port is None:
                 self._hosts.learn(mac, port, now)
         edges &= self._found_edges
-        switches = {port.node for port in edges}
-        for switch, rules in self._installed.items():
-            for rule in rules.values() if switch in switches else ():
-                owner = _mac_of(rule)
-                if owner is None or Port(switch, rule.out[0]) not in edges:
-                    continue
-                known = self._hosts.by_mac.get(owner)
-                is_placed = known is not None and known.port is not None
-                host = known if is_placed else self._hosts.learn(owner, Port(switch, rule.out[0]), now)
-                address = asked_of(rule)
-                if host is not None and address is not None and address not in host.addresses:
-                    self._hosts.learn_address(host, address, now)
+        for switch, rules in self._to_learn.items():
+            self._to_learn[switch] = [rule for rule in rules if not self._learnt(switch, rule, edges, now)]
+
+    def _learnt(self, switch: str, rule: Rule, edges: Container[Port], now: float) -> bool:
+        """Learn a host from a found rule if its port is an edge; return whether the host is known now."""
+        owner, port = mac_of(rule), Port(switch, rule.out[0])
+        if owner is None or port not in edges:
+            return False
+        known = self._hosts.by_mac.get(owner)
+        is_placed = known is not None and known.port is not None
+        host, address = known if is_placed else self._hosts.learn(owner, port, now), asked_of(rule)
+        if host is not None and address is not None and address not in host.addresses:
+            self._hosts.learn_address(host, address, now)
+        return host is not None
 
     # Ports
 
     def _install_edges(self, now: float) -> None:
         """Install the rules that copy frames to the controller at edge ports, and delete those of other ports."""
         for port in self._discovery.edge_ports(now):
-            if port.node in self._installed:
+            if port.node in self._rules:
                 for rule in edge_rules(port.number):
                     self._install(port.node, rule)
-        for switch, rules in self._installed.items():
+        for switch in self._rules:
             # Until it has said which ports it has, none of them is gone.
             ports = self._discovery.ports(switch) if self._discovery.is_connected(switch) else None
-            for rule in list(rules.values()):
-                in_port = rule.match.in_port
-                if in_port is None:
-                    continue
+            for rule in self._rules.copies(switch):
+                in_port = rule.match.in_port or 0
                 is_gone = ports is not None and in_port not in ports
                 if is_gone or self._discovery.is_between_switches(Port(switch, in_port)):
                     self._delete(switch, rule)
@@ -350,7 +351,7 @@ class DefaultPath:
 
         So there is no loop at any time in which a broadcast would circulate.
         """
-        wanted = {switch: set(ports) for switch, ports in spanning_tree(self._peers, self._installed).items()}
+        wanted = {switch: set(ports) for switch, ports in spanning_tree(self._peers, self._rules).items()}
         for port in self._discovery.edge_ports(now):
             if port.node in wanted:
                 wanted[port.node].add(port.number)
@@ -373,25 +374,22 @@ class DefaultPath:
         if self._shrinking:
             return
         for switch, ports in self._tree.items():
-            if switch in self._installed:
+            if switch in self._rules:
                 self._install(switch, flood_rule(ports))
 
     def _flooded(self, switch: str) -> set[int]:
-        rule = self._installed.get(switch, {}).get(_place(flood_rule(())))
+        rule = self._rules.at(switch, place_of(flood_rule(())))
         return set() if rule is None else set(rule.out)
 
     # Single rules
 
     def _install(self, switch: str, rule: Rule) -> None:
-        rules = self._installed.get(switch)
-        if rules is not None and rules.get(_place(rule)) != rule:
-            rules[_place(rule)] = rule
+        if self._rules.put(switch, rule):
             self._outbox.send(switch, AddRule(rule))
 
     def _install_again(self, switch: str, _now: float) -> None:
-        wanted = self._installed.get(switch, {})
         for place, rule in self._without_room.pop(switch, {}).items():
-            if kind_of(rule.cookie) is Kind.BASE or wanted.get(place) == rule:
+            if kind_of(rule.cookie) is Kind.BASE or self._rules.at(switch, place) == rule:
                 self._outbox.send(switch, AddRule(rule))
         self._outbox.when_confirmed(switch, partial(self._installed_again, switch))
 
@@ -400,7 +398,7 @@ class DefaultPath:
             self._wait_s.pop(switch, None)
 
     def _delete(self, switch: str, rule: Rule) -> None:
-        del self._installed[switch][_place(rule)]
+        self._rules.remove(switch, rule)
         self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie, table=rule.table))
 
 
@@ -457,14 +455,3 @@ def spanning_tree(peers: Mapping[Port, Port], switches: Iterable[str]) -> dict[s
                     tree[port.node].add(port.number)
                     tree[peer.node].add(peer.number)
     return tree
-
-
-def _place(rule: Rule) -> _Place:
-    return rule.table, rule.match, rule.priority
-
-
-def _mac_of(rule: Rule) -> str | None:
-    """The host of a rule of table 1, None if it is for all."""
-    if rule.table != DEFAULT_TABLE or len(rule.out) != 1:
-        return None
-    return rule.set_eth_dst or rule.match.eth_dst

@@ -9,6 +9,7 @@ The cookie identifies a rule, also for a later controller:
 import math
 from collections.abc import Iterable
 from enum import IntEnum
+from functools import lru_cache
 from ipaddress import IPv6Address
 
 from barewire.sdn.controller.frames import BROADCAST, JUMBO_LLC, LENGTH_FRAME, LLDP, LLDP_GROUP
@@ -112,7 +113,8 @@ def base_rules() -> list[Rule]:
     ]
 
 
-def edge_rules(port: int) -> list[Rule]:
+@lru_cache(maxsize=4096)
+def edge_rules(port: int) -> tuple[Rule, ...]:
     """Return the rules that copy a port's unmatched packets to the controller; they still take the default path.
 
     TCP, UDP and advertisements of IPv6 have separate rules; otherwise new connections, and the addresses of neighbours,
@@ -126,7 +128,7 @@ def edge_rules(port: int) -> list[Rule]:
     asked.append(Match(in_port=port, eth_type=IPV6, ip_proto=ICMPV6, icmp6_type=ADVERTISEMENT))
     pairs = [*((match, PRIORITY_ASK_PORTS) for match in asked), (Match(in_port=port), PRIORITY_EDGE)]
     value = cookie(Kind.EDGE, port)
-    return [Rule(match, priority, value, (CONTROLLER,), goto=DEFAULT_TABLE) for match, priority in pairs]
+    return tuple(Rule(match, priority, value, (CONTROLLER,), goto=DEFAULT_TABLE) for match, priority in pairs)
 
 
 def destination_rule(mac: str, port: int) -> Rule:
