@@ -405,6 +405,28 @@ def test_base_rules_that_found_no_room_are_installed_when_there_is() -> None:
     assert any(port.node == "s13" for port in world.controller.discovery.peers)
 
 
+def test_default_rules_that_found_no_room_are_installed_when_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then flows have rules of their own at that switch. A slice at a time, and the refusal is said once."""
+    monkeypatch.setattr("barewire.sdn.controller.default_path.SLICE_RULES", 5)
+    world = World(fat_tree(4, servers=0), quiet())
+    world.stand_up()
+    switch, there = world.switches["s20"], world.network.attachment("h16")
+    assert there is not None and there.node == switch.name
+    switch.default_capacity = len(switch.default) + 3
+    for host in world.network.hosts:
+        world.send(host, tcp(host, "h1" if host != "h1" else "h2", 1, 1))
+        world.settle()
+    world.pass_time(30)
+    assert [event.kind for event in world.events].count("switch refused") == 1
+    assert not world.controller.default_path.carries(there, "h16")
+    switch.default_capacity = 1000
+    world.pass_time(8.1)
+    reached = {match.eth_dst for match, _ in switch.default if match.arp_target is None}
+    assert reached == {None, *map(mac, world.network.hosts)}
+    assert world.controller.default_path.carries(there, "h16")
+    assert [event.kind for event in world.events].count("switch refused") == 1
+
+
 class Failing:
     """A failing strategy."""
 

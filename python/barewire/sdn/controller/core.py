@@ -544,20 +544,17 @@ class Controller:
         if route is not None and refused.is_table_full:
             self.full.refused(route, switch, now)
             return
-        if (
-            rule is not None
-            and kind in (Kind.BASE, Kind.EDGE)
-            and refused.is_table_full
-            and not self.default_path.without_room(switch, rule, now)
-        ):
-            return  # it was said of another one
+        if rule is not None and kind in (Kind.BASE, Kind.EDGE, Kind.DEFAULT):
+            is_first = self.default_path.refused(switch, rule, refused.is_table_full, now)
+            if is_first and kind is Kind.DEFAULT:
+                self._complete(self.router.routes.at(switch), now)
+            if refused.is_table_full and not is_first:
+                return  # it was said of another one
         self.outbox.emit("switch refused", f"{switch} refused {rule or refused.request or 'a message'}: {refused.text}")
         if route is not None:
             self.full.give_up(route, switch, now)
         elif rule is not None and kind is Kind.TO_HOST:
             self.full.aggregate_refused(switch, rule.match.eth_dst or "", now)
-        elif rule is not None and kind is Kind.DEFAULT and self.default_path.refused(switch, rule):
-            self._complete(self.router.routes.at(switch), now)
 
     def _ask_ports(self, _now: float) -> None:
         for switch in self.discovery.switches:

@@ -13,6 +13,7 @@ flows, so a frame that takes rules of both kinds cannot loop. Where only one nex
 fat-tree, it is also that of every path, and flows need no rule of their own. No clock, no I/O.
 """
 
+import itertools
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
@@ -82,11 +83,12 @@ class DefaultPath:
         # By switch, the number of flood rules with fewer ports that it has not confirmed.
         self._shrinking: Counter[str] = Counter()
         self._began_s: float | None = None
-        # Switches that have refused a rule since they connected.
+        # Switches that have refused a rule to a host since they connected, for another reason than a full table.
         self._refused: set[str] = set()
-        # By switch, base rules and copies that its full table had no room for, and how long they wait for some.
-        self._without_room: dict[str, dict[Place, Rule]] = {}
-        self._wait_s: dict[str, float] = {}
+        # By switch and table, rules that it had no room for, and how long they wait for some; until there is room for
+        # all of them.
+        self._without_room: dict[tuple[str, int], dict[Place, Rule]] = {}
+        self._wait_s: dict[tuple[str, int], float] = {}
 
     def found(self, switch: str, rules: Iterable[Rule], now: float) -> None:
         """Take over the default rules of a switch that has connected."""
@@ -94,6 +96,9 @@ class DefaultPath:
             self._began_s = now
             self._outbox.at(now + self._settings.orphans_s, self._install_others)
         self._refused.discard(switch)
+        for table in (0, DEFAULT_TABLE):
+            self._without_room.pop((switch, table), None)
+            self._wait_s.pop((switch, table), None)
         self._rules.begin(switch, rules)
         found = self._rules.all(switch)
         for rule in filter(is_outdated, found):
@@ -126,7 +131,7 @@ class DefaultPath:
     def is_only(self, hop: Port, host: str) -> bool:
         """Return whether no other port of a switch is on a shortest path to a host."""
         known = self._hosts.by_name.get(host)
-        if not self._carries_flows or hop.node in self._refused or known is None or known.port is None:
+        if not self._carries_flows or self._lacks_rules(hop.node) or known is None or known.port is None:
             return False
         if hop.node == known.port.node:
             return hop == known.port
@@ -138,24 +143,20 @@ class DefaultPath:
         rule = self._rules.at(switch, place_of(destination_rule(mac, 0)))
         return None if rule is None else rule.out[0]
 
-    def refused(self, switch: str, rule: Rule) -> bool:
-        """Handle a switch that refused a rule; return whether it is the first one since it connected.
+    def refused(self, switch: str, rule: Rule, is_table_full: bool, now: float) -> bool:
+        """Handle a switch that refused a base, edge or default rule; return whether it is the first one.
 
-        Until it connects again, flows need rules of their own there.
+        What a full table had no room for is installed again later. While a switch lacks default rules, flows need rules
+        of their own there: until there is room for all, or after another refusal until it connects again.
         """
-        self._rules.remove(switch, rule)
-        is_first = switch not in self._refused
-        self._refused.add(switch)
-        return is_first
-
-    def without_room(self, switch: str, rule: Rule, now: float) -> bool:
-        """Install a base or edge rule again later; return whether the switch has had room for all others until now."""
-        is_first = switch not in self._wait_s
-        waiting = self._without_room.setdefault(switch, {})
-        if not waiting:
-            self._wait_s[switch] = AGAIN_S if is_first else min(2 * self._wait_s[switch], AGAIN_MAX_S)
-            self._outbox.at(now + self._wait_s[switch], partial(self._install_again, switch))
-        waiting[place_of(rule)] = rule
+        is_default = rule.table == DEFAULT_TABLE
+        is_first = not self._lacks_rules(switch) if is_default else (switch, rule.table) not in self._wait_s
+        if is_default:
+            self._rules.remove(switch, rule)
+        if is_table_full:
+            self._wait_for_room(switch, rule, now)
+        elif is_default:
+            self._refused.add(switch)
         return is_first
 
     def forget(self, switch: str) -> None:
@@ -193,6 +194,9 @@ class DefaultPath:
         if self._began_s is None or now < self._began_s + self._settings.orphans_s:
             return
         self._changed.update(dict.fromkeys(mac for mac in self._rules.hosts if mac not in self._hosts.by_mac))
+
+    def _lacks_rules(self, switch: str) -> bool:
+        return switch in self._refused or (switch, DEFAULT_TABLE) in self._wait_s
 
     def _stay_down(self, now: float) -> None:
         self._up_no_more(mac for mac, (_, since_s) in self._down.items() if now >= since_s + DOWN_S)
@@ -234,11 +238,14 @@ class DefaultPath:
             if host is not None and host.port is None and mac in self._down:
                 continue
             self._down.pop(mac, None)
-            rules += self._delete_host(mac) if host is None or host.port is None else self._install_host(host)
+            if host is None or host.port is None:
+                rules += self._delete_host(mac)
+            else:
+                rules += self._install_host(host, self._rules)
         while self._pending and rules < SLICE_RULES:
             switch = next(iter(self._pending))
             del self._pending[switch]
-            rules += sum(self._install_host(host) for host in self._hosts.at_switch(switch))
+            rules += sum(self._install_host(host, self._rules) for host in self._hosts.at_switch(switch))
         if (self._changed or self._pending) and self._slice_s <= now:
             self._slice_s = now + SLICE_S
             self._outbox.at(self._slice_s, lambda _: None)  # for another turn
@@ -252,11 +259,11 @@ class DefaultPath:
 
     # Rules to hosts
 
-    def _install_host(self, host: Host) -> int:
-        """Install the rules of all switches to one host; return how many they are."""
+    def _install_host(self, host: Host, switches: Iterable[str]) -> int:
+        """Install the rules of switches to one host; return how many they are."""
         assert host.port is not None
         wanted = 0
-        for switch, hop in self._next_hops(host):
+        for switch, hop in self._next_hops(host, switches):
             rules = [destination_rule(host.mac, hop)]
             rules += [asked_rule(address, host.mac, hop) for address in host.addresses]
             for rule in rules:
@@ -264,8 +271,8 @@ class DefaultPath:
             wanted += len(rules)
         return wanted
 
-    def _next_hops(self, host: Host) -> Iterator[tuple[str, int]]:
-        """The output port towards a host at each switch that has a path.
+    def _next_hops(self, host: Host, switches: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """The output port towards a host at each of the switches that has a path.
 
         Destinations are spread over equal next hops by their MAC addresses as numbers: of those that are numbered in
         sequence, as in a lab, every link carries equally many (D-mod-k).
@@ -274,7 +281,7 @@ class DefaultPath:
         end = host.port.node
         toward = self._hops_to(end)
         number = int(host.mac.replace(":", ""), 16)
-        for switch in self._rules:
+        for switch in switches:
             if switch == end:
                 yield switch, host.port.number
             elif (hops := toward.get(switch)) is not None:
@@ -387,15 +394,42 @@ class DefaultPath:
         if self._rules.put(switch, rule):
             self._outbox.send(switch, AddRule(rule))
 
-    def _install_again(self, switch: str, _now: float) -> None:
-        for place, rule in self._without_room.pop(switch, {}).items():
-            if kind_of(rule.cookie) is Kind.BASE or self._rules.at(switch, place) == rule:
-                self._outbox.send(switch, AddRule(rule))
-        self._outbox.when_confirmed(switch, partial(self._installed_again, switch))
+    def _wait_for_room(self, switch: str, rule: Rule, now: float) -> None:
+        key = switch, rule.table
+        waiting = self._without_room.setdefault(key, {})
+        if not waiting:
+            self._wait_s[key] = min(2 * self._wait_s[key], AGAIN_MAX_S) if key in self._wait_s else AGAIN_S
+            self._outbox.at(now + self._wait_s[key], partial(self._install_again, *key))
+        waiting[place_of(rule)] = rule
 
-    def _installed_again(self, switch: str, _is_done: bool) -> None:
-        if switch not in self._without_room:
-            self._wait_s.pop(switch, None)
+    def _install_again(self, switch: str, table: int, _now: float) -> None:
+        """Install what a full table had no room for, as far as it is still wanted, a slice at a time."""
+        waiting = iter(self._without_room.pop((switch, table), {}).items())
+        for place, rule in itertools.islice(waiting, SLICE_RULES):
+            if table == DEFAULT_TABLE:
+                self._install_wanted(switch, rule)
+            elif kind_of(rule.cookie) is Kind.BASE or self._rules.at(switch, place) == rule:
+                self._outbox.send(switch, AddRule(rule))
+        self._outbox.when_confirmed(switch, partial(self._installed_again, switch, table, dict(waiting)))
+
+    def _install_wanted(self, switch: str, refused: Rule) -> None:
+        """Install the rules that a switch is to have now instead of a refused one: hosts and links may have changed."""
+        mac = mac_of(refused)
+        host = None if mac is None else self._hosts.by_mac.get(mac)
+        if mac is None:
+            self._grow()
+        elif host is not None and host.port is not None:
+            self._install_host(host, (switch,))
+
+    def _installed_again(self, switch: str, table: int, later: Mapping[Place, Rule], is_done: bool) -> None:
+        key = switch, table
+        if key in self._without_room:  # refused again
+            self._without_room[key] = {**later, **self._without_room[key]}
+        elif later and is_done:
+            self._without_room[key] = dict(later)
+            self._outbox.at(0.0, partial(self._install_again, *key))
+        elif is_done:
+            self._wait_s.pop(key, None)
 
     def _delete(self, switch: str, rule: Rule) -> None:
         self._rules.remove(switch, rule)
