@@ -711,6 +711,23 @@ def test_a_host_that_moves_is_found_at_its_new_port() -> None:
     assert world.delivered[-1] == ("h2", frame), "at the port where h16 is now"
 
 
+def test_hosts_that_are_found_in_one_turn_are_added_to_the_network_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their first flows are placed at the end of that turn, by the network that has them."""
+    world = World(fat_tree(4, servers=0), quiet())
+    world.stand_up()
+    built, build = list[Controller](), Controller._network
+    monkeypatch.setattr(Controller, "_network", lambda core: built.append(core) or build(core))
+    frames = {host: tcp(host, "h1" if host != "h1" else "h2") for host in world.network.hosts}
+    for host, frame in frames.items():
+        world.send(host, frame)
+    while world._said:
+        world._hear()
+    world.turn()
+    assert len(built) == 1 and len(world.controller.router.routes) == 15, "h2 was not known yet for that of h1"
+    world.settle()
+    assert [host for host, frame in frames.items() if not world.is_placed(host, frame)] == ["h1"]
+
+
 def test_of_several_hosts_at_a_port_flows_of_the_named_one_are_placed() -> None:
     """As behind a bridge. The others' take the default path, which is said once."""
     world = World(fat_tree(4, servers=0), quiet())

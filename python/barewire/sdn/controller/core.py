@@ -123,7 +123,7 @@ class Controller:
         self.labels = LabelTables(hosts, self.outbox, self._uses_labels)
         parts = (self.discovery, hosts, self.router, self.full, self.outbox, self.classification_of)
         has_tenants = bool(self.slices.tenants.all)
-        self.reception = Reception(settings, key, *parts, self._refresh, has_tenants=has_tenants)
+        self.reception = Reception(settings, key, *parts, self._is_current, has_tenants=has_tenants)
         # Flows of tenants need rules with meters everywhere.
         self.default_path = DefaultPath(settings, self.discovery, hosts, self.outbox, carries_flows=not has_tenants)
         self.router.is_default = self.default_path.carries
@@ -161,7 +161,6 @@ class Controller:
         """Process a message of a switch."""
         match event:
             case PacketIn():
-                self._refresh(now)
                 self.counts["frames"] += 1
                 self.reception.frame(switch, event, now)
             case BarrierReply(token):
@@ -205,6 +204,7 @@ class Controller:
             self.outbox.emit("job", f"the lease of job {job.id} has expired")
             self.jobs_changed(now)
         self._refresh(now)
+        self.reception.place_waiting(now)
         self._plan(now)
         self._rearrange(now)
         self.outbox.due(now, has_time)
@@ -348,9 +348,15 @@ class Controller:
     def _strategy_name(self, profile: str) -> str:
         return self.policy.strategies.get(profile) or self.policy.strategies[DEFAULT_PROFILE]
 
+    def _is_current(self) -> bool:
+        return self.discovery.peers is self._peers and self.hosts.version == self._hosts_version
+
     def _refresh(self, now: float) -> None:
-        """Rebuild the network if links or hosts have changed, and re-place flows that lost their path."""
-        if self.discovery.peers is self._peers and self.hosts.version == self._hosts_version:
+        """Rebuild the network if links or hosts have changed, and re-place flows that lost their path.
+
+        Once a turn, not for each host or link that is found: a large network takes some 10 ms.
+        """
+        if self._is_current():
             return
         before, peers = self._peers, self.discovery.peers
         for port in peers.keys() - before.keys():

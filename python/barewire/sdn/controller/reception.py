@@ -56,15 +56,21 @@ class Reception:
         full: FullTables,
         outbox: Outbox,
         classification_of: Callable[[FlowKey], Classification],
-        refresh: Callable[[float], None],
+        is_current: Callable[[], bool],
         *,
         has_tenants: bool = False,
     ) -> None:
-        """`key` authenticates probes; `classification_of` classifies a flow; `refresh` adds a host to the network."""
+        """`key` authenticates probes; `classification_of` classifies a flow.
+
+        `is_current` tells whether the router's network has all hosts and links; otherwise flows wait for
+        `place_waiting`.
+        """
         self.counts: Counter[str] = Counter()
         self._settings, self._key, self._discovery, self._hosts = settings, key, discovery, hosts
         self._router, self._full, self._outbox, self._classification_of = router, full, outbox, classification_of
-        self._refresh = refresh
+        self._is_current = is_current
+        # New flows that wait for the current network, with the identifications of their first packets.
+        self._waiting: dict[FlowKey, int] = {}
         self._frames = Allowance(settings.frames_burst, settings.frames_per_s)
         self._limited = Allowance(LIMITED_BURST, LIMITED_PER_S)
         self._unmetered = Allowance(UNMETERED_PER_S, UNMETERED_PER_S) if has_tenants else None
@@ -87,6 +93,14 @@ class Reception:
             self._from_host(port, headers, now)
         else:
             self.counts["from ports that are not settled"] += 1
+
+    def place_waiting(self, now: float) -> None:
+        """Place the flows that came since hosts or links were found, by the network that has these."""
+        while self._waiting:
+            key = next(iter(self._waiting))
+            identification = self._waiting.pop(key)
+            if self._router.routes.get(key) is None and {key.source, key.destination} <= self._hosts.by_name.keys():
+                self._place(key, identification, now)
 
     def probes(self, now: float) -> None:
         """Send due probes."""
@@ -137,7 +151,6 @@ class Reception:
             return
         if self._hosts.version != version:
             self._attached(host, port, is_new=known is None)
-            self._refresh(now)
         if headers.eth_type == ARP:
             self._arp(host, port, headers, now)
             return
@@ -203,11 +216,18 @@ class Reception:
             if route.installed_s is not None and now > route.installed_s + self._settings.reinstall_after_s:
                 self.counts["flows reinstalled"] += 1
                 self._router.reinstall(route)
-        elif source.port is not None and not self._full.stays_on_default_path(key, now):
-            placed = self._router.place(key, self._classification_of(key), headers.identification, now)
-            if placed is None:
-                self.counts["without a path"] += 1
-                self._quiet(key, source.port)
+        elif not self._full.stays_on_default_path(key, now):
+            if self._is_current():
+                self._place(key, headers.identification, now)
+            else:
+                self._waiting.setdefault(key, headers.identification)
+
+    def _place(self, key: FlowKey, identification: int, now: float) -> None:
+        placed = self._router.place(key, self._classification_of(key), identification, now)
+        port = self._hosts.by_name[key.source].port
+        if placed is None and port is not None:
+            self.counts["without a path"] += 1
+            self._quiet(key, port)
 
     def _quiet(self, key: FlowKey, port: Port) -> None:
         """Get no copies for a while of a flow that cannot be placed: its port would be held off for them."""
