@@ -145,8 +145,11 @@ class PathSet(Sequence[Path]):
 class Paths:
     """Distances are computed once for each switch with hosts, path sets on demand."""
 
-    def __init__(self, network: Network) -> None:
-        """Number the ports of this network."""
+    def __init__(self, network: Network, like: "Paths | None" = None) -> None:
+        """Number the ports of this network. The distances of `like` are used, too, if it has the same switches.
+
+        Its links between switches must then be the same.
+        """
         self.network = network
         self._switches = {switch: number for number, switch in enumerate(network.switches)}
         self._hops_to: dict[int, NDArray[np.int16]] = {}
@@ -154,6 +157,9 @@ class Paths:
         self._next_hops: dict[tuple[int, int], tuple[tuple[Port, int], ...]] = {}
         self._across: OrderedDict[tuple[int, int], Rows] = OrderedDict()
         self._between: OrderedDict[tuple[str, str], Sequence[Path]] = OrderedDict()
+        if like is not None and like.network.switches == network.switches:
+            self._hops_to, self._hops_lists, self._next_hops = like._hops_to, like._hops_lists, like._next_hops
+            self._links_of = like._links_of
 
     @cached_property
     def ports(self) -> tuple[Port, ...]:

@@ -367,7 +367,8 @@ class Controller:
         # Plans are of one network.
         self._plan_is_due |= bool(self.router.network_state.patterns) or _MERGING in self._at_work
         rates = self.rates
-        self.router.network_state.paths = Paths(network)
+        known = self.router.network_state.paths if peers is before else None
+        self.router.network_state.paths = Paths(network, known)
         self.router.network_state.load_byte_s, self.router.network_state.received_byte_s = (
             rates.load_byte_s,
             rates.received_byte_s,
