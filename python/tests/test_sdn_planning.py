@@ -220,3 +220,27 @@ def test_a_plan_that_several_jobs_ask_for_at_once_is_made_once() -> None:
         time.sleep(0.05)
         may_end.set()
         assert [one.result() for one in (first, *others)] == ["plan"] * 4 and made == [pattern]
+
+
+def test_results_are_forgotten_by_their_size_and_shared_arguments_count_once() -> None:
+    """Thousands of plans and patterns of 100,000 flows would take gigabytes. The latest one is always kept."""
+    made: list[int] = []
+
+    def numbers(shared: dict[int, int], count: int) -> list[int]:
+        made.append(count)
+        return list(range(count))
+
+    remembering = Remembering(100, numbers, entries_max=1000)
+    shared, other = dict.fromkeys(range(900)), dict.fromkeys(range(700))
+    counts = [200, 201, 202, 203, 204]
+    for count in counts * 2:
+        remembering(shared, count)
+    assert made == counts, "4 results of 200 beside the latest one; the pattern is held anyhow"
+    remembering(other, counts[0])
+    assert remembering.known(other, counts[0]) is not None and remembering.known(shared, counts[-1]) is None
+    huge = dict.fromkeys(range(5000))
+    remembering(huge, 7)
+    assert remembering.known(huge, 7) == list(range(7)) and remembering.known(other, counts[0]) is not None
+    remembering(other, counts[1])
+    assert remembering.known(huge, 7) is None and remembering.known(other, counts[1]) is not None
+    assert len(remembering._held) == 3, "what is left: a pattern, a number and a result"

@@ -64,6 +64,6 @@ def _jobs(rates: Mapping[Pair, float]) -> Iterator[frozenset[Pair]]:
         yield frozenset(pair for pair, rate in own.items() if rate >= _SENDS * fastest)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _pattern(pairs: frozenset[Pair]) -> Pattern:
     return dict.fromkeys(sorted(pairs), 1)
