@@ -21,6 +21,7 @@ from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
+from barewire.sdn.openflow import codec
 from barewire.sdn.openflow.channel import Channel, Listener
 from barewire.sdn.openflow.codec import HEADER, PORTS_MAX, MalformedError, decode, encode, framed
 from barewire.sdn.openflow.messages import (
@@ -222,6 +223,19 @@ def test_a_packet_in_is_decoded_with_any_match_fields() -> None:
     body = struct.pack("!IHBBQ", of.OFP_NO_BUFFER, 5, 0, 0, 1) + bytes(match) + b"\0\0frame"
     assert read(framed(of.OFPT_PACKET_IN, 1, body)).data == b"frame", "as os-ken reads it"
     assert decode(of.OFPT_PACKET_IN, body) == PacketIn(3, b"frame")
+
+
+def test_nothing_long_is_remembered_of_what_switches_send_or_have() -> None:
+    """Thousands of matches of 60 kB, or of floods out of thousands of ports, would take hundreds of megabytes."""
+    caches = codec._fields, codec._instructions
+    before = [cache.cache_info().currsize for cache in caches]
+    fields = struct.pack("!II", 0x8000_0004, 3) + 500 * struct.pack("!IH", 0x8000_0A02, 0x0800)
+    match = struct.pack("!HH", of.OFPMT_OXM, 4 + len(fields)) + fields + bytes(-(4 + len(fields)) % 8)
+    body = struct.pack("!IHBBQ", of.OFP_NO_BUFFER, 5, 0, 0, 1) + match + b"\0\0frame"
+    assert decode(of.OFPT_PACKET_IN, body) == PacketIn(3, b"frame")
+    flood = read(encode(AddRule(Rule(Match(), 0, 1, tuple(range(1, 3001)))), 1))
+    assert [action.port for action in flood.instructions[0].actions] == list(range(1, 3001))
+    assert [cache.cache_info().currsize for cache in caches] == before
 
 
 def test_a_flow_removed_message_is_decoded() -> None:

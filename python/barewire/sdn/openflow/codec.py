@@ -86,6 +86,9 @@ _NO_GENERATION = (1 << 64) - 1
 _POP_VLAN = struct.pack("!HH4x", of.OFPAT_POP_VLAN, 8)
 _OxmFields: Any = parser.OFPMatch  # untyped
 
+# Longer match fields, and more output ports, than a flow's rule has are not remembered: thousands of them would take
+# hundreds of megabytes.
+_REMEMBERED_BYTES, _REMEMBERED_PORTS = 128, 16
 _ARP_REQUEST = 1
 _IP_PORTS = {6: ("tcp_src", "tcp_dst"), 17: ("udp_src", "udp_dst")}
 _REASONS = {of.OFPRR_IDLE_TIMEOUT: Why.IDLE, of.OFPRR_HARD_TIMEOUT: Why.HARD, of.OFPRR_DELETE: Why.DELETED}
@@ -192,7 +195,9 @@ def _role(number: int) -> Role:
 
 
 def _flow_mod(rule: Rule, command: int, mask: int, xid: int) -> bytes:
-    rest = _encoded(rule.match) + _instructions(rule.out, rule.set_eth_dst, rule.pops_vlan, rule.goto, rule.meter)
+    does = rule.out, rule.set_eth_dst, rule.pops_vlan, rule.goto, rule.meter
+    is_short = len(rule.out) <= _REMEMBERED_PORTS
+    rest = _encoded(rule.match) + (_instructions(*does) if is_short else _instructions.__wrapped__(*does))
     start = _FLOW_MOD.pack(
         VERSION,
         of.OFPT_FLOW_MOD,
@@ -289,7 +294,8 @@ def _decoded(body: bytes, at: int) -> tuple[Mapping[str, Any], int]:
     end = at + (length + 7) // 8 * 8
     if kind != of.OFPMT_OXM or length < _TWO_SHORTS.size or end > len(body):
         raise MalformedError(f"a match of type {kind} with {length} bytes")
-    return _fields(body[at:end]), end
+    encoded = body[at:end]
+    return _fields(encoded) if length <= _REMEMBERED_BYTES else _fields.__wrapped__(encoded), end
 
 
 @lru_cache(maxsize=4096)
