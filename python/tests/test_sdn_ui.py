@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -175,6 +176,14 @@ def test_flows_have_their_path_from_the_host_on_and_their_reason() -> None:
     assert sum(group["flows"] for group in state["groups"]) == state["total"] == len(world.controller.router.routes)
     world.controller.jobs.withdraw(flow["job"])
     assert {flow["job"] for flow in updated(feed)["flows"]["flows"]} == {None}
+
+
+def test_the_hosts_of_a_job_are_kept_as_long_as_the_job() -> None:
+    hosts = frozenset(f"h{number}" for number in range(1000))
+    assert documents._first(hosts) == documents._first(hosts) == [f"h{number}" for number in range(32)]
+    kept = weakref.ref(hosts)
+    del hosts
+    assert kept() is None
 
 
 def test_history_and_events_are_bounded_by_number_and_by_bytes() -> None:

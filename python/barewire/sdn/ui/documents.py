@@ -8,8 +8,8 @@ from the controller's clock.
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from barewire.sdn.classify.jobs import Job
 from barewire.sdn.classify.policy import Policy
@@ -27,6 +27,8 @@ FLOWS_MAX = 400
 JOBS_MAX = 100
 HOSTS_PER_JOB_MAX = 32
 TEXT_MAX = 300
+# The first hosts of jobs that live.
+_first_hosts: "WeakKeyDictionary[frozenset[str], list[str]]" = WeakKeyDictionary()
 
 
 def network(found: Network, cables: Cables, lost: Collection[str], edges: Collection[str]) -> Document:
@@ -149,10 +151,11 @@ def flow(route: Route, cables: Cables, policy: Policy, job: str | None, epoch_s:
     }
 
 
-@lru_cache(maxsize=2 * JOBS_MAX)
 def _first(hosts: frozenset[str]) -> list[str]:
     """The first hosts of a job, looked for once: it may have 100,000."""
-    return heapq.nsmallest(HOSTS_PER_JOB_MAX, hosts, key=natural)
+    if (first := _first_hosts.get(hosts)) is None:
+        first = _first_hosts[hosts] = heapq.nsmallest(HOSTS_PER_JOB_MAX, hosts, key=natural)
+    return first
 
 
 def jobs(all_jobs: Sequence[Job]) -> Document:
