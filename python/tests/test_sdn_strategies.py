@@ -4,7 +4,7 @@
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, pairwise
 from math import inf
 from pathlib import Path as File
 from typing import ClassVar
@@ -15,6 +15,7 @@ import pytest
 from barewire.errors import WrongUse
 from barewire.sdn.flow import Flow, FlowKey, Placed, View
 from barewire.sdn.strategies import Placement, Strategy, named, names
+from barewire.sdn.strategies.detours import _known, detours
 from barewire.sdn.strategies.hedera import natural_demands
 from barewire.sdn.strategies.isolated import switches_of
 from barewire.sdn.strategies.memo import paths_of
@@ -431,8 +432,44 @@ def test_ugal_takes_a_detour_only_when_the_shortest_path_is_fuller_in_proportion
     assert len(place("ugal", flow("h1", "h3"), replace(busy, crossing={Port("s1", 3): 2}))) == 2
 
 
+@pytest.mark.parametrize("network", [DRAGONFLY, dragonfly(4, 2, 2), TREE, leaf_spine(4, 2, 1)])
+def test_detours_are_the_first_loop_free_paths_over_each_other_switch(network: Network) -> None:
+    routes = paths_of(network)
+
+    def between(first: str, last: str) -> list[Path]:
+        return [routes.path_of(row) for row in routes.across(routes._switches[first], routes._switches[last])]
+
+    for source, destination in pairwise(network.hosts[:9]):
+        paths = routes.between(source, destination)
+        first, end = paths[0][0].node, paths[0][-1]
+        wanted: dict[Path, None] = {}
+        for middle in network.switches if first != end.node else ():
+            if middle in (first, end.node):
+                continue
+            joined = ((*there, *back, end) for there in between(first, middle) for back in between(middle, end.node))
+            path = next((path for path in joined if len({port.node for port in path}) == len(path)), ())
+            if len(path) > len(paths[0]):
+                wanted[path] = None
+        assert list(detours("", View(network, 0.0), paths)) == list(wanted)
+
+
+def test_of_a_large_network_some_switches_are_tried_others_for_each_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """120 switches of which all others would do; nothing is remembered of more pairs than may be."""
+    monkeypatch.setattr("barewire.sdn.strategies.detours._REMEMBERED", 3)
+    large = with_rate(leaf_spine(118, 2, 1), 8_000_000)
+    routes, view = paths_of(large), View(large, now_s=0.0)
+    over = []
+    for number in range(2, 10):
+        ends = "h1", f"h{number}"
+        found = detours("", view, routes.between(*ends))
+        assert found and all(len(path) == 5 and routes.leads(*ends, path) for path in found)
+        over.append({large.peers[path[1]].node for path in found})
+    assert {len(switches) for switches in over} <= {57, 58, 59} and len(set.union(*over)) == 117
+    assert len(_known[routes]) == 3
+
+
 @pytest.mark.parametrize("name", ["valiant", "ugal"])
 def test_detours_are_refused_on_networks_that_are_too_large_for_them(name: str) -> None:
-    large = with_rate(leaf_spine(100, 2, 1), 8_000_000)
+    large = with_rate(leaf_spine(1000, 2, 1), 8_000_000)
     with pytest.raises(WrongUse, match="use least-loaded"):
         place(name, flow("h1", "h2"), View(large, now_s=0.0))

@@ -6,7 +6,7 @@ strategies look at few. So a `PathSet` knows its length and members without list
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, overload
 
@@ -212,7 +212,11 @@ class Paths:
 
     def expect(self, destinations: Sequence[str]) -> None:
         """Compute the distances to these hosts' switches together, which is faster than one by one."""
-        wanted = {self._switches[port.node] for host in destinations for port in self._attachments(host)}
+        self.expect_switches(port.node for host in destinations for port in self._attachments(host))
+
+    def expect_switches(self, destinations: Iterable[str]) -> None:
+        """Compute the distances to these switches together."""
+        wanted = {self._switches[switch] for switch in destinations}
         missing = sorted(wanted - self._hops_to.keys())
         for begin in range(0, len(missing), _BATCH):
             self._measure(missing[begin : begin + _BATCH])
@@ -260,10 +264,23 @@ class Paths:
                 self._across.popitem(last=False)
         return known
 
-    def between_switches(self, first: str, last: str) -> Iterator[Path]:
-        """List the shortest paths from one switch to another, sorted; none if no path joins them."""
+    def between_switches(self, first: str, last: str, without: Collection[str] = ()) -> Iterator[Path]:
+        """Find the shortest paths from one switch to another one by one, sorted; none if no path joins them.
+
+        Of these, those that leave `first` and enter none of the switches `without`.
+        """
         if self._distance(first, last) < _UNREACHABLE:
-            yield from map(self.path_of, self.across(self._switches[first], self._switches[last]))
+            avoided = {self._switches[switch] for switch in without}
+            yield from self._onward(self._switches[first], self._switches[last], avoided)
+
+    def _onward(self, here: int, last: int, avoided: Collection[int]) -> Iterator[Path]:
+        if here == last:
+            yield ()
+            return
+        for port, following in self.next_hops(here, last):
+            if following not in avoided:
+                for rest in self._onward(following, last, avoided):
+                    yield (port, *rest)
 
     def leads(self, source: str, destination: str, path: Path) -> bool:
         """Return whether a path, shortest or not, joins two hosts without entering a switch twice."""

@@ -5,9 +5,10 @@ Source: Valiant 1982. A shortest path leads from the source's switch to the inte
 destination's: the first two that together enter no switch twice.
 """
 
-from collections.abc import Sequence
-from itertools import product
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from weakref import WeakKeyDictionary
+from zlib import crc32
 
 from barewire.errors import WrongUse
 from barewire.sdn.flow import View
@@ -15,10 +16,15 @@ from barewire.sdn.strategies.memo import paths_of
 from barewire.topology import Path
 from barewire.topology.paths import Paths
 
-# Every switch is tried for every pair of switches with hosts, and a table has a rule for each flow and hop.
-SWITCHES_MAX = 100
+# Intermediate switches that are tried for two switches with hosts. Of a larger network it is every second one, third …,
+# others for each two: some milliseconds for the first flow between them, and half of one for each later flow.
+TRIED_MAX = 100
+# Distances to all switches are computed at last.
+SWITCHES_MAX = 1000
+# Pairs of switches whose detours are remembered, of 10 kB each.
+_REMEMBERED = 4096
 
-_Found = dict[tuple[str, str], tuple[Path, ...]]
+_Found = OrderedDict[tuple[str, str], Sequence[Path]]
 _known: "WeakKeyDictionary[Paths, _Found]" = WeakKeyDictionary()
 
 
@@ -30,29 +36,33 @@ def detours(name: str, view: View, paths: Sequence[Path]) -> Sequence[Path]:
     switches = len(view.network.switches)
     if switches > SWITCHES_MAX:
         raise WrongUse(
-            f"{name} tries every switch as an intermediate one, on networks of up to {SWITCHES_MAX} switches; this one "
-            f"has {switches}: use least-loaded"
+            f"{name} needs the distances between all switches, of up to {SWITCHES_MAX}; this network has {switches}: "
+            "use least-loaded"
         )
     routes = paths_of(view.network)
     first, end = paths[0][0].node, paths[0][-1]
-    known = _known.setdefault(routes, {})
-    if (first, end.node) not in known:
-        known[first, end.node] = tuple(_over_each(routes, first, end.node))
-    shortest = len(paths[0])
-    return [(*path, end) for path in known[first, end.node] if len(path) + 1 > shortest]
+    known = _known.setdefault(routes, OrderedDict())
+    if (found := known.get((first, end.node))) is None:
+        found = known[first, end.node] = tuple(dict.fromkeys(_over_each(routes, first, end.node, len(paths[0]))))
+        if len(known) > _REMEMBERED:
+            known.popitem(last=False)
+    return [(*path, end) for path in found]
 
 
-def _over_each(routes: Paths, first: str, last: str) -> list[Path]:
-    found: dict[Path, None] = {}
-    for middle in routes.network.switches if first != last else ():
+def _over_each(routes: Paths, first: str, last: str, shortest: int) -> Iterator[Path]:
+    """The first loop-free path over each intermediate switch, as far as it is longer than a shortest one to a host."""
+    switches = routes.network.switches
+    step = -(-len(switches) // TRIED_MAX)
+    middles = switches[crc32(f"{first} {last}".encode()) % step :: step] if first != last else ()
+    routes.expect_switches(middles)
+    for middle in middles:
         if middle not in (first, last):
-            joined = (
-                (*there, *back)
-                for there, back in product(
-                    routes.between_switches(first, middle), routes.between_switches(middle, last)
-                )
-            )
-            path = next((path for path in joined if len({*(port.node for port in path), last}) == len(path) + 1), None)
-            if path is not None:
-                found[path] = None
-    return list(found)
+            path = next(_joined(routes, first, middle, last), ())
+            if len(path) >= shortest:
+                yield path
+
+
+def _joined(routes: Paths, first: str, middle: str, last: str) -> Iterator[Path]:
+    for there in routes.between_switches(first, middle, (last,)):
+        for back in routes.between_switches(middle, last, {port.node for port in there}):
+            yield (*there, *back)

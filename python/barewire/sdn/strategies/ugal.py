@@ -14,7 +14,7 @@ from barewire.sdn.strategies.detours import SWITCHES_MAX, detours
 from barewire.sdn.strategies.load import crossing
 from barewire.sdn.strategies.static import Static
 from barewire.sdn.strategies.strategy import Placement
-from barewire.topology import Path
+from barewire.topology import Path, Port
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,18 @@ class Ugal(Static):
         """Take the least product of hops and load on the fullest link, with this flow; the first of equals."""
         flows = crossing(view)
 
+        load_byte_s, rate_byte_s = view.load_byte_s, view.network.rate_byte_s
+        # Most ports are on several of the paths.
+        known: dict[Port, float] = {}
+
+        def used(port: Port) -> float:
+            if (value := known.get(port)) is None:
+                value = known[port] = flows.get(port, 0.0) + min(load_byte_s.get(port, 0.0) / rate_byte_s(port), 1.0)
+            return value
+
         def cost(path: Path) -> float:
             # The last port leads to the host, whatever the path.
-            used = (
-                flows.get(port, 0.0) + min(view.load_byte_s.get(port, 0.0) / view.network.rate_byte_s(port), 1.0)
-                for port in path[:-1]
-            )
-            return (1 + max(used, default=0.0)) * len(path)
+            return (1 + max(map(used, path[:-1]), default=0.0)) * len(path)
 
         candidates = [*paths, *detours(self.name, view, paths)]
         best = min(candidates, key=cost)
