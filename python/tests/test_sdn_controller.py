@@ -21,6 +21,7 @@ from barewire.sdn.controller.rules import Kind, kind_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import FlowKey, Placed
 from barewire.sdn.openflow.messages import (
+    AddRule,
     FromSwitch,
     Match,
     PortState,
@@ -389,6 +390,34 @@ def test_a_switch_that_restarts_gets_its_rules_back() -> None:
     assert world.where("h1", frame) == "h16" and route.path[2].node == middle, (
         "back before its grace ended: nothing moved"
     )
+
+
+def test_a_switch_that_restarts_gets_its_rules_back_a_few_flows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that still wait have not ended because the switch does not count them."""
+    monkeypatch.setattr("barewire.sdn.controller.reconciliation.COMPARED_MAX", 3)
+    world = acquainted()
+    frames = [tcp("h1", "h16", number + 1, 7) for number in range(20)]
+    for frame in frames:
+        world.send("h1", frame)
+        world.settle()
+    controller, sent = world.controller, list[int]()
+    flows = {route.number for route in controller.router.routes.at("s13") if "s13" in route.installed}
+    poll = controller.poll
+
+    def counting(now: float) -> Mapping[str, list[ToSwitch]]:
+        if sum(sent) < len(flows):
+            controller._ask_flows_of("s13", now)
+        messages = poll(now, lambda: False)
+        rules = [one.rule for one in messages.get("s13", ()) if isinstance(one, AddRule)]
+        sent.append(sum(kind_of(rule.cookie) is Kind.FLOW for rule in rules))
+        return messages
+
+    monkeypatch.setattr(controller, "poll", counting)
+    world.restart_switch("s13")
+    world.pass_time(1)
+    assert max(sent) <= 6 and sum(sent) == len(flows) > 20, "when it is compared, and once more in that turn"
+    assert {route.number for route in controller.router.routes.at("s13")} >= flows
+    assert all(world.is_placed("h1", frame) and world.where("h1", frame) == "h16" for frame in frames)
 
 
 def test_a_flow_that_is_younger_than_a_late_answer_with_counters_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:

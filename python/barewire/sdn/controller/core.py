@@ -578,7 +578,8 @@ class Controller:
 
     def _ask_flows_of(self, switch: str, now: float) -> None:
         # An answer is judged by when it was asked for. A switch that connects again first gets the rules that it lacks.
-        if switch not in self._requested_s and self.discovery.is_connected(switch):
+        is_ready = self.discovery.is_connected(switch) and not self.reconciliation.is_comparing(switch)
+        if switch not in self._requested_s and is_ready:
             self._requested_s[switch] = now
             self.outbox.send(switch, Request(RequestKind.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
 

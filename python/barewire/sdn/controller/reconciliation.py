@@ -18,19 +18,19 @@ from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.labels import LabelTables
-from barewire.sdn.controller.outbox import Outbox
+from barewire.sdn.controller.outbox import FIRST_S, Outbox
 from barewire.sdn.controller.router import Router
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import Kind, base_rules, key_of, kind_of, number_of, reserve_of
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.flow import Flow, FlowKey, Placed
-from barewire.sdn.openflow.messages import AddRule, DeleteRule, Rule, RuleCounter, RuleList
+from barewire.sdn.openflow.messages import AddRule, DeleteRule, Match, Rule, RuleCounter, RuleList
 from barewire.topology import Path, Port
 
 # Adoption is tried this long after a new table or link, in which further ones come.
 TRY_AFTER_S = 0.1
-# Orphans tried at a time: some 1 ms.
-ADOPTED_MAX = 10
+# Orphans tried, and flows and found rules compared, at a time: some 1 ms.
+ADOPTED_MAX, COMPARED_MAX = 10, 20
 # Another attempt after this time, doubled by each one without new links or tables in between.
 TRY_AGAIN_S, TRY_AGAIN_MAX_S = 0.1, 0.8
 # A host is learnt from a label's rule after this time, because ports settle.
@@ -50,6 +50,16 @@ class _Orphan:
     rules: dict[str, list[Rule]] = field(default_factory=dict)
     first: str | None = None
     found_s: float = 0.0
+
+
+@dataclass
+class _Comparison:
+    """A table that is being compared: its rules of flows by number, and how many were intended and corrected."""
+
+    switch: str
+    found: dict[int, list[tuple[Rule, RuleCounter]]] = field(default_factory=dict)
+    intended: int = 0
+    corrected: int = 0
 
 
 class Reconciliation:
@@ -75,52 +85,84 @@ class Reconciliation:
         self._settings, self._discovery, self._hosts = settings, discovery, hosts
         self._router, self._full, self._outbox, self._classification_of = router, full, outbox, classification_of
         self._labels = labels
+        self._comparing: dict[str, _Comparison] = {}
         self._orphans: dict[int, _Orphan] = {}
         self._due_s = math.inf
         self._is_adopting = False
         self._again_s = TRY_AGAIN_S
 
     def compare(self, switch: str, found: RuleList, now: float) -> None:
-        """Reconcile the table of a switch that has just connected."""
+        """Reconcile the table of a switch that has just connected: flows a few at a time, all else at once."""
         self._default_path.found(switch, filter(is_default, found.rules), now)
-        found_rules = {
-            (rule.match, rule.priority): (rule, counter)
-            for rule, counter in zip(found.rules, found.counters, strict=True)
-            if not is_default(rule)
-        }
-        intended = {(rule.match, rule.priority): rule for rule in self._must_have(switch, now)}
-        reconciled = 0
-        for place, rule in intended.items():
-            installed, _ = found_rules.pop(place, (None, None))
-            if installed is None or not _is_same(installed, rule):
-                self._outbox.send(switch, AddRule(rule))
-                reconciled += 1
-        labels = [rule for rule, _ in found_rules.values() if kind_of(rule.cookie) is Kind.LABEL]
+        comparison = _Comparison(switch)
+        others: dict[tuple[Match, int], tuple[Rule, RuleCounter]] = {}
+        for rule, counter in zip(found.rules, found.counters, strict=True):
+            if kind_of(rule.cookie) is Kind.FLOW:
+                comparison.found.setdefault(number_of(rule.cookie), []).append((rule, counter))
+            elif not is_default(rule):
+                others[rule.match, rule.priority] = rule, counter
+        for rule in (*base_rules(), *self._full.rules_at(switch), *self._labels.rules_at(switch)):
+            installed, _ = others.pop((rule.match, rule.priority), (None, None))
+            self._correct(comparison, rule, installed)
+        labels = [rule for rule, _ in others.values() if kind_of(rule.cookie) is Kind.LABEL]
         if labels:
             self._keep_labels(switch, labels, now)
-        for found_rule, counter in found_rules.values():
-            self._classify_rule(switch, found_rule, counter, now)
-        for route in self._router.routes.at(switch):
-            if route.is_being_installed:
-                self._router.reinstall(route)
-            else:
-                self._router.complete(route, partial(self._is_found, switch), now)
-        self._outbox.emit("switch ready", f"{switch}: {len(intended)} rules intended, {reconciled} were installed")
-        self.try_soon(now)
+        for rule, counter in others.values():
+            self._classify_rule(switch, rule, counter, now)
+        self._comparing[switch] = comparison
+        self._compare_some(comparison, iter(self._router.routes.at(switch)), now)
+
+    def _compare_some(self, comparison: _Comparison, routes: Iterator[Route], now: float) -> None:
+        """Give the switch the rules of the next few flows that it lacks, then classify what else was found.
+
+        Before all else that is due, so no orphan is adopted before all its rules are known.
+        """
+        switch = comparison.switch
+        if self._comparing.get(switch) is not comparison:
+            return  # it has connected again
+        some = list(itertools.islice(routes, COMPARED_MAX))
+        numbers = [] if some else list(itertools.islice(comparison.found, COMPARED_MAX))
+        if not some and not numbers:
+            del self._comparing[switch]
+            text = f"{comparison.intended} rules intended, {comparison.corrected} were installed"
+            self._outbox.emit("switch ready", f"{switch}: {text}")
+            self.try_soon(now)
+            return
+        self._outbox.at(FIRST_S, partial(self._compare_some, comparison, routes))  # also if one of these fails
+        for route in some:
+            if self._router.routes.get(route.key) is route:
+                self._compare_flow(comparison, route, now)
+        for number in numbers:
+            for rule, counter in comparison.found.pop(number):
+                self._classify_rule(switch, rule, counter, now)
+
+    def _compare_flow(self, comparison: _Comparison, route: Route, now: float) -> None:
+        switch, numbered = comparison.switch, comparison.found.pop(route.number, ())
+        found = {(rule.match, rule.priority): rule for rule, _ in numbered}
+        for rule in self._router.rules_at(route, switch, now) if switch in route.installed else ():
+            self._correct(comparison, rule, found.pop((rule.match, rule.priority), None))
+        for rule in found.values():
+            self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie))
+        if route.is_being_installed:
+            self._router.reinstall(route)
+        else:
+            self._router.complete(route, partial(self._is_found, switch), now)
+
+    def _correct(self, comparison: _Comparison, intended: Rule, installed: Rule | None) -> None:
+        comparison.intended += 1
+        if installed is None or not _is_same(installed, intended):
+            self._outbox.send(comparison.switch, AddRule(intended))
+            comparison.corrected += 1
+
+    def is_comparing(self, switch: str) -> bool:
+        """Return whether a switch that has connected does not have all its flows' rules yet."""
+        return switch in self._comparing
 
     def try_soon(self, now: float) -> None:
         """Schedule an adoption attempt after new links or tables."""
         if self._orphans:
             self._again_s = TRY_AGAIN_S
             self._try_at(now + TRY_AFTER_S)
-
-    def _must_have(self, switch: str, now: float) -> Iterable[Rule]:
-        yield from base_rules()
-        yield from self._full.rules_at(switch)
-        yield from self._labels.rules_at(switch)
-        for route in self._router.routes.at(switch):
-            if switch in route.installed:
-                yield from self._router.rules_at(route, switch, now)
 
     def _is_found(self, switch: str, hop: Port, host: str) -> bool:
         """Whether a switch that has just connected still has the default rule to a host; others are not asked."""
@@ -134,7 +176,10 @@ class Reconciliation:
             return  # foreign, or it expires by itself, or it is kept for now
         key = key_of(rule, self._hosts) if kind is Kind.FLOW and len(rule.out) == 1 else None
         number = number_of(rule.cookie)
-        if key is None or self._router.routes.get(key) is not None or self._router.routes.numbered(number) is not None:
+        known = self._router.routes.numbered(number)
+        if kind is Kind.FLOW and known is not None and switch in known.installed:
+            return  # the flow has moved back here while the table was compared
+        if key is None or self._router.routes.get(key) is not None or known is not None:
             self._outbox.send(switch, DeleteRule(rule.match, rule.priority, rule.cookie, table=rule.table))
             return
         orphan = self._orphans.setdefault(number, _Orphan(key, reserve_of(rule.cookie), counter.age_s, found_s=now))
