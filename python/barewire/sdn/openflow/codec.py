@@ -3,13 +3,14 @@
 
 os-ken's message parsers are not used on a switch's bytes: several walk lists by a length that may be 0, and would never
 end. Encoding a flow mod by its classes takes many times as long. Its classes decode OXM fields, the largest part of
-OpenFlow; the few that our rules have are encoded here, because every new flow has another match.
+OpenFlow; the few that our rules have are encoded and decoded here, because every new flow has another match.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
+from socket import inet_ntoa
 from typing import Any
 
 from os_ken.ofproto import ofproto_v1_3 as of
@@ -300,10 +301,58 @@ def _decoded(body: bytes, at: int) -> tuple[Mapping[str, Any], int]:
 
 @lru_cache(maxsize=4096)
 def _fields(encoded: bytes) -> Mapping[str, Any]:
+    if (own := _own_fields(encoded)) is not None:
+        return own
     try:
         return dict(_OxmFields.parser(encoded, 0).items())
     except Exception as error:  # os-ken has no specific error for truncated or unknown fields
         raise MalformedError(f"match fields {encoded.hex()}: {error!r}") from error
+
+
+# Of a received field: the bytes before its value, and by these its name and how to read it, as os-ken does.
+_OXM_HEAD = 4
+
+
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, "big")
+
+
+def _masked(value: bytes) -> tuple[int, int]:
+    half = len(value) // 2
+    return _number(value[:half]), _number(value[half:])
+
+
+_OWN_FIELDS: Mapping[int, tuple[str, Callable[[bytes], Any]]] = {
+    _oxm.OXM_OF_IN_PORT: ("in_port", _number),
+    _oxm.OXM_OF_ETH_DST: ("eth_dst", lambda value: value.hex(":")),
+    _oxm.OXM_OF_ETH_SRC: ("eth_src", lambda value: value.hex(":")),
+    _oxm.OXM_OF_ETH_TYPE: ("eth_type", _number),
+    _oxm.OXM_OF_VLAN_VID: ("vlan_vid", _number),
+    _oxm.OXM_OF_VLAN_VID_W: ("vlan_vid", _masked),
+    _oxm.OXM_OF_IP_PROTO: ("ip_proto", _number),
+    _oxm.OXM_OF_TCP_SRC: ("tcp_src", _number),
+    _oxm.OXM_OF_TCP_DST: ("tcp_dst", _number),
+    _oxm.OXM_OF_UDP_SRC: ("udp_src", _number),
+    _oxm.OXM_OF_UDP_DST: ("udp_dst", _number),
+    _oxm.OXM_OF_ARP_OP: ("arp_op", _number),
+    _oxm.OXM_OF_ARP_TPA: ("arp_tpa", inet_ntoa),
+    _oxm.OXM_OF_ICMPV6_TYPE: ("icmpv6_type", _number),
+    _oxm.OXM_OF_IPV6_ND_TARGET: ("ipv6_nd_target", lambda value: str(IPv6Address(value))),
+}
+
+
+def _own_fields(encoded: bytes) -> Mapping[str, Any] | None:
+    """Read a match as os-ken would, in a tenth of the time; None if it has other fields than our rules, or is wrong."""
+    at, end = _TWO_SHORTS.size, _TWO_SHORTS.unpack_from(encoded)[1]
+    found: dict[str, Any] = {}
+    while at + _OXM_HEAD <= end:
+        head = int.from_bytes(encoded[at : at + _OXM_HEAD], "big")
+        name, read = _OWN_FIELDS.get(head, ("", None))
+        begin, at = at + _OXM_HEAD, at + _OXM_HEAD + (head & 0xFF)
+        if read is None or at > end:
+            return None
+        found[name] = read(encoded[begin:at])
+    return found if at == end else None
 
 
 def _match(fields: Mapping[str, Any]) -> Match | None:
