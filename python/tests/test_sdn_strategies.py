@@ -179,6 +179,22 @@ def test_least_loaded_breaks_ties_of_counts_by_the_measured_load() -> None:
     assert place("least-loaded", flow(), view) == PODS_APART[3]
 
 
+def test_least_loaded_looks_up_each_port_of_all_paths_once() -> None:
+    """It places every new flow of the policy as delivered, in the controller's event loop."""
+    asked: list[Port] = []
+
+    class Loads(dict[Port, float]):
+        def get(self, port, default=None):  # type: ignore[no-untyped-def,override]
+            asked.append(port)
+            return super().get(port, default)
+
+    paths = paths_of(TREE).between("h1", "h16")
+    for load in ({}, {paths[0][1]: 5e5}):
+        asked.clear()
+        named("least-loaded").place(flow(), paths, View(TREE, 0.0, load_byte_s=Loads(load), crossing={}))
+        assert sorted(asked) == sorted({port for path in paths for port in path}) and len(paths) == 4
+
+
 def test_least_loaded_uses_the_given_counts() -> None:
     view = replace(NOTHING_YET, crossing=Counter(port for path in PODS_APART[:3] for port in path[:-1]))
     assert place("least-loaded", flow(), view) == PODS_APART[3]

@@ -16,7 +16,7 @@ from barewire.sdn.flow import Flow, View
 from barewire.sdn.strategies.load import crossing, on_paths, rates_on
 from barewire.sdn.strategies.static import Static
 from barewire.sdn.strategies.strategy import Placement
-from barewire.topology import Path
+from barewire.topology import Path, Port
 from barewire.topology.paths import PortValues
 
 
@@ -41,9 +41,17 @@ def _fullest_first(paths: Sequence[Path], view: View) -> list[list[float]]:
         fullness = counts + np.minimum(load_byte_s / rates_on(paths, view), 1.0)
         found: list[list[float]] = np.sort(fullness, axis=1)[:, ::-1].tolist()
         return found
-    # Without arrays, which take many times as long for a few paths.
-    load, rate_byte_s = view.load_byte_s, view.network.rate_byte_s
-    return [
-        sorted((flows.get(port, 0) + min(load.get(port, 0.0) / rate_byte_s(port), 1.0) for port in path), reverse=True)
-        for path in paths
-    ]
+    # Without arrays, which take many times as long for a few paths; each port is looked up once for all of them.
+    loads, rate_byte_s = view.load_byte_s, view.network.rate_byte_s
+    known: dict[Port, float] = {}
+    rows: list[list[float]] = []
+    for path in paths:
+        row = []
+        for port in path:
+            if (value := known.get(port)) is None:
+                load = loads.get(port)
+                value = known[port] = flows.get(port, 0) + (min(load / rate_byte_s(port), 1.0) if load else 0.0)
+            row.append(value)
+        row.sort(reverse=True)
+        rows.append(row)
+    return rows
