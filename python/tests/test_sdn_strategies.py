@@ -373,6 +373,15 @@ def test_lanes_move_busy_flows_out_of_another_profiles_lane_and_only_these() -> 
     assert named("planned").rearrange(view) == moves, "what was not announced has lanes, too"
 
 
+def test_lanes_look_at_no_flow_while_only_one_named_profile_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = busy(busy(NOTHING_YET, PODS_APART[0], "mpi"), PODS_APART[1], "default")
+    view = busy(view, PODS_APART[2], "hadoop", is_idle=True)
+    monkeypatch.setattr("barewire.sdn.strategies.lanes.paths_of", None)
+    assert named("lanes").rearrange(view) == {}
+    with pytest.raises(TypeError):
+        named("lanes").rearrange(busy(view, PODS_APART[2], "hadoop"))
+
+
 def test_idle_flows_are_no_load() -> None:
     first = place("least-loaded", flow())
     assert place("least-loaded", flow(), busy(NOTHING_YET, first, "mpi", is_idle=True)) == first

@@ -40,6 +40,9 @@ class Lanes:
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
         """Move busy flows out of other profiles' lanes."""
+        busy = {profile for profile, ports in crossing_of_profiles(view).items() if ports}
+        if len(busy - {DEFAULT_PROFILE}) < 2:
+            return {}  # no two meet, and looking at 10,000 flows would keep the event loop from its work for 30 ms
         routes = paths_of(view.network)
         moves: dict[FlowKey, Path] = {}
         for key, placed in view.placed.items():

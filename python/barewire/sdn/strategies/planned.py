@@ -73,7 +73,7 @@ class Planned:
         moves = {
             key: path for key, path in Lanes().rearrange(view).items() if (key.source, key.destination) not in made
         }
-        for key, placed in view.placed.items():
+        for key, placed in view.placed.items() if made else ():
             path = made.get((key.source, key.destination))
             if path is not None and path != placed.path and key not in view.fixed:
                 moves[key] = path
