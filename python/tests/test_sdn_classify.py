@@ -304,6 +304,40 @@ def test_a_reclassified_flow_is_placed_by_its_new_strategy() -> None:
     assert route.path == first
 
 
+def test_what_a_flow_carries_is_asked_only_where_it_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of an announced flow, nor of one with a signature; of an announced one again when its job is gone."""
+    world = acquainted(flow_statistics_s=1.0)
+    controller, asked = world.controller, list[FlowKey]()
+    signature = '[[signature]]\nprofile = "mpi"\nprotocol = "tcp"\nports = [22]\n'
+    controller.policy = parse_policy(signature + '[[behaviour]]\nprofile = "old"\nage_s_min = 4\n', "policy")
+    job = controller.jobs.announce({"profile": "default", "hosts": ["h1", "h16"]}, HOSTS, world.now)
+    for source, port in (("h1", 7), ("h2", 22), ("h2", 7)):
+        world.send(source, tcp(source, "h16", port, port))
+        world.settle()
+    classification_of = controller.classification_of
+
+    def asking(key: FlowKey, *carried: FlowCounters) -> Classification:
+        asked.append(key)
+        return classification_of(key, *carried)
+
+    def known(source: str, port: int) -> tuple[str, str]:
+        route = controller.router.routes.get(FlowKey(source, "h16", "tcp", port, port))
+        assert route is not None
+        return route.placed.flow.profile, route.known_by
+
+    monkeypatch.setattr(controller, "classification_of", asking)
+    world.pass_time(2)
+    assert {(key.source, key.source_port) for key in asked if key.source_port > 1} == {("h2", 7)}
+    assert [known("h1", 7), known("h2", 22)] == [("default", "announced"), ("mpi", "signature")]
+    assert known("h2", 7) == ("default", "nothing")
+    controller.jobs.withdraw(job.id)
+    controller.jobs_changed(world.now)
+    world.settle()
+    assert known("h1", 7) == ("default", "nothing")
+    world.pass_time(4)
+    assert known("h1", 7) == known("h2", 7) == ("old", "behaviour")
+
+
 def test_flows_change_back_when_a_lease_expires() -> None:
     world = acquainted()
     world.controller.policy = Policy({"default": "stp", "mpi": "ecmp"}, ())

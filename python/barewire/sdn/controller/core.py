@@ -77,6 +77,9 @@ RECOGNISE_PAUSE_S = 0.001
 # Flows that are counted, or given rules, at a time: some 1 ms.
 FLOWS_MAX = 20
 
+# A flow that is known by these stays so, whatever it carries, until a job comes or goes: then all are classified again.
+_UNCOUNTED = ("announced", "signature")
+
 # Work beside the controller, as events name it.
 _MERGING, _REARRANGING, _RECOGNISING = "merging patterns", "rearranging flows", "recognising flows"
 
@@ -641,18 +644,17 @@ class Controller:
             route.seen_s = now
         route.packets, route.bytes, route.counted_s = packets, carried, now
         self.recognition.counted(route.key, packets, carried, route.began_s, now)
-        self._classify_again(
-            route, self.classification_of(route.key, FlowCounters(packets, carried, now - route.began_s)), now
-        )
+        if route.known_by not in _UNCOUNTED:
+            counters = FlowCounters(packets, carried, now - route.began_s)
+            self._classify_again(route, self.classification_of(route.key, counters), now)
 
     def _classify_again(self, route: Route, known: Classification, now: float) -> None:
-        flow = route.placed.flow
+        flow, route.known_by = route.placed.flow, known.by
         if (known.profile, known.volume_bytes) == (flow.profile, flow.volume_bytes):
             return
         if self._strategy_name(known.profile) != self._strategy_name(flow.profile):
             self.router.replace(route, now, known)
             return
-        route.known_by = known.by
         same = replace(flow, profile=known.profile, volume_bytes=known.volume_bytes)
         self.router.move(route, replace(route.placed, flow=same))
 
