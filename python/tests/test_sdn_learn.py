@@ -113,6 +113,20 @@ def test_protocols_without_ports_have_no_features() -> None:
     assert not seen.round(1.0).features().keys
 
 
+def test_what_has_ended_is_forgotten_ahead_of_the_round_that_tells_it_once() -> None:
+    """With new numbers of all ends, since most of the old ones have ended."""
+    seen, lives = Conversations(INTERVAL_S), flow("h3", "h4")
+    for port in range(500):
+        seen.counted(flow("h1", "h2", port + 1), 1, 100, 0.0, 0.0)
+    seen.counted(lives, 1, 100, 0.0, 100.0)
+    seen.forget(100.0)
+    assert len(seen) == 1 and len(seen._end_ids) == 2
+    interval = seen.round(100.1)
+    assert len(interval.ended) == 500 and not seen.round(102.0).ended
+    features = interval.features()
+    assert features.keys == [lives] and features.services == [("h4", 41001, "tcp")]
+
+
 def test_memory_is_bounded_by_what_lives() -> None:
     seen = Conversations(INTERVAL_S)
     for number in range(200):

@@ -130,6 +130,7 @@ class Conversations:
         self._rows: dict[tuple[End, End], int] = {}
         self._keys: list[FlowKey | None] = []
         self._free: list[int] = []
+        self._ended: list[tuple[End, End]] = []
         self._at: _Floats = np.zeros((0, _At.COLUMNS))
         self._ids: _Ints = np.zeros((0, _Id.COLUMNS), dtype=np.int64)
         self._end_ids: dict[End, int] = {}
@@ -169,11 +170,31 @@ class Conversations:
 
     def round(self, now: float) -> "Interval":
         """End an interval; return what all conversations have sent."""
-        ended = self._forget(now)
-        rows = np.fromiter(self._rows.values(), dtype=np.intp, count=len(self._rows))
-        self._end_interval(rows, now)
+        self.forget(now)
+        ended, self._ended = self._ended, []
+        rows = self._numbers()
+        at = self._end_interval(rows, now)
         keys = [key for row in rows.tolist() if (key := self._keys[row]) is not None]
-        return Interval(now, keys, list(self._end_ids), self._at[rows], self._ids[rows], ended)
+        return Interval(now, keys, list(self._end_ids), at, self._ids[rows], ended)
+
+    def forget(self, now: float) -> None:
+        """Forget the conversations that have ended; the next round would otherwise do so."""
+        silent = np.flatnonzero(self._at[self._numbers(), _At.SEEN] < now - self._silent_s).tolist()
+        pairs = list(self._rows) if silent else []
+        for pair in map(pairs.__getitem__, silent):
+            row = self._rows.pop(pair)
+            self._keys[row] = None
+            self._free.append(row)
+            self._ended.append(pair)
+        # Ends of conversations that are over keep their number until most are such.
+        if len(self._end_ids) > 4 * len(self._rows) + _FIRST_ROWS:
+            self._end_ids, self._host_ids = {}, {}
+            ids = [self._identified(pair) for pair in self._rows]
+            self._ids[self._numbers(), _Id.END : _Id.PORT] = np.reshape(ids, (-1, _Id.PORT - _Id.END))
+
+    def _numbers(self) -> NDArray[np.intp]:
+        """The rows of all conversations."""
+        return np.fromiter(self._rows.values(), dtype=np.intp, count=len(self._rows))
 
     def _begin(self, pair: tuple[End, End], key: FlowKey, since_s: float) -> int:
         if not self._free:
@@ -183,16 +204,22 @@ class Conversations:
         self._at[row] = 0.0
         self._at[row, [_At.SINCE, _At.SEEN, _At.ACTIVE]] = since_s
         ids = self._ids[row]
-        self._identify(row, pair)
+        ids[_Id.END : _Id.PORT] = self._identified(pair)
         ids[_Id.PORT : _Id.PORT + 2] = pair[0][1], pair[1][1]
         ids[_Id.IS_UDP], ids[_Id.NUMBER] = key.transport == "udp", self._next
         self._next += 1
         return row
 
-    def _identify(self, row: int, pair: tuple[End, End]) -> None:
-        for side, end in enumerate(pair):
-            self._ids[row, _Id.END + side] = self._end_ids.setdefault(end, len(self._end_ids))
-            self._ids[row, _Id.HOST + side] = self._host_ids.setdefault(end[0], len(self._host_ids))
+    def _identified(self, pair: tuple[End, End]) -> tuple[int, int, int, int]:
+        """The numbers of both ends, then of their hosts."""
+        ends, hosts = self._end_ids, self._host_ids
+        first, second = pair
+        return (
+            ends.setdefault(first, len(ends)),
+            ends.setdefault(second, len(ends)),
+            hosts.setdefault(first[0], len(hosts)),
+            hosts.setdefault(second[0], len(hosts)),
+        )
 
     def _grow(self) -> None:
         before = len(self._keys)
@@ -202,21 +229,8 @@ class Conversations:
         self._keys += [None] * (after - before)
         self._free += range(after - 1, before - 1, -1)
 
-    def _forget(self, now: float) -> list[tuple[End, End]]:
-        silent = (self._at[:, _At.SEEN] < now - self._silent_s).tolist()
-        over = [pair for pair, row in self._rows.items() if silent[row]]
-        for pair in over:
-            row = self._rows.pop(pair)
-            self._keys[row] = None
-            self._free.append(row)
-        # Ends of conversations that are over keep their number until most are such.
-        if len(self._end_ids) > 4 * len(self._rows) + _FIRST_ROWS:
-            self._end_ids, self._host_ids = {}, {}
-            for pair, row in self._rows.items():
-                self._identify(row, pair)
-        return over
-
-    def _end_interval(self, rows: NDArray[np.intp], now: float) -> None:
+    def _end_interval(self, rows: NDArray[np.intp], now: float) -> _Floats:
+        """End an interval of these rows; return a copy of them."""
         at = self._at[rows]
         interval = at[:, _At.INTERVAL : _At.INTERVAL + 4]
         idle = interval[:, 0] + interval[:, 2] == 0
@@ -228,6 +242,7 @@ class Conversations:
         at[:, _At.LARGEST] = np.maximum(at[:, _At.LARGEST], interval[:, 1] + interval[:, 3])
         at[:, _At.INTERVAL : _At.INTERVAL + 4] = 0.0
         self._at[rows] = at
+        return at
 
 
 @dataclass(frozen=True)

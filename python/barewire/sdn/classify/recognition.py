@@ -65,6 +65,10 @@ class Recognition:
         """Add a flow's counters since `since_s`; `carried` is in bytes."""
         self._conversations.counted(key, packets, carried, since_s, now)
 
+    def forget(self, now: float) -> None:
+        """Forget conversations that have ended; `round`, some time later, then has less to do at once."""
+        self._conversations.forget(now)
+
     def round(self, now: float) -> Callable[[], Evaluation]:
         """End an interval; return the work of evaluating all conversations, for another thread."""
         return partial(_evaluate, self._conversations.round(now), self.model)

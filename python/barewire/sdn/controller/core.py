@@ -571,8 +571,8 @@ class Controller:
             self.outbox.send(switch, Request(RequestKind.PORT_COUNTERS))
 
     def _ask_flows(self, now: float) -> None:
-        if _RECOGNISING not in self._at_work:
-            self._beside(_RECOGNISING, self.recognition.round(now), self._evaluated, now)
+        self.recognition.forget(now)
+        self.outbox.at(now + RECOGNISE_PAUSE_S, self._recognise_all)
         # One after the other, so that their answers do not come at once.
         switches = sorted({route.path[0].node for route in self.router.routes})
         for number, switch in enumerate(switches):
@@ -585,6 +585,10 @@ class Controller:
         if switch not in self._requested_s and is_ready:
             self._requested_s[switch] = now
             self.outbox.send(switch, Request(RequestKind.RULE_COUNTERS, cookie(Kind.FLOW) & KIND_MASK, KIND_MASK))
+
+    def _recognise_all(self, now: float) -> None:
+        if _RECOGNISING not in self._at_work:
+            self._beside(_RECOGNISING, self.recognition.round(now), self._evaluated, now)
 
     def _evaluated(self, evaluation: Evaluation, now: float) -> None:
         self.recognition.evaluated(evaluation, now)
