@@ -562,7 +562,7 @@ def test_memory_does_not_grow_with_flows_that_come_and_go() -> None:
     controller = world.controller
     assert not len(controller.router.routes) and not controller.router.routes.crossing
     assert all(len(switch.table) in (2, 2 + 2 * 6) for switch in world.switches.values())
-    assert not controller.router.routes._through and not controller.router._reservations
+    assert not controller.router.routes._through and not controller.router.routes.reservations.paths
     assert len(controller.outbox._later) < 20 and all(not line.barriers for line in controller.outbox._lines.values())
 
 

@@ -2,6 +2,7 @@
 """The controller on switches in memory: learning, no lost, duplicated or looped packets, failures."""
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ from barewire.sdn.openflow.messages import (
     Rule,
     ToSwitch,
 )
+from barewire.sdn.strategies.isolated import _reserved
 from barewire.topology import Path, Port, fat_tree, shortest_paths
 
 TCP_KEY = FlowKey("h1", "h16", "tcp", 1000, 2000)
@@ -331,6 +333,38 @@ def test_a_reservation_for_a_flows_lifetime_ends_when_the_flow_leaves_its_path()
     assert first.path == paths[0] and next_path() == paths[1]
     router.remove(first)
     assert next_path() == paths[0] and not router.view(world.now).reservations
+
+
+@pytest.mark.parametrize("seconds", ["2", "inf"])
+def test_reservations_are_known_without_looking_at_all_flows(seconds: str) -> None:
+    """After every change of flows they are those that a strategy would collect from all flows by itself."""
+    world = World(fat_tree(4, servers=0), quiet(), Policy({"default": f"isolated:seconds={seconds}"}, ()))
+    world.stand_up()
+    router, chance = world.controller.router, random.Random(seconds)
+
+    def agree() -> None:
+        view = router.view(world.now)
+        ends = {switches: until_s for switches, until_s in _reserved(view).items() if until_s > world.now}
+        assert view.reserved == ends and view.snapshot().reserved is None
+
+    for number in range(60):
+        source, destination = chance.sample(world.network.hosts, 2)
+        world.send(source, tcp(source, destination, number, 7, chance.getrandbits(16)))
+        world.settle()
+        agree()
+        routes = list(router.routes)
+        if routes and number % 3 == 2:
+            router.remove(chance.choice(routes))
+        elif routes:
+            router.replace(chance.choice(routes), world.now)
+        agree()
+        world.pass_time(0.2)
+    assert router.view(world.now).reserved
+    for route in router.routes:
+        router.remove(route)
+    world.pass_time(2.1)
+    agree()
+    assert not router.routes.reservations._ends and not router.routes.reservations._latest
 
 
 def test_a_silently_dead_link_is_detected_by_probes() -> None:

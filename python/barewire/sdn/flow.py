@@ -113,6 +113,7 @@ class View:
             crossing=None if self.crossing is None else _copy(self.crossing),
             crossing_of_profiles=of_profiles,
             reservations=_copy(self.reservations),
+            reserved=None,
         )
 
 

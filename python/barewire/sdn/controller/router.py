@@ -79,7 +79,6 @@ class Router:
         self._settings, self._hosts, self._outbox = settings, hosts, outbox
         self._strategy_of = strategy_of
         self._numbers = itertools.count(first)
-        self._reservations: dict[Path, float] = {}
         # Flows that strategies have rearranged and that have not moved yet: their paths, and the strategy's name.
         self._wanted: dict[Route, tuple[Path, str]] = {}
         self._is_moving = False
@@ -99,7 +98,8 @@ class Router:
 
     def view(self, now: float) -> View:
         """Return the strategies' view at this time."""
-        network_state = self.network_state
+        network_state, reservations = self.network_state, self.routes.reservations
+        reservations.expire(now)
         return View(
             network_state.paths.network,
             now,
@@ -109,7 +109,8 @@ class Router:
             network_state.patterns,
             self.routes.crossing,
             self.routes.crossing_of_profiles,
-            reservations=self._reserved(now),
+            reservations=reservations.paths,
+            reserved=reservations.switches,
         )
 
     def place(self, key: FlowKey, known: Classification, identification: int, now: float) -> Route | None:
@@ -144,6 +145,7 @@ class Router:
         changed = placed.path != route.path
         self.routes.put(route, placed)
         if changed:
+            self._reserve(placed)
             self._install(route, is_broken)
 
     def rearranged(self, wanted: Iterable[Rearranged], name_of: Callable[[str], str], now: float) -> None:
@@ -309,14 +311,7 @@ class Router:
     def _reserve(self, placed: Placed) -> None:
         """Reserve a flow's path beyond its end; an endless reservation is the flow's own, and goes with it."""
         if 0 < placed.reserved_until_s < math.inf:
-            until_s = self._reservations.get(placed.path, 0.0)
-            self._reservations[placed.path] = max(placed.reserved_until_s, until_s)
-
-    def _reserved(self, now: float) -> Mapping[Path, float]:
-        over = [path for path, until_s in self._reservations.items() if until_s <= now]
-        for path in over:
-            del self._reservations[path]
-        return self._reservations
+            self.routes.reservations.add(placed.path, placed.reserved_until_s)
 
     def _install(self, route: Route, is_broken: bool = False) -> None:
         """Plan the stages from the installed rules, and begin."""

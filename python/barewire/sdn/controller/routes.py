@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The placed flows, with their installed rules and output ports."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from barewire.sdn.controller.reservations import Reservations
 from barewire.sdn.flow import FlowKey, Placed
 from barewire.sdn.openflow.messages import Match
 from barewire.topology import Path, Port
@@ -74,6 +76,7 @@ class Routes:
         self.crossing = MappingProxyType(self._crossing)
         self._crossing_of: defaultdict[str, dict[Port, int]] = defaultdict(dict)
         self.crossing_of_profiles = MappingProxyType(self._crossing_of)
+        self.reservations = Reservations()
 
     def __iter__(self) -> Iterator[Route]:
         """All flows, the oldest first."""
@@ -119,14 +122,17 @@ class Routes:
         """Hide a flow from strategies until `put`."""
         if self._placed.pop(route.key, None) is not None:
             self._load(route, -1)
+            if route.placed.reserved_until_s == math.inf:
+                self.reservations.change_endless(route.path, -1)
 
     def put(self, route: Route, placed: Placed) -> None:
         """Set a flow's path, rate or profile."""
         before = route.placed
-        same_load = (placed.path, placed.is_idle, placed.flow.profile) == (
+        same_load = (placed.path, placed.is_idle, placed.flow.profile, placed.reserved_until_s) == (
             before.path,
             before.is_idle,
             before.flow.profile,
+            before.reserved_until_s,
         )
         if self._placed.get(route.key) is route.placed and same_load:
             route.placed = self._placed[route.key] = placed
@@ -147,6 +153,8 @@ class Routes:
     def _index(self, route: Route) -> None:
         self._placed[route.key] = route.placed
         self._load(route, 1)
+        if route.placed.reserved_until_s == math.inf:
+            self.reservations.change_endless(route.path, 1)
         for switch in {*route.installed, *(port.node for port in route.path)}:
             self._through[switch].add(route)
 
