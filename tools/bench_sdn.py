@@ -30,12 +30,12 @@ from common import BAREWIRE, ROOT
 from barewire.lab import Lab, LinkSpec
 from barewire.sdn.api.client import Client
 from barewire.sdn.api.server import Api
-from barewire.sdn.api.token import make_token
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.daemon import prepare_interpreter
+from barewire.sdn.token import make_token
 from barewire.topology import Port
 
 SYNTHETIC = ROOT / "tools" / "synthetic_switches.py"

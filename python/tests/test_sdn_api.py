@@ -27,7 +27,6 @@ from barewire.sdn.api import documents
 from barewire.sdn.api.client import Announced, Client, GoneError
 from barewire.sdn.api.openapi import DOCUMENT
 from barewire.sdn.api.server import BODY_BYTES_MAX, Api
-from barewire.sdn.api.token import make_token, read_token
 from barewire.sdn.classify.jobs import Job as AnnouncedJob
 from barewire.sdn.classify.jobs import UnknownJobError, parse_job
 from barewire.sdn.classify.policy import Policy
@@ -36,6 +35,7 @@ from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.daemon import permit_descriptors
+from barewire.sdn.token import make_token, read_token
 from barewire.sdn.ui.feed import Feed
 from barewire.sdn.ui.server import Ui
 

@@ -23,7 +23,6 @@ from barewire.sdn.api.client import Announced, Client
 from barewire.sdn.api.peer import Peer
 from barewire.sdn.api.replica import Frame, Outgoing, apply, configuration_of, decode, encode
 from barewire.sdn.api.server import Api
-from barewire.sdn.api.token import make_token
 from barewire.sdn.classify.jobs import JOBS_MAX, Job
 from barewire.sdn.classify.policy import Behaviour, Policy
 from barewire.sdn.classify.recognition import REMEMBERED_S, Verdict
@@ -36,6 +35,7 @@ from barewire.sdn.controller.shell import Shell
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.openflow.messages import MeterCounter, Role, RoleReply, RoleRequest, SwitchError, SwitchUp, ToSwitch
 from barewire.sdn.tls import Tls, load_tls
+from barewire.sdn.token import make_token
 from barewire.topology import Port
 
 NAMED = {f"h{n}": f"02:ba:7e:00:00:{n:02x}" for n in range(1, 9)}

@@ -17,7 +17,6 @@ from throwaway_ca import Authority
 from barewire.errors import WrongUse
 from barewire.sdn.api.client import AUTHORITY, Client
 from barewire.sdn.api.server import Api
-from barewire.sdn.api.token import make_token
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.settings import Settings
@@ -26,6 +25,7 @@ from barewire.sdn.openflow.channel import Channel, Listener
 from barewire.sdn.openflow.codec import HEADER, framed
 from barewire.sdn.openflow.messages import FromSwitch
 from barewire.sdn.tls import TlsFiles, files_of, load_tls
+from barewire.sdn.token import make_token
 
 
 @pytest.fixture(scope="module")

@@ -21,10 +21,10 @@ from fake_switches import World, acquainted, tcp
 
 from barewire.errors import MachineCannot, WrongUse
 from barewire.sdn.api.server import Api
-from barewire.sdn.api.token import read_token
 from barewire.sdn.bench.relay import Relay
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.flow import FlowKey
+from barewire.sdn.token import read_token
 from barewire.sdn.ui import cables as cables_module
 from barewire.sdn.ui import documents
 from barewire.sdn.ui.cables import DOWN_S, Cables

@@ -157,10 +157,10 @@ def bench(
     from barewire.results.confidence import at_confidence
     from barewire.results.sdn import summarised
     from barewire.results.store import samples
-    from barewire.sdn.api.token import default_token_file
     from barewire.sdn.bench.experiment import measure, prepared
     from barewire.sdn.bench.plan import BenchPlan, message_bytes_of, volume_bytes_of
     from barewire.sdn.bench.relay import Relay
+    from barewire.sdn.token import default_token_file
     from barewire.sdn.ui.server import PAGE
 
     share = options.read_confidence(confidence)

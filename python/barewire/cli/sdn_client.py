@@ -9,7 +9,7 @@ import typer
 
 from barewire.cli.run_arguments import SDN_URL
 from barewire.errors import WrongUse
-from barewire.sdn.api.token import default_token_file
+from barewire.sdn.token import default_token_file
 
 if TYPE_CHECKING:
     from barewire.sdn.api.client import Client

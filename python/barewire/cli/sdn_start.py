@@ -11,7 +11,7 @@ import typer
 from barewire.cli import complete, options
 from barewire.cli.sdn_client import DEFAULT_API
 from barewire.cli.sdn_events import EventPrinter
-from barewire.sdn.api.token import default_token_file, read_token
+from barewire.sdn.token import default_token_file, read_token
 from barewire.topology.rate import check_rate, parse_rate
 
 DEFAULT_LISTEN = "tcp:127.0.0.1:6653"

@@ -18,7 +18,6 @@ from barewire.errors import MachineCannot, WrongUse
 from barewire.lab import Lab
 from barewire.sdn.api.peer import Peer
 from barewire.sdn.api.server import Api
-from barewire.sdn.api.token import make_token
 from barewire.sdn.classify.features import Features
 from barewire.sdn.classify.model import Model, built_in, read_model
 from barewire.sdn.classify.policy import Policy, parse_policy
@@ -31,6 +30,7 @@ from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import Shell
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.tls import Tls, TlsFiles, load_tls
+from barewire.sdn.token import make_token
 from barewire.sdn.ui.feed import Feed
 from barewire.sdn.ui.server import PAGE, Ui
 

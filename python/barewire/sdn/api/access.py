@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from barewire.errors import WrongUse
-from barewire.sdn.api.token import is_authorised
 from barewire.sdn.classify.jobs import Job, Jobs, UnknownJobError
 from barewire.sdn.classify.tenants import Tenant, Tenants
+from barewire.sdn.token import is_authorised
 
 # What tenants may read besides jobs.
 _READABLE = ("/v1/strategies", "/v1/policy", "/v1/tenants", "/v1/pair", "/v1/hosts")

@@ -18,9 +18,9 @@ import msgspec
 
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.sdn.api import schema
-from barewire.sdn.api.token import read_token
 from barewire.sdn.flow import DEFAULT_PROFILE
 from barewire.sdn.tls import client_context, reason_of
+from barewire.sdn.token import read_token
 
 TIMEOUT_S = 5.0
 # Of several controllers one may be gone, or frozen: whether it leads is waited for no longer than this.

@@ -18,7 +18,7 @@ from barewire.lab.kernel import Process
 from barewire.lab.startup import environment
 from barewire.processes import terminate
 from barewire.sdn.api.client import Client
-from barewire.sdn.api.token import make_token
+from barewire.sdn.token import make_token
 
 _READY_S = 30.0
 # The controller's event once it listens; its socket exists slightly earlier.

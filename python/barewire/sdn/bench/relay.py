@@ -16,7 +16,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, we
 
 from barewire.errors import MachineCannot, WrongUse
 from barewire.sdn.api.server import parse_address
-from barewire.sdn.api.token import is_authorised, make_token, read_token
+from barewire.sdn.token import is_authorised, make_token, read_token
 from barewire.sdn.ui.feed import EXPERIMENT_TEXT_MAX as TEXT_MAX
 from barewire.sdn.ui.server import PAGE, WRITE_S, page_response
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from barewire.errors import WrongUse
-from barewire.sdn.api.token import read_token
+from barewire.sdn.token import read_token
 
 # Each has a meter at each port of each switch.
 TENANTS_MAX = 63

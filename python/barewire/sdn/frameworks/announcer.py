@@ -15,7 +15,7 @@ from typing import Any
 
 from barewire.errors import BarewireError, WrongUse
 from barewire.sdn.api.client import Announced, Client
-from barewire.sdn.api.token import default_token_file
+from barewire.sdn.token import default_token_file
 
 PROFILE = "hadoop"
 # Volumes by address or name of the sender's and the receiver's host, in bytes.
