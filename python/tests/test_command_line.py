@@ -382,6 +382,13 @@ def test_a_command_that_breaks_leaves_no_empty_directory_either(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_damaged_is_kept_and_does_not_hide_the_error(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementFailed), results_directory(tmp_path / "run", "x") as directory:
+        (directory / "run.json").write_text("{")
+        raise MeasurementFailed("the error that ended it")
+    assert (tmp_path / "run" / "run.json").exists()
+
+
 @pytest.mark.parametrize("existed", [False, True])
 def test_a_failed_run_leaves_no_empty_directory(existed: bool, tmp_path: Path) -> None:
     wanted = tmp_path / "runs" / "first"

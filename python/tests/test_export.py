@@ -92,6 +92,9 @@ def test_svg_draws_every_point_at_its_place(directory, tmp_path):
         "stream-1-1.svg",
     ]
     assert sorted(printed) == sorted(str(path) for path in tmp_path.iterdir())
+    with_table = ["export", str(directory), "--format", "svg", "--table", "fit", "-o", str(tmp_path)]
+    refused = CliRunner().invoke(app, with_table)
+    assert isinstance(refused.exception, WrongUse) and "omit --table" in str(refused.exception)
     document = ElementTree.parse(tmp_path / "pingpong-1-1.svg").getroot()
     assert document.find(f"{SVG}title").text == "Latency, one way"
     labels = [text.text for text in document.iter(f"{SVG}text")]

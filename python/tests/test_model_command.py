@@ -201,7 +201,8 @@ def test_wrong_use_of_model_is_said(bench: Path, arguments: tuple[str, ...], mes
         (("--kernel", "nosuch"), "there are: pingpong"),
         (("--kernel", "bcast", "-n", "0"), "numbers from 1"),
         (("--kernel", "bcast", "--subject", "nosuch"), "unknown subject"),
-        (("--kernel", "bcast", "--sizes", "8", "--against", "runs/other"), "omit --sizes"),
+        (("--kernel", "bcast", "--sizes", "8", "--against", "runs/other"), "omit --sizes with --against"),
+        (("--kernel", "fft", "--order", "20", "--keys", "9", "--against", "runs/other"), "omit --order and --keys"),
     ],
 )
 def test_wrong_use_of_predict_is_said(bench: Path, arguments: tuple[str, ...], message: str) -> None:

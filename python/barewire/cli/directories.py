@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from barewire.errors import WrongUse
+from barewire.errors import BarewireError, WrongUse
 
 RUNS = Path("runs")
 
@@ -81,11 +81,8 @@ def _keep_or_remove(directory: Path, created: list[Path]) -> None:
     if _has_results(directory):
         run = directory / "run.json"
         if run.exists():
-            from barewire.results.store import read_run
-
-            complete = read_run(run.parent).complete
-            content = "all that was measured" if complete else "what was measured so far"
-            typer.echo(f"{content} is in {directory}{'' if complete else ', marked incomplete'}", err=True)
+            with suppress(BarewireError):
+                _say_what_is_kept(directory, run.parent)
         return
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
@@ -95,12 +92,28 @@ def _keep_or_remove(directory: Path, created: list[Path]) -> None:
     _remove_empty(created)
 
 
+def _say_what_is_kept(directory: Path, run: Path) -> None:
+    from barewire.results.store import read_run
+
+    complete = read_run(run).complete
+    content = "all that was measured" if complete else "what was measured so far"
+    typer.echo(f"{content} is in {directory}{'' if complete else ', marked incomplete'}", err=True)
+
+
 def _has_results(directory: Path) -> bool:
     """Whether there are samples, records of launches, or output of programs, and not only plans and empty runs."""
     return any(_is_result(file) for file in directory.rglob("*") if not file.is_dir())
 
 
 def _is_result(file: Path) -> bool:
+    try:
+        return _has_measurements(file)
+    except BarewireError:
+        # It is damaged, which is not the error to be told now.
+        return True
+
+
+def _has_measurements(file: Path) -> bool:
     from barewire.results.store import read_run, samples
 
     if file.name == "run.json":

@@ -41,6 +41,7 @@ class Table(StrEnum):
 
 
 def export(
+    context: typer.Context,
     run: Annotated[Path, options.RUN],
     form: Annotated[Format, typer.Option("--format", help="csv, markdown: one table; svg: every figure")] = Format.csv,
     table: Annotated[
@@ -54,6 +55,8 @@ def export(
     """Write a run's results as CSV or Markdown, or its figures as SVG. docs/data.md describes the columns."""
     loaded = Run.load(run, confidence=None if confidence is None else options.read_confidence(confidence))
     if form is Format.svg:
+        if options.is_given(context, "table"):
+            raise WrongUse("omit --table with --format svg, which writes every figure")
         if output is None:
             raise WrongUse("--format svg writes a file for each figure: name a directory with -o")
         contents = {output / f"{name}.svg": text for name, text in _figures(loaded, baseline)}

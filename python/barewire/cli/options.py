@@ -300,6 +300,12 @@ def check_in_a_lab(interface: str | None, remote_shell: str | None, port: int = 
         )
 
 
+def is_given(context: typer.Context, parameter: str) -> bool:
+    """Whether an option was given, though perhaps with its default's value."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def is_whole(text: str) -> bool:
     """Whether this is a whole number from 0 on of no more digits than anything has: Python reads no more than 4300."""
     return text.isdecimal() and len(text) <= _DIGITS_MAX

@@ -31,7 +31,12 @@ from barewire.results.prediction import predict as predictions_of
 _RANKS_MAX = 1_000_000
 
 
+# Options that describe what --against takes from its run.
+_OF_THE_RUN = ("sizes", "variants", "order", "keys", "side", "dimensions", "scaling", "compute_us")
+
+
 def predict(
+    context: typer.Context,
     runs: Annotated[
         list[Path],
         typer.Argument(
@@ -102,10 +107,9 @@ def predict(
     if numbers is not None and max(numbers) > _RANKS_MAX:
         raise WrongUse(f"-n is at most {_RANKS_MAX}: nothing that was measured here says anything about more ranks")
     if against is not None:
-        if (sizes, variants, compute_us) != (None, None, None):
-            raise WrongUse(
-                "omit --sizes, --variants and --compute-us with --against, which predicts what its run measured"
-            )
+        if given := [name for name in _OF_THE_RUN if options.is_given(context, name)]:
+            names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise WrongUse(f"omit {names} with --against, which predicts what its run measured")
         _check(model, runs, against, kernels, subject, numbers, cores, share, as_json)
         return
     orders = _whole(order, "--order")

@@ -137,8 +137,10 @@ class EmulatedPair:
         command += qemu_command(image, f"exec {agent}", processors=1, address=address)
         command += ["-netdev", f"stream,id=wire,server=off,addr.type=fd,addr.str={cable}"]
         command += ["-device", f"virtio-net-pci,netdev=wire,mac=02:00:00:77:00:0{number + 1},romfile="]
-        command += ["-chardev", f"file,id=log,path={self._folder / f'{address}.log'}", "-serial", "chardev:log"]
-        command += ["-chardev", f"socket,id=agent,path={self._folder / address},server=on,wait=off"]
+        # A comma in a value is doubled.
+        folder = str(self._folder).replace(",", ",,")
+        command += ["-chardev", f"file,id=log,path={folder}/{address}.log", "-serial", "chardev:log"]
+        command += ["-chardev", f"socket,id=agent,path={folder}/{address},server=on,wait=off"]
         return [*command, "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent"]
 
     def _log(self, address: str) -> Path:
