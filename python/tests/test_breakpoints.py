@@ -45,6 +45,17 @@ def test_break_points_are_found_at_their_positions(seed: int, eager: int) -> Non
     assert found.error < 0.02
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_launches_that_differ_as_a_whole_hide_no_break(seed: int) -> None:
+    """As where a launch's two processes have cores that are near to each other, or far apart."""
+    generator = np.random.default_rng(seed)
+    factors = generator.choice([0.7, 1.0], 12)
+    times = [list(of_size * factors) for of_size in np.array(measured(seed, launches=12))]
+    found = find_breakpoints(SIZES, times)
+    assert [SIZES[SIZES.index(point.first_after) - 1] for point in found.breaks] == [1290, 65536]
+    assert found.pieces[0].alpha == pytest.approx(3.0 * float(np.median(factors)), rel=0.05)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_straight_line_has_no_break(seed: int) -> None:
     generator = np.random.default_rng(seed)

@@ -85,7 +85,9 @@ def find_breakpoints(
 ) -> Piecewise:
     """Fit times over ascending sizes in bytes; `times` has one value per launch for each size, in one unit.
 
-    Errors are relative; their expected size follows from the spread of the launches and `tolerance`. ValueError for
+    Errors are relative; their expected size follows from the spread of the launches and `tolerance`. Where all sizes
+    have equally many values, these are of the same launches, and a launch that is slower at all sizes adds no error:
+    it hides no break. ValueError for
     fewer than 3 sizes, sizes that do not ascend, or times that are not above 0.
     """
     if len(sizes) < POINTS_MIN or any(a >= b for a, b in pairwise(sizes)) or len(times) != len(sizes):
@@ -94,8 +96,9 @@ def find_breakpoints(
         raise ValueError("times must be above 0, at least one for each size")
     if not tolerance > 0:
         raise ValueError(f"the tolerance must be a share above 0, not {tolerance}")
-    medians = np.array([float(np.median(of_size)) for of_size in times])
-    deviation = math.hypot(_spread(times), tolerance)
+    compared = _within_launches(times)
+    medians = np.array([float(np.median(of_size)) for of_size in compared])
+    deviation = math.hypot(_spread(compared), tolerance)
     fits = _Fits(np.asarray(sizes, dtype=np.float64), medians, deviation)
     forward, choices = fits.forward()
     backward = fits.backward()
@@ -164,6 +167,16 @@ class _Fits:
         for k in range(1, pieces):
             best[k, :-1] = (self.cost[1:] + best[k - 1]).min(axis=1)
         return best
+
+
+def _within_launches(times: Sequence[Sequence[float]]) -> Sequence[Sequence[float]]:
+    """Return times without what whole launches differ by: the factor of each one's median size (median polish)."""
+    counts = {len(of_size) for of_size in times}
+    if len(counts) > 1 or counts == {1}:
+        return times
+    logs = np.log(np.array(times))
+    factors = np.median(logs - np.median(logs, axis=1, keepdims=True), axis=0)
+    return [list(of_size) for of_size in np.exp(logs - factors + np.median(factors))]
 
 
 def _spread(times: Sequence[Sequence[float]]) -> float:
