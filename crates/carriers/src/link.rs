@@ -255,6 +255,12 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         (self.question_due != u64::MAX).then_some(self.question_due)
     }
 
+    fn send_due(&mut self) {
+        if self.now >= self.question_due {
+            self.ask_due();
+        }
+    }
+
     fn has_pending(&self) -> bool {
         self.frames().any(Link::has_pending) || self.udp.as_ref().is_some_and(Link::has_pending)
     }

@@ -431,6 +431,23 @@ fn the_next_question_is_a_deadline() {
     assert_eq!(world.ends[0].next_deadline(), None, "it knows all paths");
 }
 
+/// Proves that a station asks what is due, once, although it does not receive.
+#[test]
+fn due_questions_are_asked_without_a_poll() {
+    let mut world = World::new([true, true], 0.0, 15);
+    world.connect(0);
+    for _ in 0..10 {
+        world.now = world.now.max(world.ends[0].next_deadline().unwrap());
+        world.ends[0].note_time(world.now);
+        let sent = world.sent(UDP, 0);
+        for _ in 0..2 {
+            world.ends[0].send_due();
+        }
+        assert_eq!(world.sent(UDP, 0), sent + 1);
+        assert!(world.ends[0].next_deadline().is_some_and(|due| due > world.now));
+    }
+}
+
 /// Proves that the UDP link, of which a poll is a system call, is polled each time only while a peer may need it.
 #[test]
 fn the_udp_link_is_polled_each_time_only_for_peers_that_may_need_it() {

@@ -368,6 +368,8 @@ impl<L: Link> Port<L> {
     pub fn prepare_to_sleep(&mut self, timeout: Duration) -> Result<Duration, LinkError> {
         let is_due = self.update_time() | self.handle_due_soon();
         self.transmit()?;
+        // Whoever prepares for a sleep need not be the one that receives.
+        self.link.send_due();
         let (now, link_due) = (self.now.as_nanos(), self.link.next_deadline().unwrap_or(u64::MAX));
         if is_due || link_due <= now {
             // There may be events, or the link does in `receive` what is due.

@@ -82,6 +82,10 @@ macro_rules! link_by_kind {
                 match self { $(Self::$kind(link) => link.next_deadline()),+ }
             }
 
+            fn send_due(&mut self) {
+                match self { $(Self::$kind(link) => link.send_due()),+ }
+            }
+
             fn has_pending(&self) -> bool {
                 match self { $(Self::$kind(link) => link.has_pending()),+ }
             }

@@ -139,11 +139,14 @@ pub trait Link {
     /// Tells the time of the link's clock in nanoseconds, for links that must not spend time on reading it.
     fn note_time(&mut self, _nanoseconds: u64) {}
 
-    /// When [`receive`](Self::receive) must be called although no frame has arrived, because the link then sends frames
-    /// of its own, in nanoseconds of its clock; `None` if there are none.
+    /// When [`receive`](Self::receive) or [`send_due`](Self::send_due) must be called although no frame has arrived,
+    /// because the link then sends frames of its own, in nanoseconds of its clock; `None` if there are none.
     fn next_deadline(&self) -> Option<u64> {
         None
     }
+
+    /// Sends the frames of its own that are due, as [`receive`](Self::receive) does, for callers that may not receive.
+    fn send_due(&mut self) {}
 
     /// Whether frames were taken from the system and not received yet, so that sleeping on its descriptor would miss
     /// them.

@@ -81,6 +81,23 @@ fn a_sleep_ends_when_the_link_has_something_to_do() {
     assert_eq!(a.endpoint.prepare_to_sleep(LONG).unwrap(), None);
 }
 
+/// Proves that a link with several carriers prevents no sleep by what it has to send: a thread that sleeps in another
+/// domain prepares this one, but does not poll it.
+#[test]
+fn what_a_link_has_to_send_keeps_nobody_awake() {
+    let mut a = side_at(&Segment::default(), new_mac(), config(0x20));
+    loop {
+        a.poll();
+        if a.endpoint.prepare_to_sleep(LONG).unwrap().is_some() {
+            break;
+        }
+    }
+    a.endpoint.link().deadline = Some(0);
+    a.endpoint.link().sends_due = true;
+    assert!(a.endpoint.prepare_to_sleep(LONG).unwrap().is_some());
+    assert_eq!(a.endpoint.link().deadline, None);
+}
+
 /// Both sides sleep whenever they have nothing to do. Many rounds, so that a rare lost wake-up shows.
 #[test]
 fn two_sleeping_endpoints_wake_each_other() {

@@ -53,6 +53,8 @@ pub struct SegmentLink {
     times_told: u64,
     /// When it wants to be polled, in nanoseconds of its clock.
     pub deadline: Option<u64>,
+    /// Whether it does what is due without being polled.
+    pub sends_due: bool,
 }
 
 impl Segment {
@@ -75,6 +77,7 @@ impl Segment {
             peers_named: 0,
             times_told: 0,
             deadline: None,
+            sends_due: false,
         }
     }
 
@@ -234,6 +237,12 @@ impl Link for SegmentLink {
 
     fn next_deadline(&self) -> Option<u64> {
         self.deadline
+    }
+
+    fn send_due(&mut self) {
+        if self.sends_due {
+            self.deadline = None;
+        }
     }
 }
 
