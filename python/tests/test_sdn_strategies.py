@@ -3,6 +3,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from math import inf
@@ -491,6 +492,31 @@ def test_of_a_large_network_some_switches_are_tried_others_for_each_two(monkeypa
         over.append({large.peers[path[1]].node for path in found})
     assert {len(switches) for switches in over} <= {57, 58, 59} and len(set.union(*over)) == 117
     assert len(_known[routes]) == 3
+
+
+def joined(links: Iterable[tuple[str, str]]) -> Network:
+    """A network of these links, whose ports are numbered in this order; hosts are named h…, switches s…."""
+    ports: Counter[str] = Counter()
+    peers: dict[Port, Port] = {}
+    for ends in links:
+        ports.update(ends)
+        first, last = (Port(end, ports[end]) for end in ends)
+        peers |= {first: last, last: first}
+    switches, hosts = (tuple(name for name in ports if name[0] == kind) for kind in "sh")
+    return Network(switches, hosts, peers)
+
+
+def test_detours_are_found_soon_where_millions_of_paths_lead_to_a_switch_and_none_on() -> None:
+    """Through a switch that was entered, or in a grid, all of them would be tried while the controller waits."""
+    hosts = [("h1", "s1"), ("h2", "s2")]
+    line = joined([*hosts, *((f"s{number}", f"s{number + 1}") for number in range(1, 20) for _ in range(8))])
+    assert not detours("", View(line, 0.0), paths_of(line).between("h2", "h1")), "8^18 paths from s2 to s20"
+    side = 14
+    right = [(f"s{n}", f"s{n + 1}") for n in range(1, side**2) if n % side]
+    down = [(f"s{n}", f"s{n + side}") for n in range(1, side**2 - side + 1)]
+    grid = joined([*hosts, *right, *down])
+    found = detours("", View(grid, 0.0), paths_of(grid).between("h1", "h2"))
+    assert len(found) > 80 and all(paths_of(grid).leads("h1", "h2", path) for path in found)
 
 
 @pytest.mark.parametrize("name", ["valiant", "ugal"])

@@ -273,14 +273,19 @@ class Paths:
             avoided = {self._switches[switch] for switch in without}
             yield from self._onward(self._switches[first], self._switches[last], avoided)
 
-    def _onward(self, here: int, last: int, avoided: Collection[int]) -> Iterator[Path]:
+    def _onward(self, here: int, last: int, avoided: set[int]) -> Iterator[Path]:
+        """The paths that enter no `avoided` switch; those that lead nowhere are added, so that none is tried twice."""
         if here == last:
             yield ()
             return
+        is_dead_end = True
         for port, following in self.next_hops(here, last):
             if following not in avoided:
                 for rest in self._onward(following, last, avoided):
+                    is_dead_end = False
                     yield (port, *rest)
+        if is_dead_end:
+            avoided.add(here)
 
     def leads(self, source: str, destination: str, path: Path) -> bool:
         """Return whether a path, shortest or not, joins two hosts without entering a switch twice."""

@@ -2,11 +2,12 @@
 """Paths over an intermediate switch, longer than the shortest: what a dragonfly has besides its few minimal paths.
 
 Source: Valiant 1982. A shortest path leads from the source's switch to the intermediate one, another from there to the
-destination's: the first two that together enter no switch twice.
+destination's: the first two that together enter no switch twice, of the first `THERE_MAX` to the intermediate one.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from weakref import WeakKeyDictionary
 from zlib import crc32
 
@@ -19,6 +20,9 @@ from barewire.topology.paths import Paths
 # Intermediate switches that are tried for two switches with hosts. Of a larger network it is every second one, third …,
 # others for each two: some milliseconds for the first flow between them, and half of one for each later flow.
 TRIED_MAX = 100
+# Shortest paths to each of these that are tried: in a grid, or over parallel links, there may be millions from which no
+# way leads on.
+THERE_MAX = 64
 # Distances to all switches are computed at last.
 SWITCHES_MAX = 1000
 # Pairs of switches whose detours are remembered, of 10 kB each.
@@ -63,6 +67,6 @@ def _over_each(routes: Paths, first: str, last: str, shortest: int) -> Iterator[
 
 
 def _joined(routes: Paths, first: str, middle: str, last: str) -> Iterator[Path]:
-    for there in routes.between_switches(first, middle, (last,)):
+    for there in islice(routes.between_switches(first, middle, (last,)), THERE_MAX):
         for back in routes.between_switches(middle, last, {port.node for port in there}):
             yield (*there, *back)
