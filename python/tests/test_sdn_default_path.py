@@ -8,6 +8,7 @@ import pytest
 from fake_switches import World, acquainted, llc, mac, quiet, tcp
 from test_sdn_bad_input import arp, ring
 
+from barewire.sdn.controller.core import AGE_EVERY_S, Controller
 from barewire.sdn.controller.default_path import DOWN_S, DefaultPath, next_hops, spanning_tree
 from barewire.sdn.controller.hosts import Address, Hosts
 from barewire.sdn.controller.rules import DEFAULT_TABLE, Kind, kind_of
@@ -252,6 +253,24 @@ def test_rules_to_hosts_that_are_gone_are_deleted() -> None:
     frame = tcp("h1", "h16")
     world.send("h1", frame)
     assert world.received("h16", frame) == 1, "flooded until it speaks"
+
+
+def test_no_host_is_learnt_from_a_rule_that_was_deleted_since() -> None:
+    """An earlier controller had it at a port that was down for long: whatever comes up there may be another one."""
+    world = acquainted(idle_s=1)
+    world.pass_time(5)
+    there = world.network.attachment("h16")
+    assert there is not None
+    without_controller(world)
+    world.set_link(there, is_up=False)
+    world.controller = Controller(world.settings, world.policy, Hosts(), b"key", 1)
+    world.connect()
+    world.pass_time(world.settings.orphans_s + AGE_EVERY_S + 1, tick_s=1)
+    assert len(list(world.controller.hosts.attached())) == 15 and not rules_to(world, there.node, "h16")
+    world.set_link(there, is_up=True)
+    world.pass_time(1)
+    assert there in world.controller.discovery.edge_ports(world.now)
+    assert mac("h16") not in world.controller.hosts.by_mac and not rules_to(world, there.node, "h16")
 
 
 def test_of_hosts_that_are_gone_only_their_own_rules_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

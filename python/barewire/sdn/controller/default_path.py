@@ -325,7 +325,9 @@ class DefaultPath:
             self._to_learn[switch] = [rule for rule in rules if not self._learnt(switch, rule, edges, now)]
 
     def _learnt(self, switch: str, rule: Rule, edges: Container[Port], now: float) -> bool:
-        """Learn a host from a found rule if its port is an edge; return whether the host is known now."""
+        """Learn a host from a found rule if its port is an edge; return whether nothing is to be learnt any more."""
+        if self._rules.at(switch, place_of(rule)) != rule:
+            return True  # it is there no more: the host was not seen for long, or is elsewhere
         owner, port = mac_of(rule), Port(switch, rule.out[0])
         if owner is None or port not in edges:
             return False
