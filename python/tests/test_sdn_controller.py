@@ -5,7 +5,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -452,6 +452,50 @@ def test_a_switch_that_restarts_gets_its_rules_back_a_few_flows_at_a_time(monkey
     assert max(sent) <= 6 and sum(sent) == len(flows) > 20, "when it is compared, and once more in that turn"
     assert {route.number for route in controller.router.routes.at("s13")} >= flows
     assert all(world.is_placed("h1", frame) and world.where("h1", frame) == "h16" for frame in frames)
+
+
+def comparing(monkeypatch: pytest.MonkeyPatch, then: Callable[[World, dict[int, Any]], None]) -> World:
+    """A network whose s13 has connected again; `then` is called once while its flows are compared, with what is left.
+
+    One flow is compared in each turn.
+    """
+    monkeypatch.setattr("barewire.sdn.controller.reconciliation.COMPARED_MAX", 1)
+    world = acquainted()
+    for number in range(5):
+        world.send("h1", tcp("h1", "h16", number + 1, 7))
+        world.settle()
+    controller, left = world.controller, list[dict[int, Any]]()
+    poll = controller.poll
+
+    def one_at_a_time(now: float) -> Mapping[str, list[ToSwitch]]:
+        messages = poll(now, lambda: False)
+        comparison = controller.reconciliation._comparing.get("s13")
+        if comparison is not None and not left:
+            left.append(comparison.found)
+            then(world, comparison.found)
+        return messages
+
+    monkeypatch.setattr(controller, "poll", one_at_a_time)
+    world.disconnect("s13")
+    world.connect("s13")
+    world.pass_time(1)
+    assert left
+    return world
+
+
+def test_a_flow_that_ends_while_its_switch_is_compared_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rules, which were found there, are deleted by then."""
+    ended: list[Route] = []
+
+    def end(world: World, left: dict[int, Any]) -> None:
+        routes = world.controller.router.routes
+        ended.extend(route for number in left if (route := routes.numbered(number)) is not None)
+        for route in ended:
+            world.controller.router.remove(route)
+
+    world = comparing(monkeypatch, end)
+    assert len(ended) > 1 and not any(world.controller.router.routes.numbered(route.number) for route in ended)
+    assert "rules taken over" not in {event.kind for event in world.events}
 
 
 def test_a_flow_that_is_younger_than_a_late_answer_with_counters_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,9 @@ class Reconciliation:
         for route in some:
             if self._router.routes.get(route.key) is route:
                 self._compare_flow(comparison, route, now)
+            else:
+                # It has ended meanwhile: its rules were deleted, or expire.
+                comparison.found.pop(route.number, None)
         for number in numbers:
             for rule, counter in comparison.found.pop(number):
                 self._classify_rule(switch, rule, counter, now)
