@@ -498,6 +498,16 @@ def test_a_flow_that_ends_while_its_switch_is_compared_is_not_adopted(monkeypatc
     assert "rules taken over" not in {event.kind for event in world.events}
 
 
+def test_a_switch_that_disconnects_while_it_is_compared_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = comparing(monkeypatch, lambda world, _: world.disconnect("s13"))
+    said = [event.kind for event in world.events if event.text.startswith("s13")]
+    assert said[-1] == "switch lost" and not world.controller.reconciliation.is_comparing("s13")
+    assert not any(route.is_being_installed for route in world.controller.router.routes)
+    world.connect("s13")
+    world.pass_time(1)
+    assert [event.kind for event in world.events if event.text.startswith("s13")][-1] == "switch ready"
+
+
 def test_a_flow_that_is_younger_than_a_late_answer_with_counters_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is a switch asked again before it has answered."""
     world, _, route = carrying()

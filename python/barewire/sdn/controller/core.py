@@ -494,6 +494,7 @@ class Controller:
         self._in_doubt[switch] = links
         self.discovery.switch_down(switch, now)
         self.default_path.forget(switch)
+        self.reconciliation.forget(switch)
         self.rates.forget(switch)
         self.outbox.at(now + self.settings.switch_grace_s, lambda later: self._give_up(switch, links, later))
 

@@ -119,7 +119,7 @@ class Reconciliation:
         """
         switch = comparison.switch
         if self._comparing.get(switch) is not comparison:
-            return  # it has connected again
+            return  # it has disconnected, and perhaps connected again
         some = list(itertools.islice(routes, COMPARED_MAX))
         numbers = [] if some else list(itertools.islice(comparison.found, COMPARED_MAX))
         if not some and not numbers:
@@ -156,6 +156,10 @@ class Reconciliation:
         if installed is None or not _is_same(installed, intended):
             self._outbox.send(comparison.switch, AddRule(intended))
             comparison.corrected += 1
+
+    def forget(self, switch: str) -> None:
+        """Compare no more of the table of a switch that has disconnected; it reports it when it connects again."""
+        self._comparing.pop(switch, None)
 
     def is_comparing(self, switch: str) -> bool:
         """Return whether a switch that has connected does not have all its flows' rules yet."""
