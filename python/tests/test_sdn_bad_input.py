@@ -25,9 +25,9 @@ from barewire.sdn.controller.frames import BROADCAST, probe, read_headers, read_
 from barewire.sdn.controller.full_tables import UNPLACED_S
 from barewire.sdn.controller.hosts import ADDRESS_FORGOTTEN_S, Address, Hosts
 from barewire.sdn.controller.reception import FORGED_S, UNROUTED_S
-from barewire.sdn.controller.rules import Kind, drop_probes_rule, kind_of
+from barewire.sdn.controller.rules import DEFAULT_TABLE, Kind, drop_probes_rule, kind_of
 from barewire.sdn.flow import FlowKey
-from barewire.sdn.openflow.messages import ARP, Match, PortState, PortStatus
+from barewire.sdn.openflow.messages import ARP, AddRule, Match, PortState, PortStatus, ToSwitch
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Network, Port, fat_tree
 
@@ -425,6 +425,34 @@ def test_default_rules_that_found_no_room_are_installed_when_there_is(monkeypatc
     assert reached == {None, *map(mac, world.network.hosts)}
     assert world.controller.default_path.carries(there, "h16")
     assert [event.kind for event in world.events].count("switch refused") == 1
+
+
+def test_a_full_switch_that_connects_again_and_again_is_not_given_rules_more_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(fat_tree(4, servers=0), quiet())
+    world.stand_up()
+    switch, poll = world.switches["s20"], world.controller.poll
+    switch.default_capacity = len(switch.default) + 3
+    for host in world.network.hosts:
+        world.send(host, tcp(host, "h1" if host != "h1" else "h2", 1, 1))
+        world.settle()
+    for _ in range(5):
+        world.disconnect("s20")
+        world.connect("s20")
+        world.pass_time(2.7)
+    world.pass_time(20)
+    tried = set[float]()
+
+    def polled(now: float) -> dict[str, list[ToSwitch]]:
+        messages = poll(now)
+        if any(isinstance(one, AddRule) and one.rule.table == DEFAULT_TABLE for one in messages.get("s20", ())):
+            tried.add(now)
+        return messages
+
+    monkeypatch.setattr(world.controller, "poll", polled)
+    world.pass_time(16)
+    assert len(tried) == 2, "each 8 s"
 
 
 class Failing:

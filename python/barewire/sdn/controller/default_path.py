@@ -401,18 +401,21 @@ class DefaultPath:
         waiting = self._without_room.setdefault(key, {})
         if not waiting:
             self._wait_s[key] = min(2 * self._wait_s[key], AGAIN_MAX_S) if key in self._wait_s else AGAIN_S
-            self._outbox.at(now + self._wait_s[key], partial(self._install_again, *key))
+            self._outbox.at(now + self._wait_s[key], partial(self._install_again, key, waiting))
         waiting[place_of(rule)] = rule
 
-    def _install_again(self, switch: str, table: int, _now: float) -> None:
+    def _install_again(self, key: tuple[str, int], rules: Mapping[Place, Rule], _now: float) -> None:
         """Install what a full table had no room for, as far as it is still wanted, a slice at a time."""
-        waiting = iter(self._without_room.pop((switch, table), {}).items())
+        if self._without_room.get(key) is not rules:
+            return  # the switch has connected again since, and what it refuses now has its own time
+        del self._without_room[key]
+        (switch, table), waiting = key, iter(rules.items())
         for place, rule in itertools.islice(waiting, SLICE_RULES):
             if table == DEFAULT_TABLE:
                 self._install_wanted(switch, rule)
             elif kind_of(rule.cookie) is Kind.BASE or self._rules.at(switch, place) == rule:
                 self._outbox.send(switch, AddRule(rule))
-        self._outbox.when_confirmed(switch, partial(self._installed_again, switch, table, dict(waiting)))
+        self._outbox.when_confirmed(switch, partial(self._installed_again, key, dict(waiting)))
 
     def _install_wanted(self, switch: str, refused: Rule) -> None:
         """Install the rules that a switch is to have now instead of a refused one: hosts and links may have changed."""
@@ -423,13 +426,14 @@ class DefaultPath:
         elif host is not None and host.port is not None:
             self._install_host(host, (switch,))
 
-    def _installed_again(self, switch: str, table: int, later: Mapping[Place, Rule], is_done: bool) -> None:
-        key = switch, table
-        if key in self._without_room:  # refused again
-            self._without_room[key] = {**later, **self._without_room[key]}
+    def _installed_again(self, key: tuple[str, int], later: dict[Place, Rule], is_done: bool) -> None:
+        if (waiting := self._without_room.get(key)) is not None:  # refused again
+            refused = dict(waiting)
+            waiting.clear()
+            waiting.update(later | refused)
         elif later and is_done:
-            self._without_room[key] = dict(later)
-            self._outbox.at(0.0, partial(self._install_again, *key))
+            self._without_room[key] = later
+            self._outbox.at(0.0, partial(self._install_again, key, later))
         elif is_done:
             self._wait_s.pop(key, None)
 
