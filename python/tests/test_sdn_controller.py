@@ -845,6 +845,24 @@ def test_hosts_that_are_found_in_one_turn_are_added_to_the_network_together(monk
     assert [host for host, frame in frames.items() if not world.is_placed(host, frame)] == ["h1"]
 
 
+def test_a_flow_to_a_host_that_is_detached_in_the_same_turn_is_placed_once_it_is_back() -> None:
+    """Copies of its packets are not held off, as those of a flow that has no path would be."""
+    world = acquainted()
+    there, frame = world.network.attachment("h16"), tcp("h1", "h16")
+    assert there is not None
+    world.controller.hosts.version += 1  # a host was found
+    world.send("h1", frame)
+    world.set_link(there, is_up=False)
+    while world._said:
+        world._hear()
+    world.settle()
+    world.set_link(there, is_up=True)
+    world.pass_time(1)
+    world.send("h1", frame)
+    world.settle()
+    assert world.is_placed("h1", frame) and world.controller.reception.counts["without a path"] == 0
+
+
 def test_of_several_hosts_at_a_port_flows_of_the_named_one_are_placed() -> None:
     """As behind a bridge. The others' take the default path, which is said once."""
     world = World(fat_tree(4, servers=0), quiet())

@@ -99,7 +99,10 @@ class Reception:
         while self._waiting:
             key = next(iter(self._waiting))
             identification = self._waiting.pop(key)
-            if self._router.routes.get(key) is None and {key.source, key.destination} <= self._hosts.by_name.keys():
+            ends = [self._hosts.by_name.get(name) for name in (key.source, key.destination)]
+            # A host that was detached meanwhile is found by a later frame, of which copies are needed.
+            are_there = all(host is not None and host.port is not None for host in ends)
+            if are_there and self._router.routes.get(key) is None:
                 self._place(key, identification, now)
 
     def probes(self, now: float) -> None:
