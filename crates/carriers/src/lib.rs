@@ -398,9 +398,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         if self.now >= self.idle_check_due {
             self.note_idle_peers();
         }
-        if self.now >= self.question_due {
-            self.ask_due();
-        }
+        self.send_due();
         let this: *mut Self = self;
         // SAFETY: what follows a call that found nothing borrows nothing of its result.
         if let Some(frame) = unsafe { &mut *this }.receive_datagram() {

@@ -2,10 +2,10 @@
 """`barewire mpi applications`: unmodified MPI programs of Debian's over Barewire and another fabric, checked."""
 
 import json
+import secrets
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,13 +79,13 @@ def applications(
     if only_list:
         _list(chosen, skipped, as_json)
         return
-    plan = Plan(tuple(installed), tuple(places), launches, 1 if seed is None else seed, busy, limit)
+    plan = Plan(tuple(installed), tuple(places), launches, secrets.randbits(32) if seed is None else seed, busy, limit)
     for skip in skipped:
         typer.echo(f"SKIPPED {skip.application}: {skip.reason}", err=True)
     if not installed:
         raise MachineCannot("none of these programs is installed; `barewire mpi applications --list` says how to")
     with (
-        results_directory(output, "applications") if output is not None else nullcontext() as directory,
+        results_directory(output, "applications") as directory,
         tempfile.TemporaryDirectory(prefix="barewire-applications-") as folder,
     ):
         campaign = Campaign(plan, Path(folder), lambda line: typer.echo(line, err=True))
@@ -97,15 +97,15 @@ def applications(
                 raise
             stopped = error
         results = Results(plan, describe_machine(), tuple(campaign.launches), tuple(skipped), _versions(installed))
-        if directory is not None:
-            text = json.dumps(results.document(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-            write_output(directory / DOCUMENT, text.encode(errors="backslashreplace"))
+        text = json.dumps(results.document(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        write_output(directory / DOCUMENT, text.encode(errors="backslashreplace"))
         if to_markdown is not None:
             write_output(to_markdown, markdown(results).encode(errors="backslashreplace"))
         if as_json:
             print_document("mpi applications", results.document())
         else:
             _print(results)
+            typer.echo(f"every launch: {directory / DOCUMENT}")
         if stopped is not None:
             raise stopped
     if failures := len(results.failures):

@@ -54,7 +54,11 @@ def _bench_arguments() -> dict[str, str]:
 
 
 def _mpi_arguments() -> dict[str, str]:
-    return {**_tests(Program.mpi, Program.kernel), "scoreboard": "every pattern, worst first"}
+    return {
+        **_tests(Program.mpi, Program.kernel),
+        "scoreboard": "every pattern, worst first",
+        "applications": "Debian's programs",
+    }
 
 
 def _libraries() -> dict[str, str]:
