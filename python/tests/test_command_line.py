@@ -609,7 +609,10 @@ def test_completion_offers_what_the_tables_have(monkeypatch: pytest.MonkeyPatch,
         assert what and parse_subjects(name, "spin")
     offered = {name for name, _ in complete.bench_tests("")}
     assert offered - {"host", "budget"} == set(parse_tests(",".join(offered - {"host", "budget"})))
-    assert {name for name, _ in complete.mpi_tests("")} - {"scoreboard", "applications"} == {*suite.tests(), *suite.kernels()}
+    assert {name for name, _ in complete.mpi_tests("")} - {"scoreboard", "applications"} == {
+        *suite.tests(),
+        *suite.kernels(),
+    }
     assert complete.tuned("eager") == [("eager_bytes=", "largest message that is sent without a handshake")]
     further = [text for text, _ in complete.transports("tcp,")]
     assert "tcp,udp" in further and all(text.startswith("tcp,") and text != "tcp,tcp" for text in further)
