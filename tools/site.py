@@ -22,9 +22,9 @@ run = barewire.load("runs/first")
 run.compare("tcp")
 ```
 
-::: barewire.data
-    options:
-      members: [Run]
+::: barewire.load
+
+::: barewire.data.Run
 """
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import barewire
 from barewire.cli.manual import commands, reference
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +53,12 @@ def anchors(file: Path) -> list[str]:
     return [
         re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).lower()).strip().replace(" ", "-") for heading in headings
     ]
+
+
+def test_the_page_of_the_python_interface_has_every_public_name() -> None:
+    text = (ROOT / "tools/site.py").read_text()
+    shown = set(re.findall(r"^::: barewire\.(?:data\.)?(\w+)$", text, re.MULTILINE))
+    assert shown == set(barewire.__all__) - {"__version__"}
 
 
 def test_the_reference_has_every_command_and_option() -> None:
