@@ -208,7 +208,7 @@ EXERCISES = (
             ),
             Question(
                 "gain",
-                "How many times the goodput with a window of 2 is that with 63, in the run.",
+                "Goodput with a window of 63, divided by that with a window of 2, in the run.",
                 "×",
                 _window_ratio,
                 0.1,
