@@ -98,7 +98,7 @@ def test_the_table_of_provider_parameters_is_that_of_the_provider() -> None:
     source = (ROOT / "crates/provider/src/parameters.rs").read_text()
     counts = re.findall(r"^const (?:ALL|TUNED): \[.*?; (\d+)\]", source, re.MULTILINE)
     assert len(found) == sum(map(int, counts))
-    rows = [f"| `FI_BAREWIRE_{name.upper()}` | {text[:1].upper()}{text[1:]} |" for name, text in found]
+    rows = [f"| `FI_BAREWIRE_{name.upper()}` | {text} |" for name, text in found]
     table = "\n".join(["| variable | meaning |", "| --- | --- |", *rows])
     assert f"<!-- parameters -->\n\n{table}\n\n" in SETTINGS, f"docs/settings.md: paste\n{table}"
 
