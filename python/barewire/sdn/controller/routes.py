@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from barewire.sdn.controller.reservations import Reservations
 from barewire.sdn.flow import FlowKey, Placed
 from barewire.sdn.openflow.messages import Match
+from barewire.sdn.reservations import Reservations
 from barewire.topology import Path, Port
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from barewire.errors import WrongUse
 from barewire.sdn.flow import DEFAULT_PROFILE, Flow, FlowKey, Pattern, Placed, View
+from barewire.sdn.reservations import Reservations
 from barewire.sdn.simulate.workload import HPC
 from barewire.sdn.strategies import Strategy
-from barewire.sdn.strategies.isolated import switches_of
 from barewire.sdn.strategies.load import is_idle
 from barewire.sdn.strategies.memo import paths_of
 from barewire.sdn.strategies.spray import uses_labels
@@ -58,9 +58,7 @@ class Control:
         self._crossing = PortValues(self.paths, nothing.copy())
         self._crossing_of: dict[str, PortValues] = {}
         self._load, self._received = PortValues(self.paths, nothing), PortValues(self.paths, nothing)
-        self._reservations: dict[Path, float] = {}
-        # The latest end of the reservations of each list of switches; None: to be collected again.
-        self._reserved: dict[tuple[str, ...], float] | None = {}
+        self._reservations = Reservations()
         self._placements: Counter[FlowKey] = Counter()
 
     def is_placed(self, key: FlowKey) -> bool:
@@ -100,11 +98,10 @@ class Control:
         until_s = now_s + placement.reserve_s if placement.reserve_s else 0.0
         self._owner[flow.key] = strategy
         self._placed[flow.key] = Placed(flow, placement.path, now_s, until_s)
-        if until_s and not isinf(until_s):
-            self._reservations[placement.path] = until_s
-        if until_s and self._reserved is not None:
-            switches = switches_of(placement.path)
-            self._reserved[switches] = max(until_s, self._reserved.get(switches, 0.0))
+        if isinf(until_s):
+            self._reservations.change_endless(placement.path, 1)
+        elif until_s:
+            self._reservations.add(placement.path, until_s)
         if uses_labels(strategy) and flow.profile == HPC:
             self._links[flow.key], self._shares[flow.key] = self._sprayed(flow.key.source, paths)
         else:
@@ -119,6 +116,9 @@ class Control:
         for key, path in moves.items():
             placed = self._placed[key]
             self._placed[key] = replace(placed, path=path)
+            if isinf(placed.reserved_until_s):
+                self._reservations.change_endless(placed.path, -1)
+                self._reservations.change_endless(path, 1)
             if self._shares[key] is not None:
                 continue  # its frames take all paths, whatever its rule says
             if not placed.is_idle:
@@ -145,13 +145,12 @@ class Control:
                 self._count(key, -1 if idle else 1)
             if rate:
                 self._used_s[key] = now_s
-        self._reservations = {path: until_s for path, until_s in self._reservations.items() if until_s > now_s}
 
     def _forget(self, key: FlowKey) -> None:
         if not self._placed[key].is_idle:
             self._count(key, -1)
         if isinf(self._placed[key].reserved_until_s):
-            self._reserved = None
+            self._reservations.change_endless(self._placed[key].path, -1)
         for known in (self._placed, self._links, self._shares, self._owner, self._used_s):
             del known[key]
 
@@ -165,12 +164,7 @@ class Control:
             crossing.array[self._links[key][1:]] += change if shares is None else change * shares[1:]
 
     def _view(self, now_s: float, patterns: tuple[Pattern, ...]) -> View:
-        if self._reserved is None:
-            self._reserved = {
-                switches_of(placed.path): placed.reserved_until_s
-                for placed in self._placed.values()
-                if placed.reserved_until_s > now_s
-            }
+        self._reservations.expire(now_s)
         return View(
             self.network,
             now_s,
@@ -180,8 +174,8 @@ class Control:
             patterns,
             self._crossing,
             self._crossing_of,
-            reservations=self._reservations,
-            reserved=self._reserved,
+            reservations=self._reservations.paths,
+            reserved=self._reservations.switches,
         )
 
     def _sprayed(self, source: str, paths: Sequence[Path]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
