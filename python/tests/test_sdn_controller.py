@@ -266,7 +266,7 @@ def test_flows_are_re_placed_a_few_at_a_time_and_those_over_a_failed_link_first(
         world.settle()
     controller, failed = world.controller, Port("s13", 3)
     router = controller.router
-    monkeypatch.setattr(controller, "poll", partial(controller.poll, has_time=lambda: False))
+    monkeypatch.setattr(controller, "poll", partial(controller.poll, has_time=lambda _: False))
     controller.set_strategy("default", "ecmp", world.now)
     waiting = router.moving
 
@@ -441,7 +441,7 @@ def test_a_switch_that_restarts_gets_its_rules_back_a_few_flows_at_a_time(monkey
     def counting(now: float) -> Mapping[str, list[ToSwitch]]:
         if sum(sent) < len(flows):
             controller._ask_flows_of("s13", now)
-        messages = poll(now, lambda: False)
+        messages = poll(now, lambda _: False)
         rules = [one.rule for one in messages.get("s13", ()) if isinstance(one, AddRule)]
         sent.append(sum(kind_of(rule.cookie) is Kind.FLOW for rule in rules))
         return messages
@@ -468,7 +468,7 @@ def comparing(monkeypatch: pytest.MonkeyPatch, then: Callable[[World, dict[int, 
     poll = controller.poll
 
     def one_at_a_time(now: float) -> Mapping[str, list[ToSwitch]]:
-        messages = poll(now, lambda: False)
+        messages = poll(now, lambda _: False)
         comparison = controller.reconciliation._comparing.get("s13")
         if comparison is not None and not left:
             left.append(comparison.found)
@@ -726,7 +726,7 @@ def test_flows_are_adopted_a_few_at_a_time_also_of_a_switch_that_connects_meanwh
     poll, known = controller.poll, [0]
 
     def counting(now: float) -> Mapping[str, list[ToSwitch]]:
-        messages = poll(now, lambda: False)
+        messages = poll(now, lambda _: False)
         known.append(len(controller.router.routes))
         if known[-1] == 3 and not world.switches[late].is_connected:
             world.connect(late)

@@ -159,7 +159,7 @@ def test_rules_to_hosts_that_are_found_together_are_installed_a_few_at_a_time(mo
     assert hop is not None
 
     def turn() -> int:
-        messages = controller.poll(world.now, lambda: False)
+        messages = controller.poll(world.now, lambda _: False)
         for switch, some in messages.items():
             world.switches[switch].inbox += some
         rules = [one.rule for some in messages.values() for one in some if isinstance(one, AddRule)]

@@ -428,7 +428,7 @@ def test_an_announcement_costs_a_few_flows_in_each_turn_and_reaches_all(
     sent: list[int] = []
 
     def turn() -> None:
-        for switch, messages in controller.poll(world.now, lambda: False).items():
+        for switch, messages in controller.poll(world.now, lambda _: False).items():
             world.switches[switch].inbox += messages
             sent.append(sum(isinstance(message, AddRule) for message in messages))
 
@@ -500,7 +500,7 @@ def test_a_switch_that_connects_again_gets_its_flows_meters_a_few_at_a_time(
     poll, sent = controller.poll, []
 
     def counting(now: float) -> Any:
-        messages = poll(now, lambda: False)
+        messages = poll(now, lambda _: False)
         rules = [message.rule for message in messages.get(switch, ()) if isinstance(message, AddRule)]
         sent.append(sum(rule.meter is not None for rule in rules))
         return messages
@@ -522,7 +522,7 @@ def test_a_flow_that_finds_no_room_in_a_switch_before_its_turn_gets_no_rule_for_
     poll, refused = controller.poll, []
 
     def refusing(now: float) -> Any:
-        messages = poll(now, lambda: False)
+        messages = poll(now, lambda _: False)
         rules = [message.rule for message in messages.get(switch, ()) if isinstance(message, AddRule)]
         if not refused and any(rule.meter is not None for rule in rules):
             for route in flows_of(world):

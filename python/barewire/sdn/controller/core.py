@@ -26,7 +26,7 @@ from barewire.sdn.controller.discovery import Discovery
 from barewire.sdn.controller.full_tables import FullTables
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.labels import LabelTables
-from barewire.sdn.controller.outbox import Event, Outbox
+from barewire.sdn.controller.outbox import Event, HasTime, Outbox
 from barewire.sdn.controller.reception import Reception
 from barewire.sdn.controller.reconciliation import Reconciliation
 from barewire.sdn.controller.router import Rearranged, Rearrangement, Router
@@ -200,7 +200,7 @@ class Controller:
         """Whether patterns are being merged, or strategies at work, beside the controller."""
         return not self._at_work.isdisjoint((_MERGING, _REARRANGING))
 
-    def poll(self, now: float, has_time: Callable[[], bool] = lambda: True) -> dict[str, list[ToSwitch]]:
+    def poll(self, now: float, has_time: HasTime = lambda _: True) -> dict[str, list[ToSwitch]]:
         """Process due timers while there is time, and return the pending messages."""
         self.reception.probes(now)
         for job in self.jobs.expire(now):

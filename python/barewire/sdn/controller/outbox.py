@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from barewire.sdn.openflow.messages import AddRule, BarrierRequest, DeleteRule, SetMeter, ToSwitch
 
 Then = Callable[[bool], None]
+# Whether there is time for another timer; True asks for one of FIRST_S.
+HasTime = Callable[[bool], bool]
 
 # Messages that are followed by a barrier.
 _CHANGES = (AddRule, DeleteRule, SetMeter)
@@ -85,13 +87,13 @@ class Outbox:
         """Call `act(now)` at a time; 0 is in this turn, however much else is due."""
         heapq.heappush(self._later, (when_s, next(self._tokens), act))
 
-    def due(self, now: float, has_time: Callable[[], bool]) -> None:
+    def due(self, now: float, has_time: HasTime) -> None:
         """Call all due timers with a time of 0, others while there is time, and at least one; the rest remain due."""
         until_s = now
         while self._later and self._later[0][0] <= until_s:
             when_s, _, act = heapq.heappop(self._later)
             act(now)
-            if when_s and until_s and not has_time():
+            if when_s and until_s and not has_time(when_s == FIRST_S):
                 until_s = 0.0  # what these timers have begun is still sent in this turn
 
     def next_s(self) -> float | None:

@@ -143,7 +143,12 @@ class Shell:
                 self._elect(self.election)
             if self.is_leader:
                 until_s = time.thread_time() + TIMERS_S
-                self._send(self.core.poll(self.now, lambda: time.thread_time() < until_s))
+
+                def has_time(is_urgent: bool) -> bool:
+                    # New flows wait for no statistics.
+                    return (is_urgent or not self._waiting) and time.thread_time() < until_s
+
+                self._send(self.core.poll(self.now, has_time))
                 for event in self.core.take_events():
                     self._tell(event)
         finally:
