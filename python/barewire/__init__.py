@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from barewire.data import Run
 
 
-def load(directory: "str | os.PathLike[str]") -> "Run":
-    """Open the run in `directory`; WrongUse if there is none. An interrupted run is recovered first."""
+def load(directory: "str | os.PathLike[str]", *, confidence: float | None = None) -> "Run":
+    """Open the run in `directory`, as `Run.load` does: an interrupted run is recovered first.
+
+    `confidence` is that of intervals and verdicts, 0.5 to 0.999, by default that for which the run was measured. Raises
+    WrongUse if there is no run, ValueError for another confidence.
+    """
     from barewire.data import Run
 
-    return Run.load(directory)
+    return Run.load(directory, confidence=confidence)
 
 
 def __getattr__(name: str) -> object:

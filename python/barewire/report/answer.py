@@ -122,7 +122,7 @@ def _sentence(points: Sequence[Versus]) -> str:
         sure = f"{each}: too few for an interval, which needs {launches_for_interval(result.confidence)}"
     else:
         low, high = map(number, result.ratio_interval)
-        p = p_value(min(p for p in (result.log_welch_p_holm, result.ranks_p_holm) if p is not None))
+        p = p_value(min(p for p in (result.log_welch_p_holm, result.rank_test_p_holm) if p is not None))
         smallest = p.removeprefix("<")
         p = f"p\u00a0{'<' if p != smallest else '='}\u00a0{smallest}"
         sure = f"{percent(result.confidence)} interval {low} to {high}, {p}, {each}"

@@ -221,7 +221,7 @@ def _tests_tables(title: str, family: Sequence[Versus]) -> list[Table]:
             of_t = [f"{welch.t:.2f}", f"{welch.df:.1f}", p_value(welch.p)]
         of_medians = f"{number(result.difference)} {bounds(result.difference_interval)}".rstrip()
         differences.add_row(_row_of(versus), of_medians, of_means)
-        ranks = [f"{result.ranks.u:g}", p_value(result.ranks.p)]
+        ranks = [f"{result.rank_test.u:g}", p_value(result.rank_test.p)]
         tests.add_row(_row_of(versus), *of_t, *ranks, p_value(result.equivalence_p), *_corrected(versus))
     return [differences, tests]
 
@@ -338,7 +338,7 @@ def _versus_cells(versus: Versus, *, with_floors: bool) -> list[str | Text]:
 
 def _corrected(versus: Versus) -> list[str]:
     """The corrected p values of the comparison that gives the verdict."""
-    return [p_value(versus.deciding.log_welch_p_holm), p_value(versus.deciding.ranks_p_holm)]
+    return [p_value(versus.deciding.log_welch_p_holm), p_value(versus.deciding.rank_test_p_holm)]
 
 
 def _ratio(result: Comparison) -> str:

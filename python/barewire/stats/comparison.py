@@ -28,9 +28,9 @@ class Comparison:
     """A against B at one size; all intervals have the given `confidence`.
 
     `ratio` is median(A) / median(B), and `difference` median(A) - median(B), in the unit of the values; their bootstrap
-    intervals are None with fewer launches than `launches_for_interval`. `welch` and `ranks` are the tests of the values
-    as papers print them, uncorrected; `log_welch_p` is Welch's test of the logarithms, and `equivalence_p` the two
-    one-sided tests of them against `margin`. `*_holm` are corrected over the sizes compared together.
+    intervals are None with fewer launches than `launches_for_interval`. `welch` and `rank_test` are the tests of the
+    values as papers print them, uncorrected; `log_welch_p` is Welch's test of the logarithms, and `equivalence_p` the
+    two one-sided tests of them against `margin`. `*_holm` are corrected over the sizes compared together.
 
     `cliffs_delta` is P(A > B) - P(A < B), in -1 … 1. Unlike Hedges' g it needs neither a normal distribution nor a
     spread: the spread between launches is often almost 0, and g is then 80 where it only means "always". The ratio
@@ -45,13 +45,13 @@ class Comparison:
     difference: float
     difference_interval: Interval | None
     welch: Welch | None
-    ranks: Ranks
+    rank_test: Ranks
     log_welch_p: float | None
     equivalence_p: float | None
     cliffs_delta: float
     margin: float
     log_welch_p_holm: float | None = None
-    ranks_p_holm: float = math.nan
+    rank_test_p_holm: float = math.nan
     verdict: Outcome = "undecided"
 
     @property
@@ -61,7 +61,7 @@ class Comparison:
         Launches too few for an interval differ never: if a machine has two speeds, each side may have met one of them.
         """
         welch_p = 1.0 if self.log_welch_p_holm is None else self.log_welch_p_holm
-        significant = min(welch_p, self.ranks_p_holm) < (1 - self.confidence) / 2
+        significant = min(welch_p, self.rank_test_p_holm) < (1 - self.confidence) / 2
         interval = self.ratio_interval
         return significant and self.ratio != 1 and interval is not None and not interval[0] <= 1 <= interval[1]
 
@@ -93,10 +93,10 @@ def compare_over_sizes(
     generator = np.random.default_rng(seed)
     single = [_compare(_positive(a), _positive(b), margin, confidence, generator) for a, b in pairs]
     by_welch = holm([1.0 if each.log_welch_p is None else each.log_welch_p for each in single])
-    by_ranks = holm([each.ranks.p for each in single])
+    by_ranks = holm([each.rank_test.p for each in single])
     corrected = [
-        replace(each, log_welch_p_holm=None if each.log_welch_p is None else welch_p, ranks_p_holm=ranks_p)
-        for each, welch_p, ranks_p in zip(single, by_welch, by_ranks, strict=True)
+        replace(each, log_welch_p_holm=None if each.log_welch_p is None else welch_p, rank_test_p_holm=rank_test_p)
+        for each, welch_p, rank_test_p in zip(single, by_welch, by_ranks, strict=True)
     ]
     return [replace(each, verdict=_verdict(each, lower_is_better=lower_is_better)) for each in corrected]
 
@@ -139,7 +139,7 @@ def _compare(
         difference=float(np.median(a) - np.median(b)),
         difference_interval=difference_interval,
         welch=of_means,
-        ranks=ranks,
+        rank_test=ranks,
         log_welch_p=None if of_logs is None else of_logs.p,
         equivalence_p=None if of_logs is None else equivalence_p(of_logs, math.log1p(margin)),
         cliffs_delta=2 * ranks.u / (len(a) * len(b)) - 1,
