@@ -19,16 +19,19 @@ from synthetic_mpi import LIBRARIES
 from synthetic_sdn import synthetic_sdn
 from typer.testing import CliRunner
 
+from barewire.account.frame import Layers
 from barewire.cli.commands import app
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.results.run import Run, Series
+from barewire.results.sdn import summarised
 from barewire.results.store import write_run
 from barewire.study import claims
 from barewire.study import steps as steps_module
 from barewire.study.claims import Finding, judge
 from barewire.study.page import render_study
 from barewire.study.plan import Plan, read_plan, shipped
-from barewire.study.report import document, headline, left_out, markdown, measured_hosts, table_of, warnings
+from barewire.study.report import document, headline, left_out, markdown, table_of, warnings
+from barewire.study.shown import shown
 from barewire.study.steps import Done, Record, begin, read_record, run_steps
 from barewire.study.tables import read_table
 
@@ -99,7 +102,7 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("title", "titel"), "there are: claim, confidence, question, source, step, title"),
+        (("title", "titel"), "there are: claim, confidence, question, source, step, table, title"),
         (('name = "messages"', 'name = "a b"'), "letters, digits and hyphens"),
         (('name = "messages"', 'name = "study"'), "step 1: 'study' is the name of the study's own files"),
         (('what = "ping-pongs"', "what = 3"), "what must be a text"),
@@ -162,6 +165,53 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
                 'kind = "faster"\npublished = "watter2006_fft.csv"\nrows = "processes"\ncolumns = ["llc_mean"]',
             ),
             "claim 1: a claim of kind 'faster' has 2 columns, one for each side",
+        ),
+        (
+            (
+                'kind = "faster"',
+                'kind = "faster"\npublished = "watter2006_fft.csv"\ncolumns = ["llc_mean", "tcp_mean"]',
+            ),
+            "claim 1: without 'rows', 'only' must leave one row of watter2006_fft.csv, not 4",
+        ),
+        (
+            (
+                'kind = "faster"',
+                'kind = "faster"\npublished = "stival2006_overhead.csv"\ncolumns = ["overhead_ms", "overhead_ms"]\n'
+                'only = [{library = "openmpi_tcp", side = "send"}, {library = "mpich2_tcp"}]',
+            ),
+            "claim 1: without 'rows', 'only' must leave one row of stival2006_overhead.csv, not 2",
+        ),
+        (
+            ('kind = "faster"', 'kind = "faster"\npublished = "watter2006_fft.csv"\nonly = [{processes = 2}, 3]'),
+            "claim 1: only is a table such as",
+        ),
+        (('kind = "faster"', 'kind = "faster"\nrows = "processes"'), "claim 1: processes: columns of which table?"),
+        (
+            (
+                'kind = "faster"',
+                'kind = "break"\nlow = 1\nhigh = 2\npublished = "watter2006_fft.csv"\nrows = "processes"',
+            ),
+            "claim 1: a break has no key: omit 'rows'",
+        ),
+        (
+            ('kind = "faster"', 'kind = "faster"\npublished = "watter2006_fft.csv"\np = "p_value"'),
+            "claim 1: 'interval' and 'p' are of the difference of two sides",
+        ),
+        (
+            (
+                'kind = "faster"',
+                'kind = "faster"\npublished = "watter2006_fft.csv"\nrows = "processes"\n'
+                'columns = ["llc_mean", "tcp_mean"]\ninterval = ["ci99_low"]',
+            ),
+            "claim 1: interval needs two columns",
+        ),
+        (
+            (
+                'kind = "faster"',
+                'kind = "faster"\npublished = "watter2006_fft.csv"\nrows = "processes"\n'
+                'columns = ["llc_mean", "tcp_mean"]\np = "p"',
+            ),
+            "claim 1: watter2006_fft.csv has no column p; it has processes",
         ),
         (
             (
@@ -321,12 +371,12 @@ def test_a_study_knows_the_builds_that_measured_it(tmp_path: Path, monkeypatch: 
     assert record.builds == {"1, commit old": ["messages"], "2, commit new": ["others"]}
     (warning,) = warnings(record)
     assert "messages by 1, commit old; others by 2, commit new" in warning
-    assert warning in (text := markdown(plan, [], record, {})) and warning in render_study(plan, [], record, {})
+    assert warning in (text := markdown(plan, [], record, [])) and warning in render_study(plan, [], record, [])
     assert f"Measured on {record.created[:10]} on labs on one machine, in the quick form" in text
     assert f"| others | {plan.step('others').what} | done |" in text
     monkeypatch.setattr("barewire.cli.study.this_build", lambda: "2, commit new")
     monkeypatch.setattr("barewire.cli.study.judge", lambda *_: [])
-    monkeypatch.setattr("barewire.cli.study.measured_hosts", lambda *_: {})
+    monkeypatch.setattr("barewire.cli.study.shown", lambda *_: [])
     runner = CliRunner().invoke(app, ["study", "run", str(tmp_path / "mine.toml"), "--quick", "-o", str(study)])
     assert runner.exit_code == 0
     assert "steps were measured by another build: 1, commit old; this is 2, commit new" in runner.stderr
@@ -706,10 +756,11 @@ def test_predictions_are_judged_by_their_errors(
         (low, high), error = finding.rows[1].interval or (0, 0), abs(errors[1])
         assert low < error < high
     else:
-        assert "|  | today | verdict |" in markdown(plan, [finding], record_of(plan), {})
+        assert "|  | today | verdict |" in markdown(plan, [finding], record_of(plan), [])
 
 
 def test_a_break_is_found_where_it_was_published_or_not(tmp_path: Path) -> None:
+    """The row has the break's place with its interval, and beside it the published one."""
     sizes = [2**power for power in range(4, 18)]
     curve = {"openmpi/tcp": {size: 10 + size / 1000 + (30 if size > 4096 else 0) for size in sizes}}
     for low, high, verdict in [(4096, 8192, "held"), (64, 256, "did not hold")]:
@@ -718,7 +769,18 @@ def test_a_break_is_found_where_it_was_published_or_not(tmp_path: Path) -> None:
         finding = judged(tmp_path, claim, curve, noise=0.005)
         assert finding.verdict == verdict, finding.why
         any_of_them = claim.replace('subject = "openmpi/tcp"', 'subject = ["mpich/tcp", "openmpi/tcp"]')
-        assert judged(tmp_path, any_of_them, curve, noise=0.005).verdict == verdict
+        found = judged(tmp_path, any_of_them, curve, noise=0.005)
+        assert found.verdict == verdict
+        (row,) = found.rows
+        assert row.unit == "B" and row.measured == (4096.0,) and row.interval == (4096.0, 8192.0)
+        assert row.label.startswith("a step of 3") and row.label.endswith(" µs above"), row.label
+        published = 'published = "geromel1998_unet.csv"\ncolumns = ["value"]\n'
+        beside = judged(tmp_path, claim + published + 'only = {quantity = "pio_dma_crossover_card_to_host"}', curve)
+        assert beside.rows[0].published == (128.0,)
+        assert table_of(beside).headings == ("", "published: value", "today, B", "verdict")
+    two = {**curve, "mpich/tcp": curve["openmpi/tcp"]}
+    labels = [row.label for row in judged(tmp_path, any_of_them, two, noise=0.005).rows]
+    assert [label.partition(":")[0] for label in labels] == ["openmpi/tcp", "mpich/tcp"]
 
 
 def test_a_break_is_that_of_the_selected_curve_and_needs_launches(tmp_path: Path) -> None:
@@ -750,7 +812,7 @@ def test_a_value_of_few_launches_is_within_nothing(tmp_path: Path) -> None:
         (20.0, 6, 0.9, "cannot be decided", "The machine was saturated"),
     ],
 )
-def test_strategies_are_judged_by_the_tests_of_their_experiment(
+def test_strategies_are_judged_by_tests_like_those_of_their_experiment(
     tmp_path: Path, isolated_ms: float, blocks: int, busy: float, verdict: str, says: str
 ) -> None:
     """Also where ratios look good: with few blocks, or on a saturated machine, nothing can be said."""
@@ -766,6 +828,28 @@ def test_strategies_are_judged_by_the_tests_of_their_experiment(
     assert finding.verdict == verdict and says in finding.why, finding.why
     (row,) = finding.rows
     assert row.published == (67.99, 63.17) and row.published_ratio == pytest.approx(1.0763, abs=1e-4)
+
+
+def test_a_claim_about_strategies_is_corrected_over_its_own_rows(tmp_path: Path) -> None:
+    """A difference that is decided alone, but not in the run's own report, among all pairs of its strategies."""
+    ms = {"star": 10.0, "wide": 10.0, "stp": 40.0, "isolated": 38.0} | dict.fromkeys(
+        ("ecmp", "lanes", "dmodk", "spray"), 40.0
+    )
+    run, frame, _ = synthetic_sdn(ms, 6)
+    spread = pl.Series(np.random.default_rng(3).normal(1, 0.06, frame.height))
+    frame = frame.with_columns((pl.col("value") * spread).alias("value"))
+    claim = (
+        '[[claim]]\ntext = "x"\nkind = "strategy"\nstep = "messages"\nbetter = "isolated"\nworse = ["stp"]\n'
+        'quantity = "random rings"\n'
+    )
+    plan = written(tmp_path, STEP.replace(COMMAND, '"sdn", "bench"') + claim)
+    with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
+        (finding,) = judge(plan, tmp_path, record_of(plan))
+    summary = summarised(run, frame)
+    ratio = summary.ratio("random rings", 4, "isolated", "stp")
+    assert ratio is not None and ratio.p is not None and 0.05 / 15 < ratio.p < 0.05, ratio
+    assert str(summary.verdict("random rings", 4, "isolated", "stp")).startswith("cannot say")
+    assert finding.verdict == "held" and finding.rows[0].says == "better", finding
 
 
 LATENCY = """
@@ -851,6 +935,13 @@ def test_simulated_strategies_are_compared_seed_by_seed(
     assert finding.verdict == verdict and finding.why.startswith("Simulated. "), finding.why
     assert says in finding.why, finding.why
     (row,) = finding.rows
+    assert row.published_ratio is None
+    published = 'published = "oliveira2018_throughput.csv"\nrows = "hosts"\n'
+    beside = written(tmp_path, STEP + SIMULATED.replace("planned", "isolated") + published)
+    renamed = json.dumps({"series": series}).replace("planned", "isolated")
+    (tmp_path / "simulation.json").write_text(renamed)
+    (with_published,) = judge(beside, tmp_path, record_of(beside))
+    assert with_published.rows[0].published_ratio == pytest.approx(38.07 / 27.31)
     assert row.measured == (pytest.approx(np.mean(planned_s)), pytest.approx(np.mean(stp))) and row.unit == "s"
 
 
@@ -870,7 +961,7 @@ def test_recognition_is_judged_by_an_exact_interval_of_the_share(
     if right:
         (row,) = finding.rows
         assert row.interval is not None and row.interval[0] < right / (right + wrong) <= row.interval[1]
-        assert f"hadoop, {right} of {right + wrong}" in markdown(plan, [finding], record_of(plan), {})
+        assert f"hadoop, {right} of {right + wrong}" in markdown(plan, [finding], record_of(plan), [])
 
 
 @pytest.mark.parametrize(
@@ -976,21 +1067,184 @@ def test_what_was_measured_of_a_machine_is_shown_in_full(tmp_path: Path) -> None
     run, frame = synthetic_host(tmp_path)
     write_run(tmp_path / "study" / "messages", run, frame)
     record = record_of(plan)
-    hosts = measured_hosts(plan, tmp_path / "study", record)
-    assert list(hosts) == ["messages"] and len(hosts["messages"]) == len(run.series)
-    text, page = markdown(plan, [], record, hosts), render_study(plan, [], record, hosts)
+    (host,) = shown(plan, tmp_path / "study", record)
+    assert host.step == "messages" and len(host.measures) == len(run.series)
+    text, page = markdown(plan, [], record, [host]), render_study(plan, [], record, [host])
     for what in ("This machine", "Context switch, ns", "16 KiB", "processes-8"):
         assert what in text and what in page, what
     less_sure = replace(plan, confidence=0.5)
-    narrower = measured_hosts(less_sure, tmp_path / "study", record)["messages"]
+    (narrower,) = shown(less_sure, tmp_path / "study", record)
     widths = [
-        [measure.interval[1] - measure.interval[0] for measure in measures if measure.interval is not None]
-        for measures in (hosts["messages"], narrower)
+        [measure.interval[1] - measure.interval[0] for measure in each.measures if measure.interval is not None]
+        for each in (host, narrower)
     ]
     assert len(widths[0]) == len(widths[1]) and sum(widths[1]) < sum(widths[0])
-    assert "with its 50 % interval" in render_study(less_sure, [], record, {"messages": narrower})
-    found = document(plan, [], record, hosts)["hosts"]["messages"]
-    assert json.loads(json.dumps(found, allow_nan=False))[0]["name"].startswith("memory/")
+    assert "with its 50 % interval" in render_study(less_sure, [], record, [narrower])
+    found = document(plan, [], record, [host])
+    assert found["tables"] == []
+    assert json.loads(json.dumps(found["hosts"]["messages"], allow_nan=False))[0]["name"].startswith("memory/")
+
+
+PARAMETERS = """
+[[table]]
+kind = "parameters"
+a = {step = "messages", subject = "openmpi/tcp"}
+published = "watter2006_netpipe_time.csv"
+rows = "message_bytes"
+columns = {"openmpi/tcp" = "tcp_mean_s"}
+note = "As printed."
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (('kind = "parameters"', 'kind = "hockney"'), "kind is one of parameters, speed-ups, account, not 'hockney'"),
+        (('a = {step = "messages", subject = "openmpi/tcp"}', ""), "a table needs 'a', with the step that it shows"),
+        (('a = {step = "messages", ', "a = {"), "need the step that measures them"),
+        (('step = "messages"', 'step = "message"'), "unknown step 'message'; there are: messages"),
+        (('subject = "openmpi/tcp"}', 'subjects = "openmpi/tcp"}'), "unknown field of series 'subjects'"),
+        (('note = "As printed."', "note = 3"), "note must be a text"),
+        (('note = "As printed."', "title = 3"), "unknown entry 'title'"),
+        (('kind = "parameters"', 'kind = "account"'), "an account has no series and no published table"),
+        (('rows = "message_bytes"', ""), "a published table needs 'published', 'rows' and 'columns'"),
+        (('rows = "message_bytes"', 'rows = "size"'), "watter2006_netpipe_time.csv has no column size; it has"),
+        (('"tcp_mean_s"', '"udp_mean_s"'), "watter2006_netpipe_time.csv has no column udp_mean_s; it has"),
+        (('"tcp_mean_s"', "3"), "columns has the name of a column for each subject, not 3 for 'openmpi/tcp'"),
+        (('{"openmpi/tcp" = "tcp_mean_s"}', '["tcp_mean_s"]'), "columns is a table such as"),
+        (('note = "As printed."', "only = {message_bytes = 5}"), "has no row with {'message_bytes': 5}"),
+        (("[[table]]", "[table]"), "needs tables [[table]], at least one"),
+    ],
+)
+def test_a_mistake_in_a_table_is_named(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    assert change[0] in PARAMETERS
+    with pytest.raises(WrongUse) as raised:
+        written(tmp_path, STEP + CLAIM + PARAMETERS.replace(*change))
+    assert says in str(raised.value)
+    assert ", table 1" in str(raised.value) or change[1] == "[table]"
+
+
+def test_a_table_shows_steps_of_its_kind_only(tmp_path: Path) -> None:
+    account = '[[table]]\nkind = "account"\na = {step = "messages"}\n'
+    with pytest.raises(WrongUse, match="a table of kind 'account' is about a step of account, not 'messages'"):
+        written(tmp_path, STEP + CLAIM + account)
+
+
+def on_disk(study: Path, series: Sequence[Series]) -> None:
+    """Write the run of the step 'messages'."""
+    write_run(study / "messages", run_of("messages", series))
+
+
+def test_parameters_of_today_stand_beside_the_line_through_published_times(tmp_path: Path) -> None:
+    """10 µs and 1 µs for each 100 B, with a step of 30 µs above 4096 B; published are about 77 µs and 64 Mbit/s."""
+    generator = np.random.default_rng(5)
+
+    def series(subject: str, step_us: float) -> list[Series]:
+        times = {size: 10 + size / 100 + step_us * (size > 4096) for size in (2**power for power in range(4, 18))}
+        return [
+            replace(
+                series_of(list(time * generator.normal(1, 0.003, 10)), subject=subject, message_bytes=size),
+                launch_numbers=tuple(range(10)),
+            )
+            for size, time in times.items()
+        ]
+
+    plan = written(tmp_path, STEP + CLAIM + PARAMETERS)
+    study, record = tmp_path / "study", record_of(plan)
+    on_disk(study, [*series("openmpi/tcp", 30.0), *series("openmpi/barewire", 0.0)])
+    (each,) = shown(plan, study, record)
+    hockney, pieces = each.tables
+    assert [row[0] for row in hockney.rows] == ["openmpi/tcp", "published: tcp_mean, µs"], "the one that 'a' selects"
+    today, published = ([float(cell.split()[0]) for cell in row[1:3]] for row in hockney.rows)
+    assert published == pytest.approx([76.5, 64.0], rel=0.02) and today[1] == pytest.approx(800, rel=0.1)
+    assert "[" in hockney.rows[0][1] and "[" not in hockney.rows[1][1], "printed means have no interval"
+    assert pieces.rows[0][4].startswith("4 KiB [") and each.explanation.startswith("As printed. Published: Watter")
+    text, page = markdown(plan, [], record, [each]), render_study(plan, [], record, [each])
+    for what in ("Parameters: ping-pongs", "published: tcp_mean, µs", "break above"):
+        assert what in text and what in page, what
+    (found,) = document(plan, [], record, [each])["tables"]
+    assert found["kind"] == "parameters" and json.loads(json.dumps(found))["tables"][0]["rows"][0][0] == "openmpi/tcp"
+
+    few = PARAMETERS.replace("watter2006_netpipe_time", "paz2010_pingpong").replace("tcp_mean_s", "round_trip_us")
+    plan = written(tmp_path, STEP + CLAIM + few.replace("note =", 'only = {program = "mpi_tcp"}\nnote ='))
+    hockney = shown(plan, study, record)[0].tables[0]
+    assert hockney.headings[-1] == "µs at 1400 B" and hockney.rows[1][-1] == "87.00"
+    line = today[0] + 1400 * 8 / today[1]
+    assert float(hockney.rows[0][-1]) == pytest.approx(line, rel=0.01)
+
+    other = written(tmp_path, STEP + CLAIM + PARAMETERS.replace('"openmpi/tcp" =', '"mpich/tcp" ='))
+    assert "Not measured: mpich/tcp." in shown(other, study, record)[0].explanation
+    whole = written(tmp_path, STEP + CLAIM + PARAMETERS.replace("openmpi/tcp", "openmpi/barewire"))
+    assert "Without a break: openmpi/barewire." in shown(whole, study, record)[0].explanation
+    none = written(tmp_path, STEP + CLAIM + PARAMETERS.replace("openmpi/tcp", "raw"))
+    assert not shown(none, study, record)[0].tables and "There are none: " in shown(none, study, record)[0].explanation
+    left = replace(record, steps={"messages": Done("failed", (), 1.0)})
+    assert shown(plan, study, left) == []
+
+
+@pytest.mark.parametrize(
+    ("test", "table", "columns", "published"),
+    [
+        ("fft", "watter2006_fft.csv", "llc_mean", 910.68 / 503.64),
+        ("radix", "watter2006_radix.csv", "llc_mean_s", 12.20 / 12.26 * 4),
+    ],
+)
+def test_speed_ups_of_today_stand_beside_the_published(
+    tmp_path: Path, test: str, table: str, columns: str, published: float
+) -> None:
+    """Of one problem for all ranks, and of keys on each rank, whose equal times are perfect."""
+    claim = (
+        f'[[table]]\nkind = "speed-ups"\na = {{step = "messages"}}\npublished = "{table}"\nrows = "processes"\n'
+        f'columns = {{"openmpi/barewire" = "{columns}"}}\n'
+    )
+    plan = written(tmp_path, STEP + CLAIM + claim)
+    times = {2: 40.0, 8: 20.0, 32: 10.0}
+    on_disk(
+        tmp_path / "study",
+        [
+            replace(
+                series_of([time] * 10, subject="openmpi/barewire", test=test, unit="ms"),
+                **{"ranks": ranks, "quantity": "total", "parameter": "keys", "parameter_value": 16.0},
+            )
+            for ranks, time in times.items()
+        ],
+    )
+    (each,) = shown(plan, tmp_path / "study", record_of(plan))
+    (found,) = each.tables
+    assert found.headings[2] == f"published: {columns}"
+    weak = 4 if test == "radix" else 1
+    assert [row[0] for row in found.rows] == ["8: speed-up", "efficiency", "32: speed-up", "efficiency"]
+    assert found.rows[0][1].startswith(f"{2 * weak:.2f}") and float(found.rows[0][2]) == pytest.approx(published, 0.01)
+    assert float(found.rows[1][2]) == pytest.approx(published / 4, 0.01)
+    assert found.rows[2][2] == "–" == found.rows[3][2], "nothing was published of 32"
+    assert each.explanation.startswith("Published: Watter 2006")
+
+
+def test_an_account_is_shown_by_layer_and_phase(tmp_path: Path) -> None:
+    table = '[[table]]\nkind = "account"\na = {step = "messages"}\n'
+    account = STEP.replace(COMMAND, '"account", "a.pcapng"')
+    plan = written(tmp_path, account + NOTHING + table)
+
+    def total(frames: int, **layers: int) -> dict[str, object]:
+        sizes = dict.fromkeys(Layers._fields, 0) | layers
+        return {"frames": frames, "wire_bytes": sum(sizes.values()), "efficiency": 0.5, "layers_bytes": sizes}
+
+    phases = {"launch": total(21, ip=420, launcher=4159), "data": total(87, ip=1740, payload=65596)}
+    everything = total(108, ip=2160, launcher=4159, payload=65596)
+    (tmp_path / "messages.json").write_text(json.dumps({"phases": phases, "total": everything}))
+    ((found,),) = [each.tables for each in shown(plan, tmp_path, record_of(plan))]
+    assert found.headings == ("layer", "launch", "data", "total")
+    assert found.rows == (
+        ("IP", "420", "1740", "2160"),
+        ("payload", "0", "65596", "65596"),
+        ("launcher", "4159", "0", "4159"),
+        ("on the wire", "4579", "67336", "71915"),
+        ("frames", "21", "87", "108"),
+        ("efficiency", "50.0%", "50.0%", "50.0%"),
+    )
+    (tmp_path / "messages.json").write_text('{"phases": {}}')
+    with pytest.raises(WrongUse, match=r"messages\.json is damaged: it is no account"):
+        shown(plan, tmp_path, record_of(plan))
 
 
 def test_the_impossible_round_trip_is_pointed_out() -> None:
@@ -1056,13 +1310,87 @@ def test_published_values_stand_beside_todays_everywhere(tmp_path: Path) -> None
     table = table_of(finding)
     assert table.headings[1:4] == ("published: llc_mean, µs", "published: tcp_mean, µs", "published ratio")
     assert all(len(row) == len(table.headings) for row in table.rows)
-    text, page = markdown(plan, [finding], record, {}), render_study(plan, [finding], record, {})
+    text, page = markdown(plan, [finding], record, []), render_study(plan, [finding], record, [])
     for what in ("Of 1 claim 1 held.", "The first is faster.", "0.864"):
         assert what in text and what in page, what
-    found = document(plan, [finding], record, {})
+    found = document(plan, [finding], record, [])
     assert found["claims"][0]["verdict"] == "held" and len(found["claims"][0]["rows"]) == 4
     json.dumps(found, allow_nan=False)
     assert headline([finding]) == "Of 1 claim 1 held."
+
+
+def test_published_values_without_a_key_stand_in_every_row(tmp_path: Path) -> None:
+    """Also those of two rows of one table, one for each side; printed round trips are halved."""
+    published = 'published = "paz2010_pingpong.csv"\ncolumns = ["round_trip_us", "round_trip_us"]\n'
+    published += 'only = [{program = "raw_socket"}, {program = "mpi_tcp"}]\n'
+    finding = judged(tmp_path, CLAIM + published, times(0.8))
+    assert [row.published for row in finding.rows] == [(5.5, 87.0)] * 4
+    assert finding.rows[0].published_ratio == pytest.approx(11 / 174)
+    assert table_of(finding).headings[1:3] == (
+        "published: raw_socket, half of round_trip, µs",
+        "published: mpi_tcp, half of round_trip, µs",
+    )
+    keyed = judged(tmp_path, CLAIM + published + 'rows = "message_bytes"\n', {**times(0.8), "x": {}})
+    assert [row.published for row in keyed.rows] == [(None, None)] * 4, "of 1400 B"
+    side = 'a = {step = "messages", subject = "openmpi/tcp", message_bytes = 8}'
+    claim = (
+        f'[[claim]]\ntext = "x"\nkind = "within"\n{side}\nlow = 15\nhigh = 25\npublished = "stival2006_overlap.csv"\n'
+        'columns = ["value_ms"]\nonly = {test = "overlap-pingpong"}\n'
+    )
+    within = judged(tmp_path, claim, {"openmpi/tcp": {8: 20.0}})
+    assert within.rows[0].published == (960.0,) and table_of(within).headings[1] == "published: value, µs"
+
+
+@pytest.mark.parametrize(("unit", "published"), [("us", 12.2e6), ("ms", 12200.0), ("Mbit/s", 12.2)])
+def test_published_times_are_shown_in_the_unit_of_today_s(tmp_path: Path, unit: str, published: float) -> None:
+    columns = (
+        'published = "watter2006_radix.csv"\nrows = "processes"\ncolumns = ["llc_mean_s", "tcp_mean_s"]\n'
+        'interval = ["ci99_low_s", "ci99_high_s"]\np = "p_value"\n'
+    )
+    claim = CLAIM.replace('kind = "faster"', 'kind = "faster"\nkey = ["ranks"]') + columns
+    more = [
+        replace(series_of([time] * 10, subject=subject, unit=unit), ranks=ranks)
+        for subject, time in (("openmpi/barewire", 10.0), ("openmpi/tcp", 20.0))
+        for ranks in (2, 32)
+    ]
+    rows = judged(tmp_path, claim, {}, more=more).rows
+    factor = published / 12.2
+    assert rows[0].published == pytest.approx((published, 12.16 * factor))
+    assert rows[0].published_difference == pytest.approx(0.04 * factor)
+    assert rows[0].published_interval == pytest.approx((-0.1636501 * factor, 0.2436501 * factor))
+    assert rows[0].published_p == "0.607"
+    assert rows[1].published_difference is None and rows[1].published_interval is None and rows[1].published_p is None
+    table = table_of(judged(tmp_path, claim, {}, more=more))
+    assert table.headings[4:6] == ("published difference", "published p") and table.rows[1][1:6] == ("–",) * 5
+    assert table.rows[0][5] == "0.607" and all(len(row) == len(table.headings) for row in table.rows)
+
+
+def test_rows_of_several_variants_or_subjects_say_which(tmp_path: Path) -> None:
+    sides = CLAIM.replace('kind = "faster"', 'kind = "faster"\nkey = ["ranks"]')
+    several = sides.replace('subject = "openmpi/tcp"', 'subject = ["openmpi/tcp", "mpich-5/tcp"]')
+
+    def on_eight_ranks(subject: str, variant: str, time: float) -> Series:
+        return replace(series_of([time] * 10, subject=subject), ranks=8, variant=variant)
+
+    more = [
+        on_eight_ranks("openmpi/barewire", "original", 10.0),
+        on_eight_ranks("openmpi/tcp", "original", 20.0),
+        on_eight_ranks("mpich-5/tcp", "original", 30.0),
+    ]
+    rows = judged(tmp_path, several, {}, more=more).rows
+    assert [row.label for row in rows] == ["ranks 8, against openmpi/tcp", "ranks 8, against mpich-5/tcp"]
+    more.append(on_eight_ranks("openmpi/barewire", "non-blocking", 9.0))
+    rows = judged(tmp_path, several, {}, more=more).rows
+    assert [row.label for row in rows] == [
+        f"ranks 8, {variant}, against {subject}"
+        for variant in ("original", "non-blocking")
+        for subject in ("openmpi/tcp", "mpich-5/tcp")
+    ]
+    assert [row.label for row in judged(tmp_path, sides, {}, more=more[:2]).rows] == ["ranks 8"]
+    side = 'a = {step = "messages", subject = "openmpi/barewire"}'
+    within = f'[[claim]]\ntext = "x"\nkind = "within"\n{side}\nlow = 5\nhigh = 15\n'
+    labels = [row.label for row in judged(tmp_path, within, {}, more=more).rows]
+    assert labels == ["64 B, original", "64 B, non-blocking"]
 
 
 def test_published_tables_are_whole() -> None:

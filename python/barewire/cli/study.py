@@ -15,12 +15,12 @@ from barewire.cli.output import print_document
 from barewire.cli.progress import progress_bar
 from barewire.cli.report import write_page
 from barewire.errors import MeasurementFailed, WrongUse
-from barewire.results.host import Measure
 from barewire.results.store import write_output
 from barewire.study.claims import Finding, judge
 from barewire.study.page import render_study
 from barewire.study.plan import Form, Plan, read_plan, shipped
-from barewire.study.report import document, markdown, measured_hosts, print_findings
+from barewire.study.report import document, markdown, print_findings
+from barewire.study.shown import Shown, shown
 from barewire.study.steps import Record, begin, only_run_of, read_record, run_steps, this_build
 
 app = typer_group("The published studies, run again: each claim beside what is measured today.")
@@ -97,9 +97,9 @@ def run(
         with progress_bar(f"study {plan.name}") as progress:
             record = run_steps(plan, directory, record, progress, [lock])
         plan = _at_confidence(plan, confidence)
-        findings, measured, page = _write(plan, directory, record)
+        findings, tables, page = _write(plan, directory, record)
     if as_json:
-        print_document("study run", {**document(plan, findings, record, measured), "page": str(page)})
+        print_document("study run", {**document(plan, findings, record, tables), "page": str(page)})
     else:
         _show(plan, findings, record, page)
     failed = [name for name, done in record.steps.items() if done.state == "failed"]
@@ -130,11 +130,11 @@ def report(
     if plan.digest != record.digest:
         typer.echo(f"the plan {plan.name} has changed since the study was run; its claims are those of today", err=True)
     plan = _at_confidence(plan, confidence)
-    findings, measured, page = _write(plan, directory, record)
+    findings, tables, page = _write(plan, directory, record)
     if to_markdown is not None:
-        write_output(to_markdown, markdown(plan, findings, record, measured).encode())
+        write_output(to_markdown, markdown(plan, findings, record, tables).encode())
     if as_json:
-        print_document("study report", {**document(plan, findings, record, measured), "page": str(page)})
+        print_document("study report", {**document(plan, findings, record, tables), "page": str(page)})
     else:
         _show(plan, findings, record, page)
 
@@ -144,10 +144,10 @@ def _at_confidence(plan: Plan, percent: float | None) -> Plan:
     return plan if percent is None else replace(plan, confidence=options.read_confidence(percent))
 
 
-def _write(plan: Plan, directory: Path, record: Record) -> tuple[list[Finding], dict[str, list[Measure]], Path]:
-    """Judge the claims and write the page; return both, and what was measured of hosts."""
-    findings, hosts = judge(plan, directory, record), measured_hosts(plan, directory, record)
-    return findings, hosts, write_page(directory / PAGE, render_study(plan, findings, record, hosts))
+def _write(plan: Plan, directory: Path, record: Record) -> tuple[list[Finding], list[Shown], Path]:
+    """Judge the claims and write the page; return both, and the tables of the steps."""
+    findings, tables = judge(plan, directory, record), shown(plan, directory, record)
+    return findings, tables, write_page(directory / PAGE, render_study(plan, findings, record, tables))
 
 
 def _show(plan: Plan, findings: list[Finding], record: Record, page: Path) -> None:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The accounts of a capture as a page: bytes by phase and layer."""
 
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
 from barewire.account.accounts import Accounts
+from barewire.account.frame import Layers
 from barewire.account.ledger import Phase
 from barewire.report.account import LAYER_NAMES, percent_of, summary
 from barewire.report.answer import Answer
@@ -23,7 +25,7 @@ def render_account(accounts: Accounts, command: str) -> str:
         "explanation": "",
         "figures": [],
         "tables": [
-            ("Bytes by layer and phase", _layers(accounts)),
+            ("Bytes by layer and phase", layers_table(accounts.to_json(typical=0))),
             ("Pairs of hosts, most bytes first", _pairs(accounts)),
         ],
     }
@@ -63,18 +65,19 @@ def phases_figure(accounts: Accounts) -> Figure:
     return {"data": traces, "layout": layout | {"barmode": "stack"}, "height_px": rows_px(len(phases), 3)}
 
 
-def _layers(accounts: Accounts) -> TextTable:
-    totals = [*(accounts.of_phase(phase) for phase in Phase), accounts.total]
+def layers_table(document: Mapping[str, Any]) -> TextTable:
+    """Bytes and frames by layer and phase; `document` is that of the accounts."""
+    phases, total = document["phases"], document["total"]
+    totals = [*phases.values(), total]
     rows = [
-        (name, *(str(total.layers[number]) for total in totals))
-        for number, name in enumerate(LAYER_NAMES)
-        if accounts.total.layers[number]
+        (name, *(str(each["layers_bytes"][layer]) for each in totals))
+        for layer, name in zip(Layers._fields, LAYER_NAMES, strict=True)
+        if total["layers_bytes"][layer]
     ]
-    rows.append(("on the wire", *(str(total.wire_bytes) for total in totals)))
-    rows.append(("frames", *(str(total.frames) for total in totals)))
-    rows.append(("efficiency", *(percent_of(total.efficiency) for total in totals)))
-    headings = ("layer", *(phase.value for phase in Phase), "total")
-    return TextTable("Bytes by layer and phase", "", headings, tuple(rows))
+    rows.append(("on the wire", *(str(each["wire_bytes"]) for each in totals)))
+    rows.append(("frames", *(str(each["frames"]) for each in totals)))
+    rows.append(("efficiency", *(percent_of(each["efficiency"]) for each in totals)))
+    return TextTable("Bytes by layer and phase", "", ("layer", *phases, "total"), tuple(rows))
 
 
 def _pairs(accounts: Accounts) -> TextTable:

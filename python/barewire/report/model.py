@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Fitted models as tables: parameters with intervals, pieces with the names of their breaks, residuals."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
+from types import MappingProxyType
 
-from barewire.models.hockney import Hockney
+from barewire.models.hockney import SIZES_MIN, Hockney, fit_hockney
 from barewire.models.loggp import LogGP
-from barewire.models.times import Estimate
+from barewire.models.times import Estimate, Times
 from barewire.report.mpi import TextTable, signed
 from barewire.report.words import (
     bounds,
@@ -24,24 +25,37 @@ _DASH = "–"
 _CANNOT = "cannot say: "
 
 
-def hockney_table(fits: Sequence[LatencyFit]) -> TextTable:
-    """One row for each subject and variant; reasons and impossible values are notes."""
+def hockney_table(fits: Sequence[LatencyFit], published: Mapping[str, Times] = MappingProxyType({})) -> TextTable:
+    """One row for each subject and variant; reasons and impossible values are notes.
+
+    `published` times, by name, are further rows. Where they have too few sizes for a line, they stand in columns of
+    their sizes, beside the times of the lines.
+    """
     rows: list[tuple[str, ...]] = []
     notes: list[str] = []
+    few = {name: times for name, times in published.items() if len(times.sizes) < SIZES_MIN}
+    sizes = sorted({size for times in few.values() for size in times.sizes})
     for fit in fits:
         name = _name(fit)
         if isinstance(fit.hockney, str):
-            rows.append((name, *(_DASH,) * 4))
+            rows.append((name, *(_DASH,) * (4 + len(sizes))))
             notes.append(f"{name}: {_CANNOT}{fit.hockney}")
         else:
-            rows.append((name, *_hockney(fit.hockney)))
+            rows.append((name, *_hockney(fit.hockney), *(_at(fit.hockney, size) for size in sizes)))
             notes += [f"{name}: {_CANNOT}{reason}" for reason in fit.hockney.unsaid]
             if not fit.hockney.is_good:
                 notes.append(f"{name}: one line does not describe these times; see the pieces")
         notes += [f"{name}: {sentence}" for sentence in fit.impossible]
         if fit.launches < launches_for_interval(fit.confidence):
             notes.append(f"{name}: no interval with fewer than {launches_for_interval(fit.confidence)} launches")
-    headings = ("", "α µs", "rate Mbit/s", "n½", "largest residual")
+    for name, times in published.items():
+        printed = dict(zip(times.sizes, times.medians, strict=True))
+        fitted = None if name in few else fit_hockney(times)
+        cells = (_DASH,) * 4 if fitted is None else _hockney(fitted)
+        rows.append((name, *cells, *(number(printed.get(size), 4) for size in sizes)))
+        if fitted is not None and not fitted.is_good:
+            notes.append(f"{name}: one line does not describe these times")
+    headings = ("", "α µs", "rate Mbit/s", "n½", "largest residual", *(f"µs at {message_size(size)}" for size in sizes))
     return TextTable(
         f"Hockney: t = α + s / rate [{interval_heading(fits[0].confidence)}]", headings, tuple(rows), tuple(notes)
     )
@@ -98,6 +112,13 @@ def _hockney(fitted: Hockney) -> tuple[str, ...]:
         _DASH if fitted.half_bytes is None else f"{fitted.half_bytes.value:.0f} B",
         f"{worst.relative:+.1%} at {message_size(worst.message_bytes)}",
     )
+
+
+def _at(fitted: Hockney, message_bytes: int) -> str:
+    """The line's time at a size."""
+    if fitted.alpha_us is None or fitted.us_per_byte is None:
+        return _DASH
+    return number(fitted.alpha_us.value + fitted.us_per_byte.value * message_bytes, 4)
 
 
 def _pieces(title: str, pieces: Pieces, confidence: float) -> TextTable:

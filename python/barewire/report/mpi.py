@@ -5,9 +5,10 @@ Content only; the terminal and the page do the formatting.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any
 
 from barewire.models.breakpoints import Break, Piece
@@ -139,8 +140,13 @@ def phase_tables(run: Run) -> Iterator[tuple[str, int, TextTable, Times]]:
         yield test, ranks, replace(text_table, notes=(*text_table.notes, *_choices(run, test, ranks))), times
 
 
-def speedup_tables(run: Run) -> Iterator[TextTable]:
-    """Speed-up and efficiency of each kernel and task that the run has on several numbers of ranks."""
+def speedup_tables(
+    run: Run, published: Mapping[str, Mapping[int, float]] = MappingProxyType({})
+) -> Iterator[TextTable]:
+    """Speed-up and efficiency of each kernel and task that the run has on several numbers of ranks.
+
+    `published` has times by heading and number of ranks, in any unit; their speed-ups are further columns.
+    """
     tasks: dict[tuple[str, str, int], list[Speedup]] = {}
     for each in speedups(run):
         tasks.setdefault((each.test, task_name(each), each.base_ranks), []).append(each)
@@ -150,13 +156,21 @@ def speedup_tables(run: Run) -> Iterator[TextTable]:
         rows = []
         for ranks in sorted({each.ranks for each in found if each.ranks > base}):
             of_ranks = [cells.get((ranks, *column)) for column in columns]
-            rows.append((f"{ranks}: speed-up", *(_factor(each, "speedup") for each in of_ranks)))
-            rows.append(("efficiency", *(_factor(each, "efficiency") for each in of_ranks)))
-        headings = ("ranks", *(f"{subject_name(subject)} {variant}" for subject, variant in columns))
+            then = [_published_speedup(times, base, ranks, weak=found[0].weak) for times in published.values()]
+            of_ideal = (None if each is None else each * base / ranks for each in then)
+            rows.append((f"{ranks}: speed-up", *(_factor(each, "speedup") for each in of_ranks), *map(number, then)))
+            rows.append(("efficiency", *(_factor(each, "efficiency") for each in of_ranks), *map(number, of_ideal)))
+        headings = ("ranks", *(f"{subject_name(subject)} {variant}" for subject, variant in columns), *published)
         weak = "the problem grows with the ranks" if found[0].weak else "one problem for all ranks"
         ranks_of_base = f"{base} rank{'' if base == 1 else 's, the fewest of this run'}"
         note = f"Relative to {ranks_of_base}; {weak}. [{percent(found[0].confidence)}]"
         yield TextTable(f"Speed-up: {test_title(test)}, {name}", headings, tuple(rows), (note,))
+
+
+def _published_speedup(times: Mapping[int, float], base: int, ranks: int, *, weak: bool) -> float | None:
+    if base not in times or ranks not in times:
+        return None
+    return times[base] / times[ranks] * (ranks / base if weak else 1)
 
 
 def _factor(speedup: Speedup | None, name: str) -> str:

@@ -3,7 +3,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -175,6 +175,17 @@ class Summary:
             outcome = self.comparisons[Compared(quantity, hosts, beside, worse, better)]
             words |= {"above": "worse", "below": "better"}
         return words.get(outcome, outcome)
+
+    def of_pairs(self, quantity: str, pairs: Sequence[tuple[str, str]], *, beside: bool = False) -> "Summary":
+        """Return the same with tests of these pairs of policies alone, corrected over them and all numbers of hosts."""
+        ratios = {
+            Compared(quantity, hosts, beside, one, other): ratio
+            for hosts in dict.fromkeys(cell.place.hosts for cell in self.cells)
+            for one, other in pairs
+            if (ratio := self.ratio(quantity, hosts, one, other, beside=beside)) is not None
+        }
+        confidence = self.cells[0].confidence if self.cells else CONFIDENCE
+        return replace(self, comparisons=_tested(ratios, confidence))
 
     def rankings(self) -> Iterator[Ranking]:
         """Say for each quantity and number of hosts which policy is best."""
@@ -371,11 +382,16 @@ def _comparisons(cells: Sequence[Cell], confidence: float) -> dict[Compared, Out
         for hosts, of_hosts in by_hosts.items():
             for first, second in combinations(of_hosts, 2):
                 ratio = _ratio(_by_block(first), _by_block(second), first.lower_is_better, confidence)
-                if ratio is not None and ratio.interval is not None:
+                if ratio is not None:
                     ratios[Compared(quantity, hosts, beside, first.place.policy, second.place.policy)] = ratio
-        outcomes = compare_ratios(list(ratios.values()), confidence=confidence)
-        found |= dict(zip(ratios, outcomes, strict=True))
+        found |= _tested(ratios, confidence)
     return found
+
+
+def _tested(ratios: Mapping[Compared, Ratio], confidence: float) -> dict[Compared, Outcome]:
+    """Test the ratios with blocks enough for an interval, corrected over all of them."""
+    known = {where: ratio for where, ratio in ratios.items() if ratio.interval is not None}
+    return dict(zip(known, compare_ratios(list(known.values()), confidence=confidence), strict=True))
 
 
 def _obstacle(cells: Sequence[Cell]) -> str | None:

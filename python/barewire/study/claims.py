@@ -17,9 +17,10 @@ from typing import Any, Literal
 from barewire.errors import WrongUse
 from barewire.models.wire import latency_limit_us
 from barewire.report.host import sentence
-from barewire.report.words import bounds, message_size, number, percent
+from barewire.report.words import bounds, message_size, number, percent, unit_name
 from barewire.results.host import host_crossovers
-from barewire.results.laws import laws_of
+from barewire.results.laws import Law, laws_of
+from barewire.results.quantities import TIME_UNITS
 from barewire.results.run import Place, Run, Series
 from barewire.results.sdn import NOT_TOLD_APART, Summary, summarised
 from barewire.results.store import read_run, samples
@@ -30,7 +31,7 @@ from barewire.stats.intervals import mean_interval, median_interval
 from barewire.stats.paired import Ratio, paired_ratio
 from barewire.study.plan import Claim, Plan
 from barewire.study.steps import Record, document_of
-from barewire.study.tables import as_number, time_factor
+from barewire.study.tables import as_number, factor_to, is_round_trip, time_factor
 
 Verdict = Literal["held", "did not hold", "cannot be decided"]
 Interval = tuple[float, float] | None
@@ -38,6 +39,8 @@ Interval = tuple[float, float] | None
 # Differences that do not matter, as a share.
 MARGIN = 0.02
 _NAMED_ROWS = 4
+# What tells series of one step apart.
+_COORDINATES = (*Place._fields, "subject", "variant", "parameter_value", "message_bytes")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Row:
     """One row of a claim: `label` names it, `at` is its number, None if it has none.
 
     `published` and `measured` are the values of A and, if there is one, of B. The ratios are A to B, or for a claim
-    about one value that value itself, with its interval.
+    about one value that value itself, with its interval. `difference` is that of the means; what begins with
+    `published_` is as published, in the same unit, p as printed.
     """
 
     label: str
@@ -60,6 +64,9 @@ class Row:
     p: float | None = None
     difference: float | None = None
     difference_interval: Interval = None
+    published_difference: float | None = None
+    published_interval: Interval = None
+    published_p: str | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,10 @@ def _of_pairs(claim: Claim, confidence: float, runs: Mapping[str, Run]) -> Findi
         margin=MARGIN,
         confidence=confidence,
     )
-    rows = tuple(_compared(claim, a, b, result) for (a, b), result in zip(pairs, results, strict=True))
+    labels = _labels(claim, *zip(*pairs, strict=True))
+    rows = tuple(
+        _compared(claim, label, a, b, result) for label, (a, b), result in zip(labels, pairs, results, strict=True)
+    )
     names = (_name(a for a, _ in pairs), _name(b for _, b in pairs))
     if claim.kind == "grows":
         verdict, why = _grows(rows, lower_is_better=pairs[0][0].lower_is_better)
@@ -183,9 +193,13 @@ def _best(claim: Claim, side: Sequence[Series]) -> list[Series]:
 
 
 def _select(side: Mapping[str, Any], runs: Mapping[str, Run]) -> list[Series]:
-    """Series of a step by their fields."""
+    return selected(side, runs[side["step"]])
+
+
+def selected(side: Mapping[str, Any], run: Run) -> list[Series]:
+    """Return series of a step's run by their fields."""
     wanted = {name: value for name, value in side.items() if name != "step"}
-    return [series for series in runs[side["step"]].series if _has(series, wanted)]
+    return [series for series in run.series if _has(series, wanted)]
 
 
 def _has(one: object, wanted: Mapping[str, Any]) -> bool:
@@ -211,19 +225,16 @@ def _name(series: Any) -> str:
     return ", ".join(found)
 
 
-def _compared(claim: Claim, a: Series, b: Series, result: Comparison) -> Row:
+def _compared(claim: Claim, label: str, a: Series, b: Series, result: Comparison) -> Row:
     at = _at(claim, a)
     published = _published(claim, at, a.unit)
-    ratio = None
-    if len(published) == 2 and published[0] is not None and published[1]:
-        ratio = published[0] / published[1]
-    return Row(
-        _label(claim, a),
+    row = Row(
+        label,
         at,
         published,
         (a.median, b.median),
         a.unit,
-        ratio,
+        _published_ratio(published),
         result.ratio,
         result.ratio_interval,
         {"A faster": "better", "B faster": "worse"}.get(result.verdict, result.verdict),
@@ -231,28 +242,87 @@ def _compared(claim: Claim, a: Series, b: Series, result: Comparison) -> Row:
         result.welch.difference if result.welch else None,
         result.welch.interval if result.welch else None,
     )
+    return _with_published_test(claim, row)
 
 
-def _published(claim: Claim, at: float, unit: str) -> tuple[float | None, ...]:
-    table = claim.table
-    if table is None or claim.rows is None:
-        return ()
-    values = (table.value(column, claim.rows, at) for column in claim.columns)
-    factors = [(time_factor(column) if unit == "us" else None) or 1.0 for column in claim.columns]
-    return tuple(value if value is None else value * factor for value, factor in zip(values, factors, strict=True))
+def _published(claim: Claim, at: float | None, unit: str) -> tuple[float | None, ...]:
+    """The published values of each side in this row, times in today's unit."""
+    return tuple(_published_value(claim, side, column, at, unit) for side, column in enumerate(claim.columns))
+
+
+def _published_value(claim: Claim, side: int, column: str, at: float | None, unit: str) -> float | None:
+    value = as_number(_published_row(claim, side, at).get(column))
+    return None if value is None else value * factor_to(unit, column)
+
+
+def column_in(unit: str, column: str) -> str:
+    """Return what a published column is called whose times are shown in `unit`, one way; others keep their name."""
+    if time_factor(column) is None or unit not in TIME_UNITS:
+        return column
+    return f"{'half of ' * is_round_trip(column)}{column.rpartition('_')[0]}, {unit_name(unit)}"
+
+
+def _published_row(claim: Claim, side: int, at: float | None) -> Mapping[str, str]:
+    """A side's row of the published table: that of the key, or the only one; empty if there is none."""
+    table = claim.table_of(side)
+    if table is None:
+        return {}
+    if claim.rows is None:
+        return table.rows[0]
+    return {} if at is None else table.row(claim.rows, at)
+
+
+def _published_ratio(published: Sequence[float | None]) -> float | None:
+    if len(published) != 2 or published[0] is None or not published[1]:
+        return None
+    return published[0] / published[1]
+
+
+def _with_published_test(claim: Claim, row: Row) -> Row:
+    """The row with the published difference, its interval and p, where the plan names their columns."""
+    ends = [_published_value(claim, 0, column, row.at, row.unit) for column in claim.interval]
+    low, high = ends or (None, None)
+    first, second = row.published or (None, None)
+    difference = None if first is None or second is None else first - second
+    return replace(
+        row,
+        published_difference=difference if claim.interval else None,
+        published_interval=None if low is None or high is None else (low, high),
+        published_p=_published_row(claim, 0, row.at).get(claim.p) if claim.p else None,
+    )
 
 
 def _label(claim: Claim, series: Series) -> str:
-    parts = []
-    for name in claim.key:
-        value, words = getattr(series, name), name.replace("_", " ")
-        if value is None:
-            parts.append(f"no {words}")
-        elif isinstance(value, str):
-            parts.append(value)
-        else:
-            parts.append(message_size(value) if name == "message_bytes" else f"{words} {value:g}")
-    return ", ".join(parts)
+    return ", ".join(_field_in_words(series, name) for name in claim.key)
+
+
+def _field_in_words(series: Series, name: str) -> str:
+    value, words = getattr(series, name), name.replace("_", " ")
+    if value is None:
+        return f"no {words}"
+    if isinstance(value, str):
+        return value
+    return message_size(value) if name == "message_bytes" else f"{words} {value:g}"
+
+
+def _labels(claim: Claim, *sides: Sequence[Series]) -> list[str]:
+    """What the rows are called: by their key and, where keys repeat, by what else tells a side's series apart."""
+    labels = [_label(claim, series) for series in sides[0]]
+    if len(set(labels)) == len(labels):
+        return labels
+    further = [
+        [f"{'against ' if number and each else ''}{each}" for each in _further(claim, side)]
+        for number, side in enumerate(sides)
+    ]
+    return [", ".join(filter(None, parts)) for parts in zip(labels, *further, strict=True)]
+
+
+def _further(claim: Claim, side: Sequence[Series]) -> list[str]:
+    """Of each series, in words, the coordinates in which they differ, besides the key."""
+    names = [
+        name for name in _COORDINATES if name not in claim.key and len({getattr(series, name) for series in side}) > 1
+    ]
+    return [" ".join(_field_in_words(series, name) for name in names) for series in side]
 
 
 def _faster(rows: Sequence[Row]) -> tuple[Verdict, str]:
@@ -294,7 +364,7 @@ def _told_apart(rows: Sequence[Row], differing: Sequence[str]) -> tuple[Verdict,
 
 def _grows(rows: Sequence[Row], *, lower_is_better: bool) -> tuple[Verdict, str]:
     first, last = rows[0], rows[-1]
-    if first.label == last.label or first.interval is None or last.interval is None:
+    if first.at == last.at or first.interval is None or last.interval is None:
         return "cannot be decided", "It needs an interval at two numbers at least."
     said = f"{_ratio(first)} at {first.label}, {_ratio(last)} at {last.label}."
     before, after = (last, first) if lower_is_better else (first, last)
@@ -314,14 +384,15 @@ def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding
     if not found:
         return Finding(claim, "cannot be decided", "the run has no such value")
     _check_unit(claim, found)
+    found.sort(key=lambda each: _key(claim, each))
     rows = []
-    for series in sorted(found, key=lambda each: _key(claim, each)):
+    for label, series in zip(_labels(claim, found), found, strict=True):
         interval = median_interval(series.launch_medians, confidence)
         at = _at(claim, series)
         published = _published(claim, at, series.unit)
         rows.append(
             Row(
-                _label(claim, series),
+                label,
                 at,
                 published,
                 (series.median,),
@@ -393,28 +464,40 @@ def _break(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding:
     fewest = min(len(of_size) for of_size in medians if of_size)
     if fewest < launches_for_interval(confidence):
         return Finding(claim, "cannot be decided", f"With {fewest} launches nothing is sure at {percent(confidence)}.")
-    breaks = [each for law in laws for each in law.fit.breaks]
-    meeting = [each for each in breaks if each.low <= claim.high and each.high >= claim.low]
+    found = [(_curve(law, laws), each) for law in laws for each in law.fit.breaks]
+    published = _published(claim, None, "B")
     rows = tuple(
         Row(
-            f"{message_size(int(each.low))} to {message_size(int(each.high))}",
-            each.low,
-            (),
-            (each.jump,),
-            "us",
-            None,
-            each.jump,
-            None,
-            "here" if each in meeting else "elsewhere",
+            f"{curve}a step of {number(each.jump)} µs above",
+            float(each.last_before),
+            published,
+            (float(each.last_before),),
+            "B",
+            published[0] if published else None,
+            float(each.last_before),
+            (float(each.low), float(each.high)),
+            "here" if each.low <= claim.high and each.high >= claim.low else "elsewhere",
         )
-        for each in breaks
+        for curve, each in found
     )
-    where = ", ".join(row.label for row in rows) or "none"
-    expected = f"{message_size(int(claim.low))} to {message_size(int(claim.high))}"
+    where = ", ".join(f"{curve}{_range(each.low, each.high)}" for curve, each in found) or "none"
+    expected = _range(claim.low, claim.high)
     names = tuple(dict.fromkeys(law.subject for law in laws))
-    if meeting:
+    if any(row.says == "here" for row in rows):
         return Finding(claim, "held", f"Breaks: {where}; one was expected between {expected}.", rows, names)
     return Finding(claim, "did not hold", f"Breaks: {where}; none between {expected}.", rows, names)
+
+
+def _curve(law: Law, laws: Sequence[Law]) -> str:
+    """The beginning of a label that says of which of several curves it is."""
+    if len(laws) == 1:
+        return ""
+    ranks = f", {law.place.ranks} ranks" if len({each.place.ranks for each in laws}) > 1 else ""
+    return f"{f'{law.subject} {law.variant}'.strip()}{ranks}: "
+
+
+def _range(low: float, high: float) -> str:
+    return f"{message_size(int(low))} to {message_size(int(high))}"
 
 
 def _crossover(claim: Claim, directory: Path, confidence: float) -> Finding:
@@ -478,6 +561,8 @@ def _incomplete(finding: Finding, what: str) -> Finding:
 def _strategy_rows(claim: Claim, summary: Summary, one: str, others: Sequence[str]) -> tuple[Row, ...]:
     """One strategy against each other one with every number of hosts; ratios above 1 are in its favour."""
     assert claim.quantity is not None
+    # The run's own report corrects over all its pairs of strategies, a claim over its own rows.
+    summary = summary.of_pairs(claim.quantity, [(one, other) for other in others], beside=claim.beside)
     rows = []
     for hosts in dict.fromkeys(cell.place.hosts for cell in summary.cells):
         for other in others:
@@ -493,7 +578,7 @@ def _strategy_rows(claim: Claim, summary: Summary, one: str, others: Sequence[st
                 published,
                 (cells[0].median, cells[1].median),
                 cells[0].unit,
-                published[0] / published[1] if len(published) == 2 and published[0] and published[1] else None,
+                _published_ratio(published),
                 ratio.value,
                 ratio.interval,
                 says,
@@ -518,14 +603,15 @@ def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
                 continue
             pair = (other["values"], one["values"]) if one["unit"] == "s" else (one["values"], other["values"])
             ratio = paired_ratio(*pair, confidence=confidence)
+            published = _published_of(claim, hosts, (name, other_name))
             rows.append(
                 Row(
                     f"{hosts} hosts, against {other_name}",
                     float(hosts),
-                    _published_of(claim, hosts, (name, other_name)),
+                    published,
                     (one["mean"], other["mean"]),
                     one["unit"],
-                    None,
+                    _published_ratio(published),
                     ratio.value,
                     ratio.interval,
                     _seeds_say(ratio, confidence),
@@ -627,19 +713,17 @@ def _impossible(claim: Claim) -> Finding:
     limit = latency_limit_us(claim.message_bytes, protocol, 1500, claim.rate_bit_s)
     rows = []
     column = claim.columns[0]
-    is_round_trip, factor = column.startswith("round_trip"), time_factor(column)
-    assert factor is not None
     for found in table.rows:
         printed = as_number(found[column])
         if printed is None:
             continue
-        one_way = printed * factor / (2 if is_round_trip else 1)
+        one_way = printed * factor_to("us", column)
         says = "impossible" if one_way < limit else "possible"
         label = " ".join(value for name, value in found.items() if name != column)
         rows.append(Row(label, None, (one_way,), (limit,), "us", one_way, limit, None, says))
     if not rows:
         return Finding(claim, "cannot be decided", f"the table has no number in {column}")
-    names = (f"one way, {'half of what' if is_round_trip else 'as it'} was printed", "the wire's time")
+    names = (f"one way, {'half of what' if is_round_trip(column) else 'as it'} was printed", "the wire's time")
     if any(row.says == "impossible" for row in rows):
         why = f"Its frames alone take {number(limit)} µs one way, so what was printed cannot be."
         return Finding(claim, "did not hold", why, tuple(rows), names)

@@ -2,7 +2,7 @@
 """A study as a page: each claim with its verdict, the published table beside today's, and both as a figure."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from barewire.report.answer import Answer
@@ -18,23 +18,20 @@ from barewire.report.figures import (
     rows_px,
     shortened,
 )
-from barewire.report.host import tables_of
 from barewire.report.html import page
 from barewire.report.words import percent
-from barewire.results.host import Measure
 from barewire.study.claims import Finding, Row
 from barewire.study.plan import Plan
 from barewire.study.report import headline, table_of, warnings
+from barewire.study.shown import Shown
 from barewire.study.steps import Record
 
 # With more rows a figure has an axis of numbers, not of names.
 _NAMED_MAX = 10
 
 
-def render_study(
-    plan: Plan, findings: Sequence[Finding], record: Record, hosts: Mapping[str, Sequence[Measure]]
-) -> str:
-    """The page of a study; `hosts` are the measures of its steps of `bench host`."""
+def render_study(plan: Plan, findings: Sequence[Finding], record: Record, tables: Sequence[Shown]) -> str:
+    """The page of a study, with the tables of its steps."""
     parts = [_part(number, finding) for number, finding in enumerate(findings, 1)]
     steps = [
         {"name": name, "command": shlex.join(("barewire", *done.command)), "state": done.state, "seconds": done.seconds}
@@ -52,7 +49,7 @@ def render_study(
         claims=[
             (part["id"], finding.verdict, finding.claim.text) for part, finding in zip(parts, findings, strict=True)
         ],
-        parts=[*parts, *(_host(plan, name, measures) for name, measures in hosts.items())],
+        parts=[*parts, *(_step_part(number, each) for number, each in enumerate(tables, 1))],
         steps=steps,
     )
 
@@ -74,13 +71,13 @@ def _part(number: int, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _host(plan: Plan, name: str, measures: Sequence[Measure]) -> dict[str, Any]:
+def _step_part(number: int, shown: Shown) -> dict[str, Any]:
     return {
-        "id": f"step-{name}",
-        "title": plan.step(name).what.capitalize(),
-        "explanation": f"All values of the step '{name}'. Defined as in lmbench.",
+        "id": f"table-{number}",
+        "title": shown.title,
+        "explanation": shown.explanation,
         "figures": [],
-        "tables": [(table.title, table) for table in tables_of(measures, plan.confidence)],
+        "tables": [(table.title, table) for table in shown.tables],
     }
 
 

@@ -8,7 +8,7 @@ import hashlib
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -36,6 +36,7 @@ Kind = Literal[
     "impossible",
     "bytes",
 ]
+TableKind = Literal["parameters", "speed-ups", "account"]
 # Of each kind what it needs besides a text.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "faster": ("a", "b"),
@@ -65,10 +66,16 @@ _COMMANDS_OF: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "bytes": (("account",), ("sdn", "simulate"), ("sdn", "learn")),
 }
 # Of claims about runs, how many sides they have, each of which may have a published column.
-_SIDES: Mapping[str, int] = {"faster": 2, "no-difference": 2, "grows": 2, "ratio": 2, "within": 1}
+_SIDES: Mapping[str, int] = {"faster": 2, "no-difference": 2, "grows": 2, "ratio": 2, "within": 1, "break": 1}
+# Commands of the steps that tables of a kind show.
+_COMMANDS_OF_TABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "parameters": (("mpi",), ("bench",)),
+    "speed-ups": (("mpi",),),
+    "account": (("account",),),
+}
 # What a step's document may not replace: study.json and study.html.
 _RECORD = "study"
-_TEXTS = ("step", "crossover", "better", "quantity", "published", "rows")
+_TEXTS = ("step", "crossover", "better", "quantity", "published", "rows", "p")
 _NUMBERS = ("low", "high", "rate_bit_s")
 _BOOLEANS = ("beside", "of_limit", "beyond_limit", "mean")
 # Fields of series by which claims select and compare.
@@ -110,7 +117,9 @@ class Claim:
 
     `a` and `b` select series of a step by their fields: {"step": "netpipe", "subject": "openmpi/tcp"}; a list is any of
     its values. Series of both with equal `key` fields are compared. `published` is the table to show beside, with the
-    columns of both sides (`columns`) and of the key (`rows`). Strategies are compared alone, or `beside` another job.
+    columns of both sides (`columns`) and of the key (`rows`); without `rows` its only row is shown everywhere. `only`
+    selects rows of the table, once or for each side; `interval` and `p` are columns of the published test: both ends of
+    the interval of the difference, and its p. Strategies are compared alone, or `beside` another job.
     `low` and `high` are bounds, those of `crossover` the published ones. Of a `ratio`, a side that selects several
     series with equal `key` fields is the best of them, and `beyond_limit` adds to B the time that A's wire takes.
     `of_limit` makes a value `within` bounds a share of its wire's rate. `high` of `predicted` bounds each prediction's
@@ -141,7 +150,9 @@ class Claim:
     published: str | None = None
     rows: str | None = None
     columns: tuple[str, ...] = ()
-    only: Mapping[str, Any] | None = None
+    only: tuple[Mapping[str, Any], ...] = ()
+    interval: tuple[str, ...] = ()
+    p: str | None = None
     note: str = ""
 
     @property
@@ -153,7 +164,41 @@ class Claim:
     @property
     def table(self) -> Table | None:
         """The published table; None if it has none."""
-        return None if self.published is None else read_table(self.published).only(self.only or {})
+        return self.table_of(0)
+
+    def table_of(self, side: int) -> Table | None:
+        """The published table with the rows of a side, 0 for A; None if it has none."""
+        if self.published is None:
+            return None
+        return read_table(self.published).only(self.only[min(side, len(self.only) - 1)] if self.only else {})
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """A table of what a step measured, besides claims: see docs/studies.md for its kinds.
+
+    `a` selects series of a step by their fields, as in a claim; of an account it has the step alone. `columns` names
+    for each subject the column of the `published` table with its times, `rows` that of the message sizes or ranks, and
+    `only` selects rows.
+    """
+
+    kind: TableKind
+    a: Mapping[str, Any]
+    published: str | None = None
+    rows: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    only: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def step(self) -> str:
+        """Name of the step that it shows."""
+        return str(self.a["step"])
+
+    @property
+    def table(self) -> Table | None:
+        """The published table; None if it has none."""
+        return None if self.published is None else read_table(self.published).only(self.only)
 
 
 @dataclass(frozen=True)
@@ -167,6 +212,7 @@ class Plan:
     confidence: float
     steps: tuple[Step, ...]
     claims: tuple[Claim, ...]
+    tables: tuple[StepTable, ...]
     digest: str
 
     def step(self, name: str) -> Step:
@@ -197,7 +243,7 @@ def read_plan(name: str) -> Plan:
 
 
 def _plan(path: Path, content: dict[str, Any], digest: str) -> Plan:
-    known = {"title", "question", "source", "confidence", "step", "claim"}
+    known = {"title", "question", "source", "confidence", "step", "claim", "table"}
     _refuse_unknown(f"{path}", content, known)
     steps = tuple(_step(f"{path}, step {number}", each) for number, each in enumerate(_list(path, content, "step"), 1))
     names = [step.name for step in steps]
@@ -207,11 +253,15 @@ def _plan(path: Path, content: dict[str, Any], digest: str) -> Plan:
     claims = tuple(
         _claim(f"{path}, claim {number}", each, steps) for number, each in enumerate(_list(path, content, "claim"), 1)
     )
+    shown = _list(path, content, "table") if "table" in content else []
+    tables = tuple(_table(f"{path}, table {number}", each, steps) for number, each in enumerate(shown, 1))
     confidence = content.get("confidence", 95)
     if not isinstance(confidence, int | float) or not 50 <= confidence <= 99.9:
         raise WrongUse(f"{path}: confidence is in percent, from 50 to 99.9, not {confidence!r}")
     texts = {key: _text(f"{path}", content, key) for key in ("title", "question", "source")}
-    return Plan(path.stem, **texts, confidence=share_of(confidence), steps=steps, claims=claims, digest=digest)
+    return Plan(
+        path.stem, **texts, confidence=share_of(confidence), steps=steps, claims=claims, tables=tables, digest=digest
+    )
 
 
 def _list(path: Path, content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
@@ -260,19 +310,25 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
             raise WrongUse(f"{where}: a claim of kind '{kind}' needs '{need}'")
     if kind == "ratio" and not {"low", "high"} & content.keys():
         raise WrongUse(f"{where}: a claim of kind 'ratio' needs 'low', 'high', or both")
-    for key in ("a", "b", "expected", "only"):
-        if key in content and not isinstance(content[key], dict):
-            raise WrongUse(f'{where}: {key} is a table such as {{step = "netpipe", subject = "openmpi/tcp"}}')
+    _check_dicts(where, content, ("a", "b", "expected"))
     _check_values(where, content)
-    several = ("key", "worse", "strategies", "columns")
+    several = ("key", "worse", "strategies", "columns", "interval")
     lists: dict[str, Any] = {key: _words(where, content, key) for key in several if key in content}
+    sides = _SIDES.get(kind)
+    if "only" in content:
+        lists["only"] = _selections(where, content["only"], sides or 1)
     if kind in ("strategy", "alike"):
         _check_strategies(where, (content["better"], *lists["worse"]) if kind == "strategy" else lists["strategies"])
     if kind == "impossible" and (len(lists["columns"]) != 1 or time_factor(lists["columns"][0]) is None):
         raise WrongUse(f"{where}: columns needs the one of the published times, whose name ends in s, ms or us")
-    sides = _SIDES.get(kind)
-    if sides is not None and "rows" in content and len(lists.get("columns", ())) not in (0, sides):
+    if sides is not None and len(lists.get("columns", ())) not in (0, sides):
         raise WrongUse(f"{where}: a claim of kind '{kind}' has {sides} columns, one for each side")
+    if kind == "break" and "rows" in content:
+        raise WrongUse(f"{where}: a break has no key: omit 'rows', and choose the published row with 'only'")
+    if ("interval" in content or "p" in content) and (sides != 2 or "columns" not in content):
+        raise WrongUse(f"{where}: 'interval' and 'p' are of the difference of two sides, with 'columns' of both")
+    if len(lists.get("interval", (0, 0))) != 2:
+        raise WrongUse(f"{where}: interval needs two columns: the lower end and the upper one")
     claim = Claim(**{**content, **lists})
     # The last one is the number by which rows are found in the published table.
     for name in claim.key or ("",):
@@ -284,22 +340,80 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
         if side is not None:
             _check_side(where, side)
     _check_steps(where, claim, steps)
+    used = (claim.rows, claim.p, *claim.columns, *claim.interval)
+    for number in range(max(1, len(claim.only))):
+        wanted = claim.only[number] if claim.only else {}
+        rows = _check_published(where, claim.published, [name for name in used if name], wanted)
+        if sides is not None and claim.columns and claim.rows is None and rows > 1:
+            raise WrongUse(
+                f"{where}: without 'rows', 'only' must leave one row of {claim.published}, not {rows}: "
+                "its values are shown in every row of the claim"
+            )
+    return claim
+
+
+def _table(where: str, content: dict[str, Any], steps: Sequence[Step]) -> StepTable:
+    _refuse_unknown(where, content, {field.name for field in fields(StepTable)})
+    kind = _text(where, content, "kind")
+    if kind not in _COMMANDS_OF_TABLES:
+        raise WrongUse(f"{where}: kind is one of {', '.join(_COMMANDS_OF_TABLES)}, not {kind!r}")
+    if "a" not in content:
+        raise WrongUse(f"{where}: a table needs 'a', with the step that it shows")
+    _check_dicts(where, content, ("a", "columns", "only"))
+    _check_values(where, content)
+    found = StepTable(**content)
+    _check_side(where, found.a)
+    of_published = [name for name in ("published", "rows", "columns", "only") if name in content]
+    if kind == "account" and (of_published or len(found.a) > 1):
+        raise WrongUse(f"{where}: an account has no series and no published table: 'a' has only its step")
+    if of_published and not {"published", "rows", "columns"} <= {*of_published}:
+        raise WrongUse(f"{where}: a published table needs 'published', 'rows' and 'columns'")
+    for subject, column in found.columns.items():
+        if not isinstance(column, str):
+            raise WrongUse(
+                f"{where}: columns has the name of a column for each subject, not {column!r} for '{subject}'"
+            )
+    _check_step(f"{where}: a table of kind '{kind}'", where, found.step, _COMMANDS_OF_TABLES[kind], steps)
+    _check_published(
+        where, found.published, [name for name in (found.rows, *found.columns.values()) if name], found.only
+    )
+    return found
+
+
+def _check_dicts(where: str, content: Mapping[str, Any], keys: Sequence[str]) -> None:
+    for key in keys:
+        if key in content and not isinstance(content[key], dict):
+            raise WrongUse(f'{where}: {key} is a table such as {{step = "netpipe", subject = "openmpi/tcp"}}')
+
+
+def _selections(where: str, only: Any, sides: int) -> tuple[Mapping[str, Any], ...]:
+    """Rows of the published table: one selection, or one for each side."""
+    found = only if isinstance(only, list) else [only]
+    if not all(isinstance(each, dict) for each in found) or len(found) not in (1, sides):
+        raise WrongUse(
+            f'{where}: only is a table such as {{program = "mpi_tcp"}}'
+            + (", or a list of one for each side" * (sides > 1))
+        )
+    return tuple(found)
+
+
+def _check_published(where: str, name: str | None, used: Sequence[str], only: Mapping[str, Any]) -> int:
+    """Refuse columns and rows that a published table does not have; return the number of rows selected."""
+    if name is None:
+        if used or only:
+            raise WrongUse(f"{where}: {', '.join([*used, *only])}: columns of which table? It needs 'published'")
+        return 0
     try:
-        table = claim.table
+        table = read_table(name)
     except WrongUse as error:
         raise WrongUse(f"{where}: {error}") from error
-    missing = [
-        name
-        for name in (claim.rows, *claim.columns, *(claim.only or ()))
-        if table is not None and name and name not in table.columns
-    ]
-    if missing and table is not None:
-        raise WrongUse(
-            f"{where}: {claim.published} has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
-        )
-    if table is not None and not table.rows:
-        raise WrongUse(f"{where}: {claim.published} has no row with {dict(claim.only or {})}")
-    return claim
+    missing = [column for column in (*used, *only) if column not in table.columns]
+    if missing:
+        raise WrongUse(f"{where}: {name} has no column {', '.join(missing)}; it has {', '.join(table.columns)}")
+    rows = len(table.only(only).rows)
+    if not rows:
+        raise WrongUse(f"{where}: {name} has no row with {dict(only)}")
+    return rows
 
 
 def _check_values(where: str, content: Mapping[str, Any]) -> None:
@@ -354,17 +468,21 @@ def _check_side(where: str, side: Mapping[str, Any]) -> None:
 
 
 def _check_steps(where: str, claim: Claim, steps: Sequence[Step]) -> None:
-    by_name = {step.name: step for step in steps}
-    commands = _COMMANDS_OF.get(claim.kind, _RUNS)
+    what = f"{where}: a claim of kind '{claim.kind}'"
     for name in claim.steps:
-        if name not in by_name:
-            raise unknown("step", name, by_name, f" ({where})")
-        if not by_name[name].begins_with(commands):
-            raise WrongUse(
-                f"{where}: a claim of kind '{claim.kind}' is about a step of {_listed(commands)}, not '{name}'"
-            )
-        if claim.kind == "recognised" and "--evaluate" not in by_name[name].command:
+        step = _check_step(what, where, name, _COMMANDS_OF.get(claim.kind, _RUNS), steps)
+        if claim.kind == "recognised" and "--evaluate" not in step.command:
             raise WrongUse(f"{where}: '{name}' recognises nothing: sdn learn needs --evaluate")
+
+
+def _check_step(what: str, where: str, name: str, commands: Sequence[tuple[str, ...]], steps: Sequence[Step]) -> Step:
+    """Return a step by name, which must be of one of these commands."""
+    by_name = {step.name: step for step in steps}
+    if name not in by_name:
+        raise unknown("step", name, by_name, f" ({where})")
+    if not by_name[name].begins_with(commands):
+        raise WrongUse(f"{what} is about a step of {_listed(commands)}, not '{name}'")
+    return by_name[name]
 
 
 def _is_number(value: object) -> bool:

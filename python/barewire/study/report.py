@@ -4,22 +4,17 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, get_args
 
 from rich.console import Console
 from rich.text import Text
 
-from barewire.report.host import tables_of
 from barewire.report.profile import TextTable
 from barewire.report.words import bounds, number, p_value, percent, unit_name
-from barewire.results.confidence import as_asked
-from barewire.results.host import Measure, host_measures
-from barewire.results.store import read_run
-from barewire.study.claims import Finding, Row, Verdict
-from barewire.study.plan import Plan
+from barewire.study.claims import Finding, Row, Verdict, column_in
+from barewire.study.plan import Claim, Plan
+from barewire.study.shown import Shown
 from barewire.study.steps import Record
-from barewire.study.tables import time_factor
 
 _STYLES = {"held": "green", "did not hold": "red", "cannot be decided": "yellow"}
 _ORDER = get_args(Verdict)
@@ -58,14 +53,6 @@ def warnings(record: Record) -> list[str]:
     return left_out(record) + [f"Different builds of Barewire measured the steps: {by}"] * (len(builds) > 1)
 
 
-def measured_hosts(plan: Plan, directory: Path, record: Record) -> dict[str, list[Measure]]:
-    """What the study's steps of `bench host` found, by step, at the plan's confidence."""
-    steps = [step.name for step in plan.steps if step.command[:2] == ("bench", "host")]
-    done = [name for name in steps if name in record.steps and record.steps[name].state == "done"]
-    runs = {name: as_asked(read_run(directory / name), directory / name, plan.confidence) for name in done}
-    return {name: host_measures(run) for name, run in runs.items()}
-
-
 def print_findings(console: Console, plan: Plan, findings: Sequence[Finding], record: Record) -> None:
     """Print each claim with its verdict and the reason."""
     console.print(Text(plan.title, style="bold"), Text(f"{plan.source}\n", style="dim"))
@@ -90,6 +77,8 @@ def table_of(finding: Finding) -> TextTable:
     if has_published:
         sides = [f"published: {name}" for name in _sides(finding)]
         headings += [*sides, "published ratio"] if is_pair else sides
+        headings += ["published difference"] if finding.claim.interval else []
+        headings += ["published p"] if finding.claim.p else []
     unit = unit_name(rows[0].unit) if rows else ""
     if is_pair:
         headings += [f"{name}, {unit}" for name in names] + ["ratio"]
@@ -99,33 +88,35 @@ def table_of(finding: Finding) -> TextTable:
         headings.append(f"today, {unit}".removesuffix(", "))
     headings += ["difference of means", "p"] if has_difference else []
     headings.append("verdict")
-    body = tuple(_cells(row, has_published, is_pair, has_difference) for row in rows)
+    body = tuple(_cells(finding.claim, row, has_published, is_pair, has_difference) for row in rows)
     return TextTable(finding.claim.text, _caption(finding), tuple(headings), body)
 
 
 def _sides(finding: Finding) -> Sequence[str]:
-    columns = finding.claim.columns or (("expected",) if finding.claim.kind == "bytes" else ())
-    if finding.claim.kind in ("strategy", "alike"):
+    claim = finding.claim
+    if claim.kind == "bytes":
+        return ("expected",)
+    if claim.kind in ("strategy", "alike"):
         return finding.names
-    if finding.claim.kind == "impossible":
+    if claim.kind == "impossible":
         return finding.names[:1]
-    if _in_us(finding):
-        return tuple(f"{column.rpartition('_')[0]}, µs" if time_factor(column) else column for column in columns)
-    return columns or finding.names
+    unit = finding.rows[0].unit if finding.rows else ""
+    of_side = [""] * len(claim.columns)
+    if len(claim.only) > 1:
+        of_side = [f"{' '.join(map(str, wanted.values()))}, " for wanted in claim.only]
+    return tuple(f"{of}{column_in(unit, column)}" for of, column in zip(of_side, claim.columns, strict=True))
 
 
-def _in_us(finding: Finding) -> bool:
-    """Whether the values of a finding are µs, and published times with them."""
-    return bool(finding.claim.columns) and any(row.unit == "us" for row in finding.rows)
-
-
-def _cells(row: Row, has_published: bool, is_pair: bool, has_difference: bool) -> tuple[str, ...]:
+def _cells(claim: Claim, row: Row, has_published: bool, is_pair: bool, has_difference: bool) -> tuple[str, ...]:
     cells = [row.label]
     if has_published:
         width = 2 if is_pair else 1
         values = [*row.published, None, None][:width]
-        cells += ["–" if value is None else f"{value:.4g}" for value in values]
+        cells += ["–" if value is None else f"{value:.0f}" if value >= 1e4 else f"{value:.4g}" for value in values]
         cells += [number(row.published_ratio)] if is_pair else []
+        if claim.interval:
+            cells.append(f"{number(row.published_difference)} {bounds(row.published_interval)}".rstrip())
+        cells += [row.published_p or "–"] if claim.p else []
     if is_pair:
         cells += [number(value, 4) for value in row.measured]
         cells.append(f"{number(row.ratio)} {bounds(row.interval)}".rstrip())
@@ -142,8 +133,8 @@ def _caption(finding: Finding) -> str:
     return " ".join(part for part in (finding.why, "" if table is None else f"Published: {table.source}") if part)
 
 
-def markdown(plan: Plan, findings: Sequence[Finding], record: Record, hosts: Mapping[str, Sequence[Measure]]) -> str:
-    """The study as Markdown; `hosts` are those of `measured_hosts`."""
+def markdown(plan: Plan, findings: Sequence[Finding], record: Record, tables: Sequence[Shown]) -> str:
+    """The study as Markdown, with the tables of its steps."""
     lines = [f"# {plan.title}", "", plan.question, "", f"Source: {plan.source}.", "", headline(findings), ""]
     lines += [measured_when(plan, record), ""]
     lines += [f"- {sentence}" for sentence in warnings(record)]
@@ -152,10 +143,11 @@ def markdown(plan: Plan, findings: Sequence[Finding], record: Record, hosts: Map
         lines += [finding.claim.note, ""] if finding.claim.note else []
         if finding.rows:
             lines += _markdown_table(table_of(finding))
-    for name, measures in hosts.items():
-        lines += ["", f"## {plan.step(name).what.capitalize()}"]
-        for table in tables_of(measures, plan.confidence):
+    for each in tables:
+        lines += ["", f"## {each.title}", *(["", each.explanation] if each.explanation else [])]
+        for table in each.tables:
             lines += ["", f"### {table.title}", "", *_markdown_table(table)]
+            lines += ["", table.caption] if table.caption else []
     lines += ["", "## Steps", "", *_markdown_table(_steps(plan, record))]
     return "\n".join(lines) + "\n"
 
@@ -171,10 +163,8 @@ def _markdown_table(table: TextTable) -> list[str]:
     return [f"| {' | '.join(table.headings)} |", separator, *(f"| {' | '.join(row)} |" for row in table.rows)]
 
 
-def document(
-    plan: Plan, findings: Sequence[Finding], record: Record, hosts: Mapping[str, Sequence[Measure]]
-) -> Mapping[str, Any]:
-    """The study as one JSON object; `hosts` are those of `measured_hosts`."""
+def document(plan: Plan, findings: Sequence[Finding], record: Record, tables: Sequence[Shown]) -> Mapping[str, Any]:
+    """The study as one JSON object; tables of steps are numbers for `bench host`, others as they are shown."""
     return {
         "study": plan.name,
         "title": plan.title,
@@ -183,7 +173,12 @@ def document(
         "confidence": plan.confidence,
         "seconds": round(record.seconds, 1),
         "steps": {name: asdict(done) for name, done in record.steps.items()},
-        "hosts": {name: [asdict(measure) for measure in measures] for name, measures in hosts.items()},
+        "hosts": {each.step: [asdict(measure) for measure in each.measures] for each in tables if each.measures},
+        "tables": [
+            {"step": each.step, "kind": each.kind, "tables": [asdict(table) for table in each.tables]}
+            for each in tables
+            if not each.measures
+        ],
         "claims": [
             {
                 "text": finding.claim.text,

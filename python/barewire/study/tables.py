@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from barewire.errors import WrongUse, unknown
+from barewire.results.quantities import US_OF
 from barewire.sdn import published
 
 # The controller's own tables stay with it.
@@ -28,12 +29,13 @@ class Table:
         rows = tuple(row for row in self.rows if all(row.get(key) == str(value) for key, value in wanted.items()))
         return Table(self.name, self.source, self.columns, rows)
 
+    def row(self, key: str, at: float) -> Mapping[str, str]:
+        """Return the row whose `key` is `at`; an empty one if there is none."""
+        return next((row for row in self.rows if as_number(row[key]) == at), {})
+
     def value(self, column: str, key: str, at: float) -> float | None:
         """Return a column's number in the row whose `key` is `at`; None if there is none, or it is empty."""
-        for row in self.rows:
-            if as_number(row[key]) == at:
-                return as_number(row[column])
-        return None
+        return as_number(self.row(key, at).get(column))
 
 
 def as_number(text: str | None) -> float | None:
@@ -48,6 +50,19 @@ def time_factor(column: str) -> float | None:
     """Return the factor to µs of a column of times by the unit in which its name ends; None for any other column."""
     unit = column.rpartition("_")[2]
     return {"s": 1e6, "ms": 1e3, "us": 1.0}.get(unit) if not column.endswith("bit_s") else None
+
+
+def is_round_trip(column: str) -> bool:
+    """Whether a column has times of round trips, of which one way is half."""
+    return column.startswith("round_trip")
+
+
+def factor_to(unit: str, column: str) -> float:
+    """Return the factor from a column's times to those of `unit`, one way; 1 for anything but times."""
+    factor = time_factor(column)
+    if factor is None or unit not in US_OF:
+        return 1.0
+    return factor / US_OF[unit] / (2 if is_round_trip(column) else 1)
 
 
 def read_table(name: str) -> Table:
