@@ -56,7 +56,7 @@ def render_study(plan: Plan, findings: Sequence[Finding], record: Record, tables
 
 def _part(number: int, finding: Finding) -> dict[str, Any]:
     figure = _figure(finding)
-    caption = "Ratio of A to B; bars are intervals. Published values have none."
+    caption = "Ratio of A to B; bars are intervals. Published ratios have none."
     cards = [] if figure is None else [{"title": "Published and today", "caption": caption, "figure": figure}]
     table = table_of(finding)
     claim = finding.claim
