@@ -12,7 +12,7 @@ import pytest
 from barewire.cluster.hosts import ClusterHost
 from barewire.sdn.classify import tenants
 from barewire.sdn.classify.policy import Behaviour, Traffic, parse_policy
-from barewire.study.plan import Claim, Plan, Step
+from barewire.study.plan import Claim, Plan, Step, StepTable
 from barewire.topology import custom
 
 ROOT = Path(__file__).parents[2]
@@ -55,8 +55,9 @@ def names(*kinds: type) -> list[str]:
 
 
 def plan_keys() -> list[str]:
-    tables = {"steps": "step", "claims": "claim"}
-    return [tables.get(name, name) for name in names(Plan) if name not in ("name", "digest")] + names(Step, Claim)
+    tables = {"steps": "step", "claims": "claim", "tables": "table"}
+    found = [tables.get(name, name) for name in names(Plan) if name not in ("name", "digest")]
+    return found + names(Step, Claim, StepTable)
 
 
 KEYS = {
