@@ -69,7 +69,7 @@ def test_comparisons_are_those_of_the_command_line(run, tmp_path):
 
 def test_a_run_is_read_with_another_confidence(directory):
     assert {"ci99_low", "ci99_high"} <= set(barewire.load(directory, confidence=0.99).series().columns)
-    with pytest.raises(ValueError, match="0.5 to 0.999"):
+    with pytest.raises(ValueError, match=r"0\.5 to 0\.999"):
         barewire.load(directory, confidence=2.0)
 
 
