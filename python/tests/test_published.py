@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barewire.stats.published import difference_flaw, gain_flaw, implied_p, interval_flaw
+from barewire.stats.published import difference_flaw, gain_flaw, implied_p, interval_flaw, p_flaw
 from barewire.study import tables
 
 FOLDER = Path(tables.__file__).parent / "published"
@@ -56,10 +56,8 @@ def test_the_p_values_of_tables_a3_and_a4_follow_from_their_intervals(name, unit
     for row in _rows(name):
         low, high = row[f"ci99_low{unit}"], row[f"ci99_high{unit}"]
         assert interval_flaw(row[f"llc_mean{unit}"], row[f"tcp_mean{unit}"], low, high) is None
-        least, most = implied_p(float(low), float(high), COUNTS, confidence=0.99)
-        printed = float(row["p_value"].removeprefix("<"))
-        # "<2.2e-16" is what R prints for anything smaller.
-        assert least <= printed if row["p_value"].startswith("<") else 0.99 * least <= printed <= 1.01 * most
+        assert p_flaw(low, high, row["p_value"], counts=COUNTS, confidence=0.99) is None
+        _, most = implied_p(float(low), float(high), COUNTS, confidence=0.99)
         assert (most < 0.01) == (not float(low) <= 0 <= float(high)) == significant
 
 
@@ -90,6 +88,14 @@ def test_other_flaws_of_intervals_have_their_own_reason():
     for text in ("", "nan", "1,5", "inf"):
         with pytest.raises(ValueError, match="number"):
             interval_flaw("2.0", "1.0", text, "1")
+
+
+def test_a_p_that_its_interval_denies_is_a_flaw():
+    for printed in ("0.607", "0.61", "0.6", "<0.7"):
+        assert p_flaw("-0.1636501", "0.2436501", printed, counts=COUNTS, confidence=0.99) is None, printed
+    for printed in ("0.0607", "0.617", "<0.05"):
+        flaw = p_flaw("-0.1636501", "0.2436501", printed, counts=COUNTS, confidence=0.99)
+        assert flaw == f"the interval -0.1636501 to 0.2436501 has p between 0.601 and 0.607, not {printed}"
 
 
 def test_rounding_is_no_flaw():

@@ -2,6 +2,8 @@
 """Studies: plans, steps with a barewire that is not there, and what becomes of claims on runs with known answers."""
 
 import contextlib
+import html
+import io
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 from synthetic import run_of, series_of
 from synthetic_host import synthetic_host
 from synthetic_mpi import LIBRARIES
@@ -25,12 +28,13 @@ from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.results.run import Run, Series
 from barewire.results.sdn import summarised
 from barewire.results.store import write_run
-from barewire.study import claims
+from barewire.study import claims, tables
 from barewire.study import steps as steps_module
 from barewire.study.claims import Finding, judge
+from barewire.study.flaws import CHECKS, published_flaws
 from barewire.study.page import render_study
 from barewire.study.plan import Plan, read_plan, shipped
-from barewire.study.report import document, headline, left_out, markdown, table_of, warnings
+from barewire.study.report import document, headline, left_out, markdown, print_findings, table_of, warnings
 from barewire.study.shown import shown
 from barewire.study.steps import Done, Record, begin, read_record, run_steps
 from barewire.study.tables import read_table
@@ -1391,6 +1395,51 @@ def test_rows_of_several_variants_or_subjects_say_which(tmp_path: Path) -> None:
     within = f'[[claim]]\ntext = "x"\nkind = "within"\n{side}\nlow = 5\nhigh = 15\n'
     labels = [row.label for row in judged(tmp_path, within, {}, more=more).rows]
     assert labels == ["64 B, original", "64 B, non-blocking"]
+
+
+def test_what_does_not_add_up_in_a_published_table_is_listed() -> None:
+    """Of the shipped plans; on the page, in Markdown, in JSON and on the terminal."""
+    flaws = {name: found for name in shipped() if (found := published_flaws(read_plan(name)))}
+    assert flaws == {
+        "stival2006": [
+            "Stival 2006, Tables 4.9 and 4.10, side send, library mpich2_tcp: 1.2124 − 0.9462 is 0.2662, not 0.662."
+        ],
+        "watter2006": [
+            "Watter 2006, Table A.1, message bytes 8192: the upper end 4.657016e-05 lacks its minus sign: "
+            "the middle must be 0.0008625420 − 9.095682e-04 = -4.70262e-05.",
+            "Watter 2006, Table A.3 and Table 5.1, processes 4: 793.42 is 3.32 % less than 820.64, not 3.29 %.",
+        ],
+    }
+    for name in ("watter2006", "paz2010"):
+        plan = read_plan(name)
+        record = record_of(plan)
+        console = Console(record=True, width=300, file=io.StringIO())
+        print_findings(console, plan, [], record)
+        texts = [
+            markdown(plan, [], record, []),
+            html.unescape(render_study(plan, [], record, [])),
+            console.export_text(),
+        ]
+        for text in texts:
+            assert all(flaw in text for flaw in flaws.get(name, []))
+        for text in texts[:2]:
+            assert ("does not add up" in text) == (name in flaws)
+        assert document(plan, [], record, [])["published_flaws"] == flaws.get(name, [])
+
+
+def test_every_published_interval_p_and_gain_is_checked() -> None:
+    """A column with such a name in a table that no check uses would never be pointed out."""
+    for path in sorted((Path(tables.__file__).parent / "published").glob("*.csv")):
+        table = read_table(path.name)
+        checked = {column for check in CHECKS.get(path.name, ()) for column in check.columns}
+        assert checked <= set(table.columns), path.name
+        unchecked = {
+            column
+            for column in table.columns
+            if column.startswith(("ci", "p_value", "published_gain")) or "_printed" in column
+        } - checked
+        # Table A.1 with the sign that it lacks.
+        assert unchecked <= {"ci99_high_s"}, path.name
 
 
 def test_published_tables_are_whole() -> None:

@@ -58,6 +58,20 @@ def gain_flaw(better: str, worse: str, percent: str) -> str | None:
     return f"{better} is {exact.quantize(digits)} % less than {worse}, not {percent} %"
 
 
+def p_flaw(low: str, high: str, printed: str, *, counts: Sequence[int], confidence: float) -> str | None:
+    """Return why the p of Welch's test cannot be as printed beside the t interval `low` … `high`; None if it can.
+
+    "<2.2e-16" is what R prints for anything smaller. ValueError as by `implied_p`, and for text that is not a number.
+    """
+    bottom, top, found = map(_number, (low, high, printed.removeprefix("<")))
+    least, most = implied_p(float(bottom), float(top), counts, confidence=confidence)
+    is_bound, allowed = printed.startswith("<"), _rounding(found)
+    if least <= found + allowed and (is_bound or most >= found - allowed):
+        return None
+    between = f"{least:.3g}" if f"{least:.3g}" == f"{most:.3g}" else f"between {least:.3g} and {most:.3g}"
+    return f"the interval {low} to {high} has p {between}, not {printed}"
+
+
 def implied_p(low: float, high: float, counts: Sequence[int], *, confidence: float) -> tuple[float, float]:
     """Return the range of p of Welch's test that follows from the t interval of a difference.
 
@@ -91,4 +105,4 @@ def _rounding(number: Decimal) -> Decimal:
 
 
 def _plain(number: Decimal) -> str:
-    return f"{number.normalize():g}"
+    return f"{float(number):.10g}"

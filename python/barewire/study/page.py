@@ -21,6 +21,7 @@ from barewire.report.figures import (
 from barewire.report.html import page
 from barewire.report.words import percent
 from barewire.study.claims import Finding, Row
+from barewire.study.flaws import published_flaws
 from barewire.study.plan import Plan
 from barewire.study.report import headline, table_of, warnings
 from barewire.study.shown import Shown
@@ -49,6 +50,7 @@ def render_study(plan: Plan, findings: Sequence[Finding], record: Record, tables
         claims=[
             (part["id"], finding.verdict, finding.claim.text) for part, finding in zip(parts, findings, strict=True)
         ],
+        flaws=published_flaws(plan),
         parts=[*parts, *(_step_part(number, each) for number, each in enumerate(tables, 1))],
         steps=steps,
     )

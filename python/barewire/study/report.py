@@ -12,6 +12,7 @@ from rich.text import Text
 from barewire.report.profile import TextTable
 from barewire.report.words import bounds, number, p_value, percent, unit_name
 from barewire.study.claims import Finding, Row, Verdict, column_in
+from barewire.study.flaws import published_flaws
 from barewire.study.plan import Claim, Plan
 from barewire.study.shown import Shown
 from barewire.study.steps import Record
@@ -61,7 +62,7 @@ def print_findings(console: Console, plan: Plan, findings: Sequence[Finding], re
             Text(f"{finding.verdict}: ", style=_STYLES[finding.verdict]).append(finding.claim.text, style="default")
         )
         console.print(Text(f"  {finding.why}", style="dim"))
-    for sentence in warnings(record):
+    for sentence in [*published_flaws(plan), *warnings(record)]:
         console.print(Text(sentence, style="yellow"))
     console.print(Text(f"\n{headline(findings)}", style="bold"))
 
@@ -148,6 +149,8 @@ def markdown(plan: Plan, findings: Sequence[Finding], record: Record, tables: Se
         for table in each.tables:
             lines += ["", f"### {table.title}", "", *_markdown_table(table)]
             lines += ["", table.caption] if table.caption else []
+    if flaws := published_flaws(plan):
+        lines += ["", "## What does not add up in the published tables", "", *(f"- {flaw}" for flaw in flaws)]
     lines += ["", "## Steps", "", *_markdown_table(_steps(plan, record))]
     return "\n".join(lines) + "\n"
 
@@ -179,6 +182,7 @@ def document(plan: Plan, findings: Sequence[Finding], record: Record, tables: Se
             for each in tables
             if not each.measures
         ],
+        "published_flaws": published_flaws(plan),
         "claims": [
             {
                 "text": finding.claim.text,
