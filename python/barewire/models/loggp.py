@@ -29,7 +29,7 @@ class Synchronisation:
 class LogGP:
     """The parameters; the per-byte ones are None if the times do not determine them, and `unsaid` says why.
 
-    `overhead_us` is the mean of both sides' intercepts. `residual` is the worst of EEL(m) against the model.
+    `overhead_us` is the mean of both sides'. `residual` is the worst of EEL(m) against the model.
     """
 
     latency_us: Estimate
@@ -55,8 +55,8 @@ def fit_loggp(
     """Fit all parameters; the four tables have the same sizes and come from the same launches (`mpi/logp`).
 
     `is_frame` says which breaks are further frames, and so cannot be S.
-    L, o and g are those of short messages: intercepts of the first piece of each function. G is the slope of the last
-    piece of g(m). CannotSay for differing sizes.
+    L, o and g are those of a message of 1 B, on the first piece of each function. G is the slope of the last piece of
+    g(m). CannotSay for differing sizes.
     """
     if not eel.sizes == send.sizes == receive.sizes == gap.sizes:
         raise CannotSay("EEL, Os, Or and g need the same sizes; measure all variants of logp")
@@ -66,17 +66,17 @@ def fit_loggp(
     )
     laws = _law(eel), _law(gap)
     short = _first_sizes(laws[0], eel)
-    alpha = _intercept(eel.sizes[:short], eel_draws[:, :short], eel_draws[:, :short])
-    o_send = _intercept(eel.sizes[:short], send_draws[:, :short], eel_draws[:, :short])
-    o_receive = _intercept(eel.sizes[:short], receive_draws[:, :short], eel_draws[:, :short])
+    one_byte = _at_one_byte(eel.sizes[:short], eel_draws[:, :short], eel_draws[:, :short])
+    o_send = _at_one_byte(eel.sizes[:short], send_draws[:, :short], eel_draws[:, :short])
+    o_receive = _at_one_byte(eel.sizes[:short], receive_draws[:, :short], eel_draws[:, :short])
     first_gaps = _first_sizes(laws[1], gap)
-    g = _intercept(gap.sizes[:first_gaps], gap_draws[:, :first_gaps], gap_draws[:, :first_gaps])
-    latency = alpha - o_send - o_receive
+    g = _at_one_byte(gap.sizes[:first_gaps], gap_draws[:, :first_gaps], gap_draws[:, :first_gaps])
+    latency = one_byte - o_send - o_receive
     per_byte, unsaid = _per_byte(laws[1], gap, gap_draws)
     launches = eel.launches
     residual = None
     if per_byte is not None:
-        modelled = alpha[0] + per_byte[0] * np.asarray(eel.sizes)
+        modelled = one_byte[0] + per_byte[0] * (np.asarray(eel.sizes) - 1)
         residual = worst_of(residuals(eel.sizes, eel.medians, modelled))
     return LogGP(
         latency_us=estimate(latency, launches, eel.confidence),
@@ -126,10 +126,11 @@ def _first_sizes(law: Piecewise | None, times: Times) -> int:
     return 1 if law is None else times.sizes.index(law.pieces[0].last_bytes) + 1
 
 
-def _intercept(sizes: tuple[int, ...], draws: Floats, weights: Floats) -> Floats:
+def _at_one_byte(sizes: tuple[int, ...], draws: Floats, weights: Floats) -> Floats:
     if len(sizes) < POINTS_MIN:
         return draws[:, 0]
-    return lines(sizes, draws, weights)[0]
+    alpha, beta = lines(sizes, draws, weights)
+    return alpha + beta
 
 
 def _per_byte(law: Piecewise | None, gap: Times, draws: Floats) -> tuple[Floats | None, tuple[str, ...]]:
