@@ -84,10 +84,14 @@ def predict(
     """
     sharing = ranks_per_core(request.ranks, cores)
     costs = costs_of(model, subject, sharing)
+    # Messages are those of two ranks.
+    measured = max((2, *(each.ranks for each in model.computations if each.kernel == request.kernel)))
     for way, times, sizes in _ways(model, request, costs):
         marks = [] if sharing == 1 else [f"{sharing} ranks share a core"]
         if not all(map(costs.covers, sizes)):
             marks.append("beyond the measured sizes")
+        if request.ranks > measured:
+            marks.append(f"more than the {measured} ranks measured")
         yield Prediction(
             kernel=request.kernel,
             subject=subject,
