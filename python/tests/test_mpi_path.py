@@ -298,6 +298,56 @@ def test_who_is_reached_by_udp_and_why_is_shown() -> None:
     assert "by UDP" not in {row.what for row in rows(job(), FabricOptions(), "", Evidence(witnessed(OPEN_MPI_4), GOOD))}
 
 
+def carriers(reached: dict[str, dict[str, str]], link: str = "auto") -> dict[str, tuple[str, str]]:
+    """The rows of carriers; a rank's address begins with the number of its host."""
+    facts = witnessed(OPEN_MPI_4)[0]
+    ranks = [
+        {**facts, "rank": number, "host": f"h{name.partition('.')[0]}", "own": [name], "reached": peers}
+        for number, (name, peers) in enumerate(reached.items())
+    ]
+    settings = (*job().settings, Setting(LINK, link, "--link"))
+    table = rows(replace(job(), settings=settings), FabricOptions(link=link), "", Evidence(ranks, GOOD))
+    return {row.what: (row.taken, row.source) for row in table if row.what.startswith("by ")}
+
+
+def test_every_pair_of_hosts_is_listed_with_its_carrier_and_why_none_is_quicker() -> None:
+    found = carriers(
+        {
+            "1.1": {"1.2": "memory", "2": "frames", "3": "frames*2", "4": "frames+udp", "5": "udp", "6": "none"},
+            "1.2": {"1.1": "memory"},
+            **{host: {} for host in "23456"},
+        }
+    )
+    assert {what: pair for what, (pair, _) in found.items()} == {
+        "by memory": "h1",
+        "by frames": "h1–h2",
+        "by several interfaces": "h1–h3",
+        "by frames and UDP": "h1–h4",
+        "by UDP": "h1–h5",
+        "by nothing": "h1–h6",
+    }
+    assert "offloads" in found["by frames"][1] and "get through" in found["by UDP"][1]
+
+
+def test_a_pair_counts_for_the_slower_of_its_carriers() -> None:
+    assert list(carriers({"1": {"2": "frames"}, "2": {"1": "udp"}})) == ["by UDP"]
+
+
+def test_a_requested_link_is_why_there_is_no_other_carrier() -> None:
+    (by_udp,) = carriers({"1": {"2": "udp"}, "2": {}}, link="udp").values()
+    assert by_udp[1].startswith("--link udp: frames")
+    (by_frames,) = carriers({"1": {"2": "frames"}, "2": {}}, link="packet").values()
+    assert by_frames[1].startswith("--link packet: ")
+
+
+def test_many_pairs_are_counted_and_those_of_the_commonest_carrier_are_the_others() -> None:
+    hosts = [str(number) for number in range(10, 20)]
+    reached = {host: {peer: "udp" if host == "10" else "frames" for peer in hosts if peer > host} for host in hosts}
+    found = carriers(reached)
+    assert found["by frames"][0] == "all pairs not listed"
+    assert found["by UDP"][0].startswith("h10–h11, ") and found["by UDP"][0].endswith("h10–h18 and 1 more")
+
+
 def test_another_link_than_the_requested_one_is_detected() -> None:
     facts = witnessed(OPEN_MPI_4, reached={"1": "udp"})
     settings = (*job().settings, Setting(LINK, "packet", "--link"))

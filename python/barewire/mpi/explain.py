@@ -12,6 +12,7 @@ from barewire.mpi.fabrics import (
     INTERFACE,
     LINK,
     LINKS,
+    LINKS_BY_FRAMES,
     PROGRESS,
     PROVIDER,
     PROVIDER_FILE,
@@ -257,31 +258,89 @@ def _sockets(evidence: Evidence, interface: str | None, source: str, link: Setti
     return [
         Row("interface", taken, source, seen, wrong),
         Row("link", actual + spread_note + batch_note, "default" if link is None else link.source, total, differs),
-        *_by_udp(evidence, wanted),
+        *_carriers(evidence, wanted),
     ]
 
 
-def _by_udp(evidence: Evidence, wanted: str) -> list[Row]:
-    """Return which hosts are reached by UDP although frames would be quicker, and why; nothing if there are none."""
-    if wanted != LINKS[0]:
-        return []
+# More pairs of one carrier are counted.
+_NAMED_PAIRS = 8
+# The carriers between two hosts, or within one, quickest first; without the number of interfaces, as in `frames*2`.
+_CARRIERS = ("memory", "frames+udp", "frames*", "frames", "udp", "none")
+
+
+def _carriers(evidence: Evidence, wanted: str) -> list[Row]:
+    """Return for each carrier the pairs of hosts that it joins, and why none is quicker.
+
+    A pair of which some ranks use another one counts for the slowest.
+    """
     host_of = {address: rank["host"] for rank in evidence.ranks for address in rank["own"]}
-    pairs = {
-        frozenset((rank["host"], host_of[address]))
-        for rank in evidence.ranks
-        for address, carrier in rank["reached"].items()
-        if carrier == "udp" and address in host_of
+    slowest: dict[frozenset[str], int] = {}
+    for rank in evidence.ranks:
+        for address, carrier in rank["reached"].items():
+            if address in host_of:
+                pair = frozenset((rank["host"], host_of[address]))
+                found = _CARRIERS.index(re.sub(r"\*\d+", "*", carrier))
+                slowest[pair] = max(slowest.get(pair, 0), found)
+    groups = {
+        carrier: [pair for pair, found in slowest.items() if found == number]
+        for number, carrier in enumerate(_CARRIERS)
     }
-    if not pairs:
-        return []
+    largest = max((carrier for carrier in groups if carrier != "memory"), key=lambda carrier: len(groups[carrier]))
+    return [
+        Row(
+            *(_carrier_name(carrier), _named(pairs, is_rest=carrier == largest)),
+            _why_not_quicker(carrier, wanted, evidence, pairs),
+            f"connections: {len(pairs)} {'hosts' if carrier == 'memory' else 'pairs of hosts'}",
+        )
+        for carrier, pairs in groups.items()
+        if pairs
+    ]
+
+
+def _named(pairs: Sequence[frozenset[str]], *, is_rest: bool) -> str:
+    """Return which pairs these are, or that they are all that other carriers do not name."""
+    names = sorted("–".join(sorted(pair)) for pair in pairs)
+    if len(names) <= _NAMED_PAIRS:
+        return ", ".join(names)
+    return (
+        "all pairs not listed" if is_rest else f"{', '.join(names[:_NAMED_PAIRS])} and {len(names) - _NAMED_PAIRS} more"
+    )
+
+
+def _carrier_name(carrier: str) -> str:
+    names = {
+        "frames+udp": "by frames and UDP",
+        "frames*": "by several interfaces",
+        "udp": "by UDP",
+        "none": "by nothing",
+    }
+    return names.get(carrier, f"by {carrier}")
+
+
+def _why_not_quicker(carrier: str, wanted: str, evidence: Evidence, pairs: Sequence[frozenset[str]]) -> str:
+    if carrier == "udp":
+        return _why_udp(wanted, evidence, pairs)
+    if carrier.startswith("frames") and wanted in LINKS_BY_FRAMES:
+        return f"--link {wanted}: long messages are not sent by UDP"
+    return {
+        "memory": "one host: nothing is quicker",
+        "frames+udp": "nothing is quicker: long messages leave as batches of datagrams",
+        "frames*": "nothing is quicker: long messages are spread over the interfaces",
+        "frames": "quickest for short messages; long ones need offloads and 10 Gb/s, or more interfaces",
+        "none": "no answer yet",
+    }[carrier]
+
+
+def _why_udp(wanted: str, evidence: Evidence, pairs: Sequence[frozenset[str]]) -> str:
+    if wanted != LINKS[0]:
+        return f"--link {wanted}: frames, which are quicker where they get through, are not tried"
     without = sorted({rank["host"] for rank in evidence.ranks if not rank["packet"] and not rank["xdp"]})
-    shown = ", ".join(sorted("–".join(sorted(pair)) for pair in pairs)[:8]) + (", …" if len(pairs) > 8 else "")
     reasons = []
-    if without:
+    if any(pair & set(without) for pair in pairs):
         reasons.append(f"no right to frames on {', '.join(without)}: CAP_NET_RAW or a broker there is quicker")
     if any(not pair & set(without) for pair in pairs):
         reasons.append("frames do not get through: a router, or a filter, is between them")
-    return [Row("by UDP", shown, "; ".join(reasons), f"connections: {len(pairs)} pairs of hosts")]
+    return "; ".join(reasons)
 
 
 def _matching(evidence: Evidence, mismatched: int) -> str:
