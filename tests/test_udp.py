@@ -44,6 +44,37 @@ print(sent)
 """
 
 
+# On the router: each datagram of the job again, whose marks and checks are right; as it was, in the name of a host that
+# does not take part, and with a bit changed. A time to live of 77 tells the forger's own.
+REPLAY = """
+import collections, random, socket, struct, sys, time
+third, seconds = socket.inet_aton(sys.argv[1]), float(sys.argv[2])
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+link.bind(("to-h1", 0))
+link.settimeout(0.1)
+raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+seen = collections.deque(maxlen=5000)
+sent, end = 0, time.monotonic() + seconds
+while time.monotonic() < end:
+    try:
+        packet = bytearray(link.recv(65536)[14:])
+    except TimeoutError:
+        continue
+    # UDP from and to the job's port, not in fragments.
+    if packet[0] != 69 or packet[8] == 77 or packet[9] != 17 or packet[20:24] != struct.pack("!HH", 49152, 49152):
+        continue
+    packet[8], packet[26:28] = 77, bytes(2)
+    seen.append(packet)
+    other, changed = bytearray(packet), bytearray(random.choice(seen))
+    other[12:16] = third
+    changed[random.randrange(28, len(changed))] ^= 1 << random.randrange(8)
+    for forged in (packet, random.choice(seen), other, changed):
+        raw.sendto(forged, (socket.inet_ntoa(forged[16:20]), 0))
+        sent += 1
+print(sent)
+"""
+
+
 def run(lab: Lab | str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     where = lab if isinstance(lab, str) else lab.id
     link = () if "--link" in arguments else BY_UDP
@@ -334,6 +365,16 @@ def test_floods_of_datagrams_change_nothing(floods: list[tuple[str, ...]]) -> No
             for sender, source, target, kind in floods
         ]
         assert min(int(flooder.communicate(timeout=60)[0]) for flooder in flooders) > 1000
+
+
+@pytest.mark.parametrize("token", ["5ec4e75ec4e75ec4", ""], ids=["with a token", "without one"])
+def test_what_a_router_repeats_and_forges_changes_nothing(token: str) -> None:
+    """It has seen everything that the ranks have sent. Without a token, their marks follow from their cookies."""
+    needs("barewire")
+    with stand_up("routed:3") as lab, job_under_way(lab, "mpich-5", FI_BAREWIRE_TOKEN=token):
+        forge = lab.switch_command(["python3", "-c", REPLAY, lab.host("h3").address, "1.5"])
+        done = subprocess.run(forge, capture_output=True, text=True, check=True, timeout=60)
+        assert int(done.stdout) > 1000
 
 
 def test_a_network_with_ipv6_only_suffices() -> None:
