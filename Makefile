@@ -75,7 +75,7 @@ cross: build ## build for arm64 and riscv64, test under qemu-user, and run jobs 
 	@tools/cross.sh $(ARCHITECTURES)
 fabtests: build ## libfabric's own tests against the provider: make fabtests DIR=where they are built
 	@tools/fabtests.sh "$(DIR)"
-packages: ## a wheel and a Debian package, each tried in a clean root; as root; REBUILD=1 compiles twice and compares
+packages: ## a wheel and a Debian package, each tried in a clean root, and in containers; as root; REBUILD=1 compiles twice and compares
 	@setup/packages/build.sh
 ci: ## what continuous integration runs
 	@.ci/run

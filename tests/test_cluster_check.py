@@ -20,10 +20,18 @@ TOOL = str(ROOT / "tools" / "cluster.py")
 CHECK = ("cluster", "check", "--no-doctor", "--json")
 
 
-@pytest.mark.matrix
-def test_seeded_faults_are_named_once_and_a_clean_cluster_is_not_blamed() -> None:
-    """Loss, and loss under load from both sides only; the tool compares kind, host and direction."""
-    command = [sys.executable, TOOL, "--hosts", "4", "--clean", "1", "drops_transmit", "duplex"]
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--hosts", "3", "--clean", "0", "drops_transmit"),
+        ("--hosts", "3", "--clean", "0", "mtu_of_port"),
+        pytest.param(("--hosts", "4", "--clean", "1", "drops_transmit", "duplex"), marks=pytest.mark.matrix),
+    ],
+    ids=lambda arguments: "-".join(arguments[4:]),
+)
+def test_seeded_faults_are_named_once_and_a_clean_cluster_is_not_blamed(arguments: tuple[str, ...]) -> None:
+    """Loss, loss under load from both sides, a short MTU on the way; the tool compares kind, host and direction."""
+    command = [sys.executable, TOOL, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=170)
     if "not possible" in done.stdout:
         pytest.skip("no packet filters on this kernel's interfaces (CONFIG_NF_TABLES_NETDEV)")

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # `make packages`: the wheel and the Debian package, in target/packages/dist, each tried in a clean root.
 # Packing runs twice and must give equal files; the native files are compiled once (REBUILD=1: twice).
+# KINDS="deb wheel" leaves out containers, which not every machine can start.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 here=setup/packages made=target/packages
@@ -55,4 +56,4 @@ rm -rf "${made:?}/again"
 say "lintian"
 lintian --fail-on error "$made"/dist/*.deb
 say "clean roots"
-"$here/try.sh" "$made/dist"
+"$here/try.sh" "$made/dist" "${KINDS:-deb wheel containers}"

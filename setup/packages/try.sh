@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Installs each package in a clean Debian 12 of its own, and in containers, and runs MPI there, as root: try.sh FOLDER [deb|wheel|containers]
+# Installs each package in a clean Debian 12 of its own, and in containers, and runs MPI there, as root: try.sh FOLDER [deb|wheel|containers].
+# Exit code 3 if this machine cannot.
 # Mounts and processes belong to namespaces that end with the trial; the root's folder is removed in any case.
 set -euo pipefail
 dist=$(realpath "$1") kinds=${2:-deb wheel containers}
