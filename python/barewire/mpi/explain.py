@@ -300,11 +300,10 @@ def _carriers(evidence: Evidence, wanted: str) -> list[Row]:
 def _named(pairs: Sequence[frozenset[str]], *, is_rest: bool) -> str:
     """Return which pairs these are, or that they are all that other carriers do not name."""
     names = sorted("–".join(sorted(pair)) for pair in pairs)
-    if len(names) <= _NAMED_PAIRS:
-        return ", ".join(names)
-    return (
-        "all pairs not listed" if is_rest else f"{', '.join(names[:_NAMED_PAIRS])} and {len(names) - _NAMED_PAIRS} more"
-    )
+    more = len(names) - _NAMED_PAIRS
+    if more > 0 and is_rest:
+        return "all pairs not listed"
+    return ", ".join(names[:_NAMED_PAIRS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _carrier_name(carrier: str) -> str:
