@@ -167,6 +167,8 @@ class FakeSwitch:
     sent: dict[int, int] = field(default_factory=dict)
     # By number: rate in kbit/s, bytes that came since the rate was set, and when the meter was added.
     meters: dict[int, list[float]] = field(default_factory=dict)
+    # Accepted changes of meters.
+    meter_mods: list[SetMeter] = field(default_factory=list)
     has_meters: bool = True
 
     def rules(self, table: int) -> dict[tuple[Match, int], Entry]:
@@ -394,6 +396,7 @@ class World:
                 else:
                     added_s = self.now if is_new else switch.meters[number][2]
                     switch.meters[number] = [rate_kbit_s, 0, added_s]
+                    switch.meter_mods.append(message)
             case BarrierRequest(token):
                 self._say(switch, BarrierReply(token))
             case Request():

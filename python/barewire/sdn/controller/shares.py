@@ -6,21 +6,29 @@ OpenFlow's meters only limit, so a guarantee is what the others may not use:
     reserve     of a tenant: what it sends, with a margin; its whole guarantee as soon as it wants more than its reserve
     limit       of a tenant that wants more than its guarantee: its reserve and a part of what nobody reserves
 
-Without a flood and without a second tenant nobody is limited, because TCP loses throughput at a meter.
+A tenant that is alone is not limited unless it floods, because TCP loses throughput at a meter. Reserves follow the
+last count, so a guarantee holds at once; limits follow the mean of several, so a burst of messages meets none.
 """
 
 import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from statistics import fmean
 
 # Of the link's rate: limits leave this free, so that a tenant's first frames pass beside a flood and are noticed.
 SLACK = 0.03
-# A tenant is active above this fraction of the link's rate.
+# A tenant is active if it sent more than this fraction of the link's rate within `HOLD_S`.
 ACTIVE = 0.01
-# Above this fraction of the link's rate in total the link is contended; above the second one somebody floods: TCP,
-# which repeats what is lost, offers less.
-CONTENDED, FLOODED = 0.9, 1.15
+# Above this fraction of the link's rate in total the link is contended.
+CONTENDED = 0.9
+# A tenant's use is the mean of this many counts.
+COUNTS = 3
+# A tenant floods if what it sends would leave a backlog of this duration and size at a link of `FLOODED` times the
+# link's rate. TCP fills the queue of a port, and then offers little more than the link carries, so its backlog drains.
+FLOODED = 1.15
+BACKLOG_S, BACKLOG_MIN_BIT = 1.0, 8 * 512 * 1024
 # A reserve has this margin over what was sent; a tenant that sends more than `_PRESSING` of its reserve wants more.
 _MARGIN, _PRESSING = 1.2, 0.9
 # A reserve shrinks when less was sent for this time.
@@ -33,7 +41,10 @@ _WEIGHT = 0.05
 
 @dataclass
 class Use:
-    """A tenant's use of one direction: its recent demands (time, bit/s), its reserve and its limit in bit/s."""
+    """A tenant's use of one direction: its recent demands (time, bit/s), its reserve and its limit in bit/s.
+
+    `backlog_bit` is what it has sent beyond `FLOODED` times the link's rate.
+    """
 
     share: float
     ceiling: float
@@ -41,32 +52,49 @@ class Use:
     reserve_bit_s: float = 0.0
     raised_s: float = -math.inf
     limit_bit_s: float | None = None
+    backlog_bit: float = 0.0
 
     @property
-    def demand_bit_s(self) -> float:
-        """What it sent by the last count, whether or not it got through."""
-        return self.recent[-1][1] if self.recent else 0.0
+    def mean_bit_s(self) -> float:
+        """What it sent by the mean of the last counts, whether or not it got through."""
+        last = [demand for _, demand in islice(reversed(self.recent), COUNTS)]
+        return fmean(last) if last else 0.0
 
     def counted(self, now: float, demand_bit_s: float, rate_bit_s: float) -> None:
-        """Follow its demand with its reserve."""
-        self.recent.append((now, demand_bit_s))
-        while self.recent[0][0] < now - HOLD_S:
+        """Follow its demand since the last count with its reserve and its backlog."""
+        while self.recent and self.recent[0][0] < now - HOLD_S:
             self.recent.popleft()
+        if self.recent:
+            grown_bit = (demand_bit_s - FLOODED * rate_bit_s) * (now - self.recent[-1][0])
+            # A flood is over soon after its end, however long it was.
+            self.backlog_bit = min(max(self.backlog_bit + grown_bit, 0.0), 2 * _backlog_max_bit(rate_bit_s))
+        self.recent.append((now, demand_bit_s))
         guarantee_bit_s = self.share * rate_bit_s
         if demand_bit_s > max(_PRESSING * self.reserve_bit_s, ACTIVE * rate_bit_s):
             self.reserve_bit_s, self.raised_s = guarantee_bit_s, now
         elif now > self.raised_s + HOLD_S:
-            most = max(demand for _, demand in self.recent)
-            self.reserve_bit_s = min(_MARGIN * most, guarantee_bit_s)
+            self.reserve_bit_s = min(_MARGIN * self._most_bit_s(), guarantee_bit_s)
+
+    def is_active(self, rate_bit_s: float) -> bool:
+        """Return whether it sent anything worth mentioning in recent counts."""
+        return self._most_bit_s() > ACTIVE * rate_bit_s
+
+    def floods(self, rate_bit_s: float) -> bool:
+        """Return whether it sends more than the link carries for longer than TCP would."""
+        return self.backlog_bit > _backlog_max_bit(rate_bit_s)
+
+    def _most_bit_s(self) -> float:
+        return max((demand for _, demand in self.recent), default=0.0)
 
 
 def share_out(uses: Sequence[Use], rate_bit_s: float) -> None:
     """Set each tenant's limit by all demands: None for no limit, else its ceiling or less."""
-    demands = [
-        use.demand_bit_s if use.ceiling >= 1 else min(use.demand_bit_s, use.ceiling * rate_bit_s) for use in uses
-    ]
-    is_alone = sum(demand > ACTIVE * rate_bit_s for demand in demands) < 2
-    is_free = sum(demands) <= (FLOODED if is_alone else CONTENDED) * rate_bit_s
+    demands = [use.mean_bit_s if use.ceiling >= 1 else min(use.mean_bit_s, use.ceiling * rate_bit_s) for use in uses]
+    active = [use for use in uses if use.is_active(rate_bit_s)]
+    if len(active) < 2:
+        is_free = not any(use.floods(rate_bit_s) for use in active)
+    else:
+        is_free = sum(demands) <= CONTENDED * rate_bit_s
     over = [] if is_free else [n for n, use in enumerate(uses) if _exceeds(use, demands[n], rate_bit_s)]
     weights = [uses[n].share or _WEIGHT for n in over]
     wants = [max(_GROWTH * demands[n] - uses[n].reserve_bit_s, 0.0) for n in over]
@@ -79,6 +107,10 @@ def share_out(uses: Sequence[Use], rate_bit_s: float) -> None:
         ceiling = math.inf if use.ceiling >= 1 else use.ceiling * rate_bit_s
         limit = min(limits[number], ceiling)
         use.limit_bit_s = None if math.isinf(limit) else limit
+
+
+def _backlog_max_bit(rate_bit_s: float) -> float:
+    return max(BACKLOG_S * rate_bit_s, BACKLOG_MIN_BIT)
 
 
 def _exceeds(use: Use, demand_bit_s: float, rate_bit_s: float) -> bool:

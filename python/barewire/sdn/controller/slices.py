@@ -27,27 +27,30 @@ PERIOD_S = 0.5
 PORTS_MAX = 4000
 _TENANT_BITS = 6
 assert TENANTS_MAX < 1 << _TENANT_BITS
-# A limit's burst: time at its rate, and at least ten frames of 1522 bytes.
-_BURST_S, _BURST_MIN_KBIT = 0.1, 122
+# A meter's burst: a time at its rate, so that TCP whose mean is below the limit loses nothing, and at least 64 KiB.
+# The kernel's datapath computes what a meter gains, at most a burst, in 32 bits.
+_BURST_S, _BURST_MIN_KBIT, _BURST_MAX_KBIT = 0.5, 525, 4_000_000
 # The rate of a meter that limits nothing: beyond what all ports of a switch can bring.
 _UNLIMITED, _KBIT_MAX = 100, 4_000_000_000
-# A rate is changed if it differs by more than this.
-_CHANGE = 0.02
+# A rate is changed if it differs by more than the first, or some time after its last change by more than the second:
+# each change fills the meter's bucket again.
+_CHANGE, _SMALL_CHANGE, _CHANGE_S = 0.1, 0.02, 3.0
 # Errors of a meter that exists already, and of one that does not exist yet: each meter is changed, then added.
 _METER_MOD_FAILED, _EXPECTED_CODES = 12, (1, 3)
 
 
 @dataclass
 class _Meters:
-    """The meters of one port: each tenant's use, rates in kbit/s as set, the last counts (bytes, age).
+    """The meters of one port: each tenant's use, rates in kbit/s as set, when, and the last counts (bytes, age).
 
-    `set_s` is when a rate was set since the last count.
+    `is_set` has the rates set since the last count.
     """
 
     uses: list[Use]
     rates: list[int]
     last: dict[int, tuple[int, float]] = field(default_factory=dict)
     set_s: dict[int, float] = field(default_factory=dict)
+    is_set: set[int] = field(default_factory=set)
     is_confirmed: bool = False
     # Whether the switch counts from 0 when a rate is set, as Open vSwitch does.
     restarts: bool = False
@@ -56,13 +59,25 @@ class _Meters:
         """Return the rate at which bytes came to a meter since the last count, or since its rate was set."""
         carried, age_s = self.last.get(index, (counter.bytes, counter.age_s))
         self.last[index] = counter.bytes, counter.age_s
-        set_s = self.set_s.pop(index, None)
-        self.restarts = self.restarts or (set_s is not None and counter.bytes < carried)
-        if set_s is not None and self.restarts:
+        is_set = index in self.is_set
+        self.is_set.discard(index)
+        self.restarts = self.restarts or (is_set and counter.bytes < carried)
+        if is_set and self.restarts:
+            set_s = self.set_s[index]
             return 8 * counter.bytes / (now - set_s) if now > set_s else 0.0
         if counter.age_s <= age_s or counter.bytes < carried:
             return 0.0  # the switch has restarted
         return 8 * (counter.bytes - carried) / (counter.age_s - age_s)
+
+    def set_rate(self, index: int, rate_kbit_s: int, now: float) -> bool:
+        """Change a rate if it differs enough; return whether it changed."""
+        settled = now >= self.set_s.get(index, -math.inf) + _CHANGE_S
+        change = _SMALL_CHANGE if settled else _CHANGE
+        if abs(rate_kbit_s - self.rates[index]) <= change * self.rates[index]:
+            return False
+        self.rates[index], self.set_s[index] = rate_kbit_s, now
+        self.is_set.add(index)
+        return True
 
 
 class Slices:
@@ -188,8 +203,7 @@ class Slices:
             share_out(meters.uses, rate_bit_s)
             for index, use in enumerate(meters.uses):
                 rate = _kbit(use.limit_bit_s, rate_bit_s)
-                if abs(rate - meters.rates[index]) > _CHANGE * meters.rates[index]:
-                    meters.rates[index], meters.set_s[index] = rate, now
+                if meters.set_rate(index, rate, now):
                     self._set(port, index, rate)
 
     def rates(self) -> dict[Port, list[int]]:
@@ -207,7 +221,7 @@ class Slices:
         found: dict[str, list[Port]] = {tenant.name: [] for tenant in self.tenants.all}
         for port, meters in self._meters.items():
             for tenant, use in zip(self.tenants.all, meters.uses, strict=False):
-                if use.limit_bit_s is not None and use.demand_bit_s > use.limit_bit_s:
+                if use.limit_bit_s is not None and use.mean_bit_s > use.limit_bit_s:
                     found[tenant.name].append(port)
         return {name: sorted(ports) for name, ports in found.items()}
 
@@ -235,7 +249,7 @@ class Slices:
         return _Meters(uses, [_kbit(use.limit_bit_s, rate_bit_s) for use in uses])
 
     def _set(self, port: Port, index: int, rate_kbit_s: int, is_new: bool = False) -> None:
-        burst = max(int(_BURST_S * rate_kbit_s), _BURST_MIN_KBIT)
+        burst = min(max(int(_BURST_S * rate_kbit_s), _BURST_MIN_KBIT), _BURST_MAX_KBIT)
         self._outbox.send(port.node, SetMeter(_number(port.number, index), rate_kbit_s, burst, is_new))
 
 
