@@ -3,18 +3,21 @@
 
 import contextlib
 import json
+import re
 import signal
+import statistics
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import BAREWIRE, eventually, stand_up
 
-from barewire.lab import Lab, LinkSpec
+from barewire.lab import Lab, LinkSpec, openvswitch
 from barewire.sdn.api.client import Client
 from barewire.sdn.controller.shares import HOLD_S
 from barewire.topology import Network, fat_tree, star
@@ -85,19 +88,53 @@ while True:
     sent += 1
     time.sleep(max(sent * 1442 * 8 / float(sys.argv[2]) - (time.monotonic() - begun), 0))
 """
+# Sends messages of 25,000 bytes in rounds: so many at once on each of four connections, then it waits for one byte.
+MESSAGES = """
+import socket, sys, threading
+def send():
+    connection = socket.create_connection((sys.argv[1], 5002), timeout=60)
+    part = bytes(25_000 * int(sys.argv[2]))
+    while True:
+        connection.sendall(part)
+        if not connection.recv(1):
+            break
+for _ in range(4):
+    threading.Thread(target=send).start()
+"""
+# For each line of input, lets both senders go on; prints how long their next round took in seconds.
+ROUNDS = """
+import socket, sys, time
+server = socket.create_server(("0.0.0.0", 5002), backlog=64)
+print("ready", flush=True)
+connections = [server.accept()[0] for _ in range(8)]
+def take():
+    for connection in connections:
+        left = 25_000 * int(sys.argv[1])
+        while left:
+            came = len(connection.recv(min(left, 65536)))
+            assert came
+            left -= came
+take()
+for _ in sys.stdin:
+    begun = time.monotonic()
+    for connection in connections:
+        connection.sendall(b"x")
+    take()
+    print(time.monotonic() - begun, flush=True)
+"""
 
 
 class Site:
     """A lab with a controller, and a host that counts what comes."""
 
-    def __init__(self, lab: Lab, folder: Path, tenants: str | None) -> None:
+    def __init__(self, lab: Lab, folder: Path, tenants: str | None, rate_bit_s: int) -> None:
         self.lab = lab
         self.token, self.api, self.log = folder / "token", f"unix:{folder}/api", folder / "log"
         options = []
         if tenants is not None:
             (folder / "tenants.toml").write_text(tenants)
             options = ["--tenants", str(folder / "tenants.toml")]
-        place = ("--lab", lab.id, "--api", self.api, "--token", str(self.token), "--rate", f"{RATE_BIT_S}bit")
+        place = ("--lab", lab.id, "--api", self.api, "--token", str(self.token), "--rate", f"{rate_bit_s}bit")
         with self.log.open("w") as log:
             command = [BAREWIRE, "sdn", "start", "--json", *place, *options]
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
@@ -142,6 +179,49 @@ class Site:
             process.wait()
 
     @contextlib.contextmanager
+    def messages(self, at_once: int) -> Iterator[Callable[[], float]]:
+        """h1 and h5 send messages to h3 in rounds; yields what starts a round and returns its duration in seconds.
+
+        `at_once` of them are sent by each of four connections of each host.
+        """
+        sink = self.popen("h3", ROUNDS, at_once, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert sink.stdin is not None and sink.stdout is not None and sink.stdout.readline() == "ready\n"
+        wanted, found = sink.stdin, sink.stdout
+
+        def round_s() -> float:
+            wanted.write("\n")
+            wanted.flush()
+            return float(found.readline())
+
+        try:
+            with self.sending("h1", MESSAGES, at_once), self.sending("h5", MESSAGES, at_once):
+                yield round_s
+        finally:
+            sink.kill()
+            sink.communicate()
+
+    @contextlib.contextmanager
+    def limits(self) -> Iterator[set[int]]:
+        """Yields a set to which the rates of s1's meters in kbit/s are added meanwhile, five times a second."""
+        target = f"unix:{openvswitch.openflow_socket(self.lab.directory, 's1')}"
+        command = ["ovs-ofctl", "-O", "OpenFlow13", "dump-meters", target]
+        seen: set[int] = set()
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(0.2):
+                shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+                seen.update(int(rate) for rate in re.findall(r"rate=(\d+)", shown))
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        try:
+            yield seen
+        finally:
+            ended.set()
+            thread.join()
+
+    @contextlib.contextmanager
     def flood(self) -> Iterator[None]:
         """Twice what the link to h3 carries, from the noisy tenant's two hosts."""
         with self.sending("h2", FLOOD, RATE_BIT_S), self.sending("h4", FLOOD, RATE_BIT_S):
@@ -149,9 +229,11 @@ class Site:
 
 
 @contextlib.contextmanager
-def site(folder: Path, tenants: str | None, network: Network | None = None) -> Iterator[Site]:
-    with stand_up(network or star(4), LinkSpec(RATE_BIT_S)) as lab:
-        made = Site(lab, folder, tenants)
+def site(
+    folder: Path, tenants: str | None, network: Network | None = None, rate_bit_s: int = RATE_BIT_S
+) -> Iterator[Site]:
+    with stand_up(network or star(4), LinkSpec(rate_bit_s)) as lab:
+        made = Site(lab, folder, tenants, rate_bit_s)
         try:
             yield made
         finally:
@@ -216,6 +298,41 @@ def test_a_tenants_one_connection_keeps_its_half_beside_sixteen_of_another(tmp_p
             assert lonely["h2"] + lonely["h4"] >= 0.95 * whole
         assert beside["h1"] >= 0.95 * 0.5 * whole
         assert sum(beside.values()) >= 0.9 * whole
+
+
+@pytest.mark.matrix
+def test_messages_of_a_tenant_that_is_alone_meet_no_meter(tmp_path: Path) -> None:
+    """Two hosts send eight messages each at once, twice what the link carries while they do; then they wait. The same
+    is measured without tenants in turns, on a link so slow that a busy machine does not matter.
+    """
+    rate_bit_s = 1_250_000
+    times_s: dict[str, list[float]] = {"with": [], "without": []}
+    with contextlib.ExitStack() as stack:
+        rounds = {}
+        for name, tenants in (("with", TENANTS.replace('["h1"]', '["h1", "h5"]')), ("without", None)):
+            (tmp_path / name).mkdir()
+            made = stack.enter_context(site(tmp_path / name, tenants, star(5), rate_bit_s))
+            rounds[name] = stack.enter_context(made.messages(2)), made
+        seen = stack.enter_context(rounds["with"][1].limits())
+        for _ in range(3):
+            for name, (round_s, _) in rounds.items():
+                times_s[name] += [round_s() for _ in range(3)]
+    print({name: [round(each, 2) for each in times] for name, times in times_s.items()})
+    assert seen == {100 * rate_bit_s // 1000}, "the rate that limits nothing"
+    assert statistics.median(times_s["with"]) <= 1.1 * statistics.median(times_s["without"])
+
+
+@pytest.mark.matrix
+def test_messages_of_a_tenant_keep_its_half_beside_a_flood(tmp_path: Path) -> None:
+    """Two hosts send 64 messages each, wait until all have come, and so on: more than half of the link if alone."""
+    at_once, count = 16, 4
+    tenants = TENANTS.replace('["h1"]', '["h1", "h5"]')
+    with site(tmp_path, tenants, star(5)) as made, made.flood(), made.messages(at_once) as round_s:
+        time.sleep(3)
+        times_s = [round_s() for _ in range(count)]
+    part = count * 8 * at_once * 25_000 * 8 / sum(times_s) / (0.5 * RATE_BIT_S * TCP_PART)
+    print(round(part, 3), [round(each, 2) for each in times_s])
+    assert part >= 0.95
 
 
 @pytest.mark.matrix

@@ -27,9 +27,11 @@ PERIOD_S = 0.5
 PORTS_MAX = 4000
 _TENANT_BITS = 6
 assert TENANTS_MAX < 1 << _TENANT_BITS
-# A meter's burst: a time at its rate, so that TCP whose mean is below the limit loses nothing, and at least 64 KiB.
-# The kernel's datapath computes what a meter gains, at most a burst, in 32 bits.
-_BURST_S, _BURST_MIN_KBIT, _BURST_MAX_KBIT = 0.5, 525, 4_000_000
+# A meter's burst: a time at its rate, so that TCP whose mean is below the limit loses nothing, or a short one if its
+# tenant sends far more, which would fill queues; at least 64 KiB. The kernel's datapath computes what a meter gains, at
+# most a burst, in 32 bits.
+_BURST_S, _BURST_OVER_S, _FAR_OVER = 0.5, 0.1, 1.15
+_BURST_MIN_KBIT, _BURST_MAX_KBIT = 525, 4_000_000
 # The rate of a meter that limits nothing: beyond what all ports of a switch can bring.
 _UNLIMITED, _KBIT_MAX = 100, 4_000_000_000
 # A rate is changed if it differs by more than the first, or some time after its last change by more than the second:
@@ -147,8 +149,8 @@ class Slices:
             if known is None:
                 known = self._meters[port] = self._new(rate_bit_s)
             for index, rate in enumerate(known.rates):
-                self._set(port, index, rate)
-                self._set(port, index, rate, is_new=True)
+                self._set(port, index, rate, _BURST_S)
+                self._set(port, index, rate, _BURST_S, is_new=True)
             added.append(known)
 
         def confirmed(done: bool) -> None:
@@ -204,7 +206,8 @@ class Slices:
             for index, use in enumerate(meters.uses):
                 rate = _kbit(use.limit_bit_s, rate_bit_s)
                 if meters.set_rate(index, rate, now):
-                    self._set(port, index, rate)
+                    is_far_over = use.limit_bit_s is not None and use.mean_bit_s > _FAR_OVER * use.limit_bit_s
+                    self._set(port, index, rate, _BURST_OVER_S if is_far_over else _BURST_S)
 
     def rates(self) -> dict[Port, list[int]]:
         """Return the rates of all ports' meters, in kbit/s, by number of tenant."""
@@ -248,8 +251,8 @@ class Slices:
         share_out(uses, rate_bit_s)
         return _Meters(uses, [_kbit(use.limit_bit_s, rate_bit_s) for use in uses])
 
-    def _set(self, port: Port, index: int, rate_kbit_s: int, is_new: bool = False) -> None:
-        burst = min(max(int(_BURST_S * rate_kbit_s), _BURST_MIN_KBIT), _BURST_MAX_KBIT)
+    def _set(self, port: Port, index: int, rate_kbit_s: int, burst_s: float, is_new: bool = False) -> None:
+        burst = min(max(int(burst_s * rate_kbit_s), _BURST_MIN_KBIT), _BURST_MAX_KBIT)
         self._outbox.send(port.node, SetMeter(_number(port.number, index), rate_kbit_s, burst, is_new))
 
 
