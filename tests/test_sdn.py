@@ -24,9 +24,9 @@ from barewire.topology import Port
 LINKS, SWITCHES = 32, 20
 RATE_BIT_S = 25_000_000
 ATTEMPTS = 3
-# Longest round trip beyond the median after a cable is pulled, on a busy machine: without labels it would last until
+# Longest round trip beyond the median after a cable is pulled: 39 to 107 ms on an idle machine. Without labels until
 # the cable is back.
-SILENCE_MS = 1000
+SILENCE_MS = 300
 STRATEGIES = ("--strategy", "default=ecmp", "--strategy", "mpi=ecmp")
 
 ECHO = """

@@ -292,15 +292,23 @@ def test_a_flood_lowers_the_meters_of_its_tenant_where_another_needs_its_share(f
 
 
 @pytest.mark.parametrize(
-    ("rate_bit_s", "burst_kbit"), [(500_000, 525), (RATE_BIT_S, 0.5 * 8000), (100_000_000_000, 4_000_000)]
+    ("rate_bit_s", "wanted", "burst_kbit"),
+    [
+        (RATE_BIT_S, (0.9, 0.8, 0.85), 0.5 * 8000),
+        (RATE_BIT_S, (3.0, 2.0, 4.0), 0.1 * 8000),
+        (500_000, (0.9, 0.8, 0.85), 525),
+        (100_000_000_000, (0.9, 0.8, 0.85), 4_000_000),
+    ],
 )
-def test_a_limit_lets_bursts_pass_and_is_changed_rarely(folder: Path, rate_bit_s: int, burst_kbit: float) -> None:
+def test_a_limit_lets_bursts_of_all_but_floods_pass_and_is_changed_rarely(
+    folder: Path, rate_bit_s: int, wanted: tuple[float, ...], burst_kbit: float
+) -> None:
     """One tenant wants less and less, and the other may have that. Each change would let a burst through again."""
     world, last, quiet_meter, noisy_meter = both_send(folder, rate_bit_s)
     switch = world.switches[last.node]
     counts = 60
     for count in range(counts):
-        for meter, demand in ((quiet_meter, 0.4 * 0.97**count), (noisy_meter, (3.0, 2.0, 4.0)[count % 3])):
+        for meter, demand in ((quiet_meter, 0.4 * 0.97**count), (noisy_meter, wanted[count % 3])):
             switch.meters[meter][1] += demand * rate_bit_s / 8 * PERIOD_S
         world.pass_time(PERIOD_S)
     changes = [mod for mod in switch.meter_mods if mod.number == noisy_meter and not mod.is_new]
