@@ -181,6 +181,44 @@ def test_no_labelled_frame_loops_while_rules_change_and_all_arrive_afterwards(se
     assert len({path_of(world, "h1", "h16", label) for label in range(4)}) == 4
 
 
+@pytest.mark.parametrize("name", ["s13", "s5"])
+def test_a_switch_that_maps_labels_to_other_hops_than_told_delivers_them_all(name: str) -> None:
+    """An edge switch, and an aggregation switch, that take the other uplink for each label."""
+    world = sprayed()
+    # Switches are numbered from the core to the edge.
+    above = {switch for switch in TREE.switches if int(switch[1:]) < int(name[1:])}
+    uplinks = [port.number for port in TREE.ports[name] if TREE.peers[port].node in above]
+    other = dict(zip(uplinks, uplinks[1:] + uplinks[:1], strict=True))
+    before = path_of(world, "h1", "h16", 0)
+    for place, entry in world.switches[name].table.items():
+        if kind_of(entry.rule.cookie) is Kind.LABEL and entry.rule.out[0] in other:
+            rule = replace(entry.rule, out=(other[entry.rule.out[0]],))
+            world.switches[name].table[place] = Entry(rule, world.now, world.now)
+    assert len({path_of(world, "h1", "h16", label) for label in range(4)}) == 4
+    assert path_of(world, "h1", "h16", 0) != before
+    for source, label in product(TREE.hosts, range(4)):
+        world.send(source, labelled(llc(source, "h16" if source != "h16" else "h1"), label))
+    assert not world.lost
+
+
+def test_a_switch_that_has_room_for_half_of_its_labels_rules_loses_no_frame() -> None:
+    """Labelled frames without a rule there match the rules of flows, or take the default path; the operator is told."""
+    world = sprayed()
+    switch, wanted = world.switches["s13"], len(label_entries(world)["s13"])
+    world.controller.set_strategy("mpi", "stp", world.now)
+    world.pass_time(1.0)
+    switch.capacity = len(switch.table) + wanted // 2
+    world.controller.set_strategy("mpi", "spray", world.now)
+    world.pass_time(30.0, tick_s=0.5)
+    assert len(label_entries(world)["s13"]) == wanted // 2
+    assert not world.controller.labels.is_being_installed
+    assert any(event.kind == "switch refused" and "s13" in event.text for event in world.events)
+    for host, label in product(TREE.hosts[1:], range(4)):
+        assert world.where("h1", labelled(llc("h1", host), label)) == host
+    for host, label in product(TREE.hosts[2:], range(4)):
+        assert world.where(host, labelled(llc(host, "h1"), label)) == "h1"
+
+
 def test_changes_that_overtake_each_other_leave_the_rules_of_the_last() -> None:
     """A second link fails before any switch has confirmed the deletions after the first."""
     world = sprayed()
