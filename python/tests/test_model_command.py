@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic import COST_US, synthetic_run
+from synthetic import COST_US, run_of, series_of, synthetic_run
 from synthetic_mpi import COST, EAGER_BYTES, HANDSHAKE_US, OVERHEADS, subject, synthetic_mpi, time_us
 from typer.testing import CliRunner
 
 from barewire.cli.commands import app
 from barewire.errors import WrongUse
+from barewire.models.loggp import LogGP
+from barewire.results.fits import logp_fits
 from barewire.results.model import Model
+from barewire.results.run import Series
 from barewire.results.store import read_run, write_run
 from barewire.study import tables
 
@@ -300,3 +303,20 @@ def test_a_damaged_value_of_a_model_is_an_error(tmp_path: Path, name: str, value
 def test_a_computation_is_a_finite_time(value: str) -> None:
     with pytest.raises(WrongUse, match=f"--compute-us must be a number of µs from 0 on, not {value}"):
         invoke("predict", Path("none"), "--kernel", "krylov", "--compute-us", value)
+
+
+def test_a_subject_whose_gap_noise_made_negative_does_not_hide_the_others() -> None:
+    def logp_of(subject: str, gap_us: float) -> list[Series]:
+        times_us = {"eel": 5.0, "os": 1.0, "or": 1.0, "gap": gap_us}
+        return [
+            replace(
+                series_of([time + size / 100] * 6, subject=subject, test="logp", message_bytes=size),
+                **{"variant": "logp", "quantity": name, "ranks": 2},
+            )
+            for name, time in times_us.items()
+            for size in (8, 64, 512)
+        ]
+
+    noisy, good = logp_fits(run_of("run", [*logp_of("openmpi/tcp", -50.0), *logp_of("openmpi/barewire", 2.0)]))
+    assert noisy.loggp == "logp of openmpi/tcp: times must be finite and above 0, and sizes 0 or more; measure again"
+    assert isinstance(good.loggp, LogGP)

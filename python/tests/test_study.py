@@ -4,17 +4,20 @@
 import contextlib
 import html
 import io
+import itertools
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any, get_args
 from unittest.mock import patch
 
 import numpy as np
 import polars as pl
 import pytest
+import typer
 from rich.console import Console
 from synthetic import run_of, series_of
 from synthetic_host import synthetic_host
@@ -25,6 +28,7 @@ from typer.testing import CliRunner
 from barewire.account.frame import Layers
 from barewire.cli.commands import app
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
+from barewire.measure.programs import expand_sizes
 from barewire.results.run import Run, Series
 from barewire.results.sdn import summarised
 from barewire.results.store import write_run
@@ -33,7 +37,7 @@ from barewire.study import steps as steps_module
 from barewire.study.claims import Finding, judge
 from barewire.study.flaws import CHECKS, published_flaws
 from barewire.study.page import render_study
-from barewire.study.plan import Plan, read_plan, shipped
+from barewire.study.plan import Form, Plan, read_plan, shipped
 from barewire.study.report import document, headline, left_out, markdown, print_findings, table_of, warnings
 from barewire.study.shown import shown
 from barewire.study.steps import Done, Record, begin, read_record, run_steps
@@ -103,6 +107,54 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
     return [two] if two == "bench host" else list(command[:2]) if command[0] == "sdn" else [command[0]]
 
 
+@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("form", get_args(Form))
+def test_options_of_every_step_are_parsed(
+    name: str, form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the command line refuses would end a study of half an hour in its middle."""
+    plan, commands = read_plan(name), replaced(monkeypatch, lambda command: (0, ""))
+    monkeypatch.setattr(steps_module, "installed_libraries", lambda: list(LIBRARIES.values()))
+    monkeypatch.setattr(steps_module, "find_library", lambda name: LIBRARIES[name])
+    with patch("barewire.mpi.suite.build", lambda library, names: {"pingpong": "/nowhere/pingpong"}):
+        run_steps(plan, tmp_path, begin(plan, tmp_path, form, None), no_progress)
+    for words in commands:
+        command: Any = typer.main.get_command(app)
+        head = _command_words(tuple(words))
+        for first in head:
+            command = command.get_command(None, first)
+        command.make_context(first, words[len(" ".join(head).split()) :])
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_claims_are_about_subjects_and_variants_that_their_steps_measure(name: str) -> None:
+    """A claim about others would never be decided."""
+    plan = read_plan(name)
+    for claim in plan.claims:
+        for side in (claim.a, claim.b):
+            if side is None or (step := plan.step(side["step"])).command[0] != "mpi":
+                continue
+            words = (*step.command, *step.lab, *step.full)
+            options = dict(itertools.pairwise(words))
+            for subject in each_of(side.get("subject", [])):
+                library, _, rest = subject.partition("/")
+                fabric, *settings = rest.split("+")
+                assert library in options["--library"].split(","), claim.text
+                assert fabric in options["--fabric"].split(","), claim.text
+                for setting in settings:
+                    option, _, value = setting.partition("=")
+                    assert value in options[f"--{option}"].replace("16KiB", "16384").split(","), claim.text
+            variants = options.get("--variants", "all")
+            for variant in each_of(side.get("variant", [])):
+                assert variants == "all" or variant in variants.split(","), claim.text
+            if ".." not in (sizes := options.get("--sizes", "..")) and "--refine" not in words:
+                assert {*each_of(side.get("message_bytes", []))} <= {*expand_sizes(sizes, 0)}, claim.text
+
+
+def each_of(values: Any) -> list[Any]:
+    return values if isinstance(values, list) else [values]
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -147,6 +199,7 @@ def _command_words(command: tuple[str, ...]) -> list[str]:
         (('a = {step = "messages",', 'a = {step = "messages", ranks = "4",'), "ranks must be a number, not '4'"),
         (('a = {step = "messages",', 'a = {step = "messages", test = ["x", 1],'), "test must be a text, not 1"),
         (('"--sizes", "64"]', '"--library"]'), "step 1: --library needs the names of libraries behind it"),
+        (('"6", "--"', '"6", "--library", "--"'), "step 1: --library needs the names of libraries behind it"),
         (
             ('"mpi", "pingpong", "--sizes", "64"', '"account", "a.pcapng"'),
             "claim 1: a claim of kind 'faster' is about a step of mpi, bench, sdn bench, not 'messages'",
@@ -333,12 +386,15 @@ def test_on_real_hosts_no_step_has_what_only_a_lab_has(
             assert done.state == "left out" and done.reason.endswith(" in a lab, not real hosts")
 
 
-def test_of_the_libraries_those_that_are_here_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = written(tmp_path, STEP.replace('"--sizes"', '"--library", "openmpi,mpich-99", "--sizes"') + CLAIM)
+@pytest.mark.parametrize("before", ['"--sizes"', '"--launches"'], ids=["command", "form"])
+def test_of_the_libraries_those_that_are_here_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    plan = written(tmp_path, STEP.replace(before, f'"--library", "openmpi,mpich-99", {before}') + CLAIM)
     commands, study = replaced(monkeypatch, lambda command: (0, "")), tmp_path / "study"
     monkeypatch.setattr(steps_module, "installed_libraries", lambda: [LIBRARIES["openmpi"]])
     record = run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
-    assert commands[0][2:4] == ["--library", "openmpi"]
+    assert commands[0][commands[0].index("--library") + 1] == "openmpi"
     assert left_out(record) == ["Step 'messages' was done without mpich-99, not installed here"]
 
 
@@ -554,6 +610,16 @@ def test_faster_at_every_size(tmp_path: Path, factors: Mapping[int, float] | flo
     finding = judged(tmp_path, CLAIM, times(factors), noise=0.002)
     assert finding.verdict == verdict and says in finding.why, finding.why
     assert [row.label for row in finding.rows] == ["8 B", "64 B", "1 KiB", "8 KiB"]
+
+
+def test_sides_of_one_subject_are_told_apart_by_what_they_select(tmp_path: Path) -> None:
+    claim = CLAIM.replace("openmpi/tcp", "openmpi/barewire").replace(
+        '"openmpi/barewire"}\nb', '"openmpi/barewire", message_bytes = 8}\nb'
+    )
+    finding = judged(tmp_path, f'{claim}key = ["ranks"]', {"openmpi/barewire": {8: 1.0, 64: 2.0}})
+    assert finding.names == ("openmpi/barewire (message bytes 8)", "openmpi/barewire (any message bytes)")
+    same = judged(tmp_path, CLAIM.replace("openmpi/tcp", "openmpi/barewire"), {"openmpi/barewire": {8: 1.0}})
+    assert same.names == ("openmpi/barewire", "openmpi/barewire")
 
 
 def test_too_few_launches_decide_nothing(tmp_path: Path) -> None:

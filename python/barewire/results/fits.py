@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from barewire.errors import WrongUse
 from barewire.models.breakpoints import Break, Piecewise, find_breakpoints
 from barewire.models.causes import Limit, explanations
 from barewire.models.derived import LOGP_VARIANTS
@@ -125,7 +126,11 @@ def logp_fits(run: Run) -> list[LogpFit]:
     fits = []
     for subject in dict.fromkeys(each.subject for each in run.series):
         for variant in LOGP_VARIANTS:
-            functions = logp_functions(run, subject, variant)
+            try:
+                functions = logp_functions(run, subject, variant)
+            except WrongUse as error:  # noise can make a gap negative, which is a train's time minus a message's
+                fits.append(LogpFit(subject, variant, str(error), run.confidence))
+                continue
             if functions:
                 fitted = _or_reason(partial(_loggp, functions, limits_of(run, subject)))
                 fits.append(LogpFit(subject, variant, fitted, run.confidence))

@@ -134,7 +134,7 @@ def _of_pairs(claim: Claim, confidence: float, runs: Mapping[str, Run]) -> Findi
     rows = tuple(
         _compared(claim, label, a, b, result) for label, (a, b), result in zip(labels, pairs, results, strict=True)
     )
-    names = (_name(a for a, _ in pairs), _name(b for _, b in pairs))
+    names = _names(claim, pairs)
     if claim.kind == "grows":
         verdict, why = _grows(rows, lower_is_better=pairs[0][0].lower_is_better)
     elif claim.kind == "faster":
@@ -219,10 +219,29 @@ def _at(claim: Claim, series: Series) -> float:
     return float(_key(claim, series)[-1])
 
 
-def _name(series: Any) -> str:
-    """What a side is called: its subjects, with variants if the sides differ in those."""
-    found = dict.fromkeys(f"{each.subject} {each.variant}".strip() for each in series)
-    return ", ".join(found)
+def _names(claim: Claim, pairs: Sequence[tuple[Series, Series]]) -> tuple[str, str]:
+    """What both sides are called: where that is the same, with the fields in which the claim tells them apart."""
+    assert claim.a is not None and claim.b is not None
+    first, second = (_name(claim, side) for side in zip(*pairs, strict=True))
+    differing = [name for name in {**claim.a, **claim.b} if claim.a.get(name) != claim.b.get(name)]
+    if first != second or not differing:
+        return first, second
+    told = [", ".join(_selection_in_words(name, side.get(name)) for name in differing) for side in (claim.a, claim.b)]
+    return f"{first} ({told[0]})", f"{second} ({told[1]})"
+
+
+def _selection_in_words(name: str, wanted: Any) -> str:
+    words = name.replace("_", " ")
+    if wanted is None:
+        return f"any {words}"
+    values = ", ".join(str(each) for each in wanted) if isinstance(wanted, list) else str(wanted)
+    return values if name == "quantity" else f"{words} {values}"
+
+
+def _name(claim: Claim, series: Sequence[Series]) -> str:
+    """What a side is called: its subjects with their variants, if those are not in the key."""
+    with_variant = "variant" not in claim.key
+    return ", ".join(dict.fromkeys(f"{each.subject} {each.variant * with_variant}".strip() for each in series))
 
 
 def _compared(claim: Claim, label: str, a: Series, b: Series, result: Comparison) -> Row:
@@ -409,7 +428,7 @@ def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding
         if all(row.interval is not None for row in rows)
         else f" With fewer than {launches_for_interval(confidence)} launches there is no interval."
     )
-    finding = Finding(claim, verdict, f"{why}{few}", tuple(rows), (_name(found),))
+    finding = Finding(claim, verdict, f"{why}{few}", tuple(rows), (_name(claim, found),))
     return _with_lost(finding, runs, {_key(claim, series) for series in found})
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from barewire.stats.published import difference_flaw, gain_flaw, interval_flaw, p_flaw
 from barewire.study.plan import Plan
-from barewire.study.tables import Table
+from barewire.study.tables import Table, read_table
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
 
 
 def published_flaws(plan: Plan) -> list[str]:
-    """Return a sentence for each contradiction within the published tables that the plan's claims show."""
-    tables = [claim.table for claim in plan.claims]
-    return list(dict.fromkeys(flaw for table in tables if table is not None for flaw in table_flaws(table)))
+    """Return a sentence for each contradiction within the published tables that the plan names."""
+    named = dict.fromkeys(each.published for each in (*plan.claims, *plan.tables))
+    return [flaw for name in named if name is not None for flaw in table_flaws(read_table(name))]
 
 
 def table_flaws(table: Table) -> Iterator[str]:

@@ -285,9 +285,10 @@ def _step(where: str, content: dict[str, Any]) -> Step:
     command = words.get("command", ())
     if not any(command[: len(known)] == known for known in _COMMANDS):
         raise WrongUse(f"{where}: command begins with one of {_listed(_COMMANDS)}")
-    options = command[: command.index("--")] if "--" in command else command
-    if options[-1] == "--library":
-        raise WrongUse(f"{where}: --library needs the names of libraries behind it")
+    for each in (command, words.get("quick", ()), words.get("full", ())):
+        options = each[: each.index("--")] if "--" in each else each
+        if options[-1:] == ("--library",):
+            raise WrongUse(f"{where}: --library needs the names of libraries behind it")
     return Step(
         texts["name"],
         texts["what"],

@@ -291,11 +291,11 @@ def _command(step: Step, directory: Path, record: Record) -> tuple[tuple[str, ..
     place: tuple[str, ...] = step.lab
     if step.lab and record.hosts is not None:
         place = ("--hosts", _hosts_for(step, record.hosts))
+    words, without = _with_installed_libraries((*words, *place, *more))
     results = ("-o", str(directory / step.name)) if step.leaves_run else ()
     as_json = () if step.leaves_run or step.command[0] == "run" else ("--json",)
-    words, without = _with_installed_libraries(words)
     behind = (*program, *of_form)
-    return (*words, *place, *more, *results, *as_json, *(("--", *behind) if behind else ())), without
+    return (*words, *results, *as_json, *(("--", *behind) if behind else ())), without
 
 
 def _with_installed_libraries(words: Sequence[str]) -> tuple[Sequence[str], str]:
