@@ -44,8 +44,13 @@ from barewire.results.host import host_document
 from barewire.results.sdn import STAR, WIDE
 from barewire.results.store import write_run
 from barewire.sdn.bench.outcome import concluded
+from barewire.study.claims import judge
+from barewire.study.page import render_study
+from barewire.study.plan import read_plan
+from barewire.study.report import measured_hosts
+from barewire.study.steps import Done, Record
 
-WIDTHS = {"desktop": 1280, "phone": 400}
+WIDTHS = {"desktop": 1280, "phone": 390}
 SIZE_MAX = 1_500_000
 # With margins of 12 mm, at 96 px per inch.
 A4_LANDSCAPE = {"width": 1032, "height": 703, "deviceScaleFactor": 1, "mobile": False}
@@ -139,6 +144,70 @@ def scoreboard_report(directory: Path) -> Path:
     return written(directory, render_board(read_board(directory / "board")))
 
 
+STUDY = """
+title = "A study"
+question = "Is LLC faster than TCP?"
+source = "Somebody 1999"
+confidence = 95
+
+[[step]]
+name = "many"
+what = "ping-pongs of many sizes"
+command = ["mpi", "pingpong"]
+
+[[step]]
+name = "few"
+what = "ping-pongs of few sizes"
+command = ["mpi", "pingpong"]
+
+[[step]]
+name = "machine"
+what = "this machine"
+command = ["bench", "host"]
+
+[[claim]]
+text = "LLC takes less time at each of many sizes."
+kind = "faster"
+a = {step = "many", subject = "openmpi/barewire", variant = "blocking-standard"}
+b = {step = "many", subject = "openmpi/tcp", variant = "blocking-standard"}
+published = "watter2006_netpipe_time.csv"
+rows = "message_bytes"
+columns = ["llc_mean_s", "tcp_mean_s"]
+
+[[claim]]
+text = "It takes more at each of few."
+kind = "faster"
+a = {step = "few", subject = "openmpi/tcp", variant = "blocking-standard"}
+b = {step = "few", subject = "openmpi/barewire", variant = "blocking-standard"}
+
+[[claim]]
+text = "A round trip of 1400 B takes 11 µs on Ethernet of 1 Gb/s."
+kind = "impossible"
+message_bytes = 1400
+protocol = "raw"
+rate_bit_s = 1e9
+published = "paz2010_pingpong.csv"
+columns = ["round_trip_us"]
+only = {program = "raw_socket"}
+"""
+
+
+def study_report(directory: Path) -> Path:
+    """Claims of many and of few rows, beside published values and without, and all that a machine was measured for."""
+    (directory / "mine.toml").write_text(STUDY)
+    plan = read_plan(str(directory / "mine.toml"))
+    for name, sizes in (("many", tuple(2**exponent for exponent in range(12))), ("few", SIZES)):
+        (directory / name).mkdir()
+        subjects = subject("openmpi", "barewire"), subject("openmpi", "tcp")
+        synthetic_mpi(directory / name, "pingpong", subjects=subjects, sizes=sizes)
+    (directory / "machine").mkdir()
+    write_run(directory / "machine", *synthetic_host(directory / "machine"))
+    steps = {step.name: Done("done", step.command, 61.0) for step in plan.steps}
+    record = Record(plan.name, plan.digest, "quick", None, "2026-01-01", steps)
+    hosts = measured_hosts(plan, directory, record)
+    return written(directory, render_study(plan, judge(plan, directory, record), record, hosts))
+
+
 def account_report(directory: Path) -> Path:
     if shutil.which("tshark") is None:
         pytest.skip("tshark is missing: apt-get install tshark")
@@ -168,6 +237,7 @@ PAGES: dict[str, Callable[[Path], Path]] = {
     "trial": trial_report,
     "cluster": cluster_report,
     "scoreboard": scoreboard_report,
+    "study": study_report,
     "account": account_report,
     "gallery": gallery,
 }
@@ -309,6 +379,18 @@ EXPECTED = {
     "profile": (4, ("Where the time goes", "Most time")),
     "trial": (3, ("Is solve faster over Barewire than over TCP?", "Who is faster")),
     "scoreboard": (1, ("Means by testbed", "Map of all ratios")),
+    "study": (
+        2,
+        (
+            *(
+                "Is LLC faster than TCP?",
+                "Of 3 claims 1 held, 2 did not hold.",
+                "published: llc_mean, µs",
+                "this machine",
+            ),
+            *("It takes more at each of few.", "A round trip of 1400 B takes 11 µs", "Context switch, ns"),
+        ),
+    ),
     "account": (1, ("Where did the bytes go?", "Payload: 4000 B", "Bytes by phase and layer", "message header")),
     "gallery": (2, ("Is raw Ethernet faster than TCP?", "cannot be read")),
 }

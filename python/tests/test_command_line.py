@@ -259,8 +259,8 @@ def test_documents_begin_with_their_schema(arguments: str) -> None:
 
 def documented_commands() -> Iterator[tuple[str, str]]:
     """Every `barewire …` in code of README, docs and scripts, without what follows a program's --."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/ci").glob("*.yml")]
-    pages += [ROOT / "Makefile", *(ROOT / "tools").glob("*.sh")]
+    pages = [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "tools").glob("*.sh"), *(ROOT / "docs/ci").glob("*.yml")]
+    pages += [file for folder in ("", "classroom", "studies") for file in (ROOT / "docs" / folder).glob("*.md")]
     for file in pages:
         text = file.read_text().replace("\\\n", " ")
         for line in re.findall(r"(?:^|[`/ ])barewire ((?:[a-z]+ )[^`\n]*)", text, re.MULTILINE):
