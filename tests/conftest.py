@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 LONGEST = (
     *("provider", "udp", "mpi_suite", "mpi", "bench", "mpi_kernels", "report_browser", "profile", "sdn", "mpi_command"),
     *("run", "cluster", "endpoint", "lab_network", "plain_mpirun", "sdn_experiment", "cluster_check", "lab_user"),
+    *("documented_commands",),
 )
 
 

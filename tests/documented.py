@@ -2,7 +2,7 @@
 """The commands in the code blocks of README.md and docs, by page, in order."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from conftest import ROOT
 
@@ -29,16 +29,13 @@ def pages() -> dict[str, list[str]]:
 
 def block(page: str, language: str) -> str:
     """The only code block in this language on a page of docs."""
-    ((_, text),) = (one for one in _blocks((ROOT / "docs" / page).read_text()) if one[0] == language)
-    return text
-
-
-def _blocks(text: str) -> Sequence[tuple[str, str]]:
-    return _BLOCK.findall(text)
+    found = _BLOCK.findall((ROOT / "docs" / page).read_text())
+    (text,) = (text for of, text in found if of == language)
+    return str(text)
 
 
 def _commands(text: str) -> Iterator[str]:
-    for language, block in _blocks(text):
+    for language, block in _BLOCK.findall(text):
         if language in _SHELL:
             for line in re.sub(r"\\\n *", "", block).splitlines():
                 command = line.strip().removeprefix("$ ")

@@ -20,7 +20,7 @@ import foreign_outputs
 import pytest
 from conftest import BAREWIRE, ROOT, barewire
 from documented import block, pages
-from mpi_libraries import program
+from mpi_libraries import library, program
 from synthetic import synthetic_run
 from synthetic_mpi import synthetic_mpi
 from test_scoreboard import campaign, measured
@@ -41,6 +41,7 @@ NOT_RUN = {
     r"--install-completion|--show-completion": "asks which shell it is typed in; python/tests/test_command_line.py",
     r"--library intel": "needs Intel's library, which nothing installs unasked; tests/test_mpi.py",
     r"--delay 50us": "needs an emulator that not every kernel has; tests/test_lab_wire.py",
+    r"--emulated": "boots two machines, which not every machine can; tests/test_emulated.py",
     r"cpu_allreduce_test": "needs oneCCL, which no package has",
     r"mpi applications(?! --list)": "needs 3 GB of programs; tests/test_applications.py",
     r"barewire tune$": "takes six minutes; tests/test_tune_lab.py",
@@ -87,12 +88,15 @@ def named(command: str) -> str:
     return re.split(r'barewire"? ', command, maxsplit=1)[-1]
 
 
-def reasons(command: str) -> list[str]:
-    return [reason for part, reason in NOT_RUN.items() if re.search(part, command)]
+def is_cheap(command: str) -> bool:
+    return CHEAP.match(named(command)) is not None
 
 
 COMMANDS = [command for commands in PAGES.values() for command in commands]
-RUN = {page: [each for each in commands if not reasons(each)] for page, commands in PAGES.items()}
+RUN = {
+    page: [command for command in commands if not any(re.search(part, command) for part in NOT_RUN)]
+    for page, commands in PAGES.items()
+}
 
 
 def test_what_is_listed_stands_on_a_page() -> None:
@@ -102,17 +106,13 @@ def test_what_is_listed_stands_on_a_page() -> None:
     assert len(COMMANDS) > 200 and sum(map(len, RUN.values())) > 150
 
 
-@pytest.mark.parametrize(
-    "page", [page for page, commands in RUN.items() if any(CHEAP.match(named(c)) for c in commands)]
-)
+@pytest.mark.parametrize("page", [page for page, commands in RUN.items() if any(map(is_cheap, commands))])
 def test_commands_that_read_results_do_what_their_page_says(page: str, tmp_path: Path) -> None:
-    run_page([command for command in RUN[page] if CHEAP.match(named(command))], tmp_path)
+    run_page([command for command in RUN[page] if is_cheap(command)], tmp_path)
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(
-    "page", [page for page, commands in RUN.items() if not all(CHEAP.match(named(c)) for c in commands)]
-)
+@pytest.mark.parametrize("page", [page for page, commands in RUN.items() if not all(map(is_cheap, commands))])
 def test_commands_of_a_page_run_in_its_order(page: str, tmp_path: Path) -> None:
     run_page(RUN[page], tmp_path)
 
@@ -168,7 +168,11 @@ class Session:
 
     def _arguments(self, words: list[str]) -> tuple[list[str], Path | None]:
         """Words with less effort, real names of labs, what variables and patterns stand for; and the file of `>`."""
-        expanded = [part for word in words for part in self._expanded(word)]
+        expanded = [
+            part
+            for before, word in zip(["", *words], words, strict=False)
+            for part in ([word] if before == "-o" else self._expanded(word))
+        ]
         output = None
         if ">" in expanded:
             at = expanded.index(">")
@@ -259,9 +263,18 @@ def built(source: str) -> Callable[[Path], object]:
     return lambda target: shutil.copy(program("mpich-5", source), target)
 
 
+HANGS = """#include <mpi.h>
+int main(int count, char **arguments) {
+  MPI_Init(&count, &arguments);
+  MPI_Recv(&count, 1, MPI_INT, MPI_ANY_SOURCE, 77, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+"""
+
+
 def hanging(path: Path) -> None:
-    path.write_text(f"#!/bin/sh\nexec {program('mpich-5', 'profiled')} hangs\n")
-    path.chmod(0o755)
+    (path.parent / "hangs.c").write_text(HANGS)
+    compiler = library("mpich-5").program("mpicc")
+    subprocess.run([compiler, str(path.parent / "hangs.c"), "-o", str(path)], check=True, capture_output=True)
 
 
 FILES: dict[str, Callable[[Path], object]] = {
@@ -271,7 +284,7 @@ FILES: dict[str, Callable[[Path], object]] = {
     **dict.fromkeys(["runs/measured", "runs/kernels"], mpi_run("fft", "radix", ranks=(4, 8), launches=7)),
     **dict.fromkeys(["job.pcapng", "one.pcapng"], copy_of(ROOT / "python/tests/captures/tcp.pcapng")),
     **dict.fromkeys(["osu_latency-*.txt", "osu_latency-tcp-*.txt", "osu_latency-barewire-*.txt"], osu_outputs),
-    **dict.fromkeys(["./program", "./pingpong"], built("pingpong")),
+    **dict.fromkeys(["./program", "./one_size"], built("one_size")),
     "RUN": mpi_run("pingpong", "fft"),
     "PAIR": mpi_run("pingpong"),
     "runs": lambda path: bare_run(path / "first"),
@@ -285,7 +298,7 @@ FILES: dict[str, Callable[[Path], object]] = {
     "ecmp,planned,mine:Mine": lambda path: (path.parent / "mine.py").write_text(
         block("classroom/strategy.md", "python")
     ),
-    "./one_size": built("one_size"),
+    "./pingpong": built("pingpong"),
     "./solve": built("messages"),
     "./hangs": hanging,
     "solve.py": lambda path: path.write_text(

@@ -108,3 +108,19 @@ def test_a_study_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     study.send_signal(signal.SIGTERM)
     _, errors = study.communicate(timeout=60)
     assert study.returncode == 130, errors
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", ["geromel1998", "paz2010"])
+def test_a_study_run_twice_agrees_with_itself(name: str, tmp_path: Path) -> None:
+    """What held in one does not fail to hold in the other; what one cannot decide contradicts nothing."""
+    found = []
+    for time in ("first", "second"):
+        done = barewire("study", "run", name, "--quick", "-o", str(tmp_path / time), "--json", timeout=600)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+        assert {step["state"] for step in found[-1]["steps"].values()} == {"done"}, done.stderr
+    pairs = list(zip(*(each["claims"] for each in found), strict=True))
+    assert [
+        (one, other) for one, other in pairs if {one["verdict"], other["verdict"]} == {"held", "did not hold"}
+    ] == []
