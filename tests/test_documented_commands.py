@@ -60,14 +60,20 @@ EXIT_CODES = {
     "bin/barewire exercise check frame answers.toml runs/frame": 1,
     "bin/barewire profile -n 2 --lab pair --limit 60 -- ./hangs": 1,
 }
+MPI_EFFORT = "--launches 2 --seconds 0.002 --samples 3 --warmup 1 --budget 20"
 # What is added to commands that begin like this; the longest beginning counts.
 EFFORT = {
     "bench": "--launches 2 --seconds 0.005 --samples 5 --warmup 1 --blocks 2",
     "bench budget": "--launches 1 --seconds 0.005 --samples 5 --warmup 1 --library openmpi",
     "bench host": "--launches 1 --seconds 0.001 --largest-block 67108864",
-    "mpi": "--launches 2 --seconds 0.002 --samples 3 --warmup 1 --budget 20",
+    "mpi": MPI_EFFORT,
+    # LogP takes a curve of each size.
+    **dict.fromkeys(
+        ["mpi pingpong,exchange,stream,logp", "mpi overlap,overhead,logp", "mpi logp,overhead"],
+        f"{MPI_EFFORT} --sizes 8,1KiB,64KiB",
+    ),
     "mpi applications": "",
-    "mpi scoreboard": "--testbeds pair --patterns pingpong --sizes 64 --library openmpi --launches 1 --budget 10",
+    "mpi scoreboard": "--testbeds pair --patterns pingpong --sizes 64 --launches 1 --budget 10",
     "mpi scoreboard runs": "",
     "profile": "--limit 3",
     "sdn bench": "--host-counts 4 --blocks 1 --rings 1 --measurements 1 --exchanges 1 --iterations 1 --rate 25mbit "
@@ -76,6 +82,8 @@ EFFORT = {
     "sdn simulate --workload ring": "--seeds 1 --host-counts 4 --strategy stp,ecmp",
     "try": "--launches 2 --budget 20",
 }
+# What is added to those that would take all there are.
+FEWER = {"mpi": ("--library", "openmpi"), "sdn bench": ("--strategy", "ecmp")}
 # These take a second: they measure nothing, and need neither a controller nor 20 switches for it.
 CHEAP = re.compile(
     r"account|compare|enable|exercise|export|import|lab (?!exec .*probe|up .* 2500kbit)|model|modulefile"
@@ -227,8 +235,9 @@ def effort(words: Sequence[str]) -> list[str]:
     """Options that override those of `words`, which the command takes the last of."""
     fitting = [start for start in EFFORT if " ".join(words).startswith(start)]
     added = shlex.split(EFFORT[max(fitting, key=len)]) if fitting else []
-    if words[0] == "mpi" and added and "--library" not in {*words, *added}:
-        added += ["--library", "openmpi"]
+    for start, (option, value) in FEWER.items():
+        if added and " ".join(words).startswith(start) and option not in {*words, *added}:
+            added += [option, value]
     return added
 
 
