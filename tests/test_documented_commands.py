@@ -60,7 +60,7 @@ EXIT_CODES = {
     "bin/barewire exercise check frame answers.toml runs/frame": 1,
     "bin/barewire profile -n 2 --lab pair --limit 60 -- ./hangs": 1,
 }
-MPI_EFFORT = "--launches 2 --seconds 0.002 --samples 3 --warmup 1 --budget 20"
+MPI_EFFORT = "--launches 1 --seconds 0.002 --samples 1 --warmup 1 --budget 20"
 # What is added to commands that begin like this; the longest beginning counts.
 EFFORT = {
     "bench": "--launches 2 --seconds 0.005 --samples 5 --warmup 1 --blocks 2",
@@ -73,6 +73,8 @@ EFFORT = {
         f"{MPI_EFFORT} --sizes 8,1KiB,64KiB",
     ),
     "mpi applications": "",
+    # Refining needs four launches.
+    "mpi pingpong --sizes 1..128KiB --refine": MPI_EFFORT.replace("--launches 1", "--launches 4"),
     "mpi scoreboard": "--testbeds pair --patterns pingpong --sizes 64 --launches 1 --budget 10",
     "mpi scoreboard runs": "",
     "profile": "--limit 3",
@@ -164,7 +166,7 @@ class Session:
         if arguments[:2] == ["lab", "up"]:
             barewire("lab", "down", "--all")
         # Python reads PYTHONPATH when it starts.
-        done = (started if assigned else barewire)(*arguments, env=environment, cwd=self.folder, timeout=300)
+        done = (started if assigned else barewire)(*arguments, env=environment, cwd=self.folder, timeout=600)
         print(f"{time.monotonic() - begun:.1f} s: {command}")
         if (up := re.match("lab ([0-9a-f]+): ", done.stdout)) is not None:
             self.lab = up[1]
