@@ -61,15 +61,19 @@ EXIT_CODES = {
     "bin/barewire profile -n 2 --lab pair --limit 60 -- ./hangs": 1,
 }
 MPI_EFFORT = "--launches 1 --seconds 0.002 --samples 1 --warmup 1 --budget 20"
+SDN_EFFORT = (
+    "--blocks 1 --rings 1 --measurements 1 --exchanges 1 --iterations 1 --rate 25mbit --message-bytes 50000 "
+    "--shape 8x2 --volume-bytes 2000000"
+)
 # What is added to commands that begin like this; the longest beginning counts.
 EFFORT = {
     "bench": "--launches 2 --seconds 0.005 --samples 5 --warmup 1 --blocks 2",
     "bench budget": "--launches 1 --seconds 0.005 --samples 5 --warmup 1 --library openmpi",
     "bench host": "--launches 1 --seconds 0.001 --largest-block 67108864",
     "mpi": MPI_EFFORT,
-    # LogP takes a curve of each size.
+    # These take a curve of each size.
     **dict.fromkeys(
-        ["mpi pingpong,exchange,stream,logp", "mpi overlap,overhead,logp", "mpi logp,overhead"],
+        ["mpi pingpong,exchange,stream,logp", "mpi overlap,overhead,logp", "mpi logp,overhead", "mpi nonblocking"],
         f"{MPI_EFFORT} --sizes 8,1KiB,64KiB",
     ),
     "mpi applications": "",
@@ -78,8 +82,8 @@ EFFORT = {
     "mpi scoreboard": "--testbeds pair --patterns pingpong --sizes 64 --launches 1 --budget 10",
     "mpi scoreboard runs": "",
     "profile": "--limit 3",
-    "sdn bench": "--host-counts 4 --blocks 1 --rings 1 --measurements 1 --exchanges 1 --iterations 1 --rate 25mbit "
-    "--message-bytes 50000 --shape 8x2 --volume-bytes 2000000",
+    "sdn bench": f"--host-counts 4 {SDN_EFFORT}",
+    "sdn bench --workload mixed": f"--host-counts 8 {SDN_EFFORT}",
     "sdn simulate": "--seeds 2",
     "sdn simulate --workload ring": "--seeds 1 --host-counts 4 --strategy stp,ecmp",
     "try": "--launches 2 --budget 20",
