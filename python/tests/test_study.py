@@ -239,6 +239,14 @@ def each_of(values: Any) -> list[Any]:
             "claim 1: without 'rows', 'only' must leave one row of stival2006_overhead.csv, not 2",
         ),
         (
+            (
+                'kind = "faster"',
+                'kind = "faster"\npublished = "stival2006_fft.csv"\nrows = "log2_points"\n'
+                'columns = ["total_ms", "total_ms"]',
+            ),
+            "claim 1: stival2006_fft.csv has several rows of the same log2_points",
+        ),
+        (
             ('kind = "faster"', 'kind = "faster"\npublished = "watter2006_fft.csv"\nonly = [{processes = 2}, 3]'),
             "claim 1: only is a table such as",
         ),
@@ -622,6 +630,42 @@ def test_sides_of_one_subject_are_told_apart_by_what_they_select(tmp_path: Path)
     assert same.names == ("openmpi/barewire", "openmpi/barewire")
 
 
+def test_sides_without_values_are_named(tmp_path: Path) -> None:
+    """A library or a size that was not measured, such as one of the other form, is no damaged run."""
+
+    def of(kind: str, subject: str, more: str = "") -> Finding:
+        side = f'a = {{step = "messages", subject = "{subject}"{more}}}\n'
+        other = 'b = {step = "messages", subject = "openmpi/tcp"}\n' if kind == "faster" else "low = 1\nhigh = 9\n"
+        return judged(tmp_path, f'[[claim]]\ntext = "x"\nkind = "{kind}"\n{side}{other}', times(1.0))
+
+    for kind in ("faster", "within", "break"):
+        finding = of(kind, "mpich-5/tcp", ', variant = ["a", "b"]')
+        assert finding.verdict == "cannot be decided" and not finding.rows
+        assert finding.why == "step 'messages' has no values of subject mpich-5/tcp, variant a, b", finding.why
+    assert of("break", "openmpi/tcp").why == "break points need 8 message sizes or more"
+    apart = CLAIM.replace('"openmpi/barewire"', '"openmpi/barewire", message_bytes = 8').replace(
+        '"openmpi/tcp"', '"openmpi/tcp", message_bytes = 64'
+    )
+    assert judged(tmp_path, apart, times(1.0)).why == "the runs have no values of both sides with the same key"
+    negative = [
+        series_of([-0.5, *[1.0] * 9], subject=name, message_bytes=8) for name in ("openmpi/barewire", "openmpi/tcp")
+    ]
+    assert judged(tmp_path, CLAIM, {}, more=negative).why == "no usable values at 8 B"
+    limit = '[[claim]]\ntext = "x"\nkind = "within"\na = {step = "messages"}\nlow = 0\nhigh = 1\nof_limit = true\n'
+    assert judged(tmp_path, limit, times(1.0)).why == "the link has no rate, so no limit of its wire is known"
+
+
+@pytest.mark.parametrize("kind", ["faster", "no-difference"])
+def test_one_launch_is_on_the_page_and_decides_nothing(tmp_path: Path, kind: str) -> None:
+    claim = CLAIM.replace('"faster"', f'"{kind}"')
+    finding = judged(tmp_path, claim, times(0.8), launches=1)
+    assert finding.verdict == "cannot be decided" and "With 1 launch there is no interval" in finding.why, finding.why
+    assert "significant" not in finding.why, "nothing was tested"
+    plan = written(tmp_path, STEP + claim)
+    assert "With 1 launch" in markdown(plan, [finding], record_of(plan), [])
+    assert "With 1 launch" in render_study(plan, [finding], record_of(plan), [])
+
+
 def test_too_few_launches_decide_nothing(tmp_path: Path) -> None:
     finding = judged(tmp_path, CLAIM, times(0.8), launches=2)
     assert finding.verdict == "cannot be decided" and "With 2 launches there is no interval at 95 %" in finding.why
@@ -985,7 +1029,7 @@ quantity = "job"
     ("planned_s", "verdict", "says"),
     [([5.0, 5.1, 5.2, 5.0, 5.1, 5.2], "held", "Better in the only row"),
      ([11.0, 11.1, 11.2, 11.0, 11.1, 11.2], "did not hold", "Better in 0 of 1"),
-     ([9.0, 11.1, 9.2, 11.0, 9.1, 11.2], "cannot be decided", "The interval over the seeds contains 1."),
+     ([9.0, 11.1, 9.2, 11.0, 9.1, 11.2], "cannot be decided", "The tests do not tell them apart."),
      ([5.0, 5.1], "cannot be decided", "Only 2 seeds, and at least 6 are needed.")],
 )  # fmt: skip
 def test_simulated_strategies_are_compared_seed_by_seed(
@@ -1011,8 +1055,28 @@ def test_simulated_strategies_are_compared_seed_by_seed(
     renamed = json.dumps({"series": series}).replace("planned", "isolated")
     (tmp_path / "simulation.json").write_text(renamed)
     (with_published,) = judge(beside, tmp_path, record_of(beside))
-    assert with_published.rows[0].published_ratio == pytest.approx(38.07 / 27.31)
+    assert with_published.rows[0].published_ratio == pytest.approx(27.31 / 38.07), "of times, in A's favour"
+    assert table_of(with_published).headings[-2] == "ratio (above 1 is better)"
+    assert "ratio (above 1 is better)" in render_study(beside, [with_published], record_of(beside), [])
     assert row.measured == (pytest.approx(np.mean(planned_s)), pytest.approx(np.mean(stp))) and row.unit == "s"
+
+
+def test_simulated_strategies_are_corrected_over_the_rows_of_a_claim(tmp_path: Path) -> None:
+    """Six seeds that would contradict the claim alone, beside two numbers of hosts without a difference."""
+    plan = written(tmp_path, STEP + SIMULATED)
+    even = [10.0, 10.2, 9.8, 10.1, 9.9, 10.0]
+    worse = [10.8, 10.4, 10.2, 9.9, 10.3, 10.5]
+    series = [
+        {"quantity": "job", "unit": "s", "hosts": hosts, "strategy": name, "mean": float(np.mean(values))}
+        | {"values": values}
+        for hosts in (4, 8, 16)
+        for name, values in (("stp", even), ("planned", worse if hosts == 16 else even[1:] + even[:1]))
+    ]
+    (tmp_path / "simulation.json").write_text(json.dumps({"series": series}))
+    (finding,) = judge(plan, tmp_path, record_of(plan))
+    assert finding.verdict == "cannot be decided" and len(finding.rows) == 3, finding.why
+    high = finding.rows[2].interval
+    assert high is not None and high[1] < 1, "alone it would be worse"
 
 
 @pytest.mark.parametrize(
@@ -1183,6 +1247,13 @@ note = "As printed."
         (('"tcp_mean_s"', "3"), "columns has the name of a column for each subject, not 3 for 'openmpi/tcp'"),
         (('{"openmpi/tcp" = "tcp_mean_s"}', '["tcp_mean_s"]'), "columns is a table such as"),
         (('note = "As printed."', "only = {message_bytes = 5}"), "has no row with {'message_bytes': 5}"),
+        (
+            (
+                'watter2006_netpipe_time.csv"\nrows = "message_bytes"\ncolumns = {"openmpi/tcp" = "tcp_mean_s"}',
+                'stival2006_fft.csv"\nrows = "processes"\ncolumns = {"openmpi/tcp" = "total_ms"}',
+            ),
+            "stival2006_fft.csv has several rows of the same processes",
+        ),
         (("[[table]]", "[table]"), "needs tables [[table]], at least one"),
     ],
 )

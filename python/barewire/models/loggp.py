@@ -55,8 +55,8 @@ def fit_loggp(
     """Fit all parameters; the four tables have the same sizes and come from the same launches (`mpi/logp`).
 
     `is_frame` says which breaks are further frames, and so cannot be S.
-    L, o and g are those of a message of 1 B, on the first piece of each function. G is the slope of the last piece of
-    g(m). CannotSay for differing sizes.
+    L, o and g are those of a message of 1 B, on the first piece of each function, or with fewer than three sizes on it
+    those of the shortest message. G is the slope of the last piece of g(m). CannotSay for differing sizes.
     """
     if not eel.sizes == send.sizes == receive.sizes == gap.sizes:
         raise CannotSay("EEL, Os, Or and g need the same sizes; measure all variants of logp")

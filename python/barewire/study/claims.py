@@ -8,7 +8,7 @@ interval.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -19,7 +19,7 @@ from barewire.models.wire import latency_limit_us
 from barewire.report.host import sentence
 from barewire.report.words import bounds, message_size, number, percent, unit_name
 from barewire.results.host import host_crossovers
-from barewire.results.laws import Law, laws_of
+from barewire.results.laws import SIZES_MIN, Law, laws_of
 from barewire.results.quantities import TIME_UNITS
 from barewire.results.run import Place, Run, Series
 from barewire.results.sdn import NOT_TOLD_APART, Summary, summarised
@@ -28,7 +28,7 @@ from barewire.sdn.classify.learn import correct
 from barewire.stats.comparison import Comparison, compare_over_sizes
 from barewire.stats.confidence import interval_name, launches_for_interval
 from barewire.stats.intervals import mean_interval, median_interval
-from barewire.stats.paired import Ratio, paired_ratio
+from barewire.stats.paired import Ratio, compare_ratios, paired_ratio
 from barewire.study.plan import Claim, Plan
 from barewire.study.steps import Record, document_of
 from barewire.study.tables import as_number, factor_to, is_round_trip, time_factor
@@ -47,9 +47,9 @@ _COORDINATES = (*Place._fields, "subject", "variant", "parameter_value", "messag
 class Row:
     """One row of a claim: `label` names it, `at` is its number, None if it has none.
 
-    `published` and `measured` are the values of A and, if there is one, of B. The ratios are A to B, or for a claim
-    about one value that value itself, with its interval. `difference` is that of the means; what begins with
-    `published_` is as published, in the same unit, p as printed.
+    `published` and `measured` are the values of A and, if there is one, of B. The ratios are A to B; of strategies they
+    are in A's favour (above 1 if A is better), and of one value that value itself, with its interval. `difference` is
+    that of the means; what begins with `published_` is as published, in the same unit, p as printed.
     """
 
     label: str
@@ -122,7 +122,7 @@ def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict
 def _of_pairs(claim: Claim, confidence: float, runs: Mapping[str, Run]) -> Finding:
     pairs = _pairs(claim, runs)
     if not pairs:
-        return Finding(claim, "cannot be decided", "the runs have no values of both sides with the same key")
+        return Finding(claim, "cannot be decided", _nothing(claim, runs))
     _check_unit(claim, [series for pair in pairs for series in pair])
     results = compare_over_sizes(
         [(a.launch_medians, b.launch_medians) for a, b in pairs],
@@ -176,13 +176,28 @@ def _later(series: Series, us: float) -> Series:
 
 
 def _with_lost(finding: Finding, runs: Mapping[str, Run], used: Collection[tuple[float | str, ...]]) -> Finding:
-    """Say where every side was measured, but one has no usable value: lost messages, or times below the noise."""
-    claim = finding.claim
+    lost = _lost(finding.claim, runs, used)
+    return _incomplete(finding, f"No usable values at {_named(lost)}.") if lost else finding
+
+
+def _lost(claim: Claim, runs: Mapping[str, Run], used: Collection[tuple[float | str, ...]] = ()) -> list[str]:
+    """Labels of where every side was measured, but one has no usable value: lost messages, or values of 0 or less."""
     sides = [_select(side, runs) for side in (claim.a, claim.b) if side is not None]
     measured = [{_key(claim, series): _label(claim, series) for series in side} for side in sides]
-    lost = sorted(set.intersection(*(set(side) for side in measured)) - {*used})
-    what = _named([measured[0][key] for key in lost])
-    return _incomplete(finding, f"No usable values at {what}.") if lost else finding
+    return [measured[0][key] for key in sorted(set.intersection(*(set(side) for side in measured)) - {*used})]
+
+
+def _nothing(claim: Claim, runs: Mapping[str, Run]) -> str:
+    """Why a claim about runs has no rows."""
+    for side in (claim.a, claim.b):
+        if side is not None and not _select(side, runs):
+            fields = [_selection_in_words(name, wanted) for name, wanted in side.items() if name != "step"]
+            return f"step '{side['step']}' has no values" + (f" of {', '.join(fields)}" if fields else "")
+    if (claim.of_limit or claim.beyond_limit) and not any(each.limit for each in _select(claim.a or {}, runs)):
+        return "the link has no rate, so no limit of its wire is known"
+    if lost := _lost(claim, runs):
+        return f"no usable values at {_named(lost)}"
+    return "the runs have no values of both sides with the same key"
 
 
 def _best(claim: Claim, side: Sequence[Series]) -> list[Series]:
@@ -375,9 +390,9 @@ def _told_apart(rows: Sequence[Row], differing: Sequence[str]) -> tuple[Verdict,
         return "cannot be decided", f"Not tested, because {' and '.join(untested)}: {spread}."
     intervals = [row.interval for row in rows if row.interval is not None]
     if not intervals:
-        return "cannot be decided", f"No difference is significant, as published: {spread}."
+        return "cannot be decided", f"Not tested: {spread}."
     widest = percent(round(max(max(abs(low - 1), abs(high - 1)) for low, high in intervals), 3))
-    why = f"No difference is significant, as published, but one of {widest} is not excluded: {spread}."
+    why = f"No difference is significant, but one of {widest} is not excluded: {spread}."
     return "cannot be decided", why
 
 
@@ -401,7 +416,7 @@ def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding
     if claim.of_limit:
         found = [_of_limit(series, series.limit) for series in found if series.limit]
     if not found:
-        return Finding(claim, "cannot be decided", "the run has no such value")
+        return Finding(claim, "cannot be decided", _nothing(claim, runs))
     _check_unit(claim, found)
     found.sort(key=lambda each: _key(claim, each))
     rows = []
@@ -477,12 +492,14 @@ def _break(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding:
     run = runs[claim.a["step"]]
     laws = [law for law in laws_of(run) if _has(law, wanted) and _has(law.place, placed)]
     if not laws:
-        return Finding(claim, "cannot be decided", "too few message sizes for breaks")
+        few = f"break points need {SIZES_MIN} message sizes or more"
+        return Finding(claim, "cannot be decided", few if _select(claim.a, runs) else _nothing(claim, runs))
     curves = {(law.place, law.subject, law.variant) for law in laws}
     medians = [each.launch_medians for each in run.series if (each.place, each.subject, each.variant) in curves]
     fewest = min(len(of_size) for of_size in medians if of_size)
     if fewest < launches_for_interval(confidence):
-        return Finding(claim, "cannot be decided", f"With {fewest} launches nothing is sure at {percent(confidence)}.")
+        why = f"With {_launches(fewest)} nothing is sure at {percent(confidence)}."
+        return Finding(claim, "cannot be decided", why)
     found = [(_curve(law, laws), each) for law in laws for each in law.fit.breaks]
     published = _published(claim, None, "B")
     rows = tuple(
@@ -597,7 +614,7 @@ def _strategy_rows(claim: Claim, summary: Summary, one: str, others: Sequence[st
                 published,
                 (cells[0].median, cells[1].median),
                 cells[0].unit,
-                _published_ratio(published),
+                _published_ratio(published[::-1] if cells[0].lower_is_better else published),
                 ratio.value,
                 ratio.interval,
                 says,
@@ -607,22 +624,24 @@ def _strategy_rows(claim: Claim, summary: Summary, one: str, others: Sequence[st
 
 
 def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
-    """The same of a simulation: ratios of equal seeds, whose geometric mean has an interval over the seeds."""
+    """The same of a simulation: the geometric mean of the ratios of equal seeds, with its interval over the seeds."""
     assert claim.step is not None and claim.better is not None
     series = {
         (each["hosts"], each["strategy"]): each
         for each in document_of(directory, claim.step)["series"]
         if each["quantity"] == claim.quantity
     }
-    rows = []
+    rows, ratios = [], []
     for (hosts, name), one in series.items():
         for other_name in claim.worse if name == claim.better else ():
             other = series.get((hosts, other_name))
             if other is None:
                 continue
-            pair = (other["values"], one["values"]) if one["unit"] == "s" else (one["values"], other["values"])
+            is_time = one["unit"] in TIME_UNITS
+            pair = (other["values"], one["values"]) if is_time else (one["values"], other["values"])
             ratio = paired_ratio(*pair, confidence=confidence)
             published = _published_of(claim, hosts, (name, other_name))
+            ratios.append(ratio)
             rows.append(
                 Row(
                     f"{hosts} hosts, against {other_name}",
@@ -630,25 +649,32 @@ def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
                     published,
                     (one["mean"], other["mean"]),
                     one["unit"],
-                    _published_ratio(published),
+                    _published_ratio(published[::-1] if is_time else published),
                     ratio.value,
                     ratio.interval,
-                    _seeds_say(ratio, confidence),
+                    "",
                 )
             )
     if not rows:
         return Finding(claim, "cannot be decided", "the simulation has no values of both strategies")
+    rows = [replace(row, says=says) for row, says in zip(rows, _seeds_say(ratios, confidence), strict=True)]
     verdict, why = _faster(rows)
     names = (claim.better, ", ".join(claim.worse))
     return _with_all(Finding(claim, verdict, f"Simulated. {why}", tuple(rows), names), claim.worse)
 
 
-def _seeds_say(ratio: Ratio, confidence: float) -> str:
-    """What the ratios of equal seeds say of a strategy, or why they say nothing."""
-    if ratio.interval is None:
-        return f"cannot say: only {ratio.pairs} seeds, and at least {launches_for_interval(confidence)} are needed"
-    low, high = ratio.interval
-    return "better" if low > 1 else "worse" if high < 1 else "cannot say: the interval over the seeds contains 1"
+def _seeds_say(ratios: Sequence[Ratio], confidence: float) -> Iterator[str]:
+    """Yield what the ratios of equal seeds say of a strategy, corrected over all of them, or why they say nothing."""
+    words = {"above": "better", "below": "worse", "undecided": f"cannot say: {NOT_TOLD_APART}"}
+    known = [ratio for ratio in ratios if ratio.interval is not None]
+    outcomes = iter(compare_ratios(known, margin=MARGIN, confidence=confidence))
+    needed = launches_for_interval(confidence)
+    for ratio in ratios:
+        if ratio.interval is None:
+            yield f"cannot say: only {ratio.pairs} seeds, and at least {needed} are needed"
+        else:
+            outcome = next(outcomes)
+            yield words.get(outcome, outcome)
 
 
 def _predicted(claim: Claim, directory: Path, confidence: float) -> Finding:
@@ -775,8 +801,12 @@ def _bytes(claim: Claim, directory: Path) -> Finding:
 def _few(results: Sequence[Comparison], confidence: float) -> str:
     if any(result.ratio_interval is None for result in results):
         fewest = min(min(result.launches_a, result.launches_b) for result in results)
-        return f"With {fewest} launches there is no interval at {percent(confidence)}."
+        return f"With {_launches(fewest)} there is no interval at {percent(confidence)}."
     return ""
+
+
+def _launches(count: int) -> str:
+    return f"{count} launch{'' if count == 1 else 'es'}"
 
 
 def _ratio(row: Row) -> str:

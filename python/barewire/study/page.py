@@ -23,7 +23,7 @@ from barewire.report.words import percent
 from barewire.study.claims import Finding, Row
 from barewire.study.flaws import published_flaws
 from barewire.study.plan import Plan
-from barewire.study.report import headline, table_of, warnings
+from barewire.study.report import ABOVE_ONE_IS_BETTER, headline, table_of, warnings
 from barewire.study.shown import Shown
 from barewire.study.steps import Record
 
@@ -58,7 +58,7 @@ def render_study(plan: Plan, findings: Sequence[Finding], record: Record, tables
 
 def _part(number: int, finding: Finding) -> dict[str, Any]:
     figure = _figure(finding)
-    caption = "Ratio of A to B; bars are intervals. Published ratios have none."
+    caption = f"{_ratio_in_words(finding).capitalize()}; bars are intervals. Published ratios have none."
     cards = [] if figure is None else [{"title": "Published and today", "caption": caption, "figure": figure}]
     table = table_of(finding)
     claim = finding.claim
@@ -94,13 +94,19 @@ def _figure(finding: Finding) -> Figure | None:
     if published:
         traces.append(_trace("published", 1, published, by_number))
     axis = "y" if by_number else "x"
-    ratio = log_axis("ratio of A to B", [*traces, {axis: [1]}], axis)
+    ratio = log_axis(_ratio_in_words(finding), [*traces, {axis: [1]}], axis)
     if by_number:
         places = log_axis(finding.claim.key[-1].replace("_", " "), traces, "x")
         return {"data": distinct(traces), "layout": layout_of(places, ratio)}
     names = {**plain_axis(""), "type": "category", "autorange": "reversed"}
     layout = layout_of(ratio, names) | {"scattermode": "group"}
     return {"data": distinct(traces), "layout": layout, "height_px": rows_px(len(rows), len(traces))}
+
+
+def _ratio_in_words(finding: Finding) -> str:
+    if finding.claim.kind in ABOVE_ONE_IS_BETTER:
+        return "ratio (above 1 is better)"
+    return "ratio of the first to the second"
 
 
 def _trace(name: str, number: int, rows: Sequence[Row], by_number: bool) -> dict[str, Any]:

@@ -344,7 +344,7 @@ def _claim(where: str, content: dict[str, Any], steps: Sequence[Step]) -> Claim:
     used = (claim.rows, claim.p, *claim.columns, *claim.interval)
     for number in range(max(1, len(claim.only))):
         wanted = claim.only[number] if claim.only else {}
-        rows = _check_published(where, claim.published, [name for name in used if name], wanted)
+        rows = _check_published(where, claim.published, [name for name in used if name], wanted, claim.rows)
         if sides is not None and claim.columns and claim.rows is None and rows > 1:
             raise WrongUse(
                 f"{where}: without 'rows', 'only' must leave one row of {claim.published}, not {rows}: "
@@ -375,9 +375,8 @@ def _table(where: str, content: dict[str, Any], steps: Sequence[Step]) -> StepTa
                 f"{where}: columns has the name of a column for each subject, not {column!r} for '{subject}'"
             )
     _check_step(f"{where}: a table of kind '{kind}'", where, found.step, _COMMANDS_OF_TABLES[kind], steps)
-    _check_published(
-        where, found.published, [name for name in (found.rows, *found.columns.values()) if name], found.only
-    )
+    used = [name for name in (found.rows, *found.columns.values()) if name]
+    _check_published(where, found.published, used, found.only, found.rows)
     return found
 
 
@@ -398,8 +397,13 @@ def _selections(where: str, only: Any, sides: int) -> tuple[Mapping[str, Any], .
     return tuple(found)
 
 
-def _check_published(where: str, name: str | None, used: Sequence[str], only: Mapping[str, Any]) -> int:
-    """Refuse columns and rows that a published table does not have; return the number of rows selected."""
+def _check_published(
+    where: str, name: str | None, used: Sequence[str], only: Mapping[str, Any], key: str | None
+) -> int:
+    """Refuse columns and rows that a published table does not have, and rows that `key`, a column, does not tell apart.
+
+    Return the number of rows selected.
+    """
     if name is None:
         if used or only:
             raise WrongUse(f"{where}: {', '.join([*used, *only])}: columns of which table? It needs 'published'")
@@ -411,10 +415,12 @@ def _check_published(where: str, name: str | None, used: Sequence[str], only: Ma
     missing = [column for column in (*used, *only) if column not in table.columns]
     if missing:
         raise WrongUse(f"{where}: {name} has no column {', '.join(missing)}; it has {', '.join(table.columns)}")
-    rows = len(table.only(only).rows)
+    rows = table.only(only).rows
     if not rows:
         raise WrongUse(f"{where}: {name} has no row with {dict(only)}")
-    return rows
+    if key is not None and len({row[key] for row in rows}) < len(rows):
+        raise WrongUse(f"{where}: {name} has several rows of the same {key}: leave one of each with 'only'")
+    return len(rows)
 
 
 def _check_values(where: str, content: Mapping[str, Any]) -> None:

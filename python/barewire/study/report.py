@@ -16,9 +16,12 @@ from barewire.study.flaws import published_flaws
 from barewire.study.plan import Claim, Plan
 from barewire.study.shown import Shown
 from barewire.study.steps import Record
+from barewire.study.tables import rows_in_words
 
 _STYLES = {"held": "green", "did not hold": "red", "cannot be decided": "yellow"}
 _ORDER = get_args(Verdict)
+# Kinds of claims whose ratios are in A's favour, whatever the quantity.
+ABOVE_ONE_IS_BETTER = ("strategy", "alike")
 
 
 def headline(findings: Sequence[Finding]) -> str:
@@ -82,7 +85,8 @@ def table_of(finding: Finding) -> TextTable:
         headings += ["published p"] if finding.claim.p else []
     unit = unit_name(rows[0].unit) if rows else ""
     if is_pair:
-        headings += [f"{name}, {unit}" for name in names] + ["ratio"]
+        headings += [f"{name}, {unit}" for name in names]
+        headings.append("ratio (above 1 is better)" if finding.claim.kind in ABOVE_ONE_IS_BETTER else "ratio")
     elif finding.claim.kind in ("impossible", "bytes"):
         headings.append(f"{'the wire’s time' if finding.claim.kind == 'impossible' else 'today'}, {unit}")
     else:
@@ -97,14 +101,14 @@ def _sides(finding: Finding) -> Sequence[str]:
     claim = finding.claim
     if claim.kind == "bytes":
         return ("expected",)
-    if claim.kind in ("strategy", "alike"):
+    if claim.kind in ABOVE_ONE_IS_BETTER:
         return finding.names
     if claim.kind == "impossible":
         return finding.names[:1]
     unit = finding.rows[0].unit if finding.rows else ""
     of_side = [""] * len(claim.columns)
     if len(claim.only) > 1:
-        of_side = [f"{' '.join(map(str, wanted.values()))}, " for wanted in claim.only]
+        of_side = [f"{rows_in_words(wanted)}, " for wanted in claim.only]
     return tuple(f"{of}{column_in(unit, column)}" for of, column in zip(of_side, claim.columns, strict=True))
 
 

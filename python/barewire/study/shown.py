@@ -24,7 +24,7 @@ from barewire.results.store import read_run
 from barewire.study.claims import column_in, selected
 from barewire.study.plan import Plan, StepTable
 from barewire.study.steps import Record, document_of
-from barewire.study.tables import as_number, factor_to
+from barewire.study.tables import as_number, factor_to, rows_in_words
 
 _HOST = ("bench", "host")
 _TITLES = {"parameters": "Parameters", "speed-ups": "Speed-up", "account": "Account"}
@@ -122,7 +122,7 @@ def _published(table: StepTable, unit: str) -> dict[str, dict[int, float]]:
         assert of is not None and table.rows is not None
         numbers = ((as_number(row[table.rows]), as_number(row[column])) for row in of.rows)
         times = {int(at): time * factor_to(unit, column) for at, time in numbers if at is not None and time is not None}
-        chosen = [str(value) for value in table.only.values()]
         if times:
-            found[f"published: {', '.join([*chosen, column_in(unit, column)])}"] = times
+            name = ", ".join(filter(None, [rows_in_words(table.only), column_in(unit, column)]))
+            found[f"published: {name}"] = times
     return found

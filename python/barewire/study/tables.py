@@ -38,6 +38,12 @@ class Table:
         return as_number(self.row(key, at).get(column))
 
 
+def rows_in_words(only: Mapping[str, Any]) -> str:
+    """Return what selects rows in words: texts, and numbers with the name of their column."""
+    words = (value if isinstance(value, str) else f"{name.replace('_', ' ')} {value}" for name, value in only.items())
+    return " ".join(words)
+
+
 def as_number(text: str | None) -> float | None:
     """Return a number of a table; None for an empty field and for words."""
     try:
