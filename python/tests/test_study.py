@@ -751,6 +751,15 @@ def test_a_value_within_bounds(tmp_path: Path, low: float, high: float, verdict:
     assert finding.verdict == verdict, finding.why
 
 
+def test_nothing_hidden_is_a_small_share(tmp_path: Path) -> None:
+    """A share may be 0 in every launch, where a ratio has no usable values."""
+    side = 'a = {step = "messages", quantity = "hidden_share"}'
+    claim = f'[[claim]]\ntext = "x"\nkind = "within"\n{side}\nlow = 0\nhigh = 50\n'
+    share = replace(series_of([0.0] * 6, subject="openmpi/tcp", test="overlap", unit="%"), quantity="hidden_share")
+    finding = judged(tmp_path, claim, {}, more=[share])
+    assert finding.verdict == "held" and finding.why == "0; expected at most 50.0.", finding.why
+
+
 @pytest.mark.parametrize(
     ("bound", "verdict", "says"),
     [
