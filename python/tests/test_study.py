@@ -32,9 +32,10 @@ from barewire.measure.programs import expand_sizes
 from barewire.results.run import Run, Series
 from barewire.results.sdn import summarised
 from barewire.results.store import write_run
-from barewire.study import claims, tables
+from barewire.study import claims, network_claims, tables
 from barewire.study import steps as steps_module
-from barewire.study.claims import Finding, judge
+from barewire.study.claims import judge
+from barewire.study.findings import Finding
 from barewire.study.flaws import CHECKS, published_flaws
 from barewire.study.page import render_study
 from barewire.study.plan import Form, Plan, read_plan, shipped
@@ -946,7 +947,7 @@ def test_strategies_are_judged_by_tests_like_those_of_their_experiment(
     )
     run, frame, _ = synthetic_sdn({"star": 10.0, "wide": 10.0, "stp": 40.0, "isolated": isolated_ms}, blocks, busy=busy)
     plan = written(tmp_path, STEP.replace(COMMAND, '"sdn", "bench"') + claim)
-    with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
+    with patch.object(claims, "read_run", lambda _: run), patch.object(network_claims, "samples", lambda _: frame):
         (finding,) = judge(plan, tmp_path, record_of(plan))
     assert finding.verdict == verdict and says in finding.why, finding.why
     (row,) = finding.rows
@@ -966,7 +967,7 @@ def test_a_claim_about_strategies_is_corrected_over_its_own_rows(tmp_path: Path)
         'quantity = "random rings"\n'
     )
     plan = written(tmp_path, STEP.replace(COMMAND, '"sdn", "bench"') + claim)
-    with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
+    with patch.object(claims, "read_run", lambda _: run), patch.object(network_claims, "samples", lambda _: frame):
         (finding,) = judge(plan, tmp_path, record_of(plan))
     summary = summarised(run, frame)
     ratio = summary.ratio("random rings", 4, "isolated", "stp")
@@ -1007,7 +1008,7 @@ def test_strategies_are_alike_if_their_intervals_say_so(
     value = pl.when(is_short).then(pl.col("value") * factor).otherwise(pl.col("value")) * noise
     frame = frame.with_columns(value.alias("value"))
     plan = written(tmp_path, STEP.replace(COMMAND, '"sdn", "bench"') + LATENCY)
-    with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
+    with patch.object(claims, "read_run", lambda _: run), patch.object(network_claims, "samples", lambda _: frame):
         (finding,) = judge(plan, tmp_path, record_of(plan))
     assert finding.verdict == verdict and says in finding.why, finding.why
     (row,) = finding.rows
@@ -1135,7 +1136,7 @@ def test_a_claim_about_strategies_that_were_not_measured_does_not_hold(
     ]
     (tmp_path / "simulation.json").write_text(json.dumps({"series": series}))
     run, frame, _ = synthetic_sdn({"star": 10.0, "wide": 10.0, "stp": 40.0, "isolated": isolated}, 6)
-    with patch.object(claims, "read_run", lambda _: run), patch.object(claims, "samples", lambda _: frame):
+    with patch.object(claims, "read_run", lambda _: run), patch.object(network_claims, "samples", lambda _: frame):
         (finding,) = judge(plan, tmp_path, record_of(plan))
     assert finding.verdict == verdict and finding.why.endswith(" Not measured: ecmp, trafic."), finding.why
     assert len(finding.rows) == 1

@@ -16,7 +16,8 @@ from barewire.cli.progress import progress_bar
 from barewire.cli.report import write_page
 from barewire.errors import MeasurementFailed, WrongUse
 from barewire.results.store import write_output
-from barewire.study.claims import Finding, judge
+from barewire.study.claims import judge
+from barewire.study.findings import Finding
 from barewire.study.page import render_study
 from barewire.study.plan import Form, Plan, read_plan, shipped
 from barewire.study.report import document, markdown, print_findings

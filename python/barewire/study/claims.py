@@ -6,78 +6,45 @@ doubt today, at the plan's confidence, corrected over all rows of the claim; bou
 interval.
 """
 
-import math
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 from barewire.errors import WrongUse
 from barewire.models.wire import latency_limit_us
 from barewire.report.host import sentence
-from barewire.report.words import bounds, message_size, number, percent, unit_name
+from barewire.report.words import message_size, number, percent
 from barewire.results.host import host_crossovers
 from barewire.results.laws import SIZES_MIN, Law, laws_of
-from barewire.results.quantities import TIME_UNITS
 from barewire.results.run import Place, Run, Series
-from barewire.results.sdn import NOT_TOLD_APART, Summary, summarised
 from barewire.results.store import read_run, samples
-from barewire.sdn.classify.learn import correct
 from barewire.stats.comparison import Comparison, compare_over_sizes
 from barewire.stats.confidence import interval_name, launches_for_interval
 from barewire.stats.intervals import mean_interval, median_interval
-from barewire.stats.paired import Ratio, compare_ratios, paired_ratio
+from barewire.study.findings import (
+    MARGIN,
+    Finding,
+    Interval,
+    Row,
+    Verdict,
+    faster,
+    grows,
+    in_bounds,
+    incomplete,
+    named,
+    place_of,
+    published_ratio,
+    told_apart,
+)
+from barewire.study.network_claims import judge_alike, judge_recognised, judge_simulated, judge_strategy
 from barewire.study.plan import Claim, Plan
 from barewire.study.steps import Record, document_of
-from barewire.study.tables import as_number, factor_to, is_round_trip, time_factor
+from barewire.study.tables import as_number, factor_to, is_round_trip
 
-Verdict = Literal["held", "did not hold", "cannot be decided"]
-Interval = tuple[float, float] | None
-
-# Differences that do not matter, as a share.
-MARGIN = 0.02
-_NAMED_ROWS = 4
 # What tells series of one step apart.
 _COORDINATES = (*Place._fields, "subject", "variant", "parameter_value", "message_bytes")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a claim: `label` names it, `at` is its number, None if it has none.
-
-    `published` and `measured` are the values of A and, if there is one, of B. The ratios are A to B; of strategies they
-    are in A's favour (above 1 if A is better), and of one value that value itself, with its interval. `difference` is
-    that of the means; what begins with `published_` is as published, in the same unit, p as printed.
-    """
-
-    label: str
-    at: float | None
-    published: tuple[float | None, ...]
-    measured: tuple[float | None, ...]
-    unit: str
-    published_ratio: float | None
-    ratio: float | None
-    interval: Interval
-    says: str
-    p: float | None = None
-    difference: float | None = None
-    difference_interval: Interval = None
-    published_difference: float | None = None
-    published_interval: Interval = None
-    published_p: str | None = None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What became of a claim. `names` are those of A and B."""
-
-    claim: Claim
-    verdict: Verdict
-    why: str
-    rows: tuple[Row, ...] = ()
-    names: tuple[str, ...] = ()
 
 
 def judge(plan: Plan, directory: Path, record: Record) -> list[Finding]:
@@ -105,14 +72,14 @@ def _judge(claim: Claim, plan: Plan, directory: Path, record: Record, runs: dict
             return _crossover(claim, directory, plan.confidence)
         case "strategy":
             if claim.step is not None and not plan.step(claim.step).leaves_run:
-                return _simulated(claim, directory, plan.confidence)
-            return _strategy(claim, directory, runs)
+                return judge_simulated(claim, directory, plan.confidence)
+            return judge_strategy(claim, directory, runs)
         case "alike":
-            return _alike(claim, directory, runs)
+            return judge_alike(claim, directory, runs)
         case "predicted":
             return _predicted(claim, directory, plan.confidence)
         case "recognised":
-            return _recognised(claim, directory, plan.confidence)
+            return judge_recognised(claim, directory, plan.confidence)
         case "impossible":
             return _impossible(claim)
         case "bytes":
@@ -136,14 +103,14 @@ def _of_pairs(claim: Claim, confidence: float, runs: Mapping[str, Run]) -> Findi
     )
     names = _names(claim, pairs)
     if claim.kind == "grows":
-        verdict, why = _grows(rows, lower_is_better=pairs[0][0].lower_is_better)
+        verdict, why = grows(rows, lower_is_better=pairs[0][0].lower_is_better)
     elif claim.kind == "faster":
-        verdict, why = _faster(rows)
+        verdict, why = faster(rows)
     elif claim.kind == "ratio":
-        rows = tuple(replace(row, says=_place(claim, row.interval)) for row in rows)
-        verdict, why = _in_bounds(claim, rows)
+        rows = tuple(replace(row, says=place_of(claim, row.interval)) for row in rows)
+        verdict, why = in_bounds(claim, rows)
     else:
-        verdict, why = _told_apart(rows, [row.label for row in rows if row.says in ("better", "worse")])
+        verdict, why = told_apart(rows, [row.label for row in rows if row.says in ("better", "worse")])
     finding = Finding(claim, verdict, f"{why} {_few(results, confidence)}".strip(), rows, names)
     return _with_lost(finding, runs, {_key(claim, a) for a, _ in pairs})
 
@@ -177,7 +144,7 @@ def _later(series: Series, us: float) -> Series:
 
 def _with_lost(finding: Finding, runs: Mapping[str, Run], used: Collection[tuple[float | str, ...]]) -> Finding:
     lost = _lost(finding.claim, runs, used)
-    return _incomplete(finding, f"No usable values at {_named(lost)}.") if lost else finding
+    return incomplete(finding, f"No usable values at {named(lost)}.") if lost else finding
 
 
 def _lost(claim: Claim, runs: Mapping[str, Run], used: Collection[tuple[float | str, ...]] = ()) -> list[str]:
@@ -196,7 +163,7 @@ def _nothing(claim: Claim, runs: Mapping[str, Run]) -> str:
     if (claim.of_limit or claim.beyond_limit) and not any(each.limit for each in _select(claim.a or {}, runs)):
         return "the link has no rate, so no limit of its wire is known"
     if lost := _lost(claim, runs):
-        return f"no usable values at {_named(lost)}"
+        return f"no usable values at {named(lost)}"
     return "the runs have no values of both sides with the same key"
 
 
@@ -268,7 +235,7 @@ def _compared(claim: Claim, label: str, a: Series, b: Series, result: Comparison
         published,
         (a.median, b.median),
         a.unit,
-        _published_ratio(published),
+        published_ratio(published),
         result.ratio,
         result.ratio_interval,
         {"A faster": "better", "B faster": "worse"}.get(result.verdict, result.verdict),
@@ -289,13 +256,6 @@ def _published_value(claim: Claim, side: int, column: str, at: float | None, uni
     return None if value is None else value * factor_to(unit, column)
 
 
-def column_in(unit: str, column: str) -> str:
-    """Return what a published column is called whose times are shown in `unit`, one way; others keep their name."""
-    if time_factor(column) is None or unit not in TIME_UNITS:
-        return column
-    return f"{'half of ' * is_round_trip(column)}{column.rpartition('_')[0]}, {unit_name(unit)}"
-
-
 def _published_row(claim: Claim, side: int, at: float | None) -> Mapping[str, str]:
     """A side's row of the published table: that of the key, or the only one; empty if there is none."""
     table = claim.table_of(side)
@@ -304,12 +264,6 @@ def _published_row(claim: Claim, side: int, at: float | None) -> Mapping[str, st
     if claim.rows is None:
         return table.rows[0]
     return {} if at is None else table.row(claim.rows, at)
-
-
-def _published_ratio(published: Sequence[float | None]) -> float | None:
-    if len(published) != 2 or published[0] is None or not published[1]:
-        return None
-    return published[0] / published[1]
 
 
 def _with_published_test(claim: Claim, row: Row) -> Row:
@@ -359,57 +313,6 @@ def _further(claim: Claim, side: Sequence[Series]) -> list[str]:
     return [" ".join(_field_in_words(series, name) for name in names) for series in side]
 
 
-def _faster(rows: Sequence[Row]) -> tuple[Verdict, str]:
-    says = Counter(row.says for row in rows)
-    against = [row.label for row in rows if row.says in ("worse", "no difference")]
-    spread = _spread(rows)
-    if says["better"] == len(rows):
-        return "held", f"Better in {_all(len(rows))}: {spread}."
-    if against:
-        return "did not hold", f"Better in {says['better']} of {len(rows)}, not at {_named(against)}: {spread}."
-    undecided = [row for row in rows if row.says != "better"]
-    where = _named([row.label for row in undecided])
-    why = f"Better in {says['better']} of {len(rows)}, undecided at {where}: {spread}."
-    sentences = [f"{reason[0].upper()}{reason[1:]}." for reason in _reasons(undecided)]
-    return "cannot be decided", " ".join((why, *sentences))
-
-
-def _reasons(rows: Sequence[Row]) -> list[str]:
-    """Why nothing can be said of rows, each reason once."""
-    return list(dict.fromkeys(reason for row in rows if (reason := row.says.partition(": ")[2])))
-
-
-def _told_apart(rows: Sequence[Row], differing: Sequence[str]) -> tuple[Verdict, str]:
-    """Whether no row tells the sides apart; `differing` are the labels of those that do."""
-    spread = _spread(rows)
-    if differing:
-        return "did not hold", f"The sides differ at {_named(differing)}: {spread}."
-    if all(row.says == "no difference" for row in rows):
-        return "held", f"No difference beyond {percent(MARGIN)} in {_all(len(rows))}: {spread}."
-    if untested := [reason for reason in _reasons(rows) if reason != NOT_TOLD_APART]:
-        return "cannot be decided", f"Not tested, because {' and '.join(untested)}: {spread}."
-    intervals = [row.interval for row in rows if row.interval is not None]
-    if not intervals:
-        return "cannot be decided", f"Not tested: {spread}."
-    widest = percent(round(max(max(abs(low - 1), abs(high - 1)) for low, high in intervals), 3))
-    why = f"No difference is significant, but one of {widest} is not excluded: {spread}."
-    return "cannot be decided", why
-
-
-def _grows(rows: Sequence[Row], *, lower_is_better: bool) -> tuple[Verdict, str]:
-    first, last = rows[0], rows[-1]
-    if first.at == last.at or first.interval is None or last.interval is None:
-        return "cannot be decided", "It needs an interval at two numbers at least."
-    said = f"{_ratio(first)} at {first.label}, {_ratio(last)} at {last.label}."
-    before, after = (last, first) if lower_is_better else (first, last)
-    assert before.interval is not None and after.interval is not None
-    if before.interval[1] < after.interval[0]:
-        return "held", f"The ratio moves in A's favour: {said}"
-    if after.interval[1] < before.interval[0]:
-        return "did not hold", f"The ratio moves against A: {said}"
-    return "cannot be decided", f"The intervals overlap: {said}"
-
-
 def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding:
     assert claim.a is not None
     found = [series for series in _select(claim.a, runs) if series.median is not None]
@@ -434,10 +337,10 @@ def _within(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding
                 published[0] if published else None,
                 series.median,
                 interval,
-                _place(claim, interval),
+                place_of(claim, interval),
             )
         )
-    verdict, why = _in_bounds(claim, rows)
+    verdict, why = in_bounds(claim, rows)
     few = (
         ""
         if all(row.interval is not None for row in rows)
@@ -452,37 +355,6 @@ def _of_limit(series: Series, limit: float) -> Series:
     assert series.median is not None
     shares = tuple(each / limit for each in series.launch_medians)
     return replace(series, unit="of the limit", median=series.median / limit, launch_medians=shares)
-
-
-def _place(claim: Claim, interval: Interval) -> str:
-    """Where an interval lies beside the claim's bounds."""
-    low, high = _bounds(claim)
-    if interval is None:
-        return "undecided"
-    bottom, top = interval
-    return "within" if low <= bottom and top <= high else "outside" if top < low or bottom > high else "undecided"
-
-
-def _in_bounds(claim: Claim, rows: Sequence[Row]) -> tuple[Verdict, str]:
-    """Whether all values are within the claim's bounds, and in words."""
-    states = {row.says for row in rows}
-    verdict: Verdict = (
-        "held" if states == {"within"} else "did not hold" if "outside" in states else "cannot be decided"
-    )
-    low, high = _bounds(claim)
-    expected = (
-        f"at most {number(high)}"
-        if low == 0
-        else f"at least {number(low)}"
-        if high == math.inf
-        else f"{number(low)} to {number(high)}"
-    )
-    values = ", ".join(number(row.ratio) for row in rows[:_NAMED_ROWS] if row.ratio is not None)
-    return verdict, f"{values}{' …' if len(rows) > _NAMED_ROWS else ''}; expected {expected}."
-
-
-def _bounds(claim: Claim) -> tuple[float, float]:
-    return 0.0 if claim.low is None else claim.low, math.inf if claim.high is None else claim.high
 
 
 def _break(claim: Claim, runs: Mapping[str, Run], confidence: float) -> Finding:
@@ -559,124 +431,6 @@ def _crossover(claim: Claim, directory: Path, confidence: float) -> Finding:
     return Finding(claim, verdict, f"{sentence(crossover, confidence)}.", (row,), (crossover.first, crossover.second))
 
 
-def _strategy(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding:
-    assert claim.step is not None and claim.better is not None
-    summary = summarised(runs[claim.step], samples(directory / claim.step))
-    rows = _strategy_rows(claim, summary, claim.better, claim.worse)
-    if not rows:
-        return Finding(claim, "cannot be decided", "the run has no values of both strategies")
-    verdict, why = _faster(rows)
-    return _with_all(Finding(claim, verdict, why, rows, (claim.better, ", ".join(claim.worse))), claim.worse)
-
-
-def _alike(claim: Claim, directory: Path, runs: Mapping[str, Run]) -> Finding:
-    """Whether each strategy gives what the first one gives."""
-    assert claim.step is not None
-    summary = summarised(runs[claim.step], samples(directory / claim.step))
-    first, *others = claim.strategies
-    rows = _strategy_rows(claim, summary, first, others)
-    if not rows:
-        return Finding(claim, "cannot be decided", "the run has no values of two of the strategies")
-    differing = [row.label for row in rows if row.says in ("better", "worse")]
-    verdict, why = _told_apart(rows, differing)
-    return _with_all(Finding(claim, verdict, why, rows, (first, ", ".join(others))), others)
-
-
-def _with_all(finding: Finding, others: Sequence[str]) -> Finding:
-    """Say which of the strategies no row compares with: a claim about all of them cannot hold then."""
-    missing = [name for name in others if not any(row.label.endswith(f" against {name}") for row in finding.rows)]
-    return _incomplete(finding, f"Not measured: {', '.join(missing)}.") if missing else finding
-
-
-def _incomplete(finding: Finding, what: str) -> Finding:
-    """The finding where a part of what is claimed has no values: it may be wrong, but does not hold."""
-    verdict: Verdict = "cannot be decided" if finding.verdict == "held" else finding.verdict
-    return replace(finding, verdict=verdict, why=f"{finding.why} {what}")
-
-
-def _strategy_rows(claim: Claim, summary: Summary, one: str, others: Sequence[str]) -> tuple[Row, ...]:
-    """One strategy against each other one with every number of hosts; ratios above 1 are in its favour."""
-    assert claim.quantity is not None
-    # The run's own report corrects over all its pairs of strategies, a claim over its own rows.
-    summary = summary.of_pairs(claim.quantity, [(one, other) for other in others], beside=claim.beside)
-    rows = []
-    for hosts in dict.fromkeys(cell.place.hosts for cell in summary.cells):
-        for other in others:
-            cells = [summary.cell(claim.quantity, hosts, name, beside=claim.beside) for name in (one, other)]
-            ratio = summary.ratio(claim.quantity, hosts, one, other, beside=claim.beside)
-            if ratio is None or cells[0] is None or cells[1] is None:
-                continue
-            published = _published_of(claim, hosts, (one, other))
-            says = summary.verdict(claim.quantity, hosts, one, other, beside=claim.beside) or "undecided"
-            row = Row(
-                f"{hosts} hosts, against {other}",
-                float(hosts),
-                published,
-                (cells[0].median, cells[1].median),
-                cells[0].unit,
-                _published_ratio(published[::-1] if cells[0].lower_is_better else published),
-                ratio.value,
-                ratio.interval,
-                says,
-            )
-            rows.append(row)
-    return tuple(rows)
-
-
-def _simulated(claim: Claim, directory: Path, confidence: float) -> Finding:
-    """The same of a simulation: the geometric mean of the ratios of equal seeds, with its interval over the seeds."""
-    assert claim.step is not None and claim.better is not None
-    series = {
-        (each["hosts"], each["strategy"]): each
-        for each in document_of(directory, claim.step)["series"]
-        if each["quantity"] == claim.quantity
-    }
-    rows, ratios = [], []
-    for (hosts, name), one in series.items():
-        for other_name in claim.worse if name == claim.better else ():
-            other = series.get((hosts, other_name))
-            if other is None:
-                continue
-            is_time = one["unit"] in TIME_UNITS
-            pair = (other["values"], one["values"]) if is_time else (one["values"], other["values"])
-            ratio = paired_ratio(*pair, confidence=confidence)
-            published = _published_of(claim, hosts, (name, other_name))
-            ratios.append(ratio)
-            rows.append(
-                Row(
-                    f"{hosts} hosts, against {other_name}",
-                    float(hosts),
-                    published,
-                    (one["mean"], other["mean"]),
-                    one["unit"],
-                    _published_ratio(published[::-1] if is_time else published),
-                    ratio.value,
-                    ratio.interval,
-                    "",
-                )
-            )
-    if not rows:
-        return Finding(claim, "cannot be decided", "the simulation has no values of both strategies")
-    rows = [replace(row, says=says) for row, says in zip(rows, _seeds_say(ratios, confidence), strict=True)]
-    verdict, why = _faster(rows)
-    names = (claim.better, ", ".join(claim.worse))
-    return _with_all(Finding(claim, verdict, f"Simulated. {why}", tuple(rows), names), claim.worse)
-
-
-def _seeds_say(ratios: Sequence[Ratio], confidence: float) -> Iterator[str]:
-    """Yield what the ratios of equal seeds say of a strategy, corrected over all of them, or why they say nothing."""
-    words = {"above": "better", "below": "worse", "undecided": f"cannot say: {NOT_TOLD_APART}"}
-    known = [ratio for ratio in ratios if ratio.interval is not None]
-    outcomes = iter(compare_ratios(known, margin=MARGIN, confidence=confidence))
-    needed = launches_for_interval(confidence)
-    for ratio in ratios:
-        if ratio.interval is None:
-            yield f"cannot say: only {ratio.pairs} seeds, and at least {needed} are needed"
-        else:
-            outcome = next(outcomes)
-            yield words.get(outcome, outcome)
-
-
 def _predicted(claim: Claim, directory: Path, confidence: float) -> Finding:
     """Whether predictions miss what was measured by at most `high`: each one, or in the mean.
 
@@ -691,8 +445,8 @@ def _predicted(claim: Claim, directory: Path, confidence: float) -> Finding:
         errors = [row.ratio for row in rows if row.ratio is not None]
         interval = mean_interval(errors, confidence)
         mean = sum(errors) / len(errors)
-        rows = [Row(f"{len(rows)} predictions", None, (), (mean,), "", None, mean, interval, _place(claim, interval))]
-    verdict, why = _in_bounds(claim, rows)
+        rows = [Row(f"{len(rows)} predictions", None, (), (mean,), "", None, mean, interval, place_of(claim, interval))]
+    verdict, why = in_bounds(claim, rows)
     return Finding(claim, verdict, why, tuple(rows), ("predicted",))
 
 
@@ -713,41 +467,8 @@ def _error_row(claim: Claim, prediction: Mapping[str, Any], confidence: float) -
         None,
         error,
         interval,
-        _place(claim, interval),
+        place_of(claim, interval),
     )
-
-
-def _recognised(claim: Claim, directory: Path, confidence: float) -> Finding:
-    """Whether of each profile's conversations a share of at least `low` was classified right (Clopper and Pearson)."""
-    from scipy.stats import binomtest  # imported late, as in `barewire.stats.intervals`
-
-    assert claim.step is not None and claim.low is not None
-    rows = []
-    for profile, said in document_of(directory, claim.step)["confusion"].items():
-        right, total = correct(profile, said), sum(said.values())
-        if not total:
-            continue
-        found = binomtest(right, total).proportion_ci(confidence, "exact")
-        says = "enough" if found.low >= claim.low else "too few" if found.high < claim.low else "undecided"
-        share = right / total
-        label = f"{profile}, {right} of {total}"
-        rows.append(Row(label, None, (), (share,), "", None, share, (float(found.low), float(found.high)), says))
-    if not rows:
-        return Finding(claim, "cannot be decided", "the recordings have no conversations of a known profile")
-    states = {row.says for row in rows}
-    verdict: Verdict = (
-        "held" if states == {"enough"} else "did not hold" if "too few" in states else "cannot be decided"
-    )
-    why = f"Right: {', '.join(f'{row.label} {bounds(row.interval)}' for row in rows)}; at least {claim.low:g} expected."
-    return Finding(claim, verdict, why, tuple(rows), ("share recognised",))
-
-
-def _published_of(claim: Claim, hosts: int, names: Sequence[str]) -> tuple[float | None, ...]:
-    table = claim.table
-    if table is None or claim.rows is None:
-        return ()
-    columns = [name if name in table.columns else name.removesuffix("-published") for name in names]
-    return tuple(table.value(name, claim.rows, hosts) if name in table.columns else None for name in columns)
 
 
 def _impossible(claim: Claim) -> Finding:
@@ -794,7 +515,7 @@ def _bytes(claim: Claim, directory: Path) -> Finding:
         return Finding(claim, "cannot be decided", "the capture has no such bytes", tuple(rows))
     other = [row.label for row in rows if row.says != "equal"]
     if other:
-        return Finding(claim, "did not hold", f"Other values: {_named(other)}.", tuple(rows))
+        return Finding(claim, "did not hold", f"Other values: {named(other)}.", tuple(rows))
     return Finding(claim, "held", f"All {len(rows)} as published.", tuple(rows))
 
 
@@ -807,26 +528,3 @@ def _few(results: Sequence[Comparison], confidence: float) -> str:
 
 def _launches(count: int) -> str:
     return f"{count} launch{'' if count == 1 else 'es'}"
-
-
-def _ratio(row: Row) -> str:
-    interval = "" if row.interval is None else f" [{number(row.interval[0])}, {number(row.interval[1])}]"
-    return f"{number(row.ratio)}{interval}"
-
-
-def _spread(rows: Sequence[Row]) -> str:
-    ratios = [row.ratio for row in rows if row.ratio is not None]
-    then = [row.published_ratio for row in rows if row.published_ratio is not None]
-    text = f"ratio {number(min(ratios))} to {number(max(ratios))}" if len(ratios) > 1 else f"ratio {number(ratios[0])}"
-    if then:
-        text += f", published {number(min(then))}" + (f" to {number(max(then))}" if len(then) > 1 else "")
-    return text
-
-
-def _all(count: int) -> str:
-    return "the only row" if count == 1 else f"all {count} rows"
-
-
-def _named(labels: Sequence[str]) -> str:
-    more = len(labels) - _NAMED_ROWS
-    return ", ".join(labels[:_NAMED_ROWS]) + (f" and {more} more" if more > 0 else "")

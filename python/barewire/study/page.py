@@ -20,7 +20,7 @@ from barewire.report.figures import (
 )
 from barewire.report.html import page
 from barewire.report.words import percent
-from barewire.study.claims import Finding, Row
+from barewire.study.findings import Finding, Row
 from barewire.study.flaws import published_flaws
 from barewire.study.plan import Plan
 from barewire.study.report import ABOVE_ONE_IS_BETTER, headline, table_of, warnings

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from barewire.report.profile import TextTable
 from barewire.report.words import bounds, number, p_value, percent, unit_name
-from barewire.study.claims import Finding, Row, Verdict, column_in
+from barewire.study.findings import Finding, Row, Verdict, column_in
 from barewire.study.flaws import published_flaws
 from barewire.study.plan import Claim, Plan
 from barewire.study.shown import Shown

@@ -21,7 +21,8 @@ from barewire.results.fits import latency_fits, logp_fits
 from barewire.results.host import Measure, host_measures
 from barewire.results.run import Run
 from barewire.results.store import read_run
-from barewire.study.claims import column_in, selected
+from barewire.study.claims import selected
+from barewire.study.findings import column_in
 from barewire.study.plan import Plan, StepTable
 from barewire.study.steps import Record, document_of
 from barewire.study.tables import as_number, factor_to, rows_in_words
