@@ -46,8 +46,8 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
 
 def published_flaws(plan: Plan) -> list[str]:
     """Return a sentence for each contradiction within the published tables that the plan names."""
-    named = dict.fromkeys(each.published for each in (*plan.claims, *plan.tables))
-    return [flaw for name in named if name is not None for flaw in table_flaws(read_table(name))]
+    named = [*(claim.published for claim in plan.claims), *(table.published for table in plan.tables)]
+    return [flaw for name in dict.fromkeys(named) if name is not None for flaw in table_flaws(read_table(name))]
 
 
 def table_flaws(table: Table) -> Iterator[str]:
