@@ -73,9 +73,10 @@ EFFORT = {
     "mpi": MPI_EFFORT,
     # These take a curve of each size.
     **dict.fromkeys(
-        ["mpi pingpong,exchange,stream,logp", "mpi overlap,overhead,logp", "mpi logp,overhead", "mpi nonblocking"],
+        ["mpi pingpong,exchange,stream,logp", "mpi logp,overhead", "mpi nonblocking"],
         f"{MPI_EFFORT} --sizes 8,1KiB,64KiB",
     ),
+    "mpi overlap,overhead,logp": f"{MPI_EFFORT} --sizes 1KiB",
     "mpi applications": "",
     # Refining needs four launches.
     "mpi pingpong --sizes 1..128KiB --refine": MPI_EFFORT.replace("--launches 1", "--launches 4"),
