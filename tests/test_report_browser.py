@@ -47,7 +47,7 @@ from barewire.sdn.bench.outcome import concluded
 from barewire.study.claims import judge
 from barewire.study.page import render_study
 from barewire.study.plan import read_plan
-from barewire.study.report import measured_hosts
+from barewire.study.shown import shown
 from barewire.study.steps import Done, Record
 
 WIDTHS = {"desktop": 1280, "phone": 390}
@@ -204,8 +204,8 @@ def study_report(directory: Path) -> Path:
     write_run(directory / "machine", *synthetic_host(directory / "machine"))
     steps = {step.name: Done("done", step.command, 61.0) for step in plan.steps}
     record = Record(plan.name, plan.digest, "quick", None, "2026-01-01", steps)
-    hosts = measured_hosts(plan, directory, record)
-    return written(directory, render_study(plan, judge(plan, directory, record), record, hosts))
+    findings, tables = judge(plan, directory, record), shown(plan, directory, record)
+    return written(directory, render_study(plan, findings, record, tables))
 
 
 def account_report(directory: Path) -> Path:
