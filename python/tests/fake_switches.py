@@ -265,6 +265,8 @@ class World:
         self.policy = policy or Policy({"default": "stp"}, ())
         self.addresses = addresses or {}
         self.cut: set[Port] = set()
+        # How late the controller handles what switches say, as on a busy machine.
+        self.late_s = 0.0
         self.delivered: list[tuple[str, bytes]] = []
         self.lost: list[tuple[Port, bytes]] = []
         self.to_controller = 0
@@ -272,7 +274,8 @@ class World:
         self.switches = {
             name: FakeSwitch(name, {port.number: True for port in network.ports[name]}) for name in network.switches
         }
-        self._said: deque[tuple[str, FromSwitch]] = deque()
+        # When the controller handles it, who said it, and what.
+        self._said: deque[tuple[float, str, FromSwitch]] = deque()
         self.start_controller()
 
     def start_controller(self) -> None:
@@ -288,7 +291,7 @@ class World:
             switch = self.switches[name]
             switch.is_connected = True
             switch.inbox.clear()
-            self._said.append((name, SwitchUp(int(name[1:]))))
+            self._said.append((self.now, name, SwitchUp(int(name[1:]))))
 
     def disconnect(self, *names: str, tell: bool = True) -> None:
         """Disconnect switches from the controller; they continue to forward."""
@@ -296,7 +299,7 @@ class World:
             self.switches[name].is_connected = False
             self.switches[name].inbox.clear()
             if tell:
-                self._said.append((name, SwitchDown("test")))
+                self._said.append((self.now, name, SwitchDown("test")))
 
     def restart_switch(self, name: str) -> None:
         """Restart a switch: without rules, and connected again."""
@@ -320,7 +323,7 @@ class World:
         """Let switches execute and the controller receive single messages in random order, until none is left."""
         while True:
             self.turn()
-            choices: list[FakeSwitch | None] = [None] if self._said else []
+            choices: list[FakeSwitch | None] = [None] if self._said and self._said[0][0] <= self.now else []
             choices += [switch for switch in self.switches.values() if switch.inbox]
             if not choices:
                 return
@@ -351,13 +354,13 @@ class World:
         self.events += self.controller.take_events()
 
     def _hear(self) -> None:
-        name, event = self._said.popleft()
+        _, name, event = self._said.popleft()
         if self.switches[name].is_connected or isinstance(event, SwitchDown):
             self.controller.handle(name, event, self.now)
 
     def _say(self, switch: FakeSwitch, event: FromSwitch) -> None:
         if switch.is_connected:
-            self._said.append((switch.name, event))
+            self._said.append((self.now + self.late_s, switch.name, event))
 
     def _do_one(self, switch: FakeSwitch) -> None:
         until = next(

@@ -173,6 +173,14 @@ def test_a_flood_is_noticed_within_seconds_and_forgotten_soon_after_its_end(rate
     assert link.steps(20, 0.0, 105.0) == [None, None]
 
 
+def test_a_flood_that_ended_while_nobody_counted_limits_its_tenant_no_more() -> None:
+    """Its switch was disconnected, or no flow crossed it."""
+    link = Link((0.5, 1.0), (0.25, 1.0))
+    assert link.steps(120, 0.0, 200.0)[1] is not None
+    link.now += 60.0
+    assert [link.step(0.0, 105.0) for _ in range(10)] == [[None, None]] * 10
+
+
 @pytest.mark.parametrize("flood", [150.0, 1000.0])
 def test_a_tenant_keeps_its_half_beside_a_flood_and_what_is_idle_is_lent(flood: float) -> None:
     link = Link((0.5, 1.0), (0.25, 1.0), (0.0, 1.0))
@@ -339,6 +347,43 @@ def test_limits_stay_when_a_switch_connects_again_beside_a_flood(folder: Path) -
     world.settle()
     flood(3.0)
     assert max(seen) == pytest.approx(limited, rel=0.05)
+
+
+def test_a_burst_after_a_switch_has_connected_again_is_no_flood(folder: Path) -> None:
+    """The time without counts is no time at the burst's rate."""
+    world, last, meter, _ = both_send(folder)
+    switch = world.switches[last.node]
+
+    def send(rate_bit_s: float) -> None:
+        switch.meters[meter][1] += rate_bit_s / 8 * PERIOD_S
+        world.pass_time(PERIOD_S)
+        assert switch.meters[meter][0] > RATE_BIT_S / 1000, "no limit"
+
+    for _ in range(4):
+        send(0.7 * RATE_BIT_S)
+    world.disconnect(last.node)
+    world.pass_time(1.5)
+    world.connect(last.node)
+    world.settle()
+    for part in (0.0, 2.5, 0.0):
+        send(part * RATE_BIT_S)
+
+
+def test_counts_whose_answers_are_handled_late_tell_the_same_demands(folder: Path) -> None:
+    """The switch counts from 0 when a rate is set, and answers were asked for before and after that."""
+    world, last, quiet_meter, noisy_meter = both_send(folder)
+    switch, seen = world.switches[last.node], []
+    for late_s in (0.0, 1.7):
+        world.late_s = late_s
+        for step in range(240):
+            # The noisy tenant's part, and so its limit, changes all the time.
+            quiet_bit_s = 2e6 if step // 80 % 2 else 4e6
+            for meter, rate_bit_s in ((quiet_meter, quiet_bit_s), (noisy_meter, 30e6)):
+                switch.meters[meter][1] += rate_bit_s / 8 * 0.05
+            world.pass_time(0.05)
+            seen += [demand for _, demand in world.controller.slices._meters[last].uses[1].recent]
+    assert len([mod for mod in switch.meter_mods if mod.number == noisy_meter]) > 8
+    assert min(seen[200:]) == pytest.approx(30e6, rel=0.15) and max(seen) == pytest.approx(30e6, rel=0.15)
 
 
 def test_a_switch_that_restarts_gets_its_meters_before_the_rules_refer_to_them(folder: Path) -> None:

@@ -524,8 +524,8 @@ class Controller:
             self.counts[f"flows ended: {gone.why}"] += 1
             self.router.forget(route)
 
-    def _ask_meters(self, _now: float) -> None:
-        self.slices.ask({switch for switch in self.discovery.switches if self.router.routes.count_at(switch)})
+    def _ask_meters(self, now: float) -> None:
+        self.slices.ask({switch for switch in self.discovery.switches if self.router.routes.count_at(switch)}, now)
 
     def _meters_added(self, switch: str) -> None:
         """Let the rules of flows through a switch refer to its meters."""

@@ -61,13 +61,18 @@ class Use:
         return fmean(last) if last else 0.0
 
     def counted(self, now: float, demand_bit_s: float, rate_bit_s: float) -> None:
-        """Follow its demand since the last count with its reserve and its backlog."""
+        """Follow its demand since the last count with its reserve and its backlog.
+
+        Without a count for `HOLD_S` nothing is known of a backlog, and it begins anew.
+        """
         while self.recent and self.recent[0][0] < now - HOLD_S:
             self.recent.popleft()
         if self.recent:
             grown_bit = (demand_bit_s - FLOODED * rate_bit_s) * (now - self.recent[-1][0])
             # A flood is over soon after its end, however long it was.
             self.backlog_bit = min(max(self.backlog_bit + grown_bit, 0.0), 2 * _backlog_max_bit(rate_bit_s))
+        else:
+            self.backlog_bit = 0.0
         self.recent.append((now, demand_bit_s))
         guarantee_bit_s = self.share * rate_bit_s
         if demand_bit_s > max(_PRESSING * self.reserve_bit_s, ACTIVE * rate_bit_s):

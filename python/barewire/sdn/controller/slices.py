@@ -37,6 +37,8 @@ _UNLIMITED, _KBIT_MAX = 100, 4_000_000_000
 # A rate is changed if it differs by more than the first, or some time after its last change by more than the second:
 # each change fills the meter's bucket again.
 _CHANGE, _SMALL_CHANGE, _CHANGE_S = 0.1, 0.02, 3.0
+# The least time from setting a rate to the next count: bytes of a shorter one tell no rate.
+_COUNTED_MIN_S = 0.05
 # Errors of a meter that exists already, and of one that does not exist yet: each meter is changed, then added.
 _METER_MOD_FAILED, _EXPECTED_CODES = 12, (1, 3)
 
@@ -57,16 +59,18 @@ class _Meters:
     # Whether the switch counts from 0 when a rate is set, as Open vSwitch does.
     restarts: bool = False
 
-    def demand_bit_s(self, index: int, counter: MeterCounter, now: float) -> float:
-        """Return the rate at which bytes came to a meter since the last count, or since its rate was set."""
+    def demand_bit_s(self, index: int, counter: MeterCounter, asked_s: float) -> float:
+        """Return the rate at which bytes came to a meter since the last count, or since its rate was set.
+
+        The counter was asked for at `asked_s`, after the rate was set.
+        """
         carried, age_s = self.last.get(index, (counter.bytes, counter.age_s))
         self.last[index] = counter.bytes, counter.age_s
         is_set = index in self.is_set
         self.is_set.discard(index)
         self.restarts = self.restarts or (is_set and counter.bytes < carried)
         if is_set and self.restarts:
-            set_s = self.set_s[index]
-            return 8 * counter.bytes / (now - set_s) if now > set_s else 0.0
+            return 8 * counter.bytes / max(asked_s - self.set_s[index], _COUNTED_MIN_S)
         if counter.age_s <= age_s or counter.bytes < carried:
             return 0.0  # the switch has restarted
         return 8 * (counter.bytes - carried) / (counter.age_s - age_s)
@@ -92,6 +96,8 @@ class Slices:
         self.owners: dict[str, Tenant] = {}
         self._discovery, self._jobs, self._outbox = discovery, jobs, outbox
         self._meters: dict[Port, _Meters] = {}
+        # When a switch was asked for the counters that it has not answered with yet.
+        self._asked_s: dict[str, float] = {}
         self._index = {tenant.name: number for number, tenant in enumerate(tenants.all)}
         self._has_hostless = any(not tenant.hosts for tenant in tenants.all)
         self._refused: set[str] = set()
@@ -127,10 +133,14 @@ class Slices:
     def forget_switch(self, switch: str) -> None:
         """Handle a new connection: the switch may have restarted, without meters, or may have them by now."""
         self._refused.discard(switch)
+        self._asked_s.pop(switch, None)
         for port, meters in self._meters.items():
             if port.node == switch:
                 meters.is_confirmed = False
                 meters.last.clear()
+                meters.is_set.clear()
+                for use in meters.uses:
+                    use.recent.clear()
 
     def add_meters(self, switch: str, then: Callable[[], None]) -> None:
         """Add the missing meters of a switch's ports; call `then` once rules may refer to them."""
@@ -176,17 +186,20 @@ class Slices:
         for port in [port for port in self._meters if port.node == switch]:
             del self._meters[port]
 
-    def ask(self, switches: Iterable[str]) -> None:
-        """Ask switches for the counters of their meters."""
+    def ask(self, switches: Iterable[str], now: float) -> None:
+        """Ask switches for the counters of their meters, unless they still have to answer."""
         have = {port.node for port, meters in self._meters.items() if meters.is_confirmed}
-        for switch in have & set(switches):
+        for switch in (have & set(switches)) - self._asked_s.keys():
+            self._asked_s[switch] = now
             self._outbox.send(switch, Request(RequestKind.METER_COUNTERS))
 
     def counted(self, switch: str, counters: Iterable[MeterCounter], now: float) -> None:
         """Share out each port of a switch anew by what came to its meters since the last count.
 
-        A first count, after a takeover or a new connection, tells no demand, so limits stay until the second one.
+        A first count, after a takeover or a new connection, tells no demand, so limits stay until the second one. The
+        time of a count is when it was asked for: on a busy machine the answer waits to be handled.
         """
+        asked_s = self._asked_s.pop(switch, now)
         by_port: dict[Port, dict[int, MeterCounter]] = {}
         for counter in counters:
             number, index = _port_and_index(counter.number)
@@ -196,12 +209,12 @@ class Slices:
             if meters is None or rate_bit_s is None:
                 continue
             is_first = not found.keys() <= meters.last.keys()
-            demands = {index: meters.demand_bit_s(index, counter, now) for index, counter in found.items()}
+            demands = {index: meters.demand_bit_s(index, counter, asked_s) for index, counter in found.items()}
             if is_first:
                 continue
             for index, use in enumerate(meters.uses):
                 if index in demands:
-                    use.counted(now, demands[index], rate_bit_s)
+                    use.counted(asked_s, demands[index], rate_bit_s)
             share_out(meters.uses, rate_bit_s)
             for index, use in enumerate(meters.uses):
                 rate = _kbit(use.limit_bit_s, rate_bit_s)
