@@ -511,7 +511,7 @@ def test_a_switch_that_disconnects_while_it_is_compared_is_not_ready(monkeypatch
 def test_a_flow_that_is_younger_than_a_late_answer_with_counters_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is a switch asked again before it has answered."""
     world, _, route = carrying()
-    answer, late = world._answer, list[tuple[str, FromSwitch]]()
+    answer, late = world._answer, list[tuple[float, str, FromSwitch]]()
 
     def held(switch: FakeSwitch, asked: Request) -> None:
         answer(switch, asked)

@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The order and the limit of the controller's timers."""
 
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from barewire.sdn.classify.policy import Policy
+from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import FIRST_S, Outbox
+from barewire.sdn.controller.settings import Settings
+from barewire.sdn.controller.shell import BUSY_TIMERS_S, TIMERS_S, Shell
+from barewire.sdn.openflow.messages import BarrierReply
 
 
 def test_long_work_is_spread_over_turns_and_delays_nothing_that_is_urgent() -> None:
@@ -44,3 +55,42 @@ def test_only_urgent_timers_use_the_time_that_is_left_for_them() -> None:
         outbox.at(when_s, lambda _now, name=name: done.append(name))
     outbox.due(5.0, lambda is_urgent: is_urgent)
     assert done == ["first", "second", "statistics"]
+
+
+@pytest.mark.parametrize(
+    ("is_busy", "when_s", "work_s", "least", "most"),
+    [
+        (True, 1.0, 0.0, 10, 1000),
+        (True, 1.0, 0.3 * BUSY_TIMERS_S, 1, 4),
+        (True, 1.0, 2 * BUSY_TIMERS_S, 1, 1),
+        (True, FIRST_S, 0.3 * TIMERS_S, 2, 4),
+        (False, 1.0, 0.3 * TIMERS_S, 2, 4),
+    ],
+)
+def test_while_messages_wait_timers_that_are_not_urgent_have_little_time_but_some(
+    is_busy: bool, when_s: float, work_s: float, least: int, most: int
+) -> None:
+    """A flow is classified in microseconds: one in each turn would take minutes for all."""
+    done: list[float] = []
+
+    def act(now: float) -> None:
+        done.append(now)
+        end_s = time.thread_time() + work_s
+        while time.thread_time() < end_s:
+            pass
+
+    async def turn() -> int:
+        shell = Shell(Settings(), Policy(), Hosts(), [], lambda _: None)
+        shell.turn()  # its own periodic timers
+        for _ in range(1000):
+            shell.core.outbox.at(when_s, act)
+        if is_busy:
+            message: Any = object(), BarrierReply(1)
+            shell._waiting.append(message)
+        done.clear()
+        shell.turn()
+        await shell.close()
+        return len(done)
+
+    found = [asyncio.run(turn()) for _ in range(5)]  # the collector may take one turn's time
+    assert max(found) >= least and min(found) >= 1 and max(found) <= most

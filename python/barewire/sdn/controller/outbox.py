@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from barewire.sdn.openflow.messages import AddRule, BarrierRequest, DeleteRule, SetMeter, ToSwitch
 
 Then = Callable[[bool], None]
-# Whether there is time for another timer; True asks for one of FIRST_S.
+# Whether there is time for another timer; its argument is whether the last one was of FIRST_S.
 HasTime = Callable[[bool], bool]
 
 # Messages that are followed by a barrier.

@@ -36,8 +36,9 @@ from barewire.sdn.openflow.messages import (
 )
 
 Tell = Callable[[Event], None]
-# Processor time spent on switches' messages, and on timers, before others have their turn.
-MESSAGES_S, TIMERS_S = 0.004, 0.002
+# Processor time spent on switches' messages, and on timers, before others have their turn. Timers that are not urgent
+# have less while messages wait: new flows wait for no statistics.
+MESSAGES_S, TIMERS_S, BUSY_TIMERS_S = 0.004, 0.002, 0.0005
 # Messages that wait at most. What they mean is bounded by the switches' rules, which hold floods off.
 WAITING_MAX = 20_000
 
@@ -142,11 +143,11 @@ class Shell:
             if self.election is not None:
                 self._elect(self.election)
             if self.is_leader:
-                until_s = time.thread_time() + TIMERS_S
+                begun_s = time.thread_time()
 
                 def has_time(is_urgent: bool) -> bool:
-                    # New flows wait for no statistics.
-                    return (is_urgent or not self._waiting) and time.thread_time() < until_s
+                    limit_s = BUSY_TIMERS_S if self._waiting and not is_urgent else TIMERS_S
+                    return time.thread_time() < begun_s + limit_s
 
                 self._send(self.core.poll(self.now, has_time))
                 for event in self.core.take_events():
