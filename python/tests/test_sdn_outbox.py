@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The order and the limit of the controller's timers."""
+"""The order and the limits of the controller's timers and messages."""
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -12,7 +13,18 @@ from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import FIRST_S, Outbox
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.controller.shell import BUSY_TIMERS_S, TIMERS_S, Shell
-from barewire.sdn.openflow.messages import BarrierReply
+from barewire.sdn.openflow.messages import (
+    BarrierReply,
+    FromSwitch,
+    PacketIn,
+    PacketOut,
+    PortList,
+    PortState,
+    RuleList,
+    SwitchUp,
+    ToSwitch,
+)
+from barewire.topology import Port
 
 
 def test_long_work_is_spread_over_turns_and_delays_nothing_that_is_urgent() -> None:
@@ -94,3 +106,35 @@ def test_while_messages_wait_timers_that_are_not_urgent_have_little_time_but_som
 
     found = [asyncio.run(turn()) for _ in range(5)]  # the collector may take one turn's time
     assert max(found) >= least and min(found) >= 1 and max(found) <= most
+
+
+class Line:
+    """A switch's channel."""
+
+    def __init__(self) -> None:
+        self.sent: list[ToSwitch] = []
+
+    def send(self, messages: Iterable[ToSwitch]) -> None:
+        self.sent += messages
+
+
+def test_probes_wait_behind_no_other_frames() -> None:
+    """Thousands of new flows at once take seconds, in which all links would count as failed."""
+
+    async def scenario() -> None:
+        shell = Shell(Settings(), Policy(), Hosts(), [], lambda _: None)
+        lines: list[Any] = [Line(), Line()]
+        for number, line in enumerate(lines, start=1):
+            ports = PortList((PortState(1, "p1", True), PortState(2, "p2", True)))
+            shell._heard(line, [SwitchUp(number), RuleList((), ()), ports])
+        shell._turn_with_messages()
+        probes = [next(message for message in line.sent if isinstance(message, PacketOut)) for line in lines]
+        flows: list[FromSwitch] = [PacketIn(2, bytes(64))] * 1000
+        for line, probe in zip(lines, reversed(probes), strict=True):
+            assert probe.out == (1,)
+            shell._heard(line, [*flows, PacketIn(1, probe.frame)])
+        assert shell.core.discovery.peers == {Port("s1", 1): Port("s2", 1), Port("s2", 1): Port("s1", 1)}
+        assert len(shell._waiting) == 2000
+        await shell.close()
+
+    asyncio.run(scenario())

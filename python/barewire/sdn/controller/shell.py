@@ -18,12 +18,14 @@ from barewire.sdn.classify.policy import Policy
 from barewire.sdn.classify.tenants import Tenants
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.election import NUMBER_BITS, Election, is_usable
+from barewire.sdn.controller.frames import LLDP
 from barewire.sdn.controller.hosts import Hosts
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.controller.settings import Settings
 from barewire.sdn.openflow.channel import Channel, Listener
 from barewire.sdn.openflow.messages import (
     FromSwitch,
+    PacketIn,
     PortCounters,
     Request,
     RequestKind,
@@ -250,6 +252,8 @@ class Shell:
             if isinstance(event, SwitchUp):
                 self._up(channel, event)
                 self._handle(channel, event)
+            elif isinstance(event, PacketIn) and event.frame[12:14] == LLDP.to_bytes(2, "big"):
+                self._handle(channel, event)  # links whose probes wait would count as failed
             else:
                 self._waiting.append((channel, event))
         self._turn_soon()
