@@ -340,12 +340,17 @@ def test_a_requested_link_is_why_there_is_no_other_carrier() -> None:
     assert by_frames[1].startswith("--link packet: ")
 
 
-def test_many_pairs_are_counted_and_those_of_the_commonest_carrier_are_the_others() -> None:
+@pytest.mark.parametrize(("by_udp", "rest"), [(8, "all pairs not listed"), (9, "h11–h12, ")])
+def test_pairs_of_the_commonest_carrier_are_the_others_if_these_are_all_listed(by_udp: int, rest: str) -> None:
     hosts = [str(number) for number in range(10, 20)]
-    reached = {host: {peer: "udp" if host == "10" else "frames" for peer in hosts if peer > host} for host in hosts}
+    reached = {
+        host: {peer: "udp" if host == "10" and int(peer) <= 10 + by_udp else "frames" for peer in hosts if peer > host}
+        for host in hosts
+    }
     found = carriers(reached)
-    assert found["by frames"][0] == "all pairs not listed"
-    assert found["by UDP"][0].startswith("h10–h11, ") and found["by UDP"][0].endswith("h10–h18 and 1 more")
+    assert found["by frames"][0].startswith(rest)
+    assert found["by UDP"][0].startswith("h10–h11, ")
+    assert found["by UDP"][0].endswith("h10–h18" if by_udp == 8 else "h10–h18 and 1 more")
 
 
 def test_another_link_than_the_requested_one_is_detected() -> None:

@@ -13,8 +13,8 @@ use crate::link::AnyLink;
 
 /// Writes a line for each endpoint of the process, `own ADDRESS`, and for each of its connected peers, `CARRIER
 /// ADDRESS`. The carriers are `memory` (on this host), `frames`, `frames*N` (by N interfaces), `frames+udp` (batches by
-/// UDP) and `udp`. Returns the length of the whole text in bytes, of which at most `room` bytes are written. Endpoints
-/// that another thread uses at this moment are left out.
+/// UDP), `udp`, and `none` before the first answer. Returns the length of the whole text in bytes, of which at most
+/// `room` bytes are written. Endpoints that another thread uses at this moment are left out.
 ///
 /// # Safety
 /// `text` must be null or have room for `room` bytes.

@@ -285,10 +285,11 @@ def _carriers(evidence: Evidence, wanted: str) -> list[Row]:
         carrier: [pair for pair, found in slowest.items() if found == number]
         for number, carrier in enumerate(_CARRIERS)
     }
-    largest = max((carrier for carrier in groups if carrier != "memory"), key=lambda carrier: len(groups[carrier]))
+    *others, largest = sorted(groups.keys() - {"memory"}, key=lambda carrier: len(groups[carrier]))
+    rest = largest if all(len(groups[carrier]) <= _NAMED_PAIRS for carrier in others) else None
     return [
         Row(
-            *(_carrier_name(carrier), _named(pairs, is_rest=carrier == largest)),
+            *(_carrier_name(carrier), _named(pairs, is_rest=carrier == rest)),
             _why_not_quicker(carrier, wanted, evidence, pairs),
             f"connections: {len(pairs)} {'hosts' if carrier == 'memory' else 'pairs of hosts'}",
         )
