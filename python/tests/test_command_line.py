@@ -236,7 +236,7 @@ def test_every_json_has_a_schema_in_the_table() -> None:
     assert printed | shared | {"disable"} == set(SCHEMAS)
     assert all(re.fullmatch(r"barewire-[a-z-]+/[1-9]", schema) for schema in SCHEMAS.values())
     with pytest.raises(ValueError, match="prints barewire-report/1"):
-        output.print_document("report", {"schema": "barewire-compare/2"})
+        output.print_document("report", {"schema": "barewire-compare/3"})
 
 
 @pytest.mark.parametrize(

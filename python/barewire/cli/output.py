@@ -34,7 +34,7 @@ SCHEMAS = {
     "cluster init": "barewire-cluster-hosts/1",
     "cluster check": "barewire-cluster/1",
     "tune": "barewire-tune/1",
-    "compare": "barewire-compare/2",
+    "compare": "barewire-compare/3",
     "model": "barewire-model/1",
     "predict": "barewire-prediction/1",
     "trajectory": "barewire-trajectory/1",
