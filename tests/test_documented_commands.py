@@ -304,7 +304,7 @@ FILES: dict[str, Callable[[Path], object]] = {
     "RUN": mpi_run("pingpong", "fft"),
     "PAIR": mpi_run("pingpong"),
     "runs": lambda path: bare_run(path / "first"),
-    "runs/computation": mpi_run("fft", "radix", "krylov", ranks=(1, 2)),
+    **dict.fromkeys(["runs/computation", "runs/single"], mpi_run("fft", "radix", "krylov", ranks=(1, 2))),
     "runs/eager": mpi_run("pingpong"),
     "runs/overlap": mpi_run("overlap"),
     "runs/full": lambda path: measured(path, campaign()),
