@@ -23,7 +23,6 @@ CHECK = ("cluster", "check", "--no-doctor", "--json")
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--hosts", "3", "--clean", "0", "drops_transmit"),
         ("--hosts", "3", "--clean", "0", "mtu_of_port"),
         pytest.param(("--hosts", "4", "--clean", "1", "drops_transmit", "duplex"), marks=pytest.mark.matrix),
     ],

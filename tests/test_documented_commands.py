@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from conftest import BAREWIRE, ROOT, barewire
 from documented import block, pages
 from mpi_libraries import library, program
 from synthetic import synthetic_run
-from synthetic_mpi import synthetic_mpi
+from synthetic_mpi import subject, synthetic_mpi
 from test_scoreboard import campaign, measured
 
 from barewire.study import tables
@@ -47,6 +48,7 @@ NOT_RUN = {
     r"barewire tune$": "takes six minutes; tests/test_tune_lab.py",
     r"scoreboard (-o|--resume) runs/full": "takes hours; tests/test_mpi_scoreboard.py",
     r"study run watter2006": "takes minutes in its shortest form; tests/test_study_run.py",
+    r"--library /opt": "needs two versions of a library; python/tests/test_compare.py",
     r"(?<!/)…": "needs what it leaves out",
     r"sdn start --listen": "needs switches of a real network; tests/test_sdn.py and tests/test_sdn_failover.py",
     r"sdn announce": "needs the controller of a real network; tests/test_sdn.py",
@@ -91,10 +93,10 @@ EFFORT = {
 }
 # What is added to those that would take all there are.
 FEWER = {"mpi": ("--library", "openmpi"), "sdn bench": ("--strategy", "ecmp")}
-# These take a second: they measure nothing, and need neither a controller nor 20 switches for it.
+# These take a second: they measure and model nothing, and need no lab.
 CHEAP = re.compile(
-    r"account|compare|enable|exercise|export|import|lab (?!exec .*probe|up .* 2500kbit)|model|modulefile"
-    r"|mpi (applications|scoreboard runs)|predict|report|sdn simulate|status|study (list|report)|trajectory"
+    r"account|compare|enable|exercise|export|import|modulefile"
+    r"|mpi (applications|scoreboard runs)|report|sdn simulate|status|study (list|report)|trajectory"
 )
 
 
@@ -265,6 +267,13 @@ def mpi_run(*tests: str, ranks: tuple[int, ...] = (2,), launches: int = 6) -> Ca
     return make
 
 
+def two_versions(path: Path) -> None:
+    path.mkdir()
+    old = subject("mpich-5", "tcp")
+    versions = [replace(old, library=replace(old.library, name=f"mpich-5.{minor}")) for minor in (0, 1)]
+    synthetic_mpi(path, "pingpong", subjects=tuple(versions))
+
+
 def osu_outputs(path: Path) -> None:
     for number in range(6):
         text = foreign_outputs.osu_latency({8: 1 + number / 100, 64: 1.2 + number / 100})
@@ -303,6 +312,7 @@ FILES: dict[str, Callable[[Path], object]] = {
     **dict.fromkeys(["./program", "./one_size"], built("one_size")),
     "RUN": mpi_run("pingpong", "fft"),
     "PAIR": mpi_run("pingpong"),
+    "runs/versions": two_versions,
     "runs": lambda path: bare_run(path / "first"),
     **dict.fromkeys(["runs/computation", "runs/single"], mpi_run("fft", "radix", "krylov", ranks=(1, 2))),
     "runs/eager": mpi_run("pingpong"),

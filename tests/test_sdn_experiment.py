@@ -86,6 +86,7 @@ def test_each_job_is_measured_while_the_other_runs_beside_it(tmp_path: Path, tes
         assert value > 8 * 2_000_000 / 2 / RATE / 2, "links cannot be beaten"
 
 
+@pytest.mark.matrix
 def test_each_job_is_a_tenant_under_a_sliced_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Announced with its tenant's token, as the controller's own account of tenants shows while the shuffle runs."""
     measured = campaign("both")
