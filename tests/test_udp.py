@@ -61,7 +61,10 @@ while time.monotonic() < end:
     except TimeoutError:
         continue
     # UDP from and to the job's port, not in fragments.
-    if packet[0] != 69 or packet[8] == 77 or packet[9] != 17 or packet[20:24] != struct.pack("!HH", 49152, 49152):
+    is_whole = struct.unpack_from("!H", packet, 6)[0] & 0x3FFF == 0
+    if packet[0] != 69 or packet[8] == 77 or packet[9] != 17 or not is_whole:
+        continue
+    if packet[20:24] != struct.pack("!HH", 49152, 49152):
         continue
     packet[8], packet[26:28] = 77, bytes(2)
     seen.append(packet)
