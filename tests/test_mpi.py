@@ -85,14 +85,15 @@ DELAY_US = 100_000
 
 @pytest.mark.parametrize("name", OFTEN)
 def test_no_operation_waits_for_a_timer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for an acknowledgement gets it at once: sends of each mode and size, collectives, one-sided."""
+    """Whoever waits for an acknowledgement gets it at once: sends, collectives, one-sided operations."""
     needs("barewire")
     monkeypatch.setenv("FI_BAREWIRE_ACKNOWLEDGE_DELAY", str(DELAY_US))
     monkeypatch.setenv("FI_BAREWIRE_ACKNOWLEDGE_EVERY", "31")
     done = barewire("run", "-n", "2", "--lab", "pair", "--", program(name, "timers"))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len({line["operation"] for line in lines}) == 19 and len(lines) == 7 * 17 + 2
+    sized = 37 if name == "openmpi" else 38  # Open MPI 4.1 has no partitioned operations
+    assert len({line["operation"] for line in lines}) == sized + 9 and len(lines) == 7 * sized + 9
     assert [line for line in lines if line["us"] > DELAY_US / 2] == []
 
 

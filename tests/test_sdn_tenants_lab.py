@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -213,13 +214,13 @@ class Site:
                 shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
                 seen.update(int(rate) for rate in re.findall(r"rate=(\d+)", shown))
 
-        thread = threading.Thread(target=look)
-        thread.start()
-        try:
-            yield seen
-        finally:
-            ended.set()
-            thread.join()
+        with ThreadPoolExecutor(1) as pool:
+            looking = pool.submit(look)
+            try:
+                yield seen
+            finally:
+                ended.set()
+            looking.result()
 
     @contextlib.contextmanager
     def flood(self) -> Iterator[None]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """MPI over UDP between hosts of different subnets, joined by a router; and the choice between frames and UDP."""
 
+import json
 import os
 import re
 import shutil
@@ -425,3 +426,71 @@ def test_a_job_whose_ranks_differ_ends_and_says_why(name: str) -> None:
     done = run("pair", "-n", "2", "--library", name, "--", "sh", "-c", differ, "sh", program(name, "messages"), "1")
     assert done.returncode != 0
     assert "set the same FI_BAREWIRE_LINK for all processes" in done.stderr, done.stderr[-2000:]
+
+
+# Two paths from the router to h2, of which it chooses one by addresses and ports, as routers with equal-cost paths do.
+EQUAL_COST = """
+ip link add second mtu 1500 type veth peer name eth1 mtu 1500 netns {pid}
+ip address add 10.79.0.1/24 dev second
+ip link set second up
+sysctl -qw net.ipv4.fib_multipath_hash_policy=1
+ip route replace {address}/32 nexthop dev to-h2 nexthop via 10.79.0.2 dev second
+tc qdisc replace dev to-h2 root tbf rate {rate}bit burst 32kb limit 200kb
+tc qdisc replace dev second root tbf rate {rate}bit burst 32kb limit 200kb
+"""
+ENDS = """
+sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0 net.ipv4.conf.eth1.rp_filter=0
+ip address add 10.79.0.2/24 dev eth1
+ip link set eth1 up
+"""
+PATHS = ("to-h2", "second")
+PATH_RATE = 100_000_000
+
+
+@contextmanager
+def equal_cost_paths() -> Iterator[Lab]:
+    """Two hosts in subnets of their own, and a router with two paths to the second."""
+    with stand_up("routed:2") as lab:
+        host = lab.host("h2")
+        commands = EQUAL_COST.format(pid=host.inner_pid, address=host.address, rate=PATH_RATE)
+        for command in (
+            lab.switch_command(["sh", "-ec", commands]),
+            lab.command("h2", ["sh", "-ec", ENDS]),
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                pytest.skip(f"no equal-cost paths on this kernel: {done.stderr.strip()}")
+        yield lab
+
+
+def forwarded(lab: Lab) -> list[int]:
+    """The bytes that have left by each path."""
+    command = lab.switch_command(["ip", "-s", "-j", "link"])
+    links = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    sent = {link["ifname"]: int(link["stats64"]["tx"]["bytes"]) for link in links}
+    return [sent[name] for name in PATHS]
+
+
+def stream(lab: Lab, name: str, labels: str) -> tuple[float, list[int]]:
+    """The bit/s of long messages, and the bytes by each path."""
+    before = forwarded(lab)
+    command = ("-n", "2", "--", program(name, "stream"), "6", "65536")
+    done = run(lab, *command, FI_BAREWIRE_LABELS=labels)
+    is_right(done, "stream")
+    (line,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return line["goodput_bit_s"], [now - then for now, then in zip(forwarded(lab), before, strict=True)]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_datagrams_from_several_ports_take_all_equal_cost_paths(name: str) -> None:
+    """Each byte is checked. One path that is cut is left, as its ports are."""
+    needs("barewire")
+    with equal_cost_paths() as lab:
+        alone, by_path = stream(lab, name, "")
+        assert alone < 1.02 * PATH_RATE and min(by_path) < 0.1 * max(by_path), (alone, by_path)
+        together, by_path = stream(lab, name, "ports:32")
+        assert together > 1.4 * alone and min(by_path) > 0.25 * max(by_path), (together, alone, by_path)
+        # The router does not leave it: what it sends there is lost.
+        subprocess.run(lab.command("h2", ["ip", "link", "set", "eth1", "down"]), check=True)
+        left, by_path = stream(lab, name, "ports:32")
+        assert left > 0.7 * alone, (left, alone, by_path)

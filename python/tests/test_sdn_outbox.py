@@ -20,6 +20,7 @@ from barewire.sdn.openflow.messages import (
     PacketOut,
     PortList,
     PortState,
+    PortStatus,
     RuleList,
     SwitchUp,
     ToSwitch,
@@ -118,8 +119,9 @@ class Line:
         self.sent += messages
 
 
-def test_probes_wait_behind_no_other_frames() -> None:
+def test_probes_and_failed_links_wait_for_no_new_flows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of new flows at once take seconds, in which all links would count as failed."""
+    monkeypatch.setattr("barewire.sdn.controller.shell.MESSAGES_S", 0.001)
 
     async def scenario() -> None:
         shell = Shell(Settings(), Policy(), Hosts(), [], lambda _: None)
@@ -129,12 +131,16 @@ def test_probes_wait_behind_no_other_frames() -> None:
             shell._heard(line, [SwitchUp(number), RuleList((), ()), ports])
         shell._turn_with_messages()
         probes = [next(message for message in line.sent if isinstance(message, PacketOut)) for line in lines]
-        flows: list[FromSwitch] = [PacketIn(2, bytes(64))] * 1000
+        flows: list[FromSwitch] = [PacketIn(2, bytes(64))] * 5000
         for line, probe in zip(lines, reversed(probes), strict=True):
             assert probe.out == (1,)
             shell._heard(line, [*flows, PacketIn(1, probe.frame)])
+        shell._turn_with_messages()
         assert shell.core.discovery.peers == {Port("s1", 1): Port("s2", 1), Port("s2", 1): Port("s1", 1)}
-        assert len(shell._waiting) == 2000
+        shell._heard(lines[0], [*flows, PortStatus(PortState(1, "p1", False))])
+        shell._turn_with_messages()
+        assert not shell.core.discovery.peers
+        assert len(shell._waiting) > 10_000
         await shell.close()
 
     asyncio.run(scenario())

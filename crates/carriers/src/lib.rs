@@ -291,9 +291,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     fn send_batch(&mut self, index: usize, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         let current = self.peers[index].current.unwrap_or(0);
         let long = || frames.iter().filter(|frame| frame.len() > SHORT_MAX).count();
-        // UDP carries no labels.
-        let has_label = frames.first().is_some_and(|frame| frame.label != 0);
-        if has_label || frames.len() < BATCH_MIN || long() < BATCH_MIN || !self.sends_batches_to(&self.peers[index]) {
+        // UDP carries no tags.
+        let has_tag = frames.first().is_some_and(|frame| frame.tag() != 0);
+        if has_tag || frames.len() < BATCH_MIN || long() < BATCH_MIN || !self.sends_batches_to(&self.peers[index]) {
             return self.send_by(current, self.peers[index].address(current), frames);
         }
         if self.peers[index].is_batch_awaited(self.now, BATCHES_AWAITED / 2) {
@@ -426,13 +426,17 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 self.handle_probe(UDP, from, bytes);
                 continue;
             }
-            // A station without frames may send before it is known.
-            if let Some(index) = self.find_udp(from) {
+            let main = self.udp.as_ref()?.main(from);
+            let known = self.find_udp(from).map(|index| (index, from));
+            if let Some((index, from)) = known.or_else(|| self.find_udp(main).map(|index| (index, main))) {
                 let peer = &mut self.peers[index];
                 peer.heard_datagram(from, self.now);
                 self.batches_until = self.now + BATCHES_AWAITED;
                 bytes[..6].copy_from_slice(&self.own.mac());
                 bytes[6..12].copy_from_slice(&peer.name.mac());
+            } else {
+                // A station without frames may send before it is known.
+                bytes[6..12].copy_from_slice(&main.0);
             }
             return Some(Incoming { bytes, frame_bytes, vlan });
         }

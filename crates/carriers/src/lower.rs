@@ -30,6 +30,11 @@ pub trait Datagrams: Lower {
     /// is no faster than frames. It is faster where the kernel handles a batch in one piece.
     fn batching_peers(&self) -> usize;
 
+    /// The socket of a station whose datagrams leave from several, one of which is this one: the one that receives.
+    fn main(&self, from: MacAddress) -> MacAddress {
+        from
+    }
+
     /// Chooses the source address of datagrams to this socket anew, by the current route, if this link has several. A
     /// link that looks up the route of each datagram has nothing to do.
     fn reroute(&mut self, _to: MacAddress) {}
@@ -58,6 +63,11 @@ impl Datagrams for UdpLink {
 
     fn batching_peers(&self) -> usize {
         UdpLink::batching_peers(self)
+    }
+
+    #[inline]
+    fn main(&self, from: MacAddress) -> MacAddress {
+        UdpLink::main(self, from)
     }
 
     fn reroute(&mut self, to: MacAddress) {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use barewire_carriers::{Carrier, Carriers, Datagrams, Lower};
 use barewire_link::{
-    Counters, Faults, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, MemoryLink, Outgoing, PeerAddress,
+    Counters, Faults, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, MemoryLink, Outgoing, PORT_LABEL,
+    PeerAddress,
 };
 
 const SAP: u8 = 8;
@@ -17,9 +18,11 @@ const KEY: u64 = 77;
 /// Networks: one of frames, more of frames, and UDP's.
 const FRAMES: u8 = 0;
 const UDP: u8 = 4;
+const PORT: usize = 3;
 const MS: u64 = 1_000_000;
 
-/// A link whose frames pass only while its gate is open. As a link for datagrams its addresses are the links' own.
+/// A link whose frames pass only while its gate is open. As a link for datagrams its addresses are the links' own, and
+/// frames with the label of another port come from `PORT` besides.
 struct Gated {
     link: MemoryLink,
     /// Whether what this end sends arrives.
@@ -83,6 +86,7 @@ impl Lower for Gated {
             let mut bytes = [frame.header, frame.payload].concat();
             bytes[..6].copy_from_slice(&to.0);
             bytes[6..12].copy_from_slice(&self.address().0);
+            bytes[6 + PORT] = if frame.label > PORT_LABEL { frame.label as u8 } else { 0 };
             self.send(&[Outgoing { header: &bytes, payload: &[], label: 0 }])?;
         }
         Ok(frames.len())
@@ -117,6 +121,11 @@ impl Datagrams for Gated {
         self.batching_peers.get()
     }
 
+    fn main(&self, mut from: MacAddress) -> MacAddress {
+        from.0[PORT] = 0;
+        from
+    }
+
     fn reroute(&mut self, to: MacAddress) {
         assert!(to.0[4] == UDP && to != self.address());
         self.is_stranded.set(false);
@@ -139,6 +148,8 @@ struct World {
     are_stranded: [Rc<Cell<bool>>; 2],
     now: u64,
     number: u32,
+    /// Of the frames that are sent.
+    label: u16,
 }
 
 impl World {
@@ -191,7 +202,19 @@ impl World {
         for end in &mut ends {
             end.set_station(SAP, KEY);
         }
-        Self { ends, gates, sent, batching_peers, addresses, looked_up, polled, are_stranded, now: 1, number: 0 }
+        Self {
+            ends,
+            gates,
+            sent,
+            batching_peers,
+            addresses,
+            looked_up,
+            polled,
+            are_stranded,
+            now: 1,
+            number: 0,
+            label: 0,
+        }
     }
 
     fn block(&self, network: u8, end: usize, blocked: bool) {
@@ -227,7 +250,8 @@ impl World {
             })
             .collect();
         self.ends[from].note_time(self.now);
-        let frames: Vec<_> = payloads.iter().map(|payload| Outgoing { header: &header, payload, label: 0 }).collect();
+        let label = self.label;
+        let frames: Vec<_> = payloads.iter().map(|payload| Outgoing { header: &header, payload, label }).collect();
         assert_eq!(self.ends[from].send(&frames).unwrap(), count);
         payloads.iter().map(|payload| [&header[..], payload].concat()).collect()
     }
@@ -354,6 +378,24 @@ fn a_station_without_frames_is_reached_and_reaches_others() {
             world.connect(1 - first);
             assert!(world.exchange(1 - first, 20 * MS) < MS);
         }
+    }
+}
+
+#[test]
+fn frames_from_all_ports_of_a_station_are_its_own() {
+    for is_known in [true, false] {
+        let mut world = World::new([false, false], 0.0, 31);
+        world.connect(0);
+        if is_known {
+            world.connect(1);
+        }
+        for label in [PORT_LABEL + 1, 0, PORT_LABEL + 7, PORT_LABEL] {
+            world.label = label;
+            let sent = world.send(0);
+            assert_eq!(world.receive(1), [sent], "label {label:#x}, known: {is_known}");
+        }
+        world.label = 0;
+        assert!(world.exchange(1, 20 * MS) < MS);
     }
 }
 

@@ -91,7 +91,7 @@ pub struct Port<L> {
     is_extended: bool,
     /// Keys and counters, if frames are authenticated.
     seal: Option<Box<Seal>>,
-    /// The tags of the labels that the station's configuration counts.
+    /// The labels that the station's configuration counts.
     pub(crate) labels: Option<Labels>,
     /// With encryption: a batch of frames to send, the size reserved for each, and the PDU received last.
     encrypted: Box<[u8]>,
@@ -429,7 +429,7 @@ impl<L: Link> Port<L> {
         let Some(transmit) = self.station.poll_transmit(self.now) else { return false };
         let StationTransmit { destination, header, token, mut extra, connection, label } = transmit;
         let (llc, slot) = (header.as_bytes(), token.copied());
-        let label = label.zip(self.labels).map_or(0, |(number, labels)| labels.tag(number));
+        let label = label.zip(self.labels).map_or(0, |(number, labels)| labels.of(number));
         if self.seal.is_some() {
             self.batch[count] =
                 self.prepare_sealed(count, Route { destination, label }, llc, slot, &mut extra, connection);
@@ -529,7 +529,7 @@ impl<L: Link> Port<L> {
     }
 }
 
-/// Where a frame goes, and by which path: the VLAN identifier of its label, 0 without.
+/// Where a frame goes, and by which path: see [`Outgoing::label`].
 #[derive(Clone, Copy)]
 struct Route {
     destination: Mac,

@@ -87,15 +87,15 @@ pub enum LinkError {
     NoIpAddress(String),
     /// None of the ports to choose from is free.
     #[error(
-        "no UDP port from {first} to {last} is free, of {usable} with an even high byte: free some, or allow more, \
-         one for each process of the host"
+        "no UDP port from {first} to {last} is free, of {usable} that can name a process (an even high byte, and a \
+         multiple of the number of labels): free some, or allow more, one for each process of the host and each label"
     )]
     NoPort {
         /// The first port to choose from.
         first: u16,
         /// The last.
         last: u16,
-        /// How many of them can be a station's.
+        /// How many of them can be a station's: its first, if it has several.
         usable: usize,
     },
     /// A frame exceeded the interface's MTU.

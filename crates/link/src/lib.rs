@@ -188,12 +188,23 @@ pub struct Outgoing<'a> {
     pub header: &'a [u8],
     /// The rest of the frame; may be empty.
     pub payload: &'a [u8],
-    /// VLAN identifier with which a link that sends the frame as it is tags it; the header does not contain it. 0: no
-    /// tag. Networks with labels choose a path by it.
+    /// By what a network chooses the frame's path; 0: nothing. Below [`PORT_LABEL`] it is a VLAN identifier, with which
+    /// a link that sends the frame as it is tags it; the header does not contain it. Else it is `PORT_LABEL` and the
+    /// number of the source port with which a link by UDP sends the frame.
     pub label: u16,
 }
 
+/// The first label that is no VLAN identifier, but a port's.
+pub const PORT_LABEL: u16 = 1 << 15;
+
 impl Outgoing<'_> {
+    /// The VLAN identifier to tag the frame with; 0: no tag.
+    #[inline]
+    #[must_use]
+    pub const fn tag(&self) -> u16 {
+        if self.label < PORT_LABEL { self.label } else { 0 }
+    }
+
     /// Length of the frame in bytes, without padding, FCS and the label's tag.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -171,14 +171,14 @@ impl PacketLink {
     #[inline]
     fn send_one(&mut self, frame: &Outgoing<'_>, addresses: Option<&Ends>) -> isize {
         let (header, payload) = (frame.header, frame.payload);
-        if payload.is_empty() && addresses.is_none() && frame.label == 0 {
+        if payload.is_empty() && addresses.is_none() && frame.tag() == 0 {
             return self.send_bytes(header);
         }
         if frame.len() + TAG_BYTES > COPIED_BYTES {
             return self.send_batch(std::slice::from_ref(frame), addresses);
         }
-        if frame.label != 0 {
-            let start = tagged(header, addresses, frame.label);
+        if frame.tag() != 0 {
+            let start = tagged(header, addresses, frame.tag());
             let (rest, length) = (&header[size_of::<Ends>()..], frame.len() + TAG_BYTES);
             self.copy_buffer[..TAGGED_BYTES].copy_from_slice(&start);
             self.copy_buffer[TAGGED_BYTES..][..rest.len()].copy_from_slice(rest);
@@ -210,10 +210,10 @@ impl PacketLink {
         let mut messages: [libc::mmsghdr; BATCH_FRAMES] = unsafe { mem::zeroed() };
         let mut starts = [[0; TAGGED_BYTES]; BATCH_FRAMES];
         for (((frame, parts), message), start) in frames.iter().zip(&mut parts).zip(&mut messages).zip(&mut starts) {
-            let addresses = if frame.label == 0 {
+            let addresses = if frame.tag() == 0 {
                 addresses.map(|addresses| &addresses[..])
             } else {
-                *start = tagged(frame.header, addresses, frame.label);
+                *start = tagged(frame.header, addresses, frame.tag());
                 Some(&start[..])
             };
             let header = &frame.header[addresses.map_or(0, |_| size_of::<Ends>())..];

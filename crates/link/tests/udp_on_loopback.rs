@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use barewire_link::{Link, LinkError, MacAddress, Outgoing, UdpConfig, UdpLink};
 
 fn open() -> UdpLink {
-    UdpLink::open(&UdpConfig { interface: "lo".to_owned(), others: Vec::new(), ports: None }).unwrap()
+    UdpLink::open(&UdpConfig { interface: "lo".to_owned(), others: Vec::new(), ports: None, sources: 1 }).unwrap()
 }
 
 /// The Ethernet header of a frame between two links.
@@ -145,7 +145,7 @@ fn frames_to_nobody_are_lost_as_on_a_wire_and_too_long_ones_are_refused() {
 #[test]
 fn ports_are_chosen_from_a_range_until_all_are_taken() {
     let range = 48_128..=48_131;
-    let config = UdpConfig { interface: "lo".to_owned(), others: Vec::new(), ports: Some(range.clone()) };
+    let config = UdpConfig { interface: "lo".to_owned(), others: Vec::new(), ports: Some(range.clone()), sources: 1 };
     let mut links = Vec::new();
     let refused = loop {
         match UdpLink::open(&config) {
@@ -159,13 +159,13 @@ fn ports_are_chosen_from_a_range_until_all_are_taken() {
     assert!(!links.is_empty());
     assert!(refused.to_string().contains("no UDP port from 48128 to 48131 is free, of 4"), "{refused}");
     // A high byte of 0xbf denotes groups.
-    let groups = UdpConfig { interface: "lo".to_owned(), others: Vec::new(), ports: Some(0xbf00..=0xbf05) };
+    let groups = UdpConfig { interface: "lo".to_owned(), others: Vec::new(), ports: Some(0xbf00..=0xbf05), sources: 1 };
     assert!(matches!(UdpLink::open(&groups), Err(LinkError::NoPort { usable: 0, .. })));
 }
 
 #[test]
 fn an_interface_must_exist_and_have_an_address() {
-    let config = UdpConfig { interface: "nosuch0".to_owned(), others: Vec::new(), ports: None };
+    let config = UdpConfig { interface: "nosuch0".to_owned(), others: Vec::new(), ports: None, sources: 1 };
     assert!(matches!(UdpLink::open(&config), Err(LinkError::NoSuchInterface(name)) if name == "nosuch0"));
 }
 

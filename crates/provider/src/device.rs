@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use barewire_broker::{DEFAULT_SOCKET, RequestError, Status, sap_filter};
 use barewire_endpoint::{
-    Address, ClaimError, Config, Encapsulation, Endpoint, EndpointError, Framing, LinkScope, OpenError, Tuning,
+    Address, ClaimError, Config, Encapsulation, Endpoint, EndpointError, Framing, Labels, LinkScope, OpenError, Tuning,
     TuningError, claim, is_taken, mtu_min, open_link,
 };
 use barewire_link::{
@@ -213,7 +213,12 @@ fn udp_link(device: &Device, parameters: &Parameters) -> Result<Option<UdpLink>,
     let open = || {
         let mut others = if parameters.selected.is_empty() { IpInterface::all()? } else { Vec::new() };
         others.retain(|other| !other.ip.is_loopback() && other.name != device.name);
-        UdpLink::open(&UdpConfig { interface: device.name.clone(), others, ports: parameters.ports.clone() })
+        UdpLink::open(&UdpConfig {
+            interface: device.name.clone(),
+            others,
+            ports: parameters.ports.clone(),
+            sources: parameters.labels.map_or(1, Labels::ports),
+        })
     };
     match device.reach.udp.map(|_| open()).transpose() {
         Err(error) if device.reach.frames => {

@@ -105,10 +105,12 @@ const ALL: [(&CStr, &str); 15] = [
     (
         LABELS,
         "VLAN identifiers, each of which selects another path through the network, such as 3840-3843: frames of long \
-             messages are tagged with them in turn, and labels whose frames are lost or late are abandoned (default: \
-             none; `barewire run --sdn` takes them from the controller)",
+             messages are tagged with them in turn, and labels whose frames are lost or late are abandoned. Or, for UDP \
+             through a network that chooses paths by ports (ECMP), a power of two of source ports, such as ports:8. The \
+             same for all processes of a job (default: none; `barewire run --sdn` takes them from the controller)",
     ),
 ];
+const LABELS_EXPECTED: &str = "2 to 64 VLAN identifiers, such as 3840-3843, or UDP's source ports, such as ports:8";
 /// Parameters that override a value of the tuning file: name, the value's key, description.
 const TUNED: [(&CStr, &str, &str); 9] = [
     (c"eager", "eager_bytes", "maximum bytes of a message that is sent eagerly (default: as tuned)"),
@@ -327,9 +329,7 @@ impl Parameters {
             protection: parse(AUTH, read(AUTH), "none, job or encrypt", protection)?.unwrap_or_default(),
             secret: parse(SECRET, read(SECRET), "32 to 128 hexadecimal digits, an even number of them", secret)?,
             secret_source: "",
-            labels: parse(LABELS, read(LABELS), "2 to 64 VLAN identifiers, such as 3840-3843", |value| {
-                value.parse().ok()
-            })?,
+            labels: parse(LABELS, read(LABELS), LABELS_EXPECTED, |value| value.parse().ok())?,
             tuned,
         })
     }
@@ -447,6 +447,7 @@ mod tests {
         assert_eq!(with(LINK, "xdp").unwrap().link, LinkKind::Xdp);
         assert_eq!(with(LINK, "udp").unwrap().link, LinkKind::Udp);
         assert_eq!(with(LABELS, "3840-3843").unwrap().labels.map(Labels::count), Some(4));
+        assert_eq!(with(LABELS, "ports:16").unwrap().labels.map(Labels::ports), Some(16));
         let two = with(INTERFACE, "eth0, eth1").unwrap();
         assert_eq!(
             (two.interface.as_deref(), two.selected),

@@ -10,6 +10,9 @@
 //!
 //! Both station addresses follow from the datagram's socket addresses ([`UdpLink::address`]), so no datagram carries
 //! them, and a datagram whose addresses were translated (NAT) fails the check of its frame.
+//!
+//! Routers with equal-cost paths choose one by a datagram's ports. So a link may have several source ports, a block of
+//! a power of two, whose first receives for all of them and names the station; a frame's label chooses one.
 
 mod address;
 mod partner;
@@ -26,7 +29,8 @@ use std::time::Duration;
 use crate::interface::{IpInterface, interface_speed, owned, system};
 use crate::socket::{self, get_option, set_option};
 use crate::{
-    Counters, ETHERNET_HEADER_BYTES, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, Outgoing, PeerAddress,
+    Counters, ETHERNET_HEADER_BYTES, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, Outgoing, PORT_LABEL,
+    PeerAddress,
 };
 use address::{Peers, SocketAddress, is_usable, station};
 use partner::{Change, Partnership};
@@ -66,6 +70,8 @@ pub struct UdpConfig {
     pub others: Vec<IpInterface>,
     /// Ports to choose from, those with an even high byte; `None`: any that the system offers.
     pub ports: Option<RangeInclusive<u16>>,
+    /// From how many ports datagrams leave, by their labels: a power of two, at most 64. The same for all stations.
+    pub sources: u16,
 }
 
 /// A link over one UDP socket for all peers. Needs no privileges.
@@ -74,6 +80,8 @@ pub struct UdpLink {
     source: Source,
     /// For one of them at a time.
     partnership: Partnership,
+    /// Sockets at the ports that follow the station's own, which only send: one less than a power of two.
+    senders: Vec<OwnedFd>,
     interface: IpInterface,
     /// The addresses at which peers may reach this.
     ips: Vec<IpAddr>,
@@ -86,8 +94,9 @@ pub struct UdpLink {
     can_segment: bool,
     /// Number of peers for whose batches the socket has room; 0 if batches are not faster on this interface.
     batching_peers: usize,
-    /// The socket that last had no room for a send is the partner's.
+    /// The socket that last had no room for a send is the partner's, or that of a source port.
     is_partner_full: bool,
+    full_source: usize,
     /// Peers whose path takes no datagrams of the length last tried, with the number of frames sent singly since.
     singly: Vec<(MacAddress, u32)>,
 }
@@ -108,8 +117,15 @@ impl UdpLink {
         let ips: Vec<IpAddr> = std::iter::once(interface.ip).chain(others).collect();
         let any = if interface.ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let at = if ips.len() > 1 { any } else { interface.ip };
-        let socket = bound(&interface, at, config.ports.as_ref())?;
+        let mut sockets = bound(&interface, at, config.ports.as_ref(), config.sources)?.into_iter();
+        let Some(socket) = sockets.next() else { unreachable!("one source at least") };
         set_up(&socket, &interface)?;
+        let senders: Vec<OwnedFd> = sockets.collect();
+        for sender in &senders {
+            set_up(sender, &interface)?;
+            // Nobody sends to them.
+            set_option(sender, libc::SOL_SOCKET, libc::SO_RCVBUF, &0).map_err(failed("SO_RCVBUF"))?;
+        }
         let (_, port) = own(&socket).map_err(failed("getsockname"))?;
         let received: libc::c_int =
             get_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF).map_err(failed("SO_RCVBUF"))?;
@@ -117,6 +133,7 @@ impl UdpLink {
         Ok(Self {
             source: Source::new(socket, None),
             partnership: Partnership::new(),
+            senders,
             address: station(interface.ip, port),
             ips,
             peers: Peers::new(interface.index.cast_unsigned()),
@@ -127,6 +144,7 @@ impl UdpLink {
             copy_buffer: Box::new([0; COPIED_BYTES]),
             can_segment: true,
             is_partner_full: false,
+            full_source: 0,
             singly: Vec::new(),
         })
     }
@@ -166,6 +184,29 @@ impl UdpLink {
         self.partnership.partner.as_ref().map(|partner| partner.source.socket.as_fd())
     }
 
+    /// The station of a socket's block of ports, by the first of them.
+    #[inline]
+    #[must_use]
+    pub const fn main(&self, from: MacAddress) -> MacAddress {
+        let MacAddress([p0, p1, a, b, c, d]) = from;
+        MacAddress([p0, p1 & !(self.senders.len() as u8), a, b, c, d])
+    }
+
+    /// The number of the port from which a frame leaves.
+    #[inline]
+    const fn source_of(&self, frame: &Outgoing<'_>) -> usize {
+        source_of(frame, self.senders.len())
+    }
+
+    /// The socket of a port for all peers, and the one that is connected to this peer, if there is one at that port.
+    #[inline]
+    fn sockets_to(&self, peer: MacAddress, source: usize) -> (&OwnedFd, Option<&OwnedFd>) {
+        match source.checked_sub(1) {
+            None => (&self.source.socket, self.partnership.socket_to(peer)),
+            Some(number) => (&self.senders[number], None),
+        }
+    }
+
     /// Chooses the source address of datagrams to a peer anew, by the current route. The partner's socket keeps the
     /// source address that it had when it was connected, so it is given up, and another one is opened later.
     #[cold]
@@ -192,14 +233,14 @@ impl UdpLink {
             &self.copy_buffer[..bytes]
         };
         let (start, flags) = (datagram.as_ptr(), libc::MSG_DONTWAIT);
-        let sent = match self.partnership.socket_to(peer) {
-            Some(socket) => {
+        let sent = match self.sockets_to(peer, self.source_of(frame)) {
+            (_, Some(socket)) => {
                 let (socket, nowhere) = (socket.as_raw_fd(), ptr::null::<SocketAddress>());
                 // SAFETY: pointer and length describe `datagram`.
                 unsafe { libc::syscall(libc::SYS_sendto, socket, start, bytes, flags, nowhere, 0) }
             }
-            None => {
-                let (socket, address) = (self.source.socket.as_raw_fd(), ptr::from_ref(to));
+            (socket, None) => {
+                let (socket, address) = (socket.as_raw_fd(), ptr::from_ref(to));
                 // SAFETY: pointers and lengths describe `datagram` and `to`.
                 unsafe { libc::syscall(libc::SYS_sendto, socket, start, bytes, flags, address, to.bytes()) }
             }
@@ -207,7 +248,8 @@ impl UdpLink {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Sends frames to one peer with one system call, cut by the kernel into datagrams of `segment_bytes` if given.
+    /// Sends frames to one peer, from one port, with one system call, cut by the kernel into datagrams of
+    /// `segment_bytes` if given.
     fn send_parts(
         &self,
         frames: &[Outgoing<'_>],
@@ -229,7 +271,7 @@ impl UdpLink {
         let mut control = SegmentControl::default();
         // SAFETY: zeros are valid for this plain C structure.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
-        let connected = self.partnership.socket_to(peer);
+        let (socket, connected) = self.sockets_to(peer, frames.first().map_or(0, |frame| self.source_of(frame)));
         if connected.is_none() {
             message.msg_name = ptr::from_ref(to).cast_mut().cast();
             message.msg_namelen = to.bytes();
@@ -241,7 +283,7 @@ impl UdpLink {
             message.msg_control = (&raw mut control).cast();
             message.msg_controllen = size_of::<SegmentControl>() as _;
         }
-        let socket = connected.unwrap_or(&self.source.socket).as_raw_fd();
+        let socket = connected.unwrap_or(socket).as_raw_fd();
         // SAFETY: the message points to `count` initialised parts, an address and a control message that outlive the
         // call, and the kernel only reads the frames.
         let sent = unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_DONTWAIT) };
@@ -254,9 +296,25 @@ impl UdpLink {
     /// As [`Link::send`].
     #[inline]
     pub fn send_to(&mut self, peer: MacAddress, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        let mtu = self.mtu();
         // The peer is unknown: the frames are lost, as on a wire.
         let Some(to) = self.peers.find(peer, self.interface.ip.is_ipv4()) else { return Ok(frames.len()) };
+        if self.senders.is_empty() || frames.len() == 1 {
+            self.send_from_one(peer, &to, frames)
+        } else {
+            let last = self.senders.len();
+            by_source(frames, last, |together| self.send_from_one(peer, &to, together))
+        }
+    }
+
+    /// Sends frames to one peer from one port.
+    #[inline]
+    fn send_from_one(
+        &mut self,
+        peer: MacAddress,
+        to: &SocketAddress,
+        frames: &[Outgoing<'_>],
+    ) -> Result<usize, LinkError> {
+        let mtu = self.mtu();
         let mut accepted = 0;
         while let Some(frame) = frames.get(accepted) {
             if frame.len() > ETHERNET_HEADER_BYTES + DATAGRAM_BYTES_MAX - TYPE_BYTES {
@@ -265,12 +323,13 @@ impl UdpLink {
             let left = &frames[accepted..];
             let (bytes, count) = if left.len() == 1 { (0, 1) } else { self.segments(left, peer) };
             let sent = if count == 1 {
-                self.send_one(frame, peer, &to)
+                self.send_one(frame, peer, to)
             } else {
-                self.send_parts(&left[..count], peer, &to, Some(bytes))
+                self.send_parts(&left[..count], peer, to, Some(bytes))
             };
             if let Err(error) = &sent {
-                self.is_partner_full = self.partnership.socket_to(peer).is_some();
+                self.full_source = self.source_of(frame);
+                self.is_partner_full = self.full_source == 0 && self.partnership.socket_to(peer).is_some();
                 if count == 1 && has_no_way(error) {
                     self.reroute(peer);
                 }
@@ -430,6 +489,38 @@ impl UdpLink {
     }
 }
 
+/// Sends the frames of each source port together, so that the kernel can cut them from one piece. `send` returns how many
+/// of the frames that it gets are sent, and this, how many of the first frames are; some of the others may be, too.
+fn by_source(
+    frames: &[Outgoing<'_>],
+    last: usize,
+    mut send: impl FnMut(&[Outgoing<'_>]) -> Result<usize, LinkError>,
+) -> Result<usize, LinkError> {
+    let mut accepted = frames.len();
+    for source in 0..=last {
+        let mut places = (0..accepted).filter(|place| source_of(&frames[*place], last) == source).peekable();
+        while places.peek().is_some_and(|place| *place < accepted) {
+            let (mut together, mut at) = ([Outgoing::default(); SEGMENTS_MAX], [0; SEGMENTS_MAX]);
+            let mut count = 0;
+            for place in places.by_ref().take(SEGMENTS_MAX) {
+                (together[count], at[count]) = (frames[place], place);
+                count += 1;
+            }
+            let sent = send(&together[..count])?;
+            if sent < count {
+                accepted = at[sent];
+            }
+        }
+    }
+    Ok(accepted)
+}
+
+/// The number of the port from which a frame leaves; `last` is the largest one.
+#[inline]
+const fn source_of(frame: &Outgoing<'_>, last: usize) -> usize {
+    if frame.label < PORT_LABEL { 0 } else { frame.label as usize & last }
+}
+
 /// The control message with which the kernel cuts a send into datagrams.
 #[repr(C)]
 struct SegmentControl {
@@ -532,7 +623,8 @@ impl Link for UdpLink {
 
     fn wait_to_send(&mut self, timeout: Duration) -> Result<bool, LinkError> {
         let partner = self.partnership.partner.as_ref().filter(|_| self.is_partner_full);
-        let full = partner.map_or(&self.source.socket, |partner| &partner.source.socket);
+        let of_source = self.full_source.checked_sub(1).map_or(&self.source.socket, |number| &self.senders[number]);
+        let full = partner.map_or(of_source, |partner| &partner.source.socket);
         socket::wait_checked(full, &self.interface.name, libc::POLLOUT, &[], timeout, check)
     }
 
@@ -614,8 +706,14 @@ fn set_up(socket: &OwnedFd, interface: &IpInterface) -> Result<(), LinkError> {
     Ok(())
 }
 
-/// A socket bound to an address, at a usable port.
-fn bound(interface: &IpInterface, at: IpAddr, ports: Option<&RangeInclusive<u16>>) -> Result<OwnedFd, LinkError> {
+/// Sockets bound to an address, at a usable port and those that follow, `count` in all: a power of two, of which the
+/// first port is a multiple.
+fn bound(
+    interface: &IpInterface,
+    at: IpAddr,
+    ports: Option<&RangeInclusive<u16>>,
+    count: u16,
+) -> Result<Vec<OwnedFd>, LinkError> {
     let failed = |operation| move |source| system(operation, &interface.name, source);
     let open = || {
         let family = if interface.ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
@@ -624,16 +722,27 @@ fn bound(interface: &IpInterface, at: IpAddr, ports: Option<&RangeInclusive<u16>
     };
     let bind =
         |socket: &OwnedFd, port| socket::bind(socket, &SocketAddress::new(at, port, interface.index.cast_unsigned()));
+    // `None`: others have one of these ports.
+    let block = |first: u16| -> Result<Option<Vec<OwnedFd>>, LinkError> {
+        let mut sockets = Vec::new();
+        for port in first..=first + (count - 1) {
+            let socket = open()?;
+            match bind(&socket, port) {
+                Ok(()) => sockets.push(socket),
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EACCES)) => return Ok(None),
+                Err(error) => return Err(failed("bind")(error)),
+            }
+        }
+        Ok(Some(sockets))
+    };
     if let Some(ports) = ports {
-        let usable: Vec<u16> = ports.clone().filter(|port| is_usable(*port)).collect();
-        let socket = open()?;
+        let is_first = |port: &u16| is_usable(*port) && port.is_multiple_of(count) && ports.end() - port >= count - 1;
+        let usable: Vec<u16> = ports.clone().filter(is_first).collect();
         // Processes that start together start at different ports.
         let first = std::process::id() as usize % usable.len().max(1);
         for port in usable.iter().cycle().skip(first).take(usable.len()) {
-            match bind(&socket, *port) {
-                Ok(()) => return Ok(socket),
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EACCES)) => {}
-                Err(error) => return Err(failed("bind")(error)),
+            if let Some(sockets) = block(*port)? {
+                return Ok(sockets);
             }
         }
         return Err(LinkError::NoPort { first: *ports.start(), last: *ports.end(), usable: usable.len() });
@@ -643,10 +752,17 @@ fn bound(interface: &IpInterface, at: IpAddr, ports: Option<&RangeInclusive<u16>
     for _ in 0..PORTS_TRIED {
         let socket = open()?;
         bind(&socket, 0).map_err(failed("bind"))?;
-        if is_usable(own(&socket).map_err(failed("getsockname"))?.1) {
-            return Ok(socket);
+        let (_, port) = own(&socket).map_err(failed("getsockname"))?;
+        if !is_usable(port) {
+            unusable.push(socket);
+        } else if count == 1 {
+            return Ok(vec![socket]);
+        } else {
+            drop(socket);
+            if let Some(sockets) = block(port - port % count)? {
+                return Ok(sockets);
+            }
         }
-        unusable.push(socket);
     }
     Err(LinkError::NoPort { first: 1, last: u16::MAX, usable: 0 })
 }
@@ -705,7 +821,7 @@ mod tests {
     use super::*;
 
     fn open(others: Vec<IpInterface>) -> UdpLink {
-        UdpLink::open(&UdpConfig { interface: "lo".to_owned(), others, ports: None }).unwrap()
+        UdpLink::open(&UdpConfig { interface: "lo".to_owned(), others, ports: None, sources: 1 }).unwrap()
     }
 
     /// Sends a frame; it must be accepted.
@@ -788,5 +904,100 @@ mod tests {
         assert!(a.partnership.socket_to(b.address()).is_none());
         exchange(&mut a, &mut b, 100);
         exchange(&mut b, &mut a, 101);
+    }
+
+    fn open_with_sources(ports: Option<RangeInclusive<u16>>) -> UdpLink {
+        UdpLink::open(&UdpConfig { interface: "lo".to_owned(), others: Vec::new(), ports, sources: 4 }).unwrap()
+    }
+
+    /// The port of a station.
+    fn port(station: MacAddress) -> u16 {
+        u16::from_be_bytes([station.0[0], station.0[1]])
+    }
+
+    /// Sends frames with these labels; returns the numbers of the frames that arrive, with their ports after the first.
+    fn sent(from: &mut UdpLink, to: &mut UdpLink, labels: &[u16]) -> Vec<(u8, u16)> {
+        let payloads: Vec<Vec<u8>> = (0..labels.len()).map(|number| vec![number as u8; 100]).collect();
+        let frame = |(label, payload)| Outgoing { header: &[0; 14], payload, label };
+        let frames: Vec<Outgoing<'_>> =
+            labels.iter().zip(&payloads).map(|(label, payload)| frame((*label, &payload[..]))).collect();
+        assert_eq!(from.send_to(to.address(), &frames).unwrap(), frames.len());
+        let own = port(from.address());
+        let mut arrived = Vec::new();
+        for _ in 0..1000 {
+            if let Some(frame) = to.receive() {
+                let source = MacAddress(frame.bytes[6..].first_chunk().copied().unwrap());
+                arrived.push((frame.bytes[14], port(source) - own));
+            }
+        }
+        arrived
+    }
+
+    #[test]
+    fn a_label_chooses_the_source_port_and_frames_of_one_keep_their_order() {
+        let (mut a, mut b) = (open_with_sources(None), open_with_sources(None));
+        assert_eq!(port(a.address()) % 4, 0);
+        let label = |number: u16| PORT_LABEL + number;
+        // One by one, and as the partner's.
+        for _ in 0..100 {
+            for number in 0..4 {
+                assert_eq!(sent(&mut a, &mut b, &[label(number)]), [(0, number)]);
+            }
+            assert_eq!(sent(&mut a, &mut b, &[0]), [(0, 0)]);
+        }
+        // More labels than ports, VLAN identifiers, none; those of one port come together.
+        let labels = [label(1), 0, label(6), label(1), 3841, label(3), label(7), label(0), label(5)];
+        let together = [(1, 0), (4, 0), (7, 0), (0, 1), (3, 1), (8, 1), (2, 2), (5, 3), (6, 3)];
+        assert_eq!(sent(&mut a, &mut b, &labels), together);
+        // More frames of one port than one send can carry.
+        let many: Vec<u16> = (0..500).map(|number| label(number % 2)).collect();
+        let arrived = sent(&mut a, &mut b, &many);
+        for source in 0..2 {
+            let own: Vec<u8> = arrived.iter().filter(|(_, from)| *from == source).map(|(number, _)| *number).collect();
+            let expected: Vec<u8> = (0..500).filter(|number| number % 2 == source).map(|number| number as u8).collect();
+            assert_eq!(own, expected);
+        }
+    }
+
+    #[test]
+    fn a_station_is_named_by_the_first_port_of_its_block() {
+        let a = open_with_sources(Some(0xb000..=0xb00f));
+        let own = port(a.address());
+        assert!((0xb000..=0xb00c).contains(&own));
+        for number in 0..4 {
+            assert_eq!(a.main(station(Ipv4Addr::LOCALHOST.into(), own + number)), a.address());
+        }
+        assert_ne!(a.main(station(Ipv4Addr::LOCALHOST.into(), own + 4)), a.address());
+        let others: Vec<UdpLink> = (0..3).map(|_| open_with_sources(Some(0xb000..=0xb00f))).collect();
+        let ports: std::collections::HashSet<u16> = others.iter().map(|link| port(link.address())).collect();
+        assert!(ports.len() == 3 && !ports.contains(&own));
+        let full =
+            UdpConfig { interface: "lo".to_owned(), others: Vec::new(), ports: Some(0xb001..=0xb00e), sources: 4 };
+        assert!(matches!(UdpLink::open(&full), Err(LinkError::NoPort { usable: 2, .. })));
+    }
+
+    #[test]
+    fn where_a_port_has_no_room_all_frames_before_that_are_sent() {
+        let payloads: Vec<[u8; 2]> = (0..300_u16).map(u16::to_be_bytes).collect();
+        let frame = |number: u16| Outgoing {
+            header: &[0; 14],
+            payload: &payloads[usize::from(number)],
+            label: PORT_LABEL + number % 4,
+        };
+        let frames: Vec<Outgoing<'_>> = (0..300).map(frame).collect();
+        for room in 0..80 {
+            let (mut sent, mut left) = (Vec::new(), room);
+            let accepted = by_source(&frames, 3, |together| {
+                let is_limited = together[0].label == PORT_LABEL + 1;
+                let count = if is_limited { together.len().min(left) } else { together.len() };
+                left -= if is_limited { count } else { 0 };
+                sent.extend(together[..count].iter().map(|frame| frame.payload.to_vec()));
+                Ok(count)
+            });
+            // Of port 1, 75 frames in all.
+            let expected = if room < 75 { 4 * room + 1 } else { 300 };
+            assert_eq!(accepted.unwrap(), expected, "room for {room}");
+            assert!(payloads[..expected].iter().all(|payload| sent.contains(&payload.to_vec())), "room for {room}");
+        }
     }
 }

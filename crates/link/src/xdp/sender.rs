@@ -227,7 +227,7 @@ impl XdpSender {
     /// Puts a frame into the send ring.
     #[inline]
     fn put(&mut self, chunk: u64, frame: &Outgoing<'_>, addresses: Option<&Ends>) {
-        let tag = if frame.label == 0 { 0 } else { TAG_BYTES };
+        let tag = if frame.tag() == 0 { 0 } else { TAG_BYTES };
         let (header, length) = (tag + frame.header.len(), tag + frame.len());
         // A zero-copy driver may not pad.
         let padded = length.max(MINIMUM_FRAME_BYTES);
@@ -235,7 +235,7 @@ impl XdpSender {
         let bytes = unsafe { self.umem.frame_mut(chunk, padded) };
         bytes[tag..header].copy_from_slice(frame.header);
         if tag > 0 {
-            bytes[..TAGGED_BYTES].copy_from_slice(&tagged(frame.header, addresses, frame.label));
+            bytes[..TAGGED_BYTES].copy_from_slice(&tagged(frame.header, addresses, frame.tag()));
         } else if let Some(addresses) = addresses {
             bytes[..addresses.len()].copy_from_slice(addresses);
         }

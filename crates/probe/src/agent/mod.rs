@@ -131,7 +131,7 @@ fn open(command: &AgentCommand) -> Result<Carrier, LaunchError> {
     }
     // Fails early with a clear message if there is no address.
     IpInterface::by_name(&name)?;
-    let link = UdpLink::open(&UdpConfig { interface: name, others: Vec::new(), ports: None })?;
+    let link = UdpLink::open(&UdpConfig { interface: name, others: Vec::new(), ports: None, sources: 1 })?;
     Ok(Carrier { link: Box::new(link), name: "udp", reason })
 }
 

@@ -52,7 +52,12 @@ pub fn open(
         LinkKind::XdpNative => XdpMode::Native,
         LinkKind::XdpZerocopy => XdpMode::ZeroCopy,
         LinkKind::Udp => {
-            let link = UdpLink::open(&UdpConfig { interface: interface.to_owned(), others: Vec::new(), ports: None })?;
+            let link = UdpLink::open(&UdpConfig {
+                interface: interface.to_owned(),
+                others: Vec::new(),
+                ports: None,
+                sources: 1,
+            })?;
             let endpoint = endpoint(&link);
             return Ok((OpenLink::Udp(Box::new(link)), endpoint));
         }

@@ -85,9 +85,13 @@ unsafe extern "C" fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u
         }
         let region = Region { key, part, access, counts: None };
         if is_remote {
-            for endpoint in state.endpoints.iter_mut() {
+            let refused = state.endpoints.iter_mut().enumerate().find_map(|(number, endpoint)| {
                 // SAFETY: the program's promise: the memory is valid until the region is closed.
-                unsafe { endpoint.register(&region) }?;
+                unsafe { endpoint.register(&region) }.err().map(|error| (number, error))
+            });
+            if let Some((number, error)) = refused {
+                state.endpoints.iter_mut().take(number).for_each(|endpoint| endpoint.deregister(key));
+                return Err(error);
             }
         }
         let number = state.regions.add(region);

@@ -27,6 +27,8 @@ from barewire.sdn.openflow.messages import (
     FromSwitch,
     PacketIn,
     PortCounters,
+    PortList,
+    PortStatus,
     Request,
     RequestKind,
     RoleReply,
@@ -41,6 +43,7 @@ Tell = Callable[[Event], None]
 # Processor time spent on switches' messages, and on timers, before others have their turn. Timers that are not urgent
 # have less while messages wait: new flows wait for no statistics.
 MESSAGES_S, TIMERS_S, BUSY_TIMERS_S = 0.004, 0.002, 0.0005
+_LLDP = LLDP.to_bytes(2, "big")
 # Messages that wait at most. What they mean is bounded by the switches' rules, which hold floods off.
 WAITING_MAX = 20_000
 
@@ -93,6 +96,8 @@ class Shell:
         self._channels: dict[str, Channel] = {}
         self._names: dict[Channel, str] = {}
         self._timer: asyncio.TimerHandle | None = None
+        # Messages in the order of their arrival; those about ports and links, which are few, pass the others.
+        self._news: deque[tuple[Channel, FromSwitch]] = deque()
         self._waiting: deque[tuple[Channel, FromSwitch]] = deque()
         self._turn_is_due = False
         # The datapath ids of connected switches, and the switches that the core controls.
@@ -234,7 +239,10 @@ class Shell:
         """Disconnect a switch that no pair can control."""
         self._tell(Event("connection refused", f"{name}: {why}"))
         # What else it has sent is no reason to step down.
-        self._waiting = deque(one for one in self._waiting if one[0] is not channel)
+        for waiting in (self._news, self._waiting):
+            others = [one for one in waiting if one[0] is not channel]
+            waiting.clear()
+            waiting.extend(others)
         channel.close(why)
 
     def _run(self, work: Callable[[], Any], then: Callable[[Any, float], None], _now: float) -> None:
@@ -252,10 +260,8 @@ class Shell:
             if isinstance(event, SwitchUp):
                 self._up(channel, event)
                 self._handle(channel, event)
-            elif isinstance(event, PacketIn) and event.frame[12:14] == LLDP.to_bytes(2, "big"):
-                self._handle(channel, event)  # links whose probes wait would count as failed
             else:
-                self._waiting.append((channel, event))
+                (self._news if _is_news(event) else self._waiting).append((channel, event))
         self._turn_soon()
 
     def _handle(self, channel: Channel, event: FromSwitch) -> None:
@@ -277,10 +283,12 @@ class Shell:
         self._turn_is_due = False
         until_s = time.thread_time() + MESSAGES_S
         try:
-            while self._waiting and (time.thread_time() < until_s or len(self._waiting) > WAITING_MAX):
-                self._handle(*self._waiting.popleft())
+            while (waiting := self._news or self._waiting) and (
+                time.thread_time() < until_s or len(waiting) > WAITING_MAX
+            ):
+                self._handle(*waiting.popleft())
         finally:  # also if one of them fails
-            if self._waiting:
+            if self._news or self._waiting:
                 self._turn_soon()
             self.turn()
 
@@ -309,3 +317,10 @@ class Shell:
             del self._channels[name], self._ids[name]
             self._down(name, why)
             self.turn()
+
+
+def _is_news(event: FromSwitch) -> bool:
+    """Whether a message is about ports and links: a failed link waits for no new flows, nor do probes of links."""
+    if isinstance(event, PacketIn):
+        return event.frame[12:14] == _LLDP
+    return isinstance(event, PortStatus | PortList)
