@@ -42,7 +42,7 @@ from barewire.sdn.openflow.messages import (
 Tell = Callable[[Event], None]
 # Processor time spent on switches' messages, and on timers, before others have their turn. Timers that are not urgent
 # have less while messages wait: new flows wait for no statistics.
-MESSAGES_S, TIMERS_S, BUSY_TIMERS_S = 0.004, 0.002, 0.0005
+MESSAGES_S, TIMERS_S, BUSY_TIMERS_S = 0.002, 0.001, 0.0005
 _LLDP = LLDP.to_bytes(2, "big")
 # Messages that wait at most. What they mean is bounded by the switches' rules, which hold floods off.
 WAITING_MAX = 20_000
