@@ -168,25 +168,25 @@ static void win_create(int bytes) {
 // One-sided operations of rank 0 on rank 1's memory, in one of two windows.
 static int64_t one = 1, none, before;
 
-static void put(int bytes, MPI_Win in_window) { MPI_Put(out, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, in_window); }
-static void get(int bytes, MPI_Win in_window) { MPI_Get(in, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, in_window); }
+static void put(int bytes, MPI_Win win) { MPI_Put(out, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, win); }
+static void get(int bytes, MPI_Win win) { MPI_Get(in, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, win); }
 
-static void accumulate(int bytes, MPI_Win in_window) {
-  MPI_Accumulate(out, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, MPI_BXOR, in_window);
+static void accumulate(int bytes, MPI_Win win) {
+  MPI_Accumulate(out, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, MPI_BXOR, win);
 }
 
-static void get_accumulate(int bytes, MPI_Win in_window) {
-  MPI_Get_accumulate(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, MPI_BXOR, in_window);
+static void get_accumulate(int bytes, MPI_Win win) {
+  MPI_Get_accumulate(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, MPI_BXOR, win);
 }
 
-static void fetch_and_op(int bytes, MPI_Win in_window) {
+static void fetch_and_op(int bytes, MPI_Win win) {
   (void)bytes;
-  MPI_Fetch_and_op(&one, &before, MPI_INT64_T, 1, 0, MPI_SUM, in_window);
+  MPI_Fetch_and_op(&one, &before, MPI_INT64_T, 1, 0, MPI_SUM, win);
 }
 
-static void compare_and_swap(int bytes, MPI_Win in_window) {
+static void compare_and_swap(int bytes, MPI_Win win) {
   (void)bytes;
-  MPI_Compare_and_swap(&one, &none, &before, MPI_INT64_T, 1, 0, in_window);
+  MPI_Compare_and_swap(&one, &none, &before, MPI_INT64_T, 1, 0, win);
 }
 
 static void with_fence(void (*act)(int, MPI_Win), int bytes) {

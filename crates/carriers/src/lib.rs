@@ -426,9 +426,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 self.handle_probe(UDP, from, bytes);
                 continue;
             }
-            let main = self.udp.as_ref()?.main(from);
+            let station = self.udp.as_ref()?.station_of(from);
             let known = self.find_udp(from).map(|index| (index, from));
-            if let Some((index, from)) = known.or_else(|| self.find_udp(main).map(|index| (index, main))) {
+            if let Some((index, from)) = known.or_else(|| self.find_udp(station).map(|index| (index, station))) {
                 let peer = &mut self.peers[index];
                 peer.heard_datagram(from, self.now);
                 self.batches_until = self.now + BATCHES_AWAITED;
@@ -436,7 +436,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 bytes[6..12].copy_from_slice(&peer.name.mac());
             } else {
                 // A station without frames may send before it is known.
-                bytes[6..12].copy_from_slice(&main.0);
+                bytes[6..12].copy_from_slice(&station.0);
             }
             return Some(Incoming { bytes, frame_bytes, vlan });
         }

@@ -30,8 +30,9 @@ pub trait Datagrams: Lower {
     /// is no faster than frames. It is faster where the kernel handles a batch in one piece.
     fn batching_peers(&self) -> usize;
 
-    /// The socket of a station whose datagrams leave from several, one of which is this one: the one that receives.
-    fn main(&self, from: MacAddress) -> MacAddress {
+    /// The address of the station to which a socket belongs, if datagrams leave from several: that of the one that
+    /// receives.
+    fn station_of(&self, from: MacAddress) -> MacAddress {
         from
     }
 
@@ -66,8 +67,8 @@ impl Datagrams for UdpLink {
     }
 
     #[inline]
-    fn main(&self, from: MacAddress) -> MacAddress {
-        UdpLink::main(self, from)
+    fn station_of(&self, from: MacAddress) -> MacAddress {
+        UdpLink::station_of(self, from)
     }
 
     fn reroute(&mut self, to: MacAddress) {

@@ -18,11 +18,12 @@ const KEY: u64 = 77;
 /// Networks: one of frames, more of frames, and UDP's.
 const FRAMES: u8 = 0;
 const UDP: u8 = 4;
+/// The byte of an address by UDP that tells a station's ports apart.
 const PORT: usize = 3;
 const MS: u64 = 1_000_000;
 
 /// A link whose frames pass only while its gate is open. As a link for datagrams its addresses are the links' own, and
-/// frames with the label of another port come from `PORT` besides.
+/// frames with the label of a port come from an address of that port.
 struct Gated {
     link: MemoryLink,
     /// Whether what this end sends arrives.
@@ -121,7 +122,7 @@ impl Datagrams for Gated {
         self.batching_peers.get()
     }
 
-    fn main(&self, mut from: MacAddress) -> MacAddress {
+    fn station_of(&self, mut from: MacAddress) -> MacAddress {
         from.0[PORT] = 0;
         from
     }

@@ -32,10 +32,10 @@ impl Labels {
         self.count
     }
 
-    /// What a frame has of a label.
+    /// What chooses the path of a frame with a label: [`Outgoing::label`](barewire_link::Outgoing::label).
     #[inline]
     #[must_use]
-    pub const fn of(self, number: u8) -> u16 {
+    pub const fn value(self, number: u8) -> u16 {
         self.first + number as u16
     }
 
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn labels_are_a_range_of_vlan_identifiers() {
         let labels: Labels = "3840-3843".parse().unwrap();
-        assert_eq!((labels.count(), labels.of(0), labels.of(3), labels.ports()), (4, 3840, 3843, 1));
+        assert_eq!((labels.count(), labels.value(0), labels.value(3), labels.ports()), (4, 3840, 3843, 1));
         assert_eq!("1-64".parse::<Labels>().unwrap().count(), 64);
         for text in ["", "3840", "3840-3840", "3843-3840", "0-3", "4090-4095", "1-65", "1-300", "a-b", "-1-3", "1-2-3"]
         {
@@ -84,7 +84,10 @@ mod tests {
     #[test]
     fn labels_are_a_power_of_two_of_ports() {
         let labels: Labels = "ports:8".parse().unwrap();
-        assert_eq!((labels.count(), labels.of(0), labels.of(7), labels.ports()), (8, PORT_LABEL, PORT_LABEL + 7, 8));
+        assert_eq!(
+            (labels.count(), labels.value(0), labels.value(7), labels.ports()),
+            (8, PORT_LABEL, PORT_LABEL + 7, 8)
+        );
         for text in ["ports", "ports:", "ports:1", "ports:3", "ports:128", "ports:-2", "ports:2-4", "8", "port:8"] {
             assert!(text.parse::<Labels>().unwrap_err().to_string().contains("ports:8"), "{text} was accepted");
         }

@@ -429,7 +429,7 @@ impl<L: Link> Port<L> {
         let Some(transmit) = self.station.poll_transmit(self.now) else { return false };
         let StationTransmit { destination, header, token, mut extra, connection, label } = transmit;
         let (llc, slot) = (header.as_bytes(), token.copied());
-        let label = label.zip(self.labels).map_or(0, |(number, labels)| labels.of(number));
+        let label = label.zip(self.labels).map_or(0, |(number, labels)| labels.value(number));
         if self.seal.is_some() {
             self.batch[count] =
                 self.prepare_sealed(count, Route { destination, label }, llc, slot, &mut extra, connection);

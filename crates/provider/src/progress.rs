@@ -30,8 +30,8 @@ const KEEP_ALIVES_PER_PATIENCE: u32 = 16;
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(1);
 /// The interval between checks while more has arrived than one of them receives.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
-/// The shortest interval between two steps: frames of a long message are handled together. Waking up for each takes half
-/// of the time between two of them at 1 Gb/s from the program.
+/// The shortest interval between two steps, so that frames of a long message are handled together: at 1 Gb/s, waking up
+/// for each would take more than half of the core from the program.
 const STEP_INTERVAL: Duration = Duration::from_micros(50);
 /// The thread's stack, kept small because it counts as locked memory under mlockall(2).
 const STACK_BYTES: usize = 256 << 10;

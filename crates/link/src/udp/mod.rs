@@ -17,6 +17,8 @@
 mod address;
 mod partner;
 mod received;
+mod sockets;
+mod sources;
 
 use std::io;
 use std::mem;
@@ -26,15 +28,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
-use crate::interface::{IpInterface, interface_speed, owned, system};
+use crate::interface::{IpInterface, interface_speed, system};
 use crate::socket::{self, get_option, set_option};
 use crate::{
-    Counters, ETHERNET_HEADER_BYTES, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, Outgoing, PORT_LABEL,
-    PeerAddress,
+    Counters, ETHERNET_HEADER_BYTES, Incoming, IncomingMut, Link, LinkError, Locator, MacAddress, Outgoing, PeerAddress,
 };
-use address::{Peers, SocketAddress, is_usable, station};
+use address::{Peers, SocketAddress, station};
 use partner::{Change, Partnership};
 use received::{Received, Source};
+use sockets::{bound, connect, connected, dropped, own, set_up};
+use sources::{by_source, source_of};
 
 /// Ethernet addresses of a frame, which no datagram carries.
 const ADDRESSES: usize = 12;
@@ -49,10 +52,6 @@ const DATAGRAM_BYTES_MAX: usize = 65_507;
 const COPIED_BYTES: usize = 8192;
 /// Maximum number of datagrams into which the kernel cuts one send (`UDP_MAX_SEGMENTS` of older kernels).
 const SEGMENTS_MAX: usize = 64;
-/// Wanted size of the socket's buffers; the system may grant less.
-const BUFFER_BYTES: libc::c_int = 4 << 20;
-/// Ports tried before giving up.
-const PORTS_TRIED: usize = 64;
 /// Speed in Mbit/s from which batches by UDP are faster than frames: below, both fill the wire, and UDP's headers cost
 /// more.
 const FAST: u32 = 10_000;
@@ -187,7 +186,7 @@ impl UdpLink {
     /// The station of a socket's block of ports, by the first of them.
     #[inline]
     #[must_use]
-    pub const fn main(&self, from: MacAddress) -> MacAddress {
+    pub const fn station_of(&self, from: MacAddress) -> MacAddress {
         let MacAddress([p0, p1, a, b, c, d]) = from;
         MacAddress([p0, p1 & !(self.senders.len() as u8), a, b, c, d])
     }
@@ -386,9 +385,13 @@ impl UdpLink {
         Some(IncomingMut { bytes, frame_bytes, vlan: None })
     }
 
-    /// Notes an exchange with a peer, which may become or cease to be the partner.
+    /// Notes an exchange with a peer, which may become or cease to be the partner. What comes from several ports has
+    /// none: a socket is connected to one.
     #[inline]
     fn note(&mut self, peer: MacAddress) {
+        if !self.senders.is_empty() {
+            return;
+        }
         match self.partnership.note(peer) {
             Change::None => {}
             Change::Take => self.take_partner(peer),
@@ -487,38 +490,6 @@ impl UdpLink {
             }
         }
     }
-}
-
-/// Sends the frames of each source port together, so that the kernel can cut them from one piece. `send` returns how many
-/// of the frames that it gets are sent, and this, how many of the first frames are; some of the others may be, too.
-fn by_source(
-    frames: &[Outgoing<'_>],
-    last: usize,
-    mut send: impl FnMut(&[Outgoing<'_>]) -> Result<usize, LinkError>,
-) -> Result<usize, LinkError> {
-    let mut accepted = frames.len();
-    for source in 0..=last {
-        let mut places = (0..accepted).filter(|place| source_of(&frames[*place], last) == source).peekable();
-        while places.peek().is_some_and(|place| *place < accepted) {
-            let (mut together, mut at) = ([Outgoing::default(); SEGMENTS_MAX], [0; SEGMENTS_MAX]);
-            let mut count = 0;
-            for place in places.by_ref().take(SEGMENTS_MAX) {
-                (together[count], at[count]) = (frames[place], place);
-                count += 1;
-            }
-            let sent = send(&together[..count])?;
-            if sent < count {
-                accepted = at[sent];
-            }
-        }
-    }
-    Ok(accepted)
-}
-
-/// The number of the port from which a frame leaves; `last` is the largest one.
-#[inline]
-const fn source_of(frame: &Outgoing<'_>, last: usize) -> usize {
-    if frame.label < PORT_LABEL { 0 } else { frame.label as usize & last }
 }
 
 /// The control message with which the kernel cuts a send into datagrams.
@@ -683,142 +654,10 @@ fn check(socket: &OwnedFd, interface: &str) -> Result<(), LinkError> {
     }
 }
 
-/// Sets a socket's options.
-fn set_up(socket: &OwnedFd, interface: &IpInterface) -> Result<(), LinkError> {
-    let failed = |operation| move |source| system(operation, &interface.name, source);
-    let on: libc::c_int = 1;
-    // Coalesced datagrams are cut again here. Kernels before 5.0 cannot, and deliver them one by one.
-    let _ = set_option(socket, libc::SOL_UDP, libc::UDP_GRO, &on);
-    // Datagrams that are too long for the path are fragmented by this host, which learns the path's MTU.
-    if interface.ip.is_ipv4() {
-        set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &libc::IP_PMTUDISC_WANT)
-            .map_err(failed("IP_MTU_DISCOVER"))?;
-    } else {
-        set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, &libc::IPV6_PMTUDISC_WANT)
-            .map_err(failed("IPV6_MTU_DISCOVER"))?;
-    }
-    // The system caps what it grants to users without privileges.
-    for (forced, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
-        if set_option(socket, libc::SOL_SOCKET, forced, &BUFFER_BYTES).is_err() {
-            set_option(socket, libc::SOL_SOCKET, plain, &BUFFER_BYTES).map_err(failed("SO_RCVBUF"))?;
-        }
-    }
-    Ok(())
-}
-
-/// Sockets bound to an address, at a usable port and those that follow, `count` in all: a power of two, of which the
-/// first port is a multiple.
-fn bound(
-    interface: &IpInterface,
-    at: IpAddr,
-    ports: Option<&RangeInclusive<u16>>,
-    count: u16,
-) -> Result<Vec<OwnedFd>, LinkError> {
-    let failed = |operation| move |source| system(operation, &interface.name, source);
-    let open = || {
-        let family = if interface.ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        // SAFETY: socket() takes no pointers.
-        owned(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }).map_err(failed("socket"))
-    };
-    let bind =
-        |socket: &OwnedFd, port| socket::bind(socket, &SocketAddress::new(at, port, interface.index.cast_unsigned()));
-    // `None`: others have one of these ports.
-    let block = |first: u16| -> Result<Option<Vec<OwnedFd>>, LinkError> {
-        let mut sockets = Vec::new();
-        for port in first..=first + (count - 1) {
-            let socket = open()?;
-            match bind(&socket, port) {
-                Ok(()) => sockets.push(socket),
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EACCES)) => return Ok(None),
-                Err(error) => return Err(failed("bind")(error)),
-            }
-        }
-        Ok(Some(sockets))
-    };
-    if let Some(ports) = ports {
-        let is_first = |port: &u16| is_usable(*port) && port.is_multiple_of(count) && ports.end() - port >= count - 1;
-        let usable: Vec<u16> = ports.clone().filter(is_first).collect();
-        // Processes that start together start at different ports.
-        let first = std::process::id() as usize % usable.len().max(1);
-        for port in usable.iter().cycle().skip(first).take(usable.len()) {
-            if let Some(sockets) = block(*port)? {
-                return Ok(sockets);
-            }
-        }
-        return Err(LinkError::NoPort { first: *ports.start(), last: *ports.end(), usable: usable.len() });
-    }
-    // Held until one is usable, so that the system offers others.
-    let mut unusable = Vec::new();
-    for _ in 0..PORTS_TRIED {
-        let socket = open()?;
-        bind(&socket, 0).map_err(failed("bind"))?;
-        let (_, port) = own(&socket).map_err(failed("getsockname"))?;
-        if !is_usable(port) {
-            unusable.push(socket);
-        } else if count == 1 {
-            return Ok(vec![socket]);
-        } else {
-            drop(socket);
-            if let Some(sockets) = block(port - port % count)? {
-                return Ok(sockets);
-            }
-        }
-    }
-    Err(LinkError::NoPort { first: 1, last: u16::MAX, usable: 0 })
-}
-
-/// A socket with the same address as `socket`, connected to a peer.
-fn connected(socket: &OwnedFd, interface: &IpInterface, to: &SocketAddress) -> Result<OwnedFd, LinkError> {
-    let failed = |operation| move |source| system(operation, &interface.name, source);
-    let family = if interface.ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: socket() takes no pointers.
-    let second = owned(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) });
-    let second = second.map_err(failed("socket"))?;
-    set_up(&second, interface)?;
-    let (ip, port) = own(socket).map_err(failed("getsockname"))?;
-    // Only while both are bound, so that the system gives the port to no other process of this user.
-    let share = |socket: &OwnedFd, value: libc::c_int| set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, &value);
-    share(socket, 1).and_then(|()| share(&second, 1)).map_err(failed("SO_REUSEPORT"))?;
-    let bound = socket::bind(&second, &SocketAddress::new(ip, port, interface.index.cast_unsigned()));
-    for socket in [socket, &second] {
-        share(socket, 0).map_err(failed("SO_REUSEPORT"))?;
-    }
-    bound.map_err(failed("bind"))?;
-    // What others sent before this call may have arrived here; it is received like everything else.
-    connect(&second, to).map_err(failed("connect"))?;
-    Ok(second)
-}
-
-fn connect(socket: &OwnedFd, to: &SocketAddress) -> io::Result<()> {
-    // SAFETY: pointer and length describe `to`.
-    match unsafe { libc::connect(socket.as_raw_fd(), ptr::from_ref(to).cast(), to.bytes()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Number of datagrams that a socket had no room for.
-fn dropped(socket: &OwnedFd) -> io::Result<u64> {
-    /// Index of that number among the values of `SO_MEMINFO` (linux/sock_diag.h).
-    const DROPS: usize = 8;
-    let values: [u32; DROPS + 1] = get_option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
-    Ok(u64::from(values[DROPS]))
-}
-
-/// The address to which a socket is bound.
-fn own(socket: &OwnedFd) -> io::Result<(IpAddr, u16)> {
-    let mut address = SocketAddress::default();
-    let mut length = size_of::<SocketAddress>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes of an address.
-    if unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    address.parts().ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PORT_LABEL;
 
     fn open(others: Vec<IpInterface>) -> UdpLink {
         UdpLink::open(&UdpConfig { interface: "lo".to_owned(), others, ports: None, sources: 1 }).unwrap()
@@ -938,7 +777,6 @@ mod tests {
         let (mut a, mut b) = (open_with_sources(None), open_with_sources(None));
         assert_eq!(port(a.address()) % 4, 0);
         let label = |number: u16| PORT_LABEL + number;
-        // One by one, and as the partner's.
         for _ in 0..100 {
             for number in 0..4 {
                 assert_eq!(sent(&mut a, &mut b, &[label(number)]), [(0, number)]);
@@ -965,39 +803,14 @@ mod tests {
         let own = port(a.address());
         assert!((0xb000..=0xb00c).contains(&own));
         for number in 0..4 {
-            assert_eq!(a.main(station(Ipv4Addr::LOCALHOST.into(), own + number)), a.address());
+            assert_eq!(a.station_of(station(Ipv4Addr::LOCALHOST.into(), own + number)), a.address());
         }
-        assert_ne!(a.main(station(Ipv4Addr::LOCALHOST.into(), own + 4)), a.address());
+        assert_ne!(a.station_of(station(Ipv4Addr::LOCALHOST.into(), own + 4)), a.address());
         let others: Vec<UdpLink> = (0..3).map(|_| open_with_sources(Some(0xb000..=0xb00f))).collect();
         let ports: std::collections::HashSet<u16> = others.iter().map(|link| port(link.address())).collect();
         assert!(ports.len() == 3 && !ports.contains(&own));
         let full =
             UdpConfig { interface: "lo".to_owned(), others: Vec::new(), ports: Some(0xb001..=0xb00e), sources: 4 };
         assert!(matches!(UdpLink::open(&full), Err(LinkError::NoPort { usable: 2, .. })));
-    }
-
-    #[test]
-    fn where_a_port_has_no_room_all_frames_before_that_are_sent() {
-        let payloads: Vec<[u8; 2]> = (0..300_u16).map(u16::to_be_bytes).collect();
-        let frame = |number: u16| Outgoing {
-            header: &[0; 14],
-            payload: &payloads[usize::from(number)],
-            label: PORT_LABEL + number % 4,
-        };
-        let frames: Vec<Outgoing<'_>> = (0..300).map(frame).collect();
-        for room in 0..80 {
-            let (mut sent, mut left) = (Vec::new(), room);
-            let accepted = by_source(&frames, 3, |together| {
-                let is_limited = together[0].label == PORT_LABEL + 1;
-                let count = if is_limited { together.len().min(left) } else { together.len() };
-                left -= if is_limited { count } else { 0 };
-                sent.extend(together[..count].iter().map(|frame| frame.payload.to_vec()));
-                Ok(count)
-            });
-            // Of port 1, 75 frames in all.
-            let expected = if room < 75 { 4 * room + 1 } else { 300 };
-            assert_eq!(accepted.unwrap(), expected, "room for {room}");
-            assert!(payloads[..expected].iter().all(|payload| sent.contains(&payload.to_vec())), "room for {room}");
-        }
     }
 }
