@@ -494,3 +494,12 @@ def test_datagrams_from_several_ports_take_all_equal_cost_paths(name: str) -> No
         subprocess.run(lab.command("h2", ["ip", "link", "set", "eth1", "down"]), check=True)
         left, by_path = stream(lab, name, "ports:32")
         assert left > 0.7 * alone, (left, alone, by_path)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_rank_without_ports_as_labels_reaches_one_with_them(name: str) -> None:
+    """What left from other ports than the first is repeated; each byte is checked, and frames are authenticated."""
+    needs("barewire")
+    differ = 'case $(hostname) in h1) export FI_BAREWIRE_LABELS=ports:8;; esac; exec "$@"'
+    command = ("-n", "2", "--library", name, "--auth", "job")
+    is_right(run("routed:2", *command, "--", "sh", "-c", differ, "sh", program(name, "messages"), "3"), "messages")
