@@ -97,7 +97,7 @@ def test_claims_are_about_subjects_and_variants_that_their_steps_measure(name: s
                     assert value in options[f"--{option}"].replace("16KiB", "16384").split(","), claim.text
             variants = options.get("--variants", "all")
             # The transform's variants are named by their calls, too.
-            calls = {"sendrecv": "/sendrecv"}.get(options.get("--transpose", ""), "")
+            calls = "/sendrecv" if options.get("--transpose") == "sendrecv" else ""
             for variant in each_of(side.get("variant", [])):
                 assert variant.endswith(calls), claim.text
                 assert variants == "all" or variant.removesuffix(calls) in variants.split(","), claim.text
