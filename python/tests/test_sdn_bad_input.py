@@ -518,8 +518,7 @@ def test_a_strategy_that_wants_what_is_no_path_does_not_keep_flows_from_moving_l
     route = router.routes.get(FlowKey("h1", "h16", "tcp", 7, 7))
     assert route is not None
     path = next(path for path in router.network_state.paths.between("h1", "h16") if path != route.path)
-    name = world.controller.policy.strategies["default"]
-    router.rearranged([(name, {route.key: path})], lambda _: name, world.now)
+    router.rearranged([(world.controller.strategy_of("default"), {route.key: path})], world.now)
     world.settle()
     assert route.path == path and world.where("h1", frame) == "h16"
 

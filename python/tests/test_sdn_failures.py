@@ -92,13 +92,14 @@ def test_a_flow_that_cannot_be_moved_keeps_no_other_from_it(monkeypatch: pytest.
     move, path = router.move, router.network_state.paths.between("h1", "h16")[-1]
     assert not any(route.path == path for route in routes)
     monkeypatch.setattr(router, "move", lambda route, to: 1 // 0 if route is routes[2] else move(route, to))
-    router.rearranged([("best", {route.key: path for route in routes})], lambda _: "best", world.now)
+    strategy = world.controller.strategy_of("default")
+    router.rearranged([(strategy, {route.key: path for route in routes})], world.now)
     with pytest.raises(ZeroDivisionError):
         world.settle()
     world.settle()
     assert [route for route in routes if route.path != path] == [routes[2]]
     monkeypatch.undo()
-    router.rearranged([("best", {routes[2].key: path})], lambda _: "best", world.now)
+    router.rearranged([(strategy, {routes[2].key: path})], world.now)
     assert routes[2].path == path, "later ones are moved as ever"
 
 

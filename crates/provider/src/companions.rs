@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use barewire_carriers::{INTERFACES_MAX, is_fast_enough};
 use barewire_link::{Interface, MacAddress, interface_speed};
 
-/// The names of the interfaces that may share the frames of `best`, which has this MTU: those of about its speed that
-/// have a carrier and are neither wireless, nor stacked on others (bridges, bonds, VLANs), nor part of a bridge or
+/// The names of the interfaces that may share the frames of `best`, which has this MTU: those at least a quarter as fast
+/// that have a carrier and are neither wireless, nor stacked on others (bridges, bonds, VLANs), nor part of a bridge or
 /// bond.
 pub(crate) fn companions(best: &str, mtu: usize) -> Vec<String> {
     let all = Interface::all().unwrap_or_default();

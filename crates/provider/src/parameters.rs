@@ -41,7 +41,7 @@ const ALL: [(&CStr, &str); 15] = [
         INTERFACE,
         "the interface to use, or several that long messages are spread over, as in eth0,eth1 (default: for frames, \
              the first that is up, preferring one that has a carrier and an address and is no bridge, and up to three \
-             more of about its speed; for UDP, all; lo if there are no others)",
+             more at least a quarter as fast; for UDP, all; lo if there are no others)",
     ),
     (
         MTU,
@@ -80,7 +80,7 @@ const ALL: [(&CStr, &str); 15] = [
     (
         PORTS,
         "for UDP, the ports to choose from, such as 49152-49407; of these, the ones with an even high \
-             byte, one for each process of the host (default: any that the system offers)",
+             byte, one for each endpoint of the host (default: any that the system offers)",
     ),
     (
         PROGRESS,

@@ -53,7 +53,7 @@ Interface = Annotated[
     typer.Option(
         metavar="NAME",
         help="Ethernet interface, on every host",
-        show_default="the fastest that is up",
+        show_default="the fastest card that is up",
         rich_help_panel=options.HOSTS,
         autocompletion=complete.interfaces,
     ),

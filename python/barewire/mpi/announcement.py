@@ -29,8 +29,8 @@ def announcement(job: Job, fabric: str, this_host: str) -> dict[str, Any]:
 def labelled(job: Job, fabric: str, labels: str | None) -> Job:
     """Return the job with the labels that the controller offers, if its fabric uses them.
 
-    Frames reach all of the controller's hosts. UDP knows no labels, so it must not replace frames after 10 ms of
-    silence: it would take a path of which only the controller could say that it is dead.
+    Frames reach all of the controller's hosts. UDP has no tags, so it must not replace frames after 10 ms of silence:
+    it would take a path of which only the controller could say that it is dead.
     """
     if labels is None or fabric != PROVIDER:
         return job

@@ -41,8 +41,8 @@ COLLECT_AFTER = (1000, 5, 1_000_000)
 COLLECT_ALL_S = 3600.0
 # What else the first flow would import: half a second in the event loop, after which another controller takes over.
 IMPORTED_LATE = ("scipy.sparse", "statistics")
-# How long the event loop waits for a thread that makes a plan; Python's default is 5 ms.
-SWITCH_INTERVAL_S = 0.001
+# How long the event loop waits for a thread that makes a plan, after each system call; Python's default is 5 ms.
+SWITCH_INTERVAL_S = 0.0001
 
 
 @dataclass(frozen=True)

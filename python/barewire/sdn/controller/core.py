@@ -29,7 +29,7 @@ from barewire.sdn.controller.labels import LabelTables
 from barewire.sdn.controller.outbox import Event, HasTime, Outbox
 from barewire.sdn.controller.reception import Reception
 from barewire.sdn.controller.reconciliation import Reconciliation
-from barewire.sdn.controller.router import Rearranged, Rearrangement, Router
+from barewire.sdn.controller.router import Rearrangement, Router
 from barewire.sdn.controller.routes import Route
 from barewire.sdn.controller.rules import KIND_MASK, OURS_MASK, Kind, cookie, kind_of, number_of
 from barewire.sdn.controller.settings import Settings
@@ -671,14 +671,12 @@ class Controller:
         self._rearranged_s |= dict.fromkeys(due, now)
         if not len(self.router.routes):
             return
-        profiles = self.router.routes.crossing_of_profiles.keys() | self.policy.strategies.keys()
-        names = {profile: self._strategy_name(profile) for profile in profiles}
-        strategies = {name: self.strategy_of(profile) for profile, name in sorted(names.items()) if name in due}
-        work = Rearrangement(self.router.view(now).snapshot(), strategies, names)
-        self._beside(_REARRANGING, work, self._rearranged, now)
-
-    def _rearranged(self, wanted: Iterable[Rearranged], now: float) -> None:
-        self.router.rearranged(wanted, self._strategy_name, now)
+        profiles: defaultdict[str, set[str]] = defaultdict(set)
+        for profile in self.router.routes.crossing_of_profiles.keys() | self.policy.strategies.keys():
+            profiles[self._strategy_name(profile)].add(profile)
+        strategies = [(self._strategies[name], profiles[name]) for name in sorted(due)]
+        work = Rearrangement(self.router.view(now).snapshot(), strategies)
+        self._beside(_REARRANGING, work, self.router.rearranged, now)
 
     def _next_rearranging(self, now: float) -> dict[str, float]:
         """When each strategy rearranges next: not while strategies are at work; infinite if only on new patterns."""

@@ -41,31 +41,30 @@ class NetworkState:
 StrategyOf = Callable[[str], Strategy]
 # Whether packets to a host leave a switch through this port without a rule of their flow, too.
 IsDefault = Callable[[Port, str], bool]
-# A strategy's name, and the paths that it wants for some of its flows, or its failure.
-Rearranged = tuple[str, Mapping[FlowKey, Path] | Exception]
+# A strategy, and the paths that it wants for some of its flows, or its failure.
+Rearranged = tuple[Strategy, Mapping[FlowKey, Path] | Exception]
 
 
 @dataclass(frozen=True)
 class Rearrangement:
     """The work of strategies that rearrange their flows: takes long, and may be done in another thread.
 
-    `strategies` are those that are due, by name; `names` has the name of each profile's strategy.
+    `strategies` are those that are due, with their profiles.
     """
 
     view: View
-    strategies: Mapping[str, Strategy]
-    names: Mapping[str, str]
+    strategies: Collection[tuple[Strategy, Collection[str]]]
 
     def __call__(self) -> list[Rearranged]:
         """Let each strategy decide on its own flows."""
         found: list[Rearranged] = []
-        for name, strategy in self.strategies.items():
-            own = {profile for profile, named in self.names.items() if named == name}
-            fixed = frozenset(key for key, placed in self.view.placed.items() if placed.flow.profile not in own)
+        for strategy, profiles in self.strategies:
+            fixed = frozenset(key for key, placed in self.view.placed.items() if placed.flow.profile not in profiles)
             try:
-                found.append((name, dict(strategy.rearrange(replace(self.view, fixed=fixed)))))
+                paths = strategy.rearrange(replace(self.view, fixed=fixed))
+                found.append((strategy, {key: path for key, path in paths.items() if key not in fixed}))
             except Exception as error:  # a plug-in's mistake must not stop the network
-                found.append((name, error))
+                found.append((strategy, error))
         return found
 
 
@@ -79,8 +78,8 @@ class Router:
         self._settings, self._hosts, self._outbox = settings, hosts, outbox
         self._strategy_of = strategy_of
         self._numbers = itertools.count(first)
-        # Flows that strategies have rearranged and that have not moved yet: their paths, and the strategy's name.
-        self._wanted: dict[Route, tuple[Path, str]] = {}
+        # Flows that strategies have rearranged and that have not moved yet: their paths and the strategy.
+        self._wanted: dict[FlowKey, tuple[Path, Strategy]] = {}
         self._is_moving = False
         # Flows still to be placed again, of each event.
         self._to_replace: list[deque[Route]] = []
@@ -148,32 +147,30 @@ class Router:
             self._reserve(placed)
             self._install(route, is_broken)
 
-    def rearranged(self, wanted: Iterable[Rearranged], name_of: Callable[[str], str], now: float) -> None:
-        """Move flows soon to the paths that strategies want; `name_of` returns the name of a profile's strategy."""
-        for name, paths in wanted:
+    def rearranged(self, wanted: Iterable[Rearranged], now: float) -> None:
+        """Move flows soon to the paths that strategies want."""
+        for strategy, paths in wanted:
             if isinstance(paths, Exception):
-                self._outbox.emit("strategy failed", f"{name} failed to rearrange, so flows stay: {paths!r}")
-                continue
-            for key, path in paths.items():
-                route = self.routes.get(key)
-                if route is not None and name_of(route.placed.flow.profile) == name:
-                    self._wanted[route] = (path, name)
+                self._outbox.emit("strategy failed", f"{strategy.name} failed to rearrange, so flows stay: {paths!r}")
+            else:  # looked at one by one only when they move: they may be thousands
+                self._wanted.update(zip(paths, zip(paths.values(), itertools.repeat(strategy)), strict=True))
         if not self._is_moving:
             self._move_some(now)
 
     def _move_some(self, now: float) -> None:
         """Move flows to the paths that strategies want for them, a few at a time."""
         try:
-            for route in list(itertools.islice(self._wanted, MOVED_MAX)):
-                self._move_wanted(route, *self._wanted.pop(route))
+            for key in list(itertools.islice(self._wanted, MOVED_MAX)):
+                self._move_wanted(key, *self._wanted.pop(key))
         finally:  # also if one of them fails
             self._is_moving = bool(self._wanted)
             if self._is_moving:
                 self._outbox.at(now, self._move_some)
 
-    def _move_wanted(self, route: Route, path: Path, name: str) -> None:
-        key = route.key
-        if self.routes.get(key) is not route:
+    def _move_wanted(self, key: FlowKey, path: Path, strategy: Strategy) -> None:
+        route = self.routes.get(key)
+        # It may have ended meanwhile, or have another strategy.
+        if route is None or self._strategy_of(route.placed.flow.profile) is not strategy:
             return
         try:
             if path == route.path:
@@ -182,10 +179,10 @@ class Router:
         except Exception:  # a plug-in's mistake: something else than a path
             leads = False
         if leads:
-            route.why = f"rearranged by {name}"
+            route.why = f"rearranged by {strategy.name}"
             self.move(route, replace(route.placed, path=path))
         else:
-            self._outbox.emit("strategy failed", f"{name} chose no path for {key}; the flow stays")
+            self._outbox.emit("strategy failed", f"{strategy.name} chose no path for {key}; the flow stays")
 
     def links_lost(self, lost: Collection[Port], now: float, then: Callable[[int, int], None]) -> None:
         """Re-place all flows over lost ports; `then` gets their number, and the number without a path."""
