@@ -51,7 +51,7 @@ class Observed:
     def now(self) -> float:
         return self.world.now
 
-    def turn(self) -> None:
+    def turn_soon(self) -> None:
         self.world.turn()
 
 

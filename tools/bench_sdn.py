@@ -177,10 +177,11 @@ def jobs(_options: argparse.Namespace) -> Iterator[Promise]:
 
 
 async def _announced(folder: Path) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Return the event loop's stalls and the processor time of its thread between two turns of a watcher, both sorted.
+    """Return how late a callback was called, and the processor time of the event loop's thread meanwhile, both sorted.
 
-    Then the requests' times and those until flows have rules, all in seconds. On a busy machine stalls are mostly the
-    scheduler's; the processor time is the controller's own part.
+    A message that has come waits as long as a callback that is due. Then the requests' times, and those until flows
+    have rules, all in seconds. On a busy machine stalls are mostly the scheduler's; the processor time is the
+    controller's own part.
     """
     prepare_interpreter()
     listen, token = f"unix:{folder}/switches.sock", folder / "token"
@@ -191,21 +192,22 @@ async def _announced(folder: Path) -> tuple[list[float], list[float], list[float
     await api.open()
     lags: list[float] = []
     busy: list[float] = []
+    loop = asyncio.get_running_loop()
 
-    async def watch() -> None:
-        while True:
-            due, used_s = time.monotonic() + 0.001, time.thread_time()
-            await asyncio.sleep(0.001)
-            lags.append(time.monotonic() - due)
-            busy.append(time.thread_time() - used_s)
+    def watch(due_s: float, used_s: float) -> None:
+        nonlocal watching
+        lags.append(loop.time() - due_s)
+        busy.append(time.thread_time() - used_s)
+        again_s = loop.time() + 0.001
+        watching = loop.call_at(again_s, watch, again_s, time.thread_time())
 
     flows = await _python(str(SYNTHETIC), f"{folder}/switches.sock", "4", "20000", str(FLOWS_BESIDE_PER_S), "5.0")
     await asyncio.sleep(4)
-    watcher = asyncio.create_task(watch())
+    watching: asyncio.Handle = loop.call_soon(watch, loop.time(), time.thread_time())
     words = (str(ROOT / "python"), f"unix:{folder}/api.sock", str(token), str(JOBS), str(JOB_FLOWS))
     announcing = await _python("-c", ANNOUNCE, *words)
     times = json.loads((await announcing.communicate())[0])
-    watcher.cancel()
+    watching.cancel()
     seen = json.loads((await flows.communicate())[0])
     await api.close()
     await shell.close()

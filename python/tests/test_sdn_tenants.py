@@ -644,7 +644,7 @@ def served(folder: Path, scenario: Callable[[TestClient[Any, Any], Any], Awaitab
         now = 100.0
         is_leader = True
 
-        def turn(self) -> None:
+        def turn_soon(self) -> None:
             self.core.poll(self.now)
 
     async def run() -> None:
@@ -847,7 +847,7 @@ def test_flows_of_a_job_announced_by_token_pass_the_tenants_meters(folder: Path)
         core, key = shell.core, FlowKey("h5", "h6", "tcp", 1, 1)
         core.router.place(key, core.classification_of(key), 0, shell.now)
         route = core.router.routes.get(key)
-        shell.turn()
+        shell.turn_soon()
         assert route.tenant == 3, "nobody's"
         made = await (await client.post("/v1/jobs", json=job("h5", "h6"), headers=as_("guests"))).json()
         assert route.tenant == 2 and core.slices.tenant_of(route).name == "guests"

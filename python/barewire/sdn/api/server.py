@@ -268,7 +268,7 @@ class Api:
     async def _set_strategy(self, request: web.Request) -> web.Response:
         chosen = await self._body(request, schema.ChosenStrategy)
         self._shell.core.set_strategy(request.match_info["profile"], chosen.strategy, self._shell.now)
-        self._shell.turn()
+        self._shell.turn_soon()
         return _answer(documents.policy(self._shell.core, self._shell.now))
 
     async def _announce(self, request: web.Request) -> web.Response:
@@ -297,7 +297,7 @@ class Api:
     async def _withdraw(self, request: web.Request) -> web.Response:
         self._shell.core.jobs.withdraw(self._job_of(request).id)
         self._shell.core.jobs_changed(self._shell.now)
-        self._shell.turn()
+        self._shell.turn_soon()
         return web.Response(status=204)
 
     async def _renew(self, request: web.Request) -> web.Response:
@@ -359,7 +359,7 @@ class Api:
 
     def _changed(self, job: Job, status: int) -> web.Response:
         self._shell.core.jobs_changed(self._shell.now)
-        self._shell.turn()
+        self._shell.turn_soon()
         return self._job_answer(job, status)
 
     def _job_answer(self, job: Job, status: int = 200) -> web.Response:

@@ -136,7 +136,7 @@ class Shell:
             self._timer.cancel()
         for listener in self._listeners:
             await listener.close()
-        # A plan that is still being made begins no turn, which could want another one.
+        # What still ends begins no turn, which could want a plan.
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -249,7 +249,7 @@ class Shell:
         def finished(done: "asyncio.Future[Any]") -> None:
             if not done.cancelled() and not self._is_over:
                 then(done.result(), self.now)
-                self.turn()
+                self.turn_soon()
 
         self._loop.run_in_executor(self._planner, work).add_done_callback(finished)
 
@@ -262,7 +262,7 @@ class Shell:
                 self._handle(channel, event)
             else:
                 (self._news if _is_news(event) else self._waiting).append((channel, event))
-        self._turn_soon()
+        self.turn_soon()
 
     def _handle(self, channel: Channel, event: FromSwitch) -> None:
         name = self._names.get(channel)
@@ -273,13 +273,15 @@ class Shell:
         else:
             self.core.handle(name, event, self.now)
 
-    def _turn_soon(self) -> None:
-        # One turn for the messages of all switches that have come by now.
+    def turn_soon(self) -> None:
+        """Take a turn after what is to be done now: one for the messages of all switches, requests and plans."""
         if not self._turn_is_due:
             self._turn_is_due = True
             self._loop.call_soon(self._turn_with_messages)
 
     def _turn_with_messages(self) -> None:
+        if self._is_over:
+            return
         self._turn_is_due = False
         until_s = time.thread_time() + MESSAGES_S
         try:
@@ -289,7 +291,7 @@ class Shell:
                 self._handle(*waiting.popleft())
         finally:  # also if one of them fails
             if self._news or self._waiting:
-                self._turn_soon()
+                self.turn_soon()
             self.turn()
 
     def _up(self, channel: Channel, event: SwitchUp) -> None:
@@ -316,7 +318,7 @@ class Shell:
         elif self._channels.get(name) is channel:
             del self._channels[name], self._ids[name]
             self._down(name, why)
-            self.turn()
+            self.turn_soon()
 
 
 def _is_news(event: FromSwitch) -> bool:
