@@ -18,6 +18,7 @@ test: ## install what tests need, lint, run every test
 docs: setup ## the site, from docs/, README and the program itself, into target/site; links checked
 	@setup/setup.sh docs
 	@NO_MKDOCS_2_WARNING=1 target/tools/docs/bin/mkdocs build --quiet
+	@! grep -rlE '<(script|link)[^>]+(src|href)="https?:' --include='*.html' target/site # pages that need a network
 	@echo target/site/index.html
 lint: ## formatting, lints and types only
 	@tools/lint.sh

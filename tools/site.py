@@ -11,6 +11,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 # Links in Markdown: text and target. Images begin with an exclamation mark.
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+# What the theme loads where a browser starts no worker.
+_FOREIGN_WORKER = "https://unpkg.com/iframe-worker/shim"
 # What the site has of docs/.
 _SHOWN = (".md", ".png", ".json")
 _API = """# The Python interface
@@ -68,6 +70,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"{text} (`{file.relative_to(ROOT)}`)"
 
     return _LINK.sub(resolved, markdown)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Let the page search with our own script: the theme names one of another host."""
+    return output.replace(_FOREIGN_WORKER, "../" * page.url.count("/") + "worker.js")
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """Likewise for the page that says that there is no such page."""
+    return output_content.replace(_FOREIGN_WORKER, "worker.js")
 
 
 def _commands() -> str:
