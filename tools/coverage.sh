@@ -30,12 +30,16 @@ of_rust() {
 }
 
 of_python() {
+    local status=0
     .venv/bin/coverage erase
-    .venv/bin/coverage run -m pytest python/tests
-    .venv/bin/coverage run -m pytest tests --numprocesses 2 --dist loadfile
+    # The tables are of value even if a test fails, be it for being observed: an ordinary user cannot write what was
+    # counted, and its program says so.
+    .venv/bin/coverage run -m pytest python/tests || status=1
+    .venv/bin/coverage run -m pytest tests --numprocesses 2 --dist loadfile || status=1
     .venv/bin/coverage combine --quiet
     .venv/bin/coverage html --quiet --directory "$folder/python"
     .venv/bin/coverage report
+    return $status
 }
 
 for language; do

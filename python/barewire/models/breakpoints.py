@@ -69,16 +69,6 @@ class Piecewise:
     breaks: tuple[Break, ...]
     error: float
 
-    def time(self, message_bytes: float) -> float:
-        """Return the time at a size; between two pieces that of the first one, beyond the last that of the last."""
-        covering = (piece for piece in self.pieces if message_bytes < self.end_of(piece))
-        return next(covering, self.pieces[-1]).time(message_bytes)
-
-    def end_of(self, piece: Piece) -> float:
-        """Return the size from which the next piece holds."""
-        starts = [after.first_bytes for after in self.pieces if after.first_bytes > piece.first_bytes]
-        return min(starts, default=math.inf)
-
 
 def find_breakpoints(
     sizes: Sequence[int], times: Sequence[Sequence[float]], *, tolerance: float = TOLERANCE
