@@ -23,10 +23,6 @@ struct buffers buffers_at_least(size_t least, size_t bytes) {
   return (struct buffers){.memory = allocate(stride * count), .stride = stride, .count = count};
 }
 
-struct buffers buffers_for(size_t bytes) {
-  return buffers_at_least(1, bytes);
-}
-
 void free_buffers(struct buffers *buffers) {
   free(buffers->memory);
   buffers->memory = NULL;

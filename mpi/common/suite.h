@@ -143,8 +143,7 @@ struct buffers {
   unsigned char *memory;
   size_t stride, count, next;
 };
-struct buffers buffers_for(size_t bytes);
-// The same, but at least `least` buffers: for this many messages in flight at once.
+// At least `least` of them: for this many messages in flight at once.
 struct buffers buffers_at_least(size_t least, size_t bytes);
 void free_buffers(struct buffers *buffers);
 static inline unsigned char *next_buffer(struct buffers *buffers) {

@@ -68,7 +68,6 @@ class Guest:
         """Describe a guest on a tap interface in `host`, run on the cores of `cores_of`, that begins with `orders`."""
         self.interface = "tap0"
         self.mac = bytes.fromhex(GUEST_MAC.replace(":", ""))
-        self.boot_s = 0.0
         self._image, self._lab, self._host, self._cores_of = image, lab, host, cores_of
         self._orders = orders
         self._orders_given = len(orders)
@@ -87,7 +86,6 @@ class Guest:
 
     def __enter__(self) -> "Guest":
         """Boot, and return when the guest's interface is up and its first orders are obeyed."""
-        begun = time.monotonic()
         tap = attached(self._lab, self._host, "tap", self.interface)
         try:
             self._process = self._start(tap)
@@ -100,7 +98,6 @@ class Guest:
         except BaseException:
             self._end()
             raise
-        self.boot_s = time.monotonic() - begun
         return self
 
     def __exit__(
