@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// Search in pages that are opened as files: browsers start no worker from a file, so its script runs in a hidden frame.
+// Lets the theme's search work in pages that are opened as files (tools/site.py): browsers start no worker from a file,
+// so its script is executed in a hidden frame.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {

@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run=runs/demo-$(date +%Y%m%d-%H%M%S)
+# On one host frames need root or a broker, in a lab they do not.
 testbeds=pair,host
 PYTHONPATH=python .venv/bin/python -c '
 import os, sys
