@@ -38,7 +38,7 @@ fn receiving(criterion: &mut Criterion) {
             }
         });
     });
-    let mut station: Station<u32> = Station::new(MACS[1], &StationConfig::default(), now).unwrap();
+    let mut station: Station<u32> = Station::new(&StationConfig::default(), now).unwrap();
     station.activate(sap);
     station.listen(sap, true);
     station.handle_frame(MACS[0], MACS[1], &[0xaa, 0xaa, 0x7f], &[], now);
@@ -129,8 +129,8 @@ struct Pair {
 
 fn connected(now: Instant) -> Pair {
     let (sap, config) = (Lsap::SNAP, StationConfig::default());
-    let [mut a, mut b] = MACS.map(|mac| {
-        let mut station: Station<u32> = Station::new(mac, &config, now).unwrap();
+    let [mut a, mut b] = MACS.map(|_| {
+        let mut station: Station<u32> = Station::new(&config, now).unwrap();
         station.activate(sap);
         station.listen(sap, true);
         station

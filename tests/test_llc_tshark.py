@@ -79,8 +79,7 @@ def test_a_wrong_field_of_ours_is_noticed(ours: list[Reading], theirs: list[Read
     changes |= {field: lambda value: not value for field in ("is_group", "is_response", "poll_final", "is_jumbo")}
     changes |= {"kind": lambda kind: "UI" if kind == "TEST" else "TEST"}
     changes |= {"vlan": lambda vlan: 7 if vlan is None else None}
-    for field, part in (("xid", "class"), ("xid", "window"), ("snap", "oui"), ("snap", "pid"), ("snap", "payload")):
-        changes[f"{field}.{part}"] = lambda value: value ^ 2
+    changes |= {f"xid.{part}": lambda value: value ^ 2 for part in ("class", "window")}
     changes |= {f"frmr.{part}": lambda value: value ^ 1 for part in ("vs", "vr", "flags", "is_response")}
     for name, change in changes.items():
         field, _, part = name.partition(".")
@@ -179,9 +178,7 @@ def read(layers: Reading) -> Reading:
         reading["xid"] = {"class": kinds, "window": window}
         header += 3
     if "llc.oui" in llc:
-        payload = len(data)
-        reading["snap"] = {"oui": number(llc["llc.oui"]), "pid": snap_protocol(llc), "payload": payload}
-        data = bytes(5) + data
+        data = bytes(5) + data  # the SNAP header, which tshark takes from the information field
     # Without a length field the frame ends where the data ends.
     length = eth.get("eth.len") or (vlan or {}).get("vlan.len")
     reading["length"] = header + len(data) if length is None else number(length)
@@ -189,12 +186,6 @@ def read(layers: Reading) -> Reading:
     if reading["kind"] in ("AC0", "AC1") and reading["is_response"]:
         reading["information"] -= 1
     return reading
-
-
-def snap_protocol(llc: Reading) -> int | None:
-    """An EtherType, or a number of the organisation's; a SNAP header that is not in a UI PDU has none."""
-    found = [value for name, value in llc.items() if name in ("llc.type", "llc.pid") or name.endswith("_pid")]
-    return number(found[0]) if found else None
 
 
 def number(text: str) -> int:

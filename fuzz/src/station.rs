@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use barewire_llc::{
-    AfterLoss, Class, Connection, ConnectionConfig, ConnectionEvent, ConnectionHandle, Delivery, Destination, GroupSap,
-    Handled, Instant, Lsap, Mac, Pdu, Peer, Reply, Source, State, Station, StationConfig, StationEvent,
+    AfterLoss, Class, Connection, ConnectionConfig, ConnectionEvent, ConnectionHandle, Delivery, Destination, Handled,
+    Instant, Lsap, Mac, Pdu, Peer, Reply, Source, State, Station, StationConfig, StationEvent,
 };
 
 use crate::input::Input;
@@ -86,7 +86,7 @@ impl World {
             ..StationConfig::default()
         };
         let now = Instant::default();
-        let mut station = Station::new(MAC, &config, now).expect("a legal configuration");
+        let mut station = Station::new(&config, now).expect("a legal configuration");
         for byte in LOCAL {
             let sap = lsap(*byte);
             station.activate(sap);
@@ -128,21 +128,15 @@ impl World {
             19 => self.send(input, 1 << amount),
             20 => self.send_datagram(input),
             21 => {
-                let (sap, is_active) = (lsap(input.of(LOCAL)), amount & 1 == 0);
-                if is_active {
-                    self.station.activate(sap)
-                } else {
-                    self.station.deactivate(sap, now)
-                }
-                assert_eq!(self.station.is_active(sap), is_active);
+                let sap = lsap(input.of(LOCAL));
+                self.station.activate(sap);
+                assert!(self.station.is_active(sap));
             }
             22 => {
                 let sap = lsap(input.of(LOCAL));
                 assert_eq!(self.station.listen(sap, amount & 1 == 0), self.station.is_active(sap));
             }
-            23 => self.join(lsap(input.of(LOCAL)), amount & 1 == 0),
-            24 => self.station.check_address(now),
-            25 => self.type_1(input),
+            23..=25 => self.type_1(input),
             _ => self.change_connection(input, choice & 0x1f, amount),
         }
     }
@@ -235,13 +229,6 @@ impl World {
         self.next_token += 1;
     }
 
-    fn join(&mut self, sap: Lsap, is_member: bool) {
-        let group = GroupSap::new(GROUP).expect("a group's address");
-        assert_eq!(self.station.join(sap, group, is_member), self.station.is_active(sap));
-        let members: Vec<_> = self.station.members(Destination::Group(group)).collect();
-        assert_eq!(members.contains(&sap), is_member && self.station.is_active(sap));
-    }
-
     /// The stateless operations of type 1.
     fn type_1(&mut self, input: &mut Input<'_>) {
         let (sap, remote) = (lsap(input.of(LOCAL)), Destination::from(input.byte()));
@@ -289,7 +276,6 @@ impl World {
                 }
             }
             StationEvent::Datagram(_, token, _) => assert_eq!(self.held.remove(&token), Some(None)),
-            StationEvent::AddressChecked { .. } => {}
         }
         true
     }

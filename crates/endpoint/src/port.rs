@@ -137,7 +137,7 @@ impl<L: Link> Port<L> {
         let (own, clock) = (link.address().0, link.clock());
         let now = now(&clock);
         let guard = if authentication.is_some() { Guard::Seal } else { Guard::Check };
-        let station = Station::new(own, &StationConfig { guard, ..config.clone() }, now)?;
+        let station = Station::new(&StationConfig { guard, ..config.clone() }, now)?;
         let mtu = link.mtu();
         let seal = authentication.map(|authentication| {
             Box::new(Seal::new(authentication, own, config.connections, RECEIVED_MAX, link.random_bits()))

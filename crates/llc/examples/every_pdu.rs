@@ -130,21 +130,7 @@ fn kind_and_fields(pdu: &Pdu<'_>) -> (&'static str, Vec<String>) {
             };
             (kind, vec![format!(r#""nr": {}"#, nr.value())])
         }
-        Body::Ui { .. } => (
-            "UI",
-            pdu.snap()
-                .iter()
-                .map(|snap| {
-                    let [a, b, c] = snap.organisation;
-                    let organisation = u32::from_be_bytes([0, a, b, c]);
-                    format!(
-                        r#""snap": {{"oui": {organisation}, "pid": {}, "payload": {}}}"#,
-                        snap.protocol,
-                        snap.payload.len()
-                    )
-                })
-                .collect(),
-        ),
+        Body::Ui { .. } => ("UI", Vec::new()),
         Body::Xid { identification: Identification::Basic { class, window }, .. } => {
             ("XID", vec![format!(r#""xid": {{"class": {}, "window": {}}}"#, class as u8, window.value())])
         }

@@ -101,11 +101,6 @@ pub const DATAGRAM_PEERS: u16 = 1024;
 /// a retransmission in the network and by pauses of both hosts.
 pub const DATAGRAM_MEMORY: Duration = Duration::from_millis(100);
 
-/// Number of probes in duplicate address detection.
-pub const ADDRESS_CHECKS: u8 = 2;
-/// Interval of these probes: a LAN answers within this time.
-pub const ADDRESS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-
 const _: () = {
     assert!(WINDOW >= HALVED_WINDOW_MIN && WINDOW <= WINDOW_MAX);
     assert!(QUEUE >= WINDOW as u16 && QUEUE <= QUEUE_MAX && QUEUE.is_power_of_two() && QUEUE_MAX.is_power_of_two());

@@ -36,8 +36,7 @@ pub use config::{AfterLoss, ConfigError, ConnectionConfig, StationConfig};
 pub use connection::{Cause, Connection, ConnectionCounters, ConnectionEvent, Refused, RefusedReason, State, Transmit};
 pub use counters::Counters;
 pub use pdu::{
-    AcStatus, Body, Class, FrmrInformation, Header, Identification, Malformed, Pdu, Role, SequenceNumber, Snap,
-    Supervisory,
+    AcStatus, Body, Class, FrmrInformation, Header, Identification, Malformed, Pdu, Role, SequenceNumber, Supervisory,
 };
 pub use station::{ConnectError, ConnectionHandle, Delivery, Handled, Reply, Station, StationEvent, StationTransmit};
 pub use time::Instant;

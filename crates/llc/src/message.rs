@@ -189,16 +189,6 @@ impl Reassembler {
         (self.partial.is_none() && *header == whole(message.len() as u32)).then_some(message)
     }
 
-    /// Length of the message that a first fragment announces, so that the caller can provide a buffer;
-    /// `None` for other fragments.
-    #[must_use]
-    pub fn announced(fragment: &[u8]) -> Option<u32> {
-        match *fragment {
-            [flags, a, b, c, d, ..] if flags & FIRST != 0 => Some(u32::from_be_bytes([a, b, c, d])),
-            _ => None,
-        }
-    }
-
     /// Copies a fragment's data to its offset in `buffer`, which must be the same for all fragments of a message and
     /// limits its length.
     ///

@@ -8,7 +8,7 @@
 //! U      DSAP   SSAP   MMM P/F MM 11    information (UI, XID, TEST, FRMR, AC0, AC1)
 //! ```
 
-use crate::address::{Destination, Lsap, Source};
+use crate::address::{Destination, Source};
 
 /// A protocol data unit. Borrows its information field from the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,8 +212,6 @@ impl AcStatus {
     pub const ACCEPTED_WITHOUT_ANSWER: Self = Self(RESPONSE_NEVER_SUBMITTED);
     /// The service is not implemented or not activated.
     pub const NOT_ACTIVATED: Self = Self(NO_RESPONSE_REQUESTED | 0x01);
-    /// Resources temporarily unavailable.
-    pub const UNAVAILABLE: Self = Self(NO_RESPONSE_REQUESTED | 0x09);
 
     /// Whether the command was accepted.
     #[must_use]
@@ -294,17 +292,6 @@ impl core::fmt::Debug for Header {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{:02x?}", self.as_bytes())
     }
-}
-
-/// Content of a UI PDU between two SNAP service access points.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Snap<'a> {
-    /// OUI; zero if the protocol is an EtherType.
-    pub organisation: [u8; 3],
-    /// Protocol identifier, assigned by the organisation.
-    pub protocol: u16,
-    /// The payload.
-    pub payload: &'a [u8],
 }
 
 impl<'a> Pdu<'a> {
@@ -432,14 +419,6 @@ impl<'a> Pdu<'a> {
             Body::Ui { .. } => false,
         }
     }
-
-    /// The SNAP content; `None` if this is not a SNAP PDU.
-    #[must_use]
-    pub fn snap(&self) -> Option<Snap<'a>> {
-        let Body::Ui { information: [a, b, c, high, low, payload @ ..] } = self.body else { return None };
-        let is_snap = self.destination == Lsap::SNAP.into() && self.source == Lsap::SNAP.into();
-        is_snap.then_some(Snap { organisation: [*a, *b, *c], protocol: u16::from_be_bytes([*high, *low]), payload })
-    }
 }
 
 #[inline]
@@ -520,7 +499,6 @@ const XID_BASIC: u8 = 0x81;
 mod tests {
     extern crate std;
     use std::vec;
-    use std::vec::Vec;
 
     use proptest::prelude::*;
 
@@ -629,13 +607,5 @@ mod tests {
         assert_eq!(reason(&[4, 8, 0x13]), Malformed::WrongRole);
         assert_eq!(reason(&[4, 8, 0x7f, 0]), Malformed::InformationNotPermitted);
         assert_eq!(reason(&[4, 9, 0x87, 0]), Malformed::WrongLength);
-    }
-
-    #[test]
-    fn snap_is_recognised() {
-        let bytes: Vec<u8> = [0xaa, 0xaa, 0x03, 0, 0, 0, 0x08, 0x06, 1, 2].to_vec();
-        let snap = Pdu::decode(&bytes).unwrap().snap();
-        assert_eq!(snap, Some(Snap { organisation: [0; 3], protocol: 0x0806, payload: &[1, 2] }));
-        assert_eq!(Pdu::decode(&[0xaa, 0x42, 0x03, 0, 0, 0, 8, 6]).unwrap().snap(), None);
     }
 }

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::acknowledged::{DatagramOutcome, DatagramRefused, Peer, Receiver, Sender, Timing};
-use crate::address::{self, Destination, GroupSap, Lsap, Mac, Source};
+use crate::address::{self, Destination, Lsap, Mac, Source};
 use crate::bounds;
 use crate::config::{ConfigError, Parameters, StationConfig, require};
 use crate::connection::{Connection, ConnectionEvent, Disposition, Refused, RefusedReason, State};
@@ -24,9 +24,8 @@ pub use delivery::{Delivery, Handled, Reply};
 /// PDUs that a connection sends before another's: a link sends frames to one peer as a batch.
 const PDUS_PER_TURN: u32 = 16;
 
-/// A station with one MAC address. See the crate's README for an example.
+/// A station with one MAC address, which the caller knows. See the crate's README for an example.
 pub struct Station<T> {
-    mac: Mac,
     class: Class,
     parameters: Parameters,
     backlog: u16,
@@ -41,7 +40,6 @@ pub struct Station<T> {
     to_report: SlotQueue,
     datagrams_out: Sender<T>,
     datagrams_in: Receiver,
-    address_check: AddressCheck,
     counters: Counters,
     /// A final response is queued, for which a peer waits.
     is_answer_due: bool,
@@ -95,11 +93,6 @@ pub enum StationEvent<T> {
     Connection(ConnectionHandle, ConnectionEvent<T>),
     /// Outcome of an acknowledged datagram.
     Datagram(Peer, T, DatagramOutcome),
-    /// [`Station::check_address`] is complete.
-    AddressChecked {
-        /// Whether another station has this address.
-        is_duplicate: bool,
-    },
 }
 
 /// Why a connection could not be opened.
@@ -128,8 +121,6 @@ impl core::error::Error for ConnectError {}
 #[derive(Clone, Copy, Default)]
 struct Sap {
     is_listening: bool,
-    /// Bit n: member of group SAP 2 n + 1.
-    groups: u128,
     /// Number of incoming connections that await the user's answer.
     waiting: u16,
 }
@@ -144,19 +135,12 @@ struct Entry<T> {
     is_waiting: bool,
 }
 
-#[derive(Clone, Copy)]
-enum AddressCheck {
-    Idle,
-    Running { left: u8, due: Instant },
-    Done { is_duplicate: bool },
-}
-
 impl<T> Station<T> {
     /// A station without active service access points.
     ///
     /// # Errors
     /// The value that is out of range.
-    pub fn new(mac: Mac, config: &StationConfig, now: Instant) -> Result<Self, ConfigError> {
+    pub fn new(config: &StationConfig, now: Instant) -> Result<Self, ConfigError> {
         let mut parameters = config.connection.check()?;
         parameters.key = config.key;
         parameters.cookie = if config.sends_key { config.key } else { 0 };
@@ -172,7 +156,6 @@ impl<T> Station<T> {
         )?;
         let timing = Timing { retries: config.datagram_retries, timeout_ns, memory: config.datagram_memory };
         Ok(Self {
-            mac,
             class: config.class,
             parameters,
             backlog: config.backlog,
@@ -186,7 +169,6 @@ impl<T> Station<T> {
             to_report: SlotQueue::new(config.connections),
             datagrams_out: Sender::new(config.datagram_peers, config.hash_seed, timing, now),
             datagrams_in: Receiver::new(config.datagram_peers, config.hash_seed, config.datagram_memory),
-            address_check: AddressCheck::Idle,
             counters: Counters::default(),
             is_answer_due: false,
             nonce_seed: config.hash_seed,
@@ -201,20 +183,6 @@ impl<T> Station<T> {
         self.saps[index(sap)].get_or_insert_default();
     }
 
-    /// Deactivates a service access point and aborts its connections.
-    pub fn deactivate(&mut self, sap: Lsap, now: Instant) {
-        for slot in 0..self.entries.len() {
-            let entry = &mut self.entries[slot];
-            if entry.peer.local == sap
-                && let Some(connection) = &mut entry.connection
-            {
-                connection.abort(now);
-                self.update_queues(slot as u16);
-            }
-        }
-        self.saps[index(sap)] = None;
-    }
-
     /// Whether a service access point is active.
     #[must_use]
     pub fn is_active(&self, sap: Lsap) -> bool {
@@ -225,26 +193,6 @@ impl<T> Station<T> {
     /// [`ConnectionEvent::Incoming`]. False if it is not active.
     pub fn listen(&mut self, sap: Lsap, is_listening: bool) -> bool {
         self.saps[index(sap)].as_mut().map(|sap| sap.is_listening = is_listening).is_some()
-    }
-
-    /// Adds an active service access point to a group, or removes it. False if it is not active.
-    pub fn join(&mut self, sap: Lsap, group: GroupSap, is_member: bool) -> bool {
-        let bit = 1 << (group.byte() >> 1);
-        let Some(sap) = &mut self.saps[index(sap)] else { return false };
-        sap.groups = if is_member { sap.groups | bit } else { sap.groups & !bit };
-        true
-    }
-
-    /// The active service access points that a destination addresses.
-    pub fn members(&self, destination: Destination) -> impl Iterator<Item = Lsap> + '_ {
-        (1..128u8).filter_map(|number| Lsap::new(number << 1)).filter(move |sap| {
-            self.saps[index(*sap)].is_some_and(|state| match destination {
-                Destination::Null => false,
-                Destination::Individual(address) => address == *sap,
-                Destination::Group(group) => state.groups >> (group.byte() >> 1) & 1 == 1,
-                Destination::Global => true,
-            })
-        })
     }
 
     /// Header and extension of a UI PDU to the station with this key; the caller appends the information field and
@@ -266,11 +214,6 @@ impl<T> Station<T> {
     pub fn test(&self, source: Source, remote: Destination) -> Header {
         let body = Body::Test { role: Role::Command, poll_final: true, information: &[] };
         Pdu { destination: remote, source, body }.header()
-    }
-
-    /// Starts duplicate address detection; [`StationEvent::AddressChecked`] reports the result.
-    pub fn check_address(&mut self, now: Instant) {
-        self.address_check = AddressCheck::Running { left: bounds::ADDRESS_CHECKS, due: now };
     }
 
     /// Sends a datagram to the peer with this key, retransmitted until acknowledged. [`StationEvent::Datagram`] reports
@@ -484,23 +427,14 @@ impl<T> Station<T> {
         }
         self.datagrams_out.handle_timeout(now);
         self.datagrams_in.handle_timeout(now);
-        if let AddressCheck::Running { left: 0, due } = self.address_check
-            && due <= now
-        {
-            self.address_check = AddressCheck::Done { is_duplicate: false };
-        }
     }
 
     /// Time at which `handle_timeout` is due: a lower bound of the next timer.
     #[inline]
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let check = match self.address_check {
-            AddressCheck::Running { due, .. } => due,
-            _ => Instant::NEVER,
-        };
         let datagrams = self.datagrams_out.next_deadline().min(self.datagrams_in.next_deadline());
-        self.deadlines.earliest().min(datagrams).min(check).if_set()
+        self.deadlines.earliest().min(datagrams).if_set()
     }
 
     /// As [`next_deadline`](Self::next_deadline), but exact: a caller that sleeps until then is not woken by a timer
@@ -536,21 +470,6 @@ impl<T> Station<T> {
     /// The next frame to transmit. Connections are served round-robin.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<StationTransmit<'_, T>> {
-        if let AddressCheck::Running { left: left @ 1.., due } = self.address_check
-            && due <= now
-        {
-            self.address_check = AddressCheck::Running { left: left - 1, due: now + bounds::ADDRESS_CHECK_INTERVAL };
-            let header = self.identify(Source::Null, Destination::Null);
-            let extra = self.extra(self.datagram_mark);
-            return Some(StationTransmit {
-                destination: self.mac,
-                header,
-                token: None,
-                extra,
-                connection: None,
-                label: None,
-            });
-        }
         while let Some(slot) = self.to_send.first() {
             let entry = &mut self.entries[usize::from(slot)];
             if entry.connection.as_ref().is_some_and(Connection::has_pdu) {
@@ -582,10 +501,6 @@ impl<T> Station<T> {
         }
         if let Some((peer, token, outcome)) = self.datagrams_out.poll_outcome() {
             return Some(StationEvent::Datagram(peer, token, outcome));
-        }
-        if let AddressCheck::Done { is_duplicate } = self.address_check {
-            self.address_check = AddressCheck::Idle;
-            return Some(StationEvent::AddressChecked { is_duplicate });
         }
         None
     }

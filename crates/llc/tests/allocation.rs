@@ -53,7 +53,7 @@ fn transfer(stations: &mut [Station<u32>; 2], from: usize, now: Instant, count: 
 fn no_pdu_allocates() {
     let sap = Lsap::new(0x42).unwrap();
     let mut now = Instant::default();
-    let mut stations = MACS.map(|mac| Station::<u32>::new(mac, &StationConfig::default(), now).unwrap());
+    let mut stations = MACS.map(|_| Station::<u32>::new(&StationConfig::default(), now).unwrap());
     for station in &mut stations {
         station.activate(sap);
         station.listen(sap, true);

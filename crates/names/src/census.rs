@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn stations_without_a_name_are_found_by_test() {
         let other: Mac = [2, 0, 0, 0, 0, 9];
-        let mut plain: Station<()> = Station::new(other, &StationConfig::default(), at(0)).unwrap();
+        let mut plain: Station<()> = Station::new(&StationConfig::default(), at(0)).unwrap();
         let mut both = [(other, named("h9"))];
         for has_name in [false, true] {
             let mut census = of_all();

@@ -498,7 +498,7 @@ fn poll_events<R>(
                     return Some(result);
                 }
             }
-            StationEvent::Datagram(..) | StationEvent::AddressChecked { .. } => {}
+            StationEvent::Datagram(..) => {}
         }
     }
     None

@@ -44,7 +44,7 @@ impl Ends {
         let stations = [0, 1].map(|host| {
             let hash_seed = hash_seeds[host];
             let config = StationConfig { connection: connection.clone(), hash_seed, ..StationConfig::default() };
-            let mut station = Station::new(mac(host), &config, Instant::default()).expect("a legal configuration");
+            let mut station = Station::new(&config, Instant::default()).expect("a legal configuration");
             station.activate(Lsap::SNAP);
             station.listen(Lsap::SNAP, true);
             station

@@ -140,7 +140,7 @@ impl<'r> Fabric<'r> {
         let rank = |host: usize| {
             let hash_seed = host as u64 + 1;
             let config = StationConfig { connection: connection.clone(), hash_seed, ..StationConfig::default() };
-            let mut station = Station::new(mac(host), &config, Instant::default()).expect("a legal configuration");
+            let mut station = Station::new(&config, Instant::default()).expect("a legal configuration");
             station.activate(Lsap::SNAP);
             station.listen(Lsap::SNAP, true);
             let next = |distance| order[(place(host) + distance) % HOSTS];

@@ -71,7 +71,7 @@ impl Host {
         shared.incarnations += 1;
         let mut config = shared.scenario.station.clone();
         config.hash_seed ^= u64::from(shared.incarnations) << 32;
-        let mut station = Station::new(mac(number), &config, now).expect("a legal scenario");
+        let mut station = Station::new(&config, now).expect("a legal scenario");
         station.activate(sap());
         station.listen(sap(), true);
         Self {
@@ -230,7 +230,6 @@ impl Host {
                 }
                 return;
             }
-            StationEvent::AddressChecked { .. } => return,
         };
         if event == ConnectionEvent::Incoming {
             if !shared.in_epilogue && shared.rng.u8(..20) == 0 {

@@ -57,7 +57,6 @@ impl<L: Link> Endpoint<L> {
                         DatagramOutcome::NoAnswer => Event::Failed { context, ending: Ending::NoAnswer },
                     });
                 }
-                StationEvent::AddressChecked { .. } => {}
             }
         }
         if !self.pending.is_empty() {

@@ -399,12 +399,6 @@ impl<T> Connection<T> {
         self.machine.state
     }
 
-    /// Whether the peer is busy (RNR).
-    #[must_use]
-    pub fn is_peer_busy(&self) -> bool {
-        self.machine.remote_busy
-    }
-
     /// Free entries of the send queue.
     #[inline]
     #[must_use]

@@ -398,7 +398,7 @@ fn busy_receiver_stops_the_sender_without_loss() {
     pair.ends[1].set_busy(true, pair.now);
     pair.exchange();
     assert!(pair.received[1].is_empty());
-    assert!(pair.ends[0].is_peer_busy());
+    assert!(pair.ends[0].machine.remote_busy);
     for _ in 0..20 {
         pair.sleep();
         pair.exchange();
@@ -417,7 +417,7 @@ fn end_of_busy_condition_is_sent_before_data() {
     pair.exchange();
     pair.ends[1].set_busy(true, pair.now);
     pair.exchange();
-    assert!(pair.ends[0].is_peer_busy());
+    assert!(pair.ends[0].machine.remote_busy);
     pair.send(0, [1]);
     pair.send(1, [7]);
     pair.ends[1].set_busy(false, pair.now);
@@ -472,9 +472,9 @@ fn last_poll_of_a_busy_peer_waits_for_its_own_timer() {
     pair.now = pair.now.after(10_000_000);
     let now = pair.now;
     pair.ends[0].handle_timeout(now);
-    assert_eq!((pair.states()[0], pair.ends[0].is_peer_busy()), (State::Await, true));
+    assert_eq!((pair.states()[0], pair.ends[0].machine.remote_busy), (State::Await, true));
     pair.inject(rr(true, 0));
-    assert_eq!((pair.states()[0], pair.ends[0].is_peer_busy()), (State::Normal, false));
+    assert_eq!((pair.states()[0], pair.ends[0].machine.remote_busy), (State::Normal, false));
 }
 
 #[test]

@@ -38,8 +38,7 @@ pub enum Delivery<'a> {
         /// The information field.
         information: &'a [u8],
     },
-    /// Type 1: a UI PDU to an active service access point, or to a group with
-    /// [`Station::members`](crate::Station::members).
+    /// Type 1: a UI PDU to an active service access point, or to all.
     Datagram {
         /// The sending station.
         from: Mac,

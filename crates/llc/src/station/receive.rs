@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Processing of received frames, except I and S PDUs of existing connections.
 
-use super::{AddressCheck, Delivery, Handled, Reply, Station};
+use super::{Delivery, Handled, Reply, Station};
 use crate::acknowledged::Peer;
 use crate::address::{self, Destination, Mac, Source};
 use crate::connection::State;
@@ -26,7 +26,9 @@ impl<T> Station<T> {
         let is_known = match pdu.destination {
             Destination::Null => true,
             Destination::Individual(sap) => self.is_active(sap),
-            Destination::Group(_) | Destination::Global => self.members(pdu.destination).next().is_some(),
+            // No service access point is a member of a group.
+            Destination::Group(_) => false,
+            Destination::Global => self.saps.iter().any(Option::is_some),
         };
         if !is_known {
             self.counters.unknown_sap += 1;
@@ -94,12 +96,7 @@ impl<T> Station<T> {
                 let body = Body::Test { role: Role::Response, poll_final, information: &[] };
                 answer(Pdu { destination: source.into(), source: answering, body }.header(), information)
             }
-            Body::Xid { identification, .. } => {
-                if from == self.mac && matches!(self.address_check, AddressCheck::Running { .. }) {
-                    self.address_check = AddressCheck::Done { is_duplicate: true };
-                }
-                deliver(Delivery::Identification { from, source, identification })
-            }
+            Body::Xid { identification, .. } => deliver(Delivery::Identification { from, source, identification }),
             Body::Test { information, .. } => deliver(Delivery::Test { from, source, information }),
             _ => Handled::default(),
         }

@@ -22,8 +22,8 @@ fn at(microseconds: u64) -> Instant {
     Instant::from_nanos(microseconds * 1000)
 }
 
-fn station(mac: Mac, config: &StationConfig) -> Station<u32> {
-    let mut station = Station::new(mac, config, at(0)).unwrap();
+fn station(config: &StationConfig) -> Station<u32> {
+    let mut station = Station::new(config, at(0)).unwrap();
     station.activate(sap(0x40));
     station.listen(sap(0x40), true);
     station
@@ -87,7 +87,7 @@ fn events(station: &mut Station<u32>) -> Vec<StationEvent<u32>> {
 }
 
 fn pair() -> [Station<u32>; 2] {
-    [station(A, &StationConfig::default()), station(B, &StationConfig::default())]
+    [station(&StationConfig::default()), station(&StationConfig::default())]
 }
 
 const TO_B: Peer = Peer { local: Lsap::SNAP, mac: B, remote: Lsap::SNAP };
@@ -182,7 +182,7 @@ fn exact_deadline_ignores_stopped_timers() {
 #[test]
 fn service_access_point_refuses_when_not_listening_or_full() {
     let config = StationConfig { backlog: 2, ..Default::default() };
-    let mut station = station(B, &config);
+    let mut station = station(&config);
     let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
     let mut refuses = |mac, now| station.handle_frame(mac, B, &sabme, &[], now).reply.map(|reply| reply.header);
     assert_eq!([refuses([2; 6], at(0)), refuses([4; 6], at(0))], [None, None]);
@@ -198,7 +198,7 @@ fn service_access_point_refuses_when_not_listening_or_full() {
 
 #[test]
 fn sabme_flood_takes_bounded_memory() {
-    let mut station = station(B, &StationConfig::default());
+    let mut station = station(&StationConfig::default());
     for number in 0..100_000u32 {
         let [_, a, b, c] = number.to_be_bytes();
         let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
@@ -209,7 +209,7 @@ fn sabme_flood_takes_bounded_memory() {
 
 #[test]
 fn xid_and_test_are_answered_from_the_frame() {
-    let mut station = station(B, &StationConfig::default());
+    let mut station = station(&StationConfig::default());
     let xid = frame(
         Body::Xid { role: Role::Command, poll_final: true, identification: Identification::Other(&[]) },
         0x40,
@@ -227,24 +227,16 @@ fn xid_and_test_are_answered_from_the_frame() {
 
 #[test]
 fn responses_are_delivered_and_never_answered() {
-    let mut station = station(B, &StationConfig::default());
+    let mut station = station(&StationConfig::default());
     let test = frame(Body::Test { role: Role::Response, poll_final: true, information: b"echo" }, 0x40, 0x42);
     let handled = station.handle_frame(A, B, &test, &[], at(0));
     assert!(handled.reply.is_none() && matches!(handled.delivery, Some(Delivery::Test { information: b"echo", .. })));
 }
 
 #[test]
-fn datagrams_reach_individual_group_and_global_addresses() {
-    let mut station = station(B, &StationConfig::default());
-    station.activate(sap(0x44));
-    let group = GroupSap::new(0x41).unwrap();
-    assert!(station.join(sap(0x44), group, true) && !station.join(sap(0x60), group, true));
-    let members = |destination: u8| station.members(destination.into()).map(Lsap::byte).collect::<Vec<_>>();
-    assert_eq!(
-        [members(0x40), members(0x41), members(0xff)],
-        [[0x40].to_vec(), [0x44].to_vec(), [0x40, 0x44].to_vec()]
-    );
-    for (dsap, expected) in [(0x40, true), (0x41, true), (0x43, false), (0xff, true), (0x46, false), (0x00, false)] {
+fn datagrams_reach_individual_and_global_addresses() {
+    let mut station = station(&StationConfig::default());
+    for (dsap, expected) in [(0x40, true), (0x41, false), (0xff, true), (0x46, false), (0x00, false)] {
         let bytes = frame(Body::Ui { information: b"hello" }, dsap, 0x10);
         let handled = station.handle_frame(A, BROADCAST, &bytes, &[], at(0));
         assert_eq!(handled.delivery.is_some(), expected, "{dsap:02x}");
@@ -254,7 +246,7 @@ fn datagrams_reach_individual_group_and_global_addresses() {
 
 #[test]
 fn frames_from_group_addresses_and_broadcast_sabmes_are_dropped() {
-    let mut station = station(B, &StationConfig::default());
+    let mut station = station(&StationConfig::default());
     let ui = frame(Body::Ui { information: b"" }, 0x40, 0x42);
     assert_eq!(station.handle_frame([3; 6], B, &ui, &[], at(0)), Handled::default());
     let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
@@ -264,7 +256,7 @@ fn frames_from_group_addresses_and_broadcast_sabmes_are_dropped() {
 
 #[test]
 fn class_one_station_neither_connects_nor_acknowledges() {
-    let mut station = station(B, &StationConfig { class: Class::I, ..Default::default() });
+    let mut station = station(&StationConfig { class: Class::I, ..Default::default() });
     let sabme = frame(Body::Sabme { poll: true }, 0x40, 0x42);
     assert_eq!(station.handle_frame(A, B, &sabme, &[], at(0)), Handled::default());
     let peer = Peer { local: sap(0x40), mac: A, remote: sap(0x40) };
@@ -278,7 +270,7 @@ fn class_one_station_neither_connects_nor_acknowledges() {
 
 #[test]
 fn command_without_connection_is_answered_with_dm_only_if_polled() {
-    let mut station = station(B, &StationConfig::default());
+    let mut station = station(&StationConfig::default());
     let rr = |poll_final| {
         let nr = SequenceNumber::default();
         frame(Body::S { role: Role::Command, poll_final, function: crate::Supervisory::Rr, nr }, 0x40, 0x42)
@@ -327,7 +319,7 @@ fn datagram_with_lost_acknowledgement_is_retransmitted_but_delivered_once() {
 
 #[test]
 fn unacknowledged_datagram_fails_in_bounded_time() {
-    let mut station = station(A, &StationConfig::default());
+    let mut station = station(&StationConfig::default());
     let peer = Peer { local: sap(0x40), mac: B, remote: sap(0x40) };
     station.send_datagram(peer, 0, 5, at(0)).unwrap();
     let (mut now, mut sent, mut outcomes) = (at(0), 0, Vec::new());
@@ -344,50 +336,13 @@ fn unacknowledged_datagram_fails_in_bounded_time() {
 
 #[test]
 fn datagrams_from_many_peers_take_bounded_memory() {
-    let mut station = station(B, &StationConfig { datagram_peers: 16, ..Default::default() });
+    let mut station = station(&StationConfig { datagram_peers: 16, ..Default::default() });
     for number in 0..10_000u32 {
         let [_, a, b, c] = number.to_be_bytes();
         let ac = frame(Body::AcCommand { poll: false, sequence: number % 2 == 0, information: b"x" }, 0x40, 0x42);
         let handled = station.handle_frame([2, 2, 2, a, b, c], B, &ac, &[], at(u64::from(number)));
         assert!(handled.delivery.is_some() && handled.reply.is_some());
     }
-}
-
-#[test]
-fn duplicate_and_unique_addresses_are_reported() {
-    for is_duplicate in [true, false] {
-        let mut station = station(A, &StationConfig::default());
-        station.check_address(at(0));
-        let mut now = at(0);
-        let mut probes = 0;
-        while now < at(1_000_000) && station.next_deadline().is_some() {
-            while let Some(transmit) = station.poll_transmit(now) {
-                assert_eq!((transmit.destination, transmit.header.as_bytes()[2]), (A, 0xbf));
-                probes += 1;
-            }
-            if is_duplicate {
-                let identification = Identification::Other(&[]);
-                let answer = frame(Body::Xid { role: Role::Response, poll_final: true, identification }, 0x00, 0x00);
-                station.handle_frame(A, A, &answer, &[], now);
-            }
-            now = station.next_deadline().unwrap_or(now).max(now);
-            station.handle_timeout(now);
-        }
-        assert_eq!(events(&mut station), [StationEvent::AddressChecked { is_duplicate }]);
-        assert_eq!(probes, if is_duplicate { 1 } else { 2 });
-    }
-}
-
-#[test]
-fn deactivation_aborts_connections() {
-    let (mut stations, _) = connected();
-    stations[1].deactivate(sap(0x40), at(5));
-    exchange(&mut stations, at(5));
-    assert!(matches!(
-        events(&mut stations[0])[..],
-        [StationEvent::Connection(_, ConnectionEvent::Disconnected(Cause::PeerNotConnected))]
-    ));
-    assert_eq!(stations[0].connect(TO_B, 0, at(6)), Err(ConnectError::NotActive));
 }
 
 #[test]
@@ -418,7 +373,7 @@ proptest! {
         frames in prop::collection::vec((0u8..4, prop::collection::vec(any::<u8>(), 0..12), 0u64..3000), 0..300),
     ) {
         let config = StationConfig { connections: 8, backlog: 4, datagram_peers: 4, ..Default::default() };
-        let mut station = station(B, &config);
+        let mut station = station(&config);
         let mut now = at(0);
         for (mac, mut bytes, microseconds) in frames {
             // Most frames get valid addresses, so that they reach a connection.

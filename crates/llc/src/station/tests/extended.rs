@@ -6,9 +6,7 @@ use crate::config::ConnectionConfig;
 
 fn extended() -> [Station<u32>; 2] {
     let connection = ConnectionConfig { is_extended: true, ..Default::default() };
-    [(A, 1), (B, 2)].map(|(mac, hash_seed)| {
-        station(mac, &StationConfig { connection: connection.clone(), hash_seed, ..Default::default() })
-    })
+    [1, 2].map(|hash_seed| station(&StationConfig { connection: connection.clone(), hash_seed, ..Default::default() }))
 }
 
 fn states(stations: &[Station<u32>; 2], handles: [ConnectionHandle; 2]) -> [Option<State>; 2] {
@@ -96,7 +94,7 @@ const TO_A: Peer = Peer { local: Lsap::SNAP, mac: A, remote: Lsap::SNAP };
 /// second and connects with another key.
 fn with_successor(disconnects: bool) -> ([Station<u32>; 2], [ConnectionHandle; 2]) {
     let connection = ConnectionConfig { is_extended: true, ..Default::default() };
-    let keyed = |mac, key| {
+    let keyed = |key| {
         let config = StationConfig {
             connection: connection.clone(),
             hash_seed: key,
@@ -104,12 +102,12 @@ fn with_successor(disconnects: bool) -> ([Station<u32>; 2], [ConnectionHandle; 2
             sends_key: true,
             ..Default::default()
         };
-        let mut station: Station<u32> = Station::new(mac, &config, at(0)).unwrap();
+        let mut station: Station<u32> = Station::new(&config, at(0)).unwrap();
         station.activate(Lsap::SNAP);
         station.listen(Lsap::SNAP, true);
         station
     };
-    let mut stations = [keyed(A, 10), keyed(B, 20)];
+    let mut stations = [keyed(10), keyed(20)];
     let a = stations[0].connect(TO_B, 20, at(0)).unwrap();
     exchange(&mut stations, at(0));
     let Some(StationEvent::Connection(b, ConnectionEvent::Incoming)) = stations[1].poll_event() else { panic!() };
@@ -120,7 +118,7 @@ fn with_successor(disconnects: bool) -> ([Station<u32>; 2], [ConnectionHandle; 2
         assert!(stations[0].disconnect(a, at(1)));
         while stations[0].poll_transmit(at(1)).is_some() {}
     }
-    stations[1] = keyed(B, 30);
+    stations[1] = keyed(30);
     let b = stations[1].connect(TO_A, 10, at(2)).unwrap();
     (stations, [a, b])
 }
@@ -147,7 +145,7 @@ fn successor_is_accepted_during_set_up() {
     // The first station begins anew with the one that is gone.
     let connection = ConnectionConfig { is_extended: true, ..Default::default() };
     let config = StationConfig { connection, hash_seed: 11, key: 10, sends_key: true, ..Default::default() };
-    stations[0] = Station::new(A, &config, at(2)).unwrap();
+    stations[0] = Station::new(&config, at(2)).unwrap();
     stations[0].activate(Lsap::SNAP);
     stations[0].listen(Lsap::SNAP, true);
     let a = stations[0].connect(TO_B, 20, at(2)).unwrap();

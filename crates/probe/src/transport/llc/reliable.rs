@@ -216,7 +216,7 @@ impl<L: Link> Reliable<L> {
                 StationEvent::Connection(_, ConnectionEvent::Disconnected(cause) | ConnectionEvent::Reset(cause)) => {
                     self.failure = Some(describe_cause(cause));
                 }
-                StationEvent::Connection(..) | StationEvent::AddressChecked { .. } => {}
+                StationEvent::Connection(..) => {}
             }
         }
         match self.failure.take() {
