@@ -22,8 +22,9 @@ of_rust() {
     cargo build "${build[@]}" --package barewire-provider --lib
     mkdir -p "$provider"
     ln -f "$CARGO_TARGET_DIR/checks/libbarewire_fi.so" "$provider/libbarewire-fi.so"
-    # loaded.c is a program of its own.
-    find tests/fi -name '*.c' ! -name loaded.c -exec gcc -std=gnu17 -O1 -g -o "$provider/fi" {} + -lfabric -lpthread -ldl
+    local sources
+    mapfile -t sources < <(find tests/fi -name '*.c' ! -name loaded.c) # that is a program of its own
+    gcc -std=gnu17 -O1 -g -o "$provider/fi" "${sources[@]}" -lfabric -lpthread -ldl
     BAREWIRE_TEST_SANITIZED=$provider .venv/bin/pytest tests/test_provider.py -k test_case
     cargo llvm-cov report --profile checks --html --output-dir "$folder/rust"
     cargo llvm-cov report --profile checks --summary-only
