@@ -209,11 +209,11 @@ const char *log_end(void) {
 }
 
 // The first groups need no other process; without an argument their cases are listed.
-#define SINGLE_PROCESS_GROUPS 8
+#define SINGLE_PROCESS_GROUPS 9
 
 int main(int count, char **arguments) {
-  const struct test *groups[] = {info_cases, message_cases,  waiting_cases, memory_cases, counter_cases,
-                                 life_cases, datagram_cases, sibling_cases, peer_cases};
+  const struct test *groups[] = {info_cases,    message_cases, waiting_cases,  memory_cases,  atomic_cases,
+                                 counter_cases, life_cases,    datagram_cases, sibling_cases, peer_cases};
   setvbuf(stdout, NULL, _IOLBF, 0);
   for (size_t group = 0; group < sizeof groups / sizeof *groups; group++)
     for (const struct test *test = groups[group]; test->name; test++) {

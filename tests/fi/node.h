@@ -113,4 +113,4 @@ struct test {
   run_fn *run;
 };
 extern const struct test info_cases[], message_cases[], waiting_cases[], memory_cases[], life_cases[], datagram_cases[],
-    sibling_cases[], counter_cases[], peer_cases[];
+    sibling_cases[], counter_cases[], atomic_cases[], peer_cases[];

@@ -38,11 +38,21 @@ struct Atomic {
 }
 
 impl Atomic {
-    fn new(datatype: fi_datatype, op: fi_op) -> Result<Self> {
+    /// `Errno(FI_EOPNOTSUPP)` if the type does not have the operation, or the class of calls.
+    fn new(class: AtomicClass, datatype: fi_datatype, op: fi_op) -> Result<Self> {
         let (Some(element), Some(operation)) = (type_of(datatype), operation_of(op)) else {
             return Err(Errno(FI_EOPNOTSUPP));
         };
-        if element.supports(operation) { Ok(Self { operation, element }) } else { Err(Errno(FI_EOPNOTSUPP)) }
+        let is_in_class = match class {
+            AtomicClass::Base => !operation.compares() && operation != AtomicOperation::Read,
+            AtomicClass::Fetch => !operation.compares(),
+            AtomicClass::Compare => operation.compares(),
+        };
+        if is_in_class && element.supports(operation) {
+            Ok(Self { operation, element })
+        } else {
+            Err(Errno(FI_EOPNOTSUPP))
+        }
     }
 }
 
@@ -107,7 +117,7 @@ unsafe extern "C" fn atomic(
 ) -> isize {
     // SAFETY: as in `read`.
     guard("fi_atomic", || unsafe {
-        let atomic = Atomic::new(datatype, op)?;
+        let atomic = Atomic::new(AtomicClass::Base, datatype, op)?;
         let operand = &[part(buf, elements_bytes(count, atomic.element)?)];
         endpoint_of(ep).atomic(
             target(to, addr, key),
@@ -133,7 +143,7 @@ unsafe extern "C" fn atomicv(
 ) -> isize {
     // SAFETY: as in `read`.
     guard("fi_atomicv", || unsafe {
-        let atomic = Atomic::new(datatype, op)?;
+        let atomic = Atomic::new(AtomicClass::Base, datatype, op)?;
         with_elements(ioc, count, atomic.element, |operand| {
             let parts = AtomicParts { operand, ..Default::default() };
             endpoint_of(ep).atomic(target(to, addr, key), atomic, parts, Flags::Default, context)
@@ -145,20 +155,20 @@ unsafe extern "C" fn atomicv(
 ///
 /// # Safety
 /// The message must be valid.
-unsafe fn atomic_of(msg: &fi_msg_atomic) -> Result<(Target, Atomic)> {
+unsafe fn atomic_of(class: AtomicClass, msg: &fi_msg_atomic) -> Result<(Target, Atomic)> {
     if msg.rma_iov_count != 1 {
         return Err(Errno::INVALID);
     }
     // SAFETY: the caller's promise.
     let remote = unsafe { &*msg.rma_iov };
-    Ok((target(msg.addr, remote.addr, remote.key), Atomic::new(msg.datatype, msg.op)?))
+    Ok((target(msg.addr, remote.addr, remote.key), Atomic::new(class, msg.datatype, msg.op)?))
 }
 
 unsafe extern "C" fn atomicmsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize {
     // SAFETY: as in `readmsg`.
     guard("fi_atomicmsg", || unsafe {
         let msg = &*msg;
-        let (to, atomic) = atomic_of(msg)?;
+        let (to, atomic) = atomic_of(AtomicClass::Base, msg)?;
         with_elements(msg.msg_iov, msg.iov_count, atomic.element, |operand| {
             endpoint_of(ep).atomic(
                 to,
@@ -183,7 +193,7 @@ unsafe extern "C" fn inject_atomic(
 ) -> isize {
     // SAFETY: as in `read`.
     guard("fi_inject_atomic", || unsafe {
-        let atomic = Atomic::new(datatype, op)?;
+        let atomic = Atomic::new(AtomicClass::Base, datatype, op)?;
         let operand = &[part(buf, elements_bytes(count, atomic.element)?)];
         let parts = AtomicParts { operand, ..Default::default() };
         endpoint_of(ep).atomic(target(to, addr, key), atomic, parts, Flags::Injected, ptr::null_mut())
@@ -206,7 +216,7 @@ unsafe extern "C" fn fetch_atomic(
 ) -> isize {
     // SAFETY: as in `read`.
     guard("fi_fetch_atomic", || unsafe {
-        let atomic = Atomic::new(datatype, op)?;
+        let atomic = Atomic::new(AtomicClass::Fetch, datatype, op)?;
         let length = elements_bytes(count, atomic.element)?;
         let (operand, result) = (&[part(buf, length)][..], &[part(result, length)][..]);
         let operand = operand_of(atomic, operand);
@@ -242,7 +252,7 @@ unsafe extern "C" fn fetch_atomicv(
 ) -> isize {
     // SAFETY: as in `read`.
     guard("fi_fetch_atomicv", || unsafe {
-        let atomic = Atomic::new(datatype, op)?;
+        let atomic = Atomic::new(AtomicClass::Fetch, datatype, op)?;
         fetch(
             endpoint_of(ep),
             target(to, addr, key),
@@ -266,7 +276,7 @@ unsafe extern "C" fn fetch_atomicmsg(
     // SAFETY: as in `readmsg`.
     guard("fi_fetch_atomicmsg", || unsafe {
         let msg = &*msg;
-        let (to, atomic) = atomic_of(msg)?;
+        let (to, atomic) = atomic_of(AtomicClass::Fetch, msg)?;
         let operand = (msg.msg_iov, msg.iov_count);
         fetch(endpoint_of(ep), to, atomic, operand, (results, result_count), Flags::Given(flags), msg.context)
     })
@@ -314,7 +324,7 @@ unsafe extern "C" fn compare_atomic(
 ) -> isize {
     // SAFETY: as in `read`.
     guard("fi_compare_atomic", || unsafe {
-        let atomic = Atomic::new(datatype, op)?;
+        let atomic = Atomic::new(AtomicClass::Compare, datatype, op)?;
         let length = elements_bytes(count, atomic.element)?;
         let [operand, compare, result] = [buf, compare, result.cast_const()].map(|at| [part(at, length)]);
         let parts = AtomicParts { operand: &operand, compare: &compare, result: &result };
@@ -342,7 +352,7 @@ unsafe extern "C" fn compare_atomicv(
 ) -> isize {
     // SAFETY: as in `read`.
     guard("fi_compare_atomicv", || unsafe {
-        let atomic = Atomic::new(datatype, op)?;
+        let atomic = Atomic::new(AtomicClass::Compare, datatype, op)?;
         let vectors = [(ioc, count), (compares, compare_count), (results.cast_const(), result_count)];
         compare(endpoint_of(ep), target(to, addr, key), atomic, vectors, Flags::Default, context)
     })
@@ -362,7 +372,7 @@ unsafe extern "C" fn compare_atomicmsg(
     // SAFETY: as in `readmsg`.
     guard("fi_compare_atomicmsg", || unsafe {
         let msg = &*msg;
-        let (to, atomic) = atomic_of(msg)?;
+        let (to, atomic) = atomic_of(AtomicClass::Compare, msg)?;
         let vectors = [(msg.msg_iov, msg.iov_count), (compares, compare_count), (results.cast_const(), result_count)];
         compare(endpoint_of(ep), to, atomic, vectors, Flags::Given(flags), msg.context)
     })
@@ -406,13 +416,8 @@ pub(crate) fn atomic_limits(
     op: fi_op,
     mtu: usize,
 ) -> Result<(usize, usize)> {
-    let Atomic { operation, element } = Atomic::new(datatype, op)?;
-    let is_in_class = match class {
-        AtomicClass::Base => !operation.compares() && operation != AtomicOperation::Read,
-        AtomicClass::Fetch => !operation.compares(),
-        AtomicClass::Compare => operation.compares(),
-    };
-    if is_in_class { Ok((atomic_bytes(mtu) / element.bytes(), element.bytes())) } else { Err(Errno(FI_EOPNOTSUPP)) }
+    let Atomic { element, .. } = Atomic::new(class, datatype, op)?;
+    Ok((atomic_bytes(mtu) / element.bytes(), element.bytes()))
 }
 
 /// # Safety
