@@ -17,7 +17,7 @@ import pytest
 import stalls
 
 from barewire.errors import MachineCannot
-from barewire.lab import Lab, LinkSpec
+from barewire.lab import Lab, LinkSpec, openvswitch
 from barewire.mpi.leftovers import JOB_MARK
 from barewire.topology import Network
 
@@ -69,6 +69,11 @@ def stand_up(topology: str | Network, link: LinkSpec | None = None, **options: b
         return Lab.up(topology, link, **options)
     except MachineCannot as error:
         pytest.skip(f"no lab on this machine: {error}")
+
+
+def openflow_target(lab: Lab, switch: str) -> str:
+    """Where a switch accepts OpenFlow, as ovs-ofctl wants it."""
+    return f"unix:{openvswitch.directory_of(lab.directory)}/{switch}.mgmt"
 
 
 # Has every name at which an endpoint of this interface could listen for its local peers, as text and as octets; at

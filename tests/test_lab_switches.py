@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import barewire, comes_to_the_limit, eventually, stand_up
+from conftest import barewire, comes_to_the_limit, eventually, openflow_target, stand_up
 from mpi_libraries import launched, library
 from test_lab_network import (
     CAPTURED,
@@ -30,7 +30,7 @@ from test_lab_network import (
 
 from barewire.errors import WrongUse
 from barewire.lab import Lab, LinkSpec
-from barewire.lab.openvswitch import database_of, openflow_socket
+from barewire.lab.openvswitch import database_of
 from barewire.topology import load, shortest_paths, star, with_rate
 
 RATE_BIT_S = 25_000_000
@@ -299,8 +299,8 @@ def flows(lab: Lab, switch: str) -> list[str]:
 
 
 def control(lab: Lab, command: str, switch: str, *arguments: str) -> str:
-    target = f"unix:{openflow_socket(lab.directory, switch)}"
-    return subprocess.run(["ovs-ofctl", "-O", "OpenFlow13", command, target, *arguments], check=True, **CAPTURED).stdout
+    words = ["ovs-ofctl", "-O", "OpenFlow13", command, openflow_target(lab, switch), *arguments]
+    return subprocess.run(words, check=True, **CAPTURED).stdout
 
 
 def states(lab: Lab, *interfaces: str) -> list[str]:

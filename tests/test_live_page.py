@@ -23,6 +23,7 @@ from fake_switches import World, acquainted, tcp
 
 from barewire.sdn import ui
 from barewire.sdn.api.server import Api
+from barewire.sdn.classify.jobs import parse_job
 from barewire.sdn.classify.tenants import Tenant, Tenants
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.ui import cables
@@ -127,8 +128,8 @@ def busy() -> World:
     controller = world.controller
     ring = [{"from": f"h{n}", "to": f"h{n % 8 + 1}", "bytes": 1000} for n in range(1, 9)]
     announcement = {"profile": "mpi", "hosts": [f"h{n}" for n in range(1, 9)], "patterns": [ring] * 3, "lease_s": 3600}
-    job = controller.jobs.announce({**announcement, "name": "ring"}, controller.hosts.by_name.keys(), world.now)
-    controller.jobs.announce({**announcement, "name": MARKUP}, controller.hosts.by_name.keys(), world.now)
+    job = controller.jobs.add(parse_job({**announcement, "name": "ring"}, controller.hosts.by_name.keys()), world.now)
+    controller.jobs.add(parse_job({**announcement, "name": MARKUP}, controller.hosts.by_name.keys()), world.now)
     controller.jobs.step(job.id, None, world.now)
     controller.jobs_changed(world.now)
     for number in range(1, 9):

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, barewire
 from mpi_libraries import library, measurement, needs, run_here
+from test_models_derived import derived_value
 
 from barewire.models.derived import Findings, Point, derived
 
@@ -158,8 +159,10 @@ def test_rings_are_recorded_over_every_fabric(name: str, fabric: str) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     found = derived("beff", points_of(records(done.stdout)))
     for ring in ("natural", "random"):
-        assert found.value(ring, "bandwidth", 20000) == pytest.approx(20000e9 / found.value(ring, "latency", 20000))
-        assert found.value(ring, "latency", 8) > 0
+        assert derived_value(found, ring, "bandwidth", 20000) == pytest.approx(
+            20000e9 / derived_value(found, ring, "latency", 20000)
+        )
+        assert derived_value(found, ring, "latency", 8) > 0
 
 
 def test_rings_follow_from_the_seed() -> None:
@@ -272,7 +275,7 @@ def agree(measure: Callable[[], dict[str, float]], expected: dict[str, float], s
 
 
 def found_in(findings: Findings, *names: tuple[str, str]) -> dict[str, float]:
-    return {f"{variant} {name}": findings.value(variant, name, MESSAGE_BYTES) for variant, name in names}
+    return {f"{variant} {name}": derived_value(findings, variant, name, MESSAGE_BYTES) for variant, name in names}
 
 
 def test_the_overlap_tests_find_a_known_opportunity(synthetic: str) -> None:
@@ -363,7 +366,7 @@ def test_overheads_and_availability_are_the_injected_ones(synthetic: str) -> Non
         names = [tuple(name.split()) for name in expected]
         halves = [(overhead, "-"), (availability, "")]
         return {
-            f"{variant} {quantity}": findings.value(variant, quantity, MESSAGE_BYTES)
+            f"{variant} {quantity}": derived_value(findings, variant, quantity, MESSAGE_BYTES)
             for findings, mark in halves
             for variant, quantity in names
             if ("-" in variant) == bool(mark)
@@ -412,6 +415,6 @@ def test_logp_finds_the_parameters_of_each_mode(synthetic: str, mode: str, send_
     def measure() -> dict[str, float]:
         points = over_synthetic(synthetic, "logp", "background", *(f"{name}{mode}" for name in LOGP))
         findings = derived("logp", points)
-        return {name: findings.value(f"logp{mode}", name, MESSAGE_BYTES) for name in expected}
+        return {name: derived_value(findings, f"logp{mode}", name, MESSAGE_BYTES) for name in expected}
 
     agree(measure, expected, {"latency": EEL_NS})

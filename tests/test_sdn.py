@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BAREWIRE, PROBE, barewire, eventually, stand_up
+from conftest import BAREWIRE, PROBE, barewire, eventually, openflow_target, stand_up
 from mpi_libraries import library, needs, program
 
 from barewire.lab import Lab, LinkSpec, openvswitch
@@ -141,6 +141,9 @@ class Site:
         except Exception:
             return {}
         return found
+
+    def set_strategy(self, profile: str, strategy: str) -> None:
+        self.client._ask("PUT", f"/v1/policy/{profile}", {"strategy": strategy})
 
     def stands(self) -> bool:
         return eventually(lambda: self.status().get("links") == LINKS, 60)
@@ -294,7 +297,7 @@ def test_a_flow_that_moves_loses_and_doubles_nothing(site: Site) -> None:
 
     def move() -> None:
         for strategy in ("stp", "dmodk", "ecmp", "stp", "dmodk"):
-            site.client.set_strategy("default", strategy)
+            site.set_strategy("default", strategy)
             time.sleep(0.4)
             paths.add(tuple(site.flow("h3", "h14", "udp")["path"]))
 
@@ -528,7 +531,7 @@ def test_sprayed_frames_leave_a_pulled_cable_while_no_controller_runs(site: Site
     """
     library("openmpi-5")
     needs("barewire")
-    site.client.set_strategy("mpi", "spray")
+    site.set_strategy("mpi", "spray")
     for attempt in range(ATTEMPTS):
         assert site.stands() and eventually(lambda: site.status().get("being_installed") == 0, 20)
         found = _sprays(site, size, 5000 * (attempt + 1))
@@ -550,7 +553,7 @@ def test_processes_on_the_same_hosts_take_several_paths_only_by_labels(site: Sit
     network = site.lab.network
     assert network is not None
     uplinks = [port for port in network.ports["s13"] if network.peers[port].node in network.switches]
-    site.client.set_strategy("mpi", strategy)
+    site.set_strategy("mpi", strategy)
     place = ("--lab", site.lab.id, "--hosts", "h1:8,h16:8", "--sdn", site.api, "--sdn-token", str(site.token))
     job = ("--fabric", "barewire", "--library", "openmpi-5", "--", program("openmpi-5", "pairs"), "2500", "8")
     used = 0
@@ -570,8 +573,8 @@ def test_processes_on_the_same_hosts_take_several_paths_only_by_labels(site: Sit
 
 def _sent(site: Site, ports: list[Port]) -> list[int]:
     """Bytes that ports of one switch have sent, by its counters."""
-    socket_of = openvswitch.openflow_socket(site.lab.directory, ports[0].node)
-    command = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", "dump-ports", f"unix:{socket_of}"]
+    target = openflow_target(site.lab, ports[0].node)
+    command = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", "dump-ports", target]
     shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
     found = re.findall(r"port +(\d+): rx .*?tx pkts=\d+, bytes=(\d+)", shown, re.DOTALL)
     sent = {int(number): int(size) for number, size in found}

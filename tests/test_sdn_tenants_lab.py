@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BAREWIRE, eventually, stand_up
+from conftest import BAREWIRE, eventually, openflow_target, stand_up
 
-from barewire.lab import Lab, LinkSpec, openvswitch
+from barewire.lab import Lab, LinkSpec
 from barewire.sdn.api.client import Client
 from barewire.sdn.controller.shares import HOLD_S
 from barewire.topology import Network, fat_tree, star
@@ -204,8 +204,7 @@ class Site:
     @contextlib.contextmanager
     def limits(self) -> Iterator[set[int]]:
         """Yields a set to which the rates of s1's meters in kbit/s are added meanwhile, five times a second."""
-        target = f"unix:{openvswitch.openflow_socket(self.lab.directory, 's1')}"
-        command = ["ovs-ofctl", "-O", "OpenFlow13", "dump-meters", target]
+        command = ["ovs-ofctl", "-O", "OpenFlow13", "dump-meters", openflow_target(self.lab, "s1")]
         seen: set[int] = set()
         ended = threading.Event()
 

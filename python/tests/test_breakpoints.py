@@ -12,6 +12,7 @@ import pytest
 from scipy import optimize
 
 from barewire.models.breakpoints import Piecewise, find_breakpoints
+from barewire.models.causes import Limit
 
 SIZES = tuple(sorted({round(2 ** (n / 3)) for n in range(3, 61)}))
 
@@ -36,7 +37,7 @@ def test_break_points_are_found_at_their_positions(seed: int, eager: int) -> Non
     assert len(found.breaks) == 2
     for found_break, truth in zip(found.breaks, (1500, eager), strict=True):
         assert (
-            found_break.explains(truth)
+            Limit("", truth).explains(found_break)
             and found_break.low <= found_break.last_before < found_break.first_after <= found_break.high
         )
     assert found.breaks[1].jump == pytest.approx(25, rel=0.25)

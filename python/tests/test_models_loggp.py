@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 
+from barewire.models.causes import Limit
 from barewire.models.loggp import fit_loggp
 from barewire.models.times import CannotSay, Times
 
@@ -47,7 +48,7 @@ def test_the_step_of_the_rendezvous_is_s() -> None:
 
 def test_the_step_of_a_second_frame_is_not_s() -> None:
     tables = functions(1, eager=16384, step_us=STEP_US)
-    assert fit_loggp(*tables, is_frame=lambda point: point.explains(16384)).synchronisation is None
+    assert fit_loggp(*tables, is_frame=lambda point: Limit("", 16384).explains(point)).synchronisation is None
 
 
 def coverage(experiments: int, launches: int) -> dict[str, float]:

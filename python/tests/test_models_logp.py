@@ -9,9 +9,9 @@ from barewire.models.logp import Parameters, hidden_computation, wire_latency_ns
 GRID = np.linspace(0, 2000, 11)
 
 
-def curve(flat_ns: float, added_ns: float, slope: float = 1.0) -> np.ndarray:
+def curve(flat_ns: float, added_ns: float) -> np.ndarray:
     hidden = flat_ns - added_ns
-    return np.where(hidden >= GRID, flat_ns, flat_ns + slope * (GRID - hidden))
+    return np.where(hidden >= GRID, flat_ns, added_ns + GRID)
 
 
 @pytest.mark.parametrize("added", [50.0, 333.0, 700.0, 999.0])
@@ -20,8 +20,7 @@ def test_a_clean_curve_yields_its_parameters_exactly(added):
     found = hidden_computation(GRID, curve(1000, added))
     assert found.hidden_ns == pytest.approx(1000 - added)
     assert found.overhead_ns == pytest.approx(added) and found.added_ns == pytest.approx(added)
-    assert found.flat_ns == pytest.approx(1000) and found.jump_ns == pytest.approx(0)
-    assert found.slope == pytest.approx(1)
+    assert found.flat_ns == pytest.approx(1000)
     assert found.availability == pytest.approx(1 - added / 1000)
 
 
@@ -40,17 +39,6 @@ def test_noise_and_one_disturbed_point_move_results_by_less_than_five_percent(se
     assert found.hidden_ns == pytest.approx(600, abs=50) and found.overhead_ns == pytest.approx(400, abs=50)
 
 
-def test_the_interval_has_nearly_its_nominal_coverage():
-    """Points have independent noise; at least 85 % of 200 curves (a bootstrap of so few points is a bit narrow)."""
-    held = 0
-    for seed in range(200):
-        times = curve(1000, 400) + np.random.default_rng(seed).normal(0, 20, len(GRID))
-        low, high = hidden_computation(GRID, times, seed=seed).interval_ns
-        assert low <= high
-        held += low <= 600 <= high
-    assert held >= 170
-
-
 def test_where_nothing_is_hidden_the_whole_time_is_overhead():
     found = hidden_computation(GRID, 500 + GRID)
     assert found.hidden_ns == pytest.approx(0) and found.overhead_ns == pytest.approx(500)
@@ -58,11 +46,10 @@ def test_where_nothing_is_hidden_the_whole_time_is_overhead():
 
 
 def test_a_curve_that_jumps_hides_up_to_its_last_flat_point():
-    """Messages cost 300 ns more once no rank waits for them: C' is the unchanged part, and the jump is reported."""
+    """Messages cost 300 ns more once no rank waits for them: C' is the unchanged part."""
     times = np.where(GRID <= 800, 1000.0, GRID + 500)
     found = hidden_computation(GRID, times)
-    assert found.hidden_ns == 800 and found.interval_ns == (800, 1000)
-    assert found.added_ns == pytest.approx(500) and found.jump_ns == pytest.approx(300)
+    assert found.hidden_ns == 800 and found.added_ns == pytest.approx(500)
 
 
 def test_hidden_computation_never_exceeds_the_time():
@@ -70,10 +57,6 @@ def test_hidden_computation_never_exceeds_the_time():
     times = np.where(GRID <= 1000, np.maximum(990.0, GRID), GRID + 500)
     found = hidden_computation(GRID, times)
     assert found.hidden_ns == found.flat_ns == 990 and found.overhead_ns == 0 and found.added_ns == pytest.approx(500)
-
-
-def test_a_computation_slowed_by_messages_shows_in_the_slope():
-    assert hidden_computation(GRID, curve(1000, 400, slope=1.2)).slope == pytest.approx(1.2)
 
 
 def test_a_completely_hidden_computation_is_rejected_with_advice():
@@ -98,10 +81,10 @@ def test_bad_curves_are_rejected_with_advice(computation, time, says):
 
 
 def test_latency_opportunity_and_bound_follow_from_the_parameters():
-    small = Parameters(8, eel_ns=5000, os_ns=1500, or_ns=1000, gap_ns=2000)
-    large = Parameters(1024, eel_ns=9000, os_ns=2500, or_ns=3000, gap_ns=4000)
+    small = Parameters(8, eel_ns=5000, os_ns=1500, or_ns=1000)
+    large = Parameters(1024, eel_ns=9000, os_ns=2500, or_ns=3000)
     assert small.opportunity_ns == 7500 and small.keeps_bound
     assert wire_latency_ns([large, small]) == 2500
-    assert not Parameters(8, eel_ns=1000, os_ns=1500, or_ns=1000, gap_ns=2000).keeps_bound
+    assert not Parameters(8, eel_ns=1000, os_ns=1500, or_ns=1000).keeps_bound
     with pytest.raises(ValueError, match="run logp"):
         wire_latency_ns([])

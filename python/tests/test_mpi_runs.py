@@ -24,6 +24,7 @@ from barewire.errors import MeasurementFailed, WrongUse
 from barewire.measure.mpi_records import read_mpi_records
 from barewire.measure.records import records_in
 from barewire.measure.recover import recover_run
+from barewire.models.causes import Limit
 from barewire.models.wire import Link
 from barewire.report import words
 from barewire.report.run_page import render
@@ -186,7 +187,7 @@ def test_eager_limits_show_as_breaks_of_the_law_in_run_terminal_and_page(tmp_pat
     run = synthetic_mpi(tmp_path, "pingpong", subjects=(with_eager,), sizes=sizes)
     law = next(law for law in laws_of(run) if law.variant == "blocking-standard")
     (found,) = law.fit.breaks
-    assert found.explains(EAGER_BYTES) and found.jump == pytest.approx(HANDSHAKE_US, rel=0.1)
+    assert Limit("", EAGER_BYTES).explains(found) and found.jump == pytest.approx(HANDSHAKE_US, rel=0.1)
     assert "the configured eager limit" in printed(run) and "Law of the latency" in printed(run)
     page = render(run, samples(tmp_path))
     assert 'id="laws"' in page and "the configured eager limit" in page

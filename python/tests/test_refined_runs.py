@@ -16,6 +16,7 @@ from barewire.measure.mpi import MpiPlan
 from barewire.measure.runner import Plan
 from barewire.measure.session import StoppingRule
 from barewire.measure.subjects import parse_subjects
+from barewire.models.causes import Limit
 from barewire.report.run_page import render
 from barewire.report.terminal import print_run
 from barewire.report.words import convergence
@@ -51,7 +52,7 @@ def test_the_eager_limit_is_located_and_all_subjects_have_the_same_sizes(directo
     assert run.parameters["refinement"] == {"threshold": 0.1, "smallest_bytes": 2048}
     assert run.parameters["sizes"] == list(SIZES)
     law = next(law for law in laws_of(run) if law.subject == "openmpi/tcp")
-    assert [one.explains(EAGER_BYTES) for one in law.fit.breaks] == [True]
+    assert [Limit("", EAGER_BYTES).explains(one) for one in law.fit.breaks] == [True]
     assert law.fit.breaks[0].high - law.fit.breaks[0].low <= 2 * 2048
     assert not run.warnings
 

@@ -20,7 +20,6 @@ from barewire.measure.scoreboard_plan import BoardPlan
 from barewire.models.wire import Link
 from barewire.results.host import read_reference
 from barewire.results.model import read_model
-from barewire.results.run import Place, Row
 from barewire.results.schema import SAMPLE_SCHEMA, sample_frame
 from barewire.results.series import series_from_samples
 from barewire.results.store import read_run, samples, write_atomically, write_run
@@ -296,11 +295,10 @@ def test_raw_frames_clearly_faster_than_their_floor_are_impossible():
     ]
 
 
-def test_stop_reasons_come_from_the_runner_or_else_from_precision():
+def test_a_series_has_converged_if_its_launches_are_precise():
     frame = _frame([_row(n, 0, 3.0 + 0.001 * n) for n in range(6)])
     assert series_from_samples(frame)[0].stop == "converged"
-    stops = {(Place("pingpong"), "raw", Row("", 64, None)): "incomplete"}
-    assert series_from_samples(frame, stops=stops)[0].stop == "incomplete"
+    assert series_from_samples(frame[:5])[0].stop == "budget"
 
 
 def test_no_samples_yield_no_series_and_mixed_units_are_rejected():

@@ -182,7 +182,7 @@ def test_jobs_for_the_same_link_take_turns_and_others_do_not_wait() -> None:
 
     def announced(profile: str, *pair: str, size: int = 10**6) -> AnnouncedJob:
         pattern = [{"from": pair[0], "to": pair[1], "bytes": size}]
-        return core.jobs.announce({"profile": profile, "hosts": list(pair), "patterns": [pattern]}, names, now)
+        return core.jobs.add(parse_job({"profile": profile, "hosts": list(pair), "patterns": [pattern]}, names), now)
 
     def turn(job: AnnouncedJob) -> bool:
         coflow = coflow_of(core.network(), job.pattern, core.pattern()) if core.takes_turns(job) else None
@@ -509,14 +509,12 @@ def test_a_program_announces_a_job_steps_and_withdraws_it(running: Running) -> N
     client = Client(running.url, running.token_file)
     job = client.announce(JOB)
     assert client.step(job["id"])["current"] == 1
-    assert client.append(job["id"], JOB["patterns"])["patterns"] == 4  # type: ignore[arg-type]
     assert [job["id"] for job in client.get("jobs")["jobs"]] == [job["id"]]
     client.withdraw(job["id"])
     with pytest.raises(GoneError):
         client.renew(job["id"])
     with pytest.raises(WrongUse, match="unknown hosts: h7"):
         client.announce({"profile": "mpi", "hosts": ["h7"]})
-    assert client.set_strategy("mpi", "stp")["strategies"]["mpi"] == "stp"
 
 
 def test_a_job_waits_for_labels_that_are_still_being_installed(

@@ -72,12 +72,12 @@ def test_behaviour_applies_only_to_flows_not_classified_otherwise() -> None:
 
 def test_announcements_win_and_those_with_traffic_win_over_others() -> None:
     policy, jobs = Policy(), Jobs()
-    first = jobs.announce(RING, HOSTS, 0.0)
+    first = jobs.add(parse_job(RING, HOSTS), 0.0)
     assert classify(tcp_key("h1", "h3", 9000), policy, jobs) == Classification("mpi", "announced", 15), (
         "ranks of one host together"
     )
     shuffle = {"profile": "hadoop", "hosts": HOSTS, "traffic": [{"protocol": "tcp", "ports": ["13000-14000"]}]}
-    jobs.announce(shuffle, HOSTS, 1.0)
+    jobs.add(parse_job(shuffle, HOSTS), 1.0)
     assert classify(tcp_key("h1", "h3", 13562), policy, jobs).profile == "hadoop"
     assert classify(tcp_key("h1", "h3", 9000), policy, jobs).profile == "mpi"
     jobs.withdraw(first.id)
@@ -87,8 +87,8 @@ def test_announcements_win_and_those_with_traffic_win_over_others() -> None:
 
 def test_current_patterns_of_all_jobs_are_merged_by_what_has_changed() -> None:
     jobs, merged = Jobs(), Merged()
-    ring = jobs.announce(RING, HOSTS, 0.0)
-    second_job = jobs.announce({**RING, "patterns": RING["patterns"][:1]}, HOSTS, 0.0)
+    ring = jobs.add(parse_job(RING, HOSTS), 0.0)
+    second_job = jobs.add(parse_job({**RING, "patterns": RING["patterns"][:1]}, HOSTS), 0.0)
     assert merged.update(jobs.patterns) == ({("h1", "h3"): 30},)
     jobs.step(ring.id, None, 2.0)
     assert merged.update(jobs.patterns) == ({("h5", "h1"): 7, ("h1", "h3"): 15},)
@@ -131,7 +131,7 @@ def test_a_change_of_one_job_does_not_read_the_patterns_of_the_others() -> None:
 
 def test_jobs_without_renewal_expire() -> None:
     jobs = Jobs()
-    job = jobs.announce({**RING, "lease_s": 10}, HOSTS, 0.0)
+    job = jobs.add(parse_job({**RING, "lease_s": 10}, HOSTS), 0.0)
     jobs.renew(job.id, 9.0)
     assert jobs.expire(18.9) == [] and jobs.next_s() == 19.0, "it was looked at when its first lease ended"
     assert [gone.id for gone in jobs.expire(19.0)] == [job.id] and not jobs.patterns and jobs.next_s() is None
@@ -172,7 +172,7 @@ def test_an_invalid_announcement_is_refused_with_the_reason_and_has_no_effect(
 ) -> None:
     jobs = Jobs()
     with pytest.raises(WrongUse) as refused:
-        jobs.announce({**RING, **changes}, HOSTS, 0.0)
+        jobs.add(parse_job({**RING, **changes}, HOSTS), 0.0)
     assert message in str(refused.value)
     assert not jobs.all and not jobs.patterns
 
@@ -180,9 +180,9 @@ def test_an_invalid_announcement_is_refused_with_the_reason_and_has_no_effect(
 def test_the_number_of_announcements_is_bounded() -> None:
     jobs = Jobs()
     for _ in range(JOBS_MAX):
-        jobs.announce({"profile": "mpi", "hosts": ["h1"]}, HOSTS, 0.0)
+        jobs.add(parse_job({"profile": "mpi", "hosts": ["h1"]}, HOSTS), 0.0)
     with pytest.raises(WrongUse, match="withdraw some"):
-        jobs.announce({"profile": "mpi", "hosts": ["h1"]}, HOSTS, 0.0)
+        jobs.add(parse_job({"profile": "mpi", "hosts": ["h1"]}, HOSTS), 0.0)
 
 
 def test_the_number_of_announced_flows_is_bounded_and_withdrawn_ones_do_not_count() -> None:
@@ -192,8 +192,8 @@ def test_the_number_of_announced_flows_is_bounded_and_withdrawn_ones_do_not_coun
     with pytest.raises(
         WrongUse, match=rf"would have {FLOWS_MAX + 1} flows, at most {FLOWS_MAX} are possible: withdraw"
     ):
-        jobs.announce({**RING, "patterns": RING["patterns"][1:]}, HOSTS, 0.0)
-    small = jobs.announce({**RING, "patterns": []}, HOSTS, 0.0)
+        jobs.add(parse_job({**RING, "patterns": RING["patterns"][1:]}, HOSTS), 0.0)
+    small = jobs.add(parse_job({**RING, "patterns": []}, HOSTS), 0.0)
     with pytest.raises(WrongUse, match="withdraw jobs"):
         jobs.append(small.id, ({("h1", "h2"): 1},), 0.0)
     jobs.withdraw(job.id)
@@ -221,7 +221,7 @@ def test_a_flow_is_compared_with_later_jobs_only(monkeypatch: pytest.MonkeyPatch
     jobs, key = Jobs(), tcp_key("h1", "h3", 8)
     made = []
     for _ in range(100):
-        made.append(jobs.announce({**RING, "traffic": [{"ports": [9]}]}, HOSTS, 0.0).id)
+        made.append(jobs.add(parse_job({**RING, "traffic": [{"ports": [9]}]}, HOSTS), 0.0).id)
         assert jobs.of(key) is None
     jobs.withdraw(made.pop())
     assert jobs.of(key) is None and len(compared) == 100
@@ -236,7 +236,7 @@ def test_a_flows_job_is_the_latest_with_its_traffic_or_else_the_latest_whatever_
     for act, number in history:
         if act < 3:
             traffic = [{"ports": [9]}] if number % 2 else []
-            jobs.announce({"profile": "mpi", "hosts": hosts[act], "traffic": traffic}, HOSTS, 0.0)
+            jobs.add(parse_job({"profile": "mpi", "hosts": hosts[act], "traffic": traffic}, HOSTS), 0.0)
         elif jobs.all and act == 3:
             jobs.withdraw(jobs.all[number % len(jobs.all)].id)
         for key in keys[number % 3 :]:
@@ -292,7 +292,7 @@ def test_a_reclassified_flow_is_placed_by_its_new_strategy() -> None:
     route = world.controller.router.routes.get(FlowKey("h1", "h16", "tcp", 1000, 2000))
     assert route is not None
     first = route.path
-    job = world.controller.jobs.announce({"profile": "mpi", "hosts": ["h1", "h16"]}, HOSTS, world.now)
+    job = world.controller.jobs.add(parse_job({"profile": "mpi", "hosts": ["h1", "h16"]}, HOSTS), world.now)
     world.controller.jobs_changed(world.now)
     for _ in world.steps():
         assert world.where("h1", frame) == "h16"
@@ -310,7 +310,7 @@ def test_what_a_flow_carries_is_asked_only_where_it_matters(monkeypatch: pytest.
     controller, asked = world.controller, list[FlowKey]()
     signature = '[[signature]]\nprofile = "mpi"\nprotocol = "tcp"\nports = [22]\n'
     controller.policy = parse_policy(signature + '[[behaviour]]\nprofile = "old"\nage_s_min = 4\n', "policy")
-    job = controller.jobs.announce({"profile": "default", "hosts": ["h1", "h16"]}, HOSTS, world.now)
+    job = controller.jobs.add(parse_job({"profile": "default", "hosts": ["h1", "h16"]}, HOSTS), world.now)
     for source, port in (("h1", 7), ("h2", 22), ("h2", 7)):
         world.send(source, tcp(source, "h16", port, port))
         world.settle()
@@ -341,7 +341,7 @@ def test_what_a_flow_carries_is_asked_only_where_it_matters(monkeypatch: pytest.
 def test_flows_change_back_when_a_lease_expires() -> None:
     world = acquainted()
     world.controller.policy = Policy({"default": "stp", "mpi": "ecmp"}, ())
-    world.controller.jobs.announce({"profile": "mpi", "hosts": ["h1", "h16"], "lease_s": 2}, HOSTS, world.now)
+    world.controller.jobs.add(parse_job({"profile": "mpi", "hosts": ["h1", "h16"], "lease_s": 2}, HOSTS), world.now)
     world.controller.jobs_changed(world.now)
     world.send("h1", tcp("h1", "h16"))
     world.settle()
@@ -360,7 +360,7 @@ def test_flows_do_not_wait_for_the_plan_of_a_network_that_has_changed() -> None:
     hosts = ["h1", "h5", "h2", "h6"]
     pairs = list(permutations(hosts, 2))
     patterns = [[{"from": source, "to": destination, "bytes": 10**6} for source, destination in pairs]]
-    controller.jobs.announce({"profile": "mpi", "hosts": hosts, "patterns": patterns}, HOSTS, world.now)
+    controller.jobs.add(parse_job({"profile": "mpi", "hosts": hosts, "patterns": patterns}, HOSTS), world.now)
     controller.jobs_changed(world.now)
     for source, destination in pairs[1:]:
         world.send(source, tcp(source, destination))
@@ -401,7 +401,7 @@ def test_announced_patterns_move_planned_flows_when_the_job_steps() -> None:
         for ring in rings
     ]
     document = {"profile": "mpi", "hosts": rings[0], "patterns": patterns}
-    job = world.controller.jobs.announce(document, HOSTS, world.now)
+    job = world.controller.jobs.add(parse_job(document, HOSTS), world.now)
     world.controller.jobs_changed(world.now)
     for step, ring in enumerate(rings):
         if step:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from fake_switches import Entry, FakeSwitch, World, acquainted, llc, mac, quiet, tcp
 
+from barewire.sdn.classify.jobs import parse_job
 from barewire.sdn.classify.policy import Policy
 from barewire.sdn.controller.core import Controller
 from barewire.sdn.controller.hosts import Hosts
@@ -327,7 +328,7 @@ def test_a_reservation_for_a_flows_lifetime_ends_when_the_flow_leaves_its_path()
     world.controller.set_strategy("default", "stp", world.now)
     world.settle()
     world.controller.set_strategy("mpi", "isolated:seconds=inf", world.now)
-    world.controller.jobs.announce({"profile": "mpi", "hosts": ["h1", "h16"]}, world.network.hosts, world.now)
+    world.controller.jobs.add(parse_job({"profile": "mpi", "hosts": ["h1", "h16"]}, world.network.hosts), world.now)
     world.controller.jobs_changed(world.now)
     world.settle()
     assert first.path == paths[0] and next_path() == paths[1]

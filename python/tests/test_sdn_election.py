@@ -134,8 +134,13 @@ class Pair:
     def is_in_charge(self, who: str) -> bool:
         election = self.controllers[who]
         return self.leaders() == [who] and all(
-            election.is_master(name) and switch.masters() == [who] for name, switch in self.switches.items()
+            is_master(election, name) and switch.masters() == [who] for name, switch in self.switches.items()
         )
+
+
+def is_master(election: Election, switch: str) -> bool:
+    """Whether the switch has confirmed that this controller leads."""
+    return switch in election._switches and election._switches[switch].role is Role.MASTER
 
 
 def standing(seed: int = 1) -> Pair:

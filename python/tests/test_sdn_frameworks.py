@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
-from barewire.sdn.classify.jobs import Jobs
+from barewire.sdn.classify.jobs import Jobs, parse_job
 from barewire.sdn.frameworks import cluster, spark_shuffles
 from barewire.sdn.frameworks.announcer import Announcer
 from barewire.sdn.frameworks.cluster import FrameworkJob
@@ -38,7 +38,7 @@ class FakeClient:
     def announce(self, job: Mapping[str, Any]) -> Any:
         if self.is_gone:
             raise MeasurementFailed("no answer from the controller")
-        made = self.jobs.announce(job, HOSTS.values(), 0.0)
+        made = self.jobs.add(parse_job(job, HOSTS.values()), 0.0)
         self.announced += 1
         return {"id": made.id, "lease_s": made.lease_s}
 

@@ -19,6 +19,7 @@ from barewire.cli.commands import app
 from barewire.errors import WrongUse
 from barewire.sdn.classify import model as model_module
 from barewire.sdn.classify.features import FEATURES, FEATURES_VERSION, Conversations
+from barewire.sdn.classify.jobs import parse_job
 from barewire.sdn.classify.model import DEPTH_MAX, Model, _hash, built_in, parse_model
 from barewire.sdn.classify.recognition import STEP, Recognition
 from barewire.sdn.classify.recording import COLUMNS, Recording
@@ -313,7 +314,7 @@ def test_the_controller_moves_a_flow_that_it_recognises_and_announcements_come_f
         assert world.where("h1", frame) == "h16"
     assert (route.placed.flow.profile, route.known_by) == ("hadoop", "learnt")
     job = {"profile": "mpi", "hosts": ["h1", "h16"]}
-    world.controller.jobs.announce(job, world.controller.hosts.by_name.keys(), world.now)
+    world.controller.jobs.add(parse_job(job, world.controller.hosts.by_name.keys()), world.now)
     world.controller.jobs_changed(world.now)
     world.settle()
     assert (route.placed.flow.profile, route.known_by) == ("mpi", "announced")

@@ -23,7 +23,7 @@ from barewire.sdn.api.client import Announced, Client
 from barewire.sdn.api.peer import Peer
 from barewire.sdn.api.replica import Frame, Outgoing, apply, configuration_of, decode, encode
 from barewire.sdn.api.server import Api
-from barewire.sdn.classify.jobs import JOBS_MAX, Job
+from barewire.sdn.classify.jobs import JOBS_MAX, Job, parse_job
 from barewire.sdn.classify.policy import Behaviour, Policy
 from barewire.sdn.classify.recognition import REMEMBERED_S, Verdict
 from barewire.sdn.classify.tenants import Tenant, Tenants
@@ -74,7 +74,7 @@ def state(controller: Controller, clock_s: float) -> dict[str, Any]:
 def test_the_standby_is_told_everything_then_only_what_changes() -> None:
     leader, standby = core(), core()
     outgoing = Outgoing(leader)
-    first = leader.jobs.announce({**JOB, "name": "first", "ranks": ["h1", "h1", "h2"]}, NAMED, 1500.0)
+    first = leader.jobs.add(parse_job({**JOB, "name": "first", "ranks": ["h1", "h1", "h2"]}, NAMED), 1500.0)
     leader.slices.owners[first.id] = QUIET
     leader.set_strategy("mpi", "stp", 1500.0)
     leader.recognition.restore(frozenset({("h1", 5, "tcp"), ("h2", 6, "tcp")}), Verdict("hadoop", 0.95, 1500.0))
@@ -105,7 +105,7 @@ def test_any_history_leaves_both_with_the_same_jobs(seed: int) -> None:
     outgoing = Outgoing(leader)
     now = 2000.0
     actions: list[Callable[[list[Job]], object]] = [
-        lambda _: leader.jobs.announce({**JOB, "lease_s": rng.choice((1, 5, 30))}, NAMED, now),
+        lambda _: leader.jobs.add(parse_job({**JOB, "lease_s": rng.choice((1, 5, 30))}, NAMED), now),
         lambda jobs: leader.jobs.renew(rng.choice(jobs).id, now),
         lambda jobs: leader.jobs.step(rng.choice(jobs).id, 0, now),
         lambda jobs: leader.jobs.append(rng.choice(jobs).id, ({("h2", "h1"): rng.randrange(9) + 1},), now),
@@ -139,9 +139,9 @@ def test_a_strategy_that_the_standby_cannot_load_is_named_and_its_own_is_kept() 
 def test_a_standby_does_not_grow_with_the_jobs_that_there_were() -> None:
     leader, standby = core(), core()
     outgoing, now = Outgoing(leader), 2000.0
-    kept = leader.jobs.announce({**JOB, "lease_s": 3600}, NAMED, now)
+    kept = leader.jobs.add(parse_job({**JOB, "lease_s": 3600}, NAMED), now)
     for _ in range(3 * JOBS_MAX):
-        job = leader.jobs.announce(JOB, NAMED, now)
+        job = leader.jobs.add(parse_job(JOB, NAMED), now)
         told(outgoing, standby, now)
         leader.jobs.withdraw(job.id)
         now += 0.1
@@ -189,7 +189,9 @@ def test_a_successor_keeps_each_flow_on_its_path_by_its_profile_and_moves_none()
     world.disconnect(tell=False)
     world.connect()
     world.pass_time(2.0)
-    world.controller.jobs.announce({"profile": "mpi", "hosts": ["h1", "h9"]}, world.controller.hosts.by_name, world.now)
+    world.controller.jobs.add(
+        parse_job({"profile": "mpi", "hosts": ["h1", "h9"]}, world.controller.hosts.by_name), world.now
+    )
     keys = [FlowKey("h1", "h9", "tcp", 1, 1), FlowKey("h2", "h13", "tcp", 2, 2), FlowKey("h3", "h14", "tcp", 3, 3)]
     world.controller.recognition.restore(
         frozenset({("h14", 3, "tcp"), ("h3", 3, "tcp")}), Verdict("hadoop", 0.99, world.now)
@@ -302,7 +304,7 @@ def test_a_switch_that_no_pair_can_control_is_named_and_disconnected_and_deposes
         shell._heard(lines[2], [SwitchUp(3)])
         shell._heard(lines[2], [SwitchError(1, 1, "bad request, code 1", one) for one in lines[2].sent])
         await asyncio.sleep(0.05)
-        assert shell.is_leader and shell.election.is_master("s1")
+        assert shell.is_leader and shell.election._switches["s1"].role is Role.MASTER
         assert not lines[0].closed and "restart the switch" in lines[1].closed and "roles" in lines[2].closed
         await shell.close()
 
@@ -418,7 +420,7 @@ def test_a_job_lives_on_with_the_standby_and_its_client_finds_it(pair: Controlle
     client = pair.client()
     with Announced(client, {**JOB, "lease_s": 2}, complaints.append) as announced:
         client.step(announced.id, 1)
-        client.set_strategy("hadoop", "stp")
+        client._ask("PUT", "/v1/policy/hadoop", {"strategy": "stp"})
         assert eventually(lambda: pair.shells["b"].core.policy.strategies["hadoop"] == "stp")
         assert pair.shells["b"].core.jobs.get(announced.id).current == 1
         pair.end("a")
@@ -521,7 +523,7 @@ def test_a_strategy_that_only_the_leader_has_is_told_at_the_standby(
     pair: Controllers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barewire.sdn.api.replica.named", no_plug_in)
-    pair.client().set_strategy("mpi", "stp")
+    pair.client()._ask("PUT", "/v1/policy/mpi", {"strategy": "stp"})
     assert eventually(lambda: bool(pair.said("b", "strategy failed")))
     assert "mpi has planned here, not the leader's stp: no such plug-in" in pair.said("b", "strategy failed")[1]
     pair.client().announce(JOB)

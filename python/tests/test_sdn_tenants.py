@@ -495,7 +495,7 @@ def with_flows(folder: Path, count: int) -> World:
 def announce_as(world: World, tenant: int, *hosts: str) -> str:
     """Announce a job of a tenant; return its id."""
     controller = world.controller
-    made = controller.jobs.announce(job(*hosts), controller.hosts.by_name, world.now)
+    made = controller.jobs.add(parse_job(job(*hosts), controller.hosts.by_name), world.now)
     controller.slices.owners[made.id] = controller.slices.tenants.all[tenant]
     controller.jobs_changed(world.now)
     return made.id

@@ -22,6 +22,7 @@ from fake_switches import World, acquainted, tcp
 from barewire.errors import MachineCannot, WrongUse
 from barewire.sdn.api.server import Api
 from barewire.sdn.bench.relay import Relay
+from barewire.sdn.classify.jobs import parse_job
 from barewire.sdn.controller.outbox import Event
 from barewire.sdn.flow import FlowKey
 from barewire.sdn.token import read_token
@@ -160,8 +161,9 @@ def test_without_viewers_flows_are_not_looked_at_and_the_history_goes_on() -> No
 
 def test_flows_have_their_path_from_the_host_on_and_their_reason() -> None:
     world = acquainted()
-    world.controller.jobs.announce(
-        {"profile": "mpi", "name": "ring", "hosts": ["h1", "h16"]}, world.controller.hosts.by_name.keys(), world.now
+    world.controller.jobs.add(
+        parse_job({"profile": "mpi", "name": "ring", "hosts": ["h1", "h16"]}, world.controller.hosts.by_name.keys()),
+        world.now,
     )
     world.send("h1", tcp("h1", "h16", 2000, 5000))
     world.settle()

@@ -7,13 +7,17 @@ file system as files, with the headers of Open MPI: what programs for the board 
 
 import hashlib
 import shutil
+import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from barewire.guests import debian, initramfs
 from barewire.guests.cache import make_once
-from barewire.guests.debian import CannotBuild, Debian, modules_in_order
+from barewire.guests.debian import CannotBuild, modules_in_order
 from barewire.guests.initramfs import Archive
+from boards import foreign
+from boards.foreign import Foreign
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / "target" / "boards"
@@ -64,13 +68,13 @@ def build() -> Image:
 
 def _digest() -> str:
     state = hashlib.sha256(repr((KERNELS, PACKAGES, HEADERS, MODULES, LEFT_OUT)).encode())
-    for path in (Path(__file__), Path(debian.__file__), Path(initramfs.__file__)):
+    for path in (Path(__file__), *(Path(module.__file__) for module in (foreign, debian, initramfs))):
         state.update(path.read_bytes())
     return state.hexdigest()[:12]
 
 
 def _make(image: Image, scratch: Path) -> None:
-    packages = Debian.foreign("arm64", scratch / "apt", FIX)
+    packages = Foreign(FIX, "arm64", scratch / "apt")
     for page_kib, meta_package in KERNELS.items():
         name, version = packages.concrete(meta_package)
         tree = scratch / name
@@ -84,8 +88,22 @@ def _make(image: Image, scratch: Path) -> None:
     files = Archive()
     files.add_directory("dev")
     files.add_console()
-    files.add_tree(image.tree, LEFT_OUT)
+    _add_tree(files, image.tree, LEFT_OUT)
     image.initramfs.write_bytes(files.packed())
+
+
+def _add_tree(files: Archive, tree: Path, left_out: Sequence[str]) -> None:
+    """Add the directories, files and symbolic links below a directory, except below those of its directories."""
+    for path in sorted(tree.rglob("*")):
+        name, mode = str(path.relative_to(tree)), path.lstat().st_mode
+        if name.startswith(tuple(f"{other}/" for other in left_out)):
+            continue
+        if stat.S_ISLNK(mode):
+            files._add(name, stat.S_IFLNK | 0o777, str(path.readlink()).encode())
+        elif stat.S_ISDIR(mode):
+            files.add_directory(name)
+        elif stat.S_ISREG(mode):
+            files.add_file(name, path.read_bytes(), stat.S_IMODE(mode))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@
 
 // Of the version in an address, as crates/provider/src/address.rs says.
 enum {
-  VERSION_AT = 4,
-  ADDRESS_BYTES_MAX = 64
+  VERSION_AT = 4
 };
 
 static size_t address_bytes;

@@ -348,7 +348,6 @@ class Checked:
     """What became of an answer; `says` is for the student."""
 
     question: Question
-    given: float | None
     right: bool
     says: str
 
@@ -366,11 +365,11 @@ def check(exercise: Exercise, material: Any, answers: Mapping[str, Any]) -> list
 
 def _checked(question: Question, material: Any, given: float | None) -> Checked:
     if given is None:
-        return Checked(question, None, False, f"not answered; {question.hint}")
+        return Checked(question, False, f"not answered; {question.hint}")
     expected = question.expected(material)
     # An expected value that is no number is not reached.
     if not abs(given - expected) <= question.tolerance * abs(expected) + 1e-9:
-        return Checked(question, given, False, f"not yet: {question.hint}")
+        return Checked(question, False, f"not yet: {question.hint}")
     if question.least is not None and expected < question.least:
-        return Checked(question, given, False, f"right, but it must reach {question.least:g}")
-    return Checked(question, given, True, "right")
+        return Checked(question, False, f"right, but it must reach {question.least:g}")
+    return Checked(question, True, "right")

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Debian's packages, found and fetched by this machine's apt for any architecture, unpacked and never installed."""
+"""Debian's packages, found and fetched by this machine's apt, unpacked and never installed."""
 
 import lzma
 import os
-import platform
 import re
 import subprocess
 import tempfile
@@ -13,18 +12,6 @@ from pathlib import Path
 
 from barewire.errors import MachineCannot
 
-# apt with folders of its own, in which no package counts as installed: a foreign architecture leaves no trace here.
-_CONFIGURATION = """
-APT::Architecture "{architecture}";
-APT::Architectures {{ "{architecture}"; }};
-APT::Install-Recommends "false";
-Dir::Etc::SourceParts "{folder}/sources";
-Dir::State "{folder}/state";
-Dir::State::status "{folder}/status";
-Dir::Cache "{folder}/cache";
-"""
-_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-
 
 class CannotBuild(MachineCannot):
     """This machine cannot make the image; the message says what to install."""
@@ -32,34 +19,9 @@ class CannotBuild(MachineCannot):
 
 @dataclass(frozen=True)
 class Debian:
-    """The packages of one architecture; `configuration` is apt's, None for this machine's own. `fix` ends errors."""
+    """The packages of this machine's architecture; `fix` ends errors."""
 
     fix: str
-    configuration: Path | None = None
-
-    @staticmethod
-    def foreign(architecture: str, folder: Path, fix: str) -> "Debian":
-        """Set up apt for another architecture in a folder, with fresh lists, also of the backports to this release."""
-        for name in ("sources", "state/lists/partial", "cache/archives/partial"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-        (folder / "status").touch()
-        for source in Path("/etc/apt/sources.list.d").glob("*"):
-            (folder / "sources" / source.name).symlink_to(source)
-        (folder / "sources" / "backports.list").write_text(Debian(fix).backports())
-        configuration = folder / "apt.conf"
-        configuration.write_text(_CONFIGURATION.format(architecture=architecture, folder=folder))
-        debian = Debian(fix, configuration)
-        debian.output(["apt-get", "update", "-qq"])
-        return debian
-
-    def backports(self) -> str:
-        """Return the source of the backports beside this machine's release, in the form of sources.list."""
-        release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-        wanted = ["Created-By: Packages", "Component: main", "Origin: Debian", f"Release: {release}"]
-        mirrors = self.output(["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]).split()
-        if not mirrors:
-            raise CannotBuild(f"apt knows no release {release!r} of Debian's. Fix: {self.fix}")
-        return f"deb [signed-by={_KEYS}] {mirrors[0]} {release}-backports main\n"
 
     def concrete(self, meta_package: str) -> tuple[str, str]:
         """Return name and version of the package that a meta package such as linux-image-amd64 stands for."""
@@ -81,18 +43,9 @@ class Debian:
                 raise CannotBuild(f"apt-get download left {len(archives)} packages of {package}")
             self.output(["dpkg-deb", "--extract", str(archives[0]), str(tree)])
 
-    def unpack_with_dependencies(self, packages: Iterable[str], tree: Path) -> None:
-        """Fetch packages of a foreign architecture and all that they depend on, and unpack them into `tree`."""
-        assert self.configuration is not None
-        self.output(["apt-get", "install", "-qq", "--yes", "--download-only", *packages])
-        for archive in sorted((self.configuration.parent / "cache" / "archives").glob("*.deb")):
-            self.output(["dpkg-deb", "--extract", str(archive), str(tree)])
-
     def output(self, command: list[str], cwd: Path | None = None) -> str:
         """Return what a command prints; CannotBuild if it fails."""
         environment = dict(os.environ) | {"LC_ALL": "C"}
-        if self.configuration is not None:
-            environment["APT_CONFIG"] = str(self.configuration)
         done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]

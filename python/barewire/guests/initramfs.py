@@ -5,8 +5,7 @@ Archives one after the other are unpacked one after the other.
 """
 
 import stat
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 
 _DEVICE_CONSOLE = (5, 1)
 
@@ -35,19 +34,6 @@ class Archive:
         self.add_directory("modules")
         for number, (name, content) in enumerate(modules):
             self.add_file(f"modules/{number:02}-{name}.ko", content)
-
-    def add_tree(self, tree: Path, left_out: Sequence[str]) -> None:
-        """Add the directories, files and symbolic links below a directory, except below those of its directories."""
-        for path in sorted(tree.rglob("*")):
-            name, mode = str(path.relative_to(tree)), path.lstat().st_mode
-            if name.startswith(tuple(f"{other}/" for other in left_out)):
-                continue
-            if stat.S_ISLNK(mode):
-                self._add(name, stat.S_IFLNK | 0o777, str(path.readlink()).encode())
-            elif stat.S_ISDIR(mode):
-                self.add_directory(name)
-            elif stat.S_ISREG(mode):
-                self.add_file(name, path.read_bytes(), stat.S_IMODE(mode))
 
     def packed(self) -> bytes:
         """Return the whole archive."""

@@ -113,11 +113,6 @@ def database_of(scratch: Path, switch: str) -> Path:
     return directory_of(scratch) / f"{switch}.sock"
 
 
-def openflow_socket(scratch: Path, switch: str) -> Path:
-    """Return the socket on which a switch accepts OpenFlow, as for ovs-ofctl."""
-    return directory_of(scratch) / f"{switch}.mgmt"
-
-
 def reconnect(scratch: Path, switches: Iterable[str], socket_path: Path) -> None:
     """Make switches connect to a controller's socket now, however long they would still wait.
 

@@ -56,10 +56,6 @@ class Break:
     high: int
     jump: float
 
-    def explains(self, message_bytes: int) -> bool:
-        """Return whether a change right above messages of this size explains the break."""
-        return self.low <= message_bytes < self.high
-
 
 @dataclass(frozen=True)
 class Piecewise:

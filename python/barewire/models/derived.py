@@ -46,13 +46,6 @@ class Findings:
     values: list[Derived]
     problems: list[str]
 
-    def value(self, variant: str, quantity: str, message_bytes: int) -> float:
-        """Return one value; ValueError with the problems if it is missing."""
-        for derived_value in self.values:
-            if derived_value[:3] == (variant, quantity, message_bytes):
-                return derived_value.value
-        raise ValueError(f"no {quantity} of {variant} with {message_bytes} bytes: {'; '.join(self.problems)}")
-
 
 def derived(test: str, points: Iterable[Point]) -> Findings:
     """Return everything derived from one launch of `test`. ValueError for a test from which nothing is derived.
@@ -132,7 +125,7 @@ def _logp_variant(
         }
         findings.values += [Derived(variant, name, size, value) for name, value in values.items() if value is not None]
         if sent is not None and received is not None and round_trip is not None and gap is not None:
-            parameters = Parameters(size, round_trip / 2, sent.overhead_ns, received.overhead_ns, gap)
+            parameters = Parameters(size, round_trip / 2, sent.overhead_ns, received.overhead_ns)
             complete.append(parameters)
             findings.values.append(Derived(variant, "opportunity", size, parameters.opportunity_ns))
             if not parameters.keeps_bound:

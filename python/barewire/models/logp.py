@@ -8,37 +8,26 @@ computation); Doerfler, Brightwell 2006 (availability). All times in ns. Curves 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from barewire.stats.intervals import resampled_medians
-
 Curve = NDArray[np.float64]
 
 POINTS_MIN = 4  # two flat and two rising ones
-RESAMPLES = 999
-INTERVAL_PERCENT = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
 class HiddenComputation:
     """Result of fitting a curve of time against computation.
 
-    `hidden_ns`: C', the largest computation that does not lengthen the time; `interval_ns`: its 95 % interval.
-    `flat_ns`: the time up to C'. `added_ns`: what communication adds to longer computations.
-    `jump_ns`: the jump of the time at C'; 0 if the time rises continuously, above 0 if messages cost more once no rank
-    waits for them.
-    `slope`: of the time beyond C'; 1 if communication and computation do not disturb each other.
+    `hidden_ns`: C', the largest computation that does not lengthen the time. `flat_ns`: the time up to C'.
+    `added_ns`: what communication adds to longer computations.
     """
 
     hidden_ns: float
-    interval_ns: tuple[float, float]
     flat_ns: float
     added_ns: float
-    jump_ns: float
-    slope: float
 
     @property
     def overhead_ns(self) -> float:
@@ -51,43 +40,33 @@ class HiddenComputation:
         return 1 - self.added_ns / self.flat_ns
 
 
-def hidden_computation(
-    computation_ns: Sequence[float], time_ns: Sequence[float], *, seed: int = 0
-) -> HiddenComputation:
+def hidden_computation(computation_ns: Sequence[float], time_ns: Sequence[float]) -> HiddenComputation:
     """Find where a curve stops being flat and starts to rise with slope 1.
 
     `computation_ns` and `time_ns`: one value per computation (the median of its samples), from none at all to well
     beyond the hidden one; at least 4, in any order. The points are divided into flat ones (their median) and rising
     ones (median of time less computation) such that the sum of absolute deviations is smallest, which is robust to
     single disturbed points. C' is where both lines cross, limited to the gap between the two parts: where the curve
-    jumps, it is the last flat point. The interval is a bootstrap over the points of each part; after a jump it extends
-    to the first rising point. ValueError for fewer points, values that are not finite or negative, no computation-free
-    point, or a curve that never rises.
+    jumps, it is the last flat point. ValueError for fewer points, values that are not finite or negative, no
+    computation-free point, or a curve that never rises.
     """
     computation, time = _curve(computation_ns, time_ns)
     flat = _flat_points(computation, time)
     low, high = float(computation[flat - 1]), float(computation[flat])
-    level, rest = time[:flat], time[flat:] - computation[flat:]
-    flat_ns, added_ns = float(np.median(level)), float(np.median(rest))
-    crossing = flat_ns - added_ns
+    flat_ns, added_ns = float(np.median(time[:flat])), float(np.median(time[flat:] - computation[flat:]))
     # If the curve jumps right at its end, the last flat point can be slightly longer than the flat time.
-    hidden = min(max(crossing, low), high, flat_ns)
-    interval = _interval(level, rest, low, high, seed)
-    jump = max(0.0, low - crossing)
-    if jump > 0:
-        interval = (interval[0], high)
-    return HiddenComputation(hidden, interval, flat_ns, added_ns, jump, _slope(computation[flat:], time[flat:]))
+    hidden = min(max(flat_ns - added_ns, low), high, flat_ns)
+    return HiddenComputation(hidden, flat_ns, added_ns)
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parametrised LogP at one message size: end-to-end latency, overheads of sending and receiving, gap; in ns."""
+    """Parametrised LogP at one message size: end-to-end latency, overheads of sending and receiving; in ns."""
 
     message_bytes: int
     eel_ns: float
     os_ns: float
     or_ns: float
-    gap_ns: float
 
     @property
     def opportunity_ns(self) -> float:
@@ -143,21 +122,3 @@ def _flat_points(computation: Curve, time: Curve) -> int:
 
 def _deviation(values: Curve) -> float:
     return float(np.abs(values - np.median(values)).sum())
-
-
-def _interval(level: Curve, rest: Curve, low: float, high: float, seed: int) -> tuple[float, float]:
-    generator = np.random.default_rng(seed)
-    drawn = [
-        resampled_medians(part[generator.integers(0, len(part), (RESAMPLES, len(part)))]) for part in (level, rest)
-    ]
-    ends = np.percentile(np.clip(drawn[0] - drawn[1], low, high), INTERVAL_PERCENT)
-    return float(ends[0]), float(ends[1])
-
-
-def _slope(computation: Curve, time: Curve) -> float:
-    """Return the median of the slopes between any two points (Theil–Sen)."""
-    pairs = combinations(range(len(time)), 2)
-    slopes = [
-        (time[b] - time[a]) / (computation[b] - computation[a]) for a, b in pairs if computation[b] > computation[a]
-    ]
-    return float(np.median(slopes)) if slopes else float("nan")

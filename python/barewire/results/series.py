@@ -2,7 +2,7 @@
 """Derives series from raw samples: each launch is summarised first, statistics are between launches only."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast, get_args
 
@@ -15,7 +15,7 @@ from barewire.models.verdict import floor_verdict, fraction_of_limit, protocol_o
 from barewire.models.wire import Link, Test, wire_limit
 from barewire.results.derived import derived_samples
 from barewire.results.quantities import COMPARED_UNITS, TIME_UNITS, may_be_zero, over_all
-from barewire.results.run import Place, Row, Series, Stop
+from barewire.results.run import Place, Row, Series
 from barewire.stats.confidence import CONFIDENCE
 from barewire.stats.convergence import launches_to_converge, samples_to_converge
 from barewire.stats.intervals import PRECISION, is_precise, mean_interval, median_interval
@@ -47,7 +47,6 @@ def series_from_samples(
     link: Link | None = None,
     *,
     hosts: int | None = None,
-    stops: Mapping[Key, Stop] | None = None,
     precision: float = PRECISION,
     confidence: float = CONFIDENCE,
 ) -> list[Series]:
@@ -57,18 +56,14 @@ def series_from_samples(
     must be free of loss. `combined` merges concurrent samples of pairs, processes or ranks. The limit is the wire's if
     `link` has a rate (with a subject's own MTU, if it has one in its name), otherwise the floor over the same link for
     the same test, pairs and size. `hosts` is the number of hosts of an MPI job: with more ranks than hosts no link
-    bounds the messages of all; if it is unknown, none bounds those of several pairs. `stops` has the reasons why
-    measuring ended, by `series_key`; the default is "converged" if the launches are precise and "budget" otherwise.
-    `precision` is the half width of a median's interval of this `confidence` at which it is precise, relative to the
-    median; the intervals of the series are those of 95 %.
-    ValueError if one series mixes units.
+    bounds the messages of all; if it is unknown, none bounds those of several pairs. `precision` is the half
+    width of a median's interval of this `confidence` at which it is precise, relative to the median; the intervals of
+    the series are those of 95 %. ValueError if one series mixes units.
     """
     measured = _comparable(frame.filter(pl.col("phase") == "measure"))
     unjudged = sorted(_summaries(measured, precision, confidence), key=_order)
     floors = {_floor_key(each): each for each in unjudged if is_floor(each.subject)}
-    stops = stops or {}
-    judged = [_judge(each, _bounding(each, link, hosts), floors.get(_floor_key(each))) for each in unjudged]
-    return [replace(each, stop=stops.get(series_key(each), each.stop)) for each in judged]
+    return [_judge(each, _bounding(each, link, hosts), floors.get(_floor_key(each))) for each in unjudged]
 
 
 def _comparable(measured: pl.DataFrame) -> pl.DataFrame:

@@ -131,12 +131,8 @@ class Jobs:
             self._owners[key] = owner, self._announced
         return None if owner is None else self._jobs[owner]
 
-    def announce(self, document: object, known_hosts: Collection[str], now: float) -> Job:
-        """Add an announced job. WrongUse, without any effect, if the announcement is invalid."""
-        return self.add(parse_job(document, known_hosts), now)
-
     def add(self, job: Job, now: float) -> Job:
-        """Add a job. WrongUse, without any effect, above the quotas."""
+        """Add an announced job. WrongUse, without any effect, above the quotas."""
         if len(self._jobs) >= JOBS_MAX:
             raise WrongUse(f"there are {JOBS_MAX} jobs already: withdraw some")
         self._check_flows(job.flows)

@@ -91,10 +91,6 @@ class Election:
         """The number of connected switches."""
         return len(self._switches)
 
-    def is_master(self, switch: str) -> bool:
-        """Return whether a switch has confirmed that we lead."""
-        return self.is_leader and switch in self._switches and self._switches[switch].role is Role.MASTER
-
     def connected(self, switch: str) -> list[RoleRequest]:
         """Add a switch; return what to ask it first."""
         self._switches[switch] = seen = _Seen()
