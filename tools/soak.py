@@ -56,8 +56,6 @@ GROWN_BYTES_MAX = 8 << 20
 # The UDP carrier has a second socket, connected to the only peer with which it exchanges datagrams, from when frames to
 # it got no answer for the first time.
 GROWN_DESCRIPTORS_MAX = 1
-# Growth of a broker or the controller per job: log and tables.
-SERVER_GROWN_BYTES_MAX = 8 << 20
 LEAVING_S = 15.0
 # Well below the patience; faults are meant to take 2 s at most.
 FAULT_S_MAX = 20.0
@@ -156,7 +154,7 @@ class Soak:
             wrong.append(f"a rank wrote {halves[0]!r}")
         wrong += list(_judge(ended.code, records, name, killed=KILLED in injected))
         wrong += _eventually_none(lambda: site.left_since(before, with_foreign=ended.code == 0))
-        wrong += _eventually_none(lambda: site.grown(servers, SERVER_GROWN_BYTES_MAX))
+        wrong += _eventually_none(lambda: site.grown(servers))
         longest_s = max(faults.lasted_s, default=0)
         if longest_s > FAULT_S_MAX and ended.code != 0:
             # The peers were right to give up.

@@ -31,6 +31,8 @@ at_most = 127
 """
 # A rank finds its host's broker by the host's name.
 BROKERED = 'export FI_BAREWIRE_BROKER="{folder}/broker-$(hostname)"; exec "$0" "$@"'
+# Growth of a broker or the controller per job: log and tables.
+SERVER_GROWN_BYTES_MAX = 8 << 20
 UNDER_WAY = "under way"
 KILLED = "rank killed"
 # Two hosts on separate switches, with two paths between these.
@@ -130,12 +132,12 @@ class Site:
                 by_process[process] = (resident, len(list(Path(f"/proc/{process}/fd").iterdir())))
         return by_process
 
-    def grown(self, before: dict[int, tuple[int, int]], bytes_max: int) -> list[str]:
-        """Return the servers of `before` that have more descriptors, or more than `bytes_max` more memory."""
+    def grown(self, before: dict[int, tuple[int, int]]) -> list[str]:
+        """Return the servers of `before` that have more descriptors, or `SERVER_GROWN_BYTES_MAX` more memory."""
         wrong = []
         for process, (resident, descriptors) in self.servers().items():
             previous = before.get(process, (resident, descriptors))
-            if resident > previous[0] + bytes_max or descriptors > previous[1]:
+            if resident > previous[0] + SERVER_GROWN_BYTES_MAX or descriptors > previous[1]:
                 wrong.append(
                     f"server {process} grew from {previous} to {(resident, descriptors)} bytes and descriptors"
                 )

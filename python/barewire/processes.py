@@ -5,6 +5,7 @@ import ctypes
 import math
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -17,18 +18,18 @@ _PR_SET_PDEATHSIG = 1
 POLL_MAX_S = 2_000_000.0
 
 
-def end_with_this_process(number: int) -> Callable[[], None]:
-    """Return a `preexec_fn` with which a child gets signal `number` when this process ends, however that ends.
+def end_with_this_process() -> Callable[[], None]:
+    """Return a `preexec_fn` with which a child is terminated when this process ends, however that ends.
 
     The kernel means the thread that starts the child: let it be the main thread.
     """
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 
     def prepare() -> None:
-        prctl(_PR_SET_PDEATHSIG, number)
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         # It may have ended before.
         if os.getppid() != parent:
-            os._exit(128 + number)
+            os._exit(128 + signal.SIGTERM)
 
     return prepare
 

@@ -31,7 +31,7 @@ from barewire.sdn.simulate import (
     placed_hosts,
     simulations,
 )
-from barewire.sdn.simulate.control import Control, Timing
+from barewire.sdn.simulate.control import Control
 from barewire.sdn.simulate.permutation import Permutation
 from barewire.sdn.simulate.placement import halves
 from barewire.sdn.simulate.policy import read_policy
@@ -114,7 +114,7 @@ def test_fast_transfers_end_also_where_the_clocks_last_digit_is_many_bytes() -> 
     """After 10^6 s the clock's steps are of 10^-10 s, in which 50 GB/s are some bytes."""
     sizes = [1e9 + 12345.678 * number for number in range(20)]
     workload = Once(*(transfer("h1", "h2", size, str(size), delay_s=1e6 / 3 + size / 1e9) for size in sizes))
-    engine = Engine(with_rate(star(2), 400 * 10**9), read_policy("stp"), timing=Timing(statistics_s=1e9))
+    engine = Engine(with_rate(star(2), 400 * 10**9), read_policy("stp"), statistics_s=1e9)
     engine.run(workload)
     assert workload.finished and engine.now_s == pytest.approx(1e6 / 3 + 1, abs=1)
 
@@ -165,7 +165,7 @@ def test_flows_are_counted_for_each_profile_until_they_are_idle_and_moved_ones_o
     """Both profiles begin on the first path; after a second of counts lanes move one, then the other is silent."""
     tree = with_rate(fat_tree(4), RATE)
     lanes = read_policy("lanes")[DEFAULT_PROFILE]
-    control = Control(tree, {DEFAULT_PROFILE: lanes}, Timing())
+    control = Control(tree, {DEFAULT_PROFILE: lanes})
     flows = [
         Flow(FlowKey(source, "h16", "tcp", 1, number), profile)
         for number, (source, profile) in enumerate((("h1", "mpi"), ("h2", "mpi"), ("h1", "hadoop"), ("h2", "hadoop")))

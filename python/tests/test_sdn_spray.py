@@ -16,7 +16,7 @@ from barewire.sdn.fairness import max_min
 from barewire.sdn.flow import Flow, FlowKey
 from barewire.sdn.openflow.messages import Rule
 from barewire.sdn.simulate import RingPlan, Setup, experiment
-from barewire.sdn.simulate.control import Control, Timing
+from barewire.sdn.simulate.control import Control
 from barewire.sdn.simulate.policy import read_policy
 from barewire.sdn.strategies import named
 from barewire.sdn.strategies.labels import LABELS_MAX, Choice, Labels
@@ -309,7 +309,7 @@ def test_shares_of_links_are_filled_max_min_fairly() -> None:
 
 def test_a_sprayed_flow_counts_on_each_link_by_its_part_until_it_is_idle() -> None:
     """Between pods: s13 has two ways up, its aggregation switches four, and so on down to the host."""
-    control = Control(fat_tree(4), read_policy("spray"), Timing())
+    control = Control(fat_tree(4), read_policy("spray"))
     sprayed_key, other = FlowKey("h1", "h16"), FlowKey("h1", "h16", source_port=2)
     control.use(Flow(sprayed_key, "mpi"), 0.0, ())
     links, shares = control.links(sprayed_key), control.shares(sprayed_key)

@@ -8,7 +8,6 @@ from this host, and mergecap joins the files: one interface for each host, frame
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -114,7 +113,7 @@ def _tap(lab: Lab, host: str, file: Path, described: str) -> Iterator[_Tap]:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=end_with_this_process(signal.SIGTERM),
+            preexec_fn=end_with_this_process(),
         )
         tap = _Tap(host, part, process, log)
         try:

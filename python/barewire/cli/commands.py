@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from barewire.cli.groups import CONTEXT, Group, finish, option_of
+from barewire.cli.groups import CONTEXT, Group, finish, version_option
 
 _COMMAND_FOLLOWS = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 # Module and function (or group) of each command, and its settings if any, in the order of the help. Modules are
@@ -70,7 +70,7 @@ class _Commands(Group):
             target = single
         command = typer.main.get_command(target)
         command.name = cmd_name
-        return finish(command, option_of(self, "version"))
+        return finish(command, version_option(self))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         two_words = " ".join(args[:2])

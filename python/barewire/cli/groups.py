@@ -119,9 +119,9 @@ def is_help(error: TyperException) -> bool:
     return type(error).__name__ == "NoArgsIsHelpError"
 
 
-def option_of(command: Any, name: str) -> TyperOption:
-    """Return a command's own option."""
-    option: TyperOption = next(parameter for parameter in command.params if parameter.name == name)
+def version_option(command: Any) -> TyperOption:
+    """Return a command's own --version."""
+    option: TyperOption = next(parameter for parameter in command.params if parameter.name == "version")
     return option
 
 

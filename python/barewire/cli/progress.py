@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TextIO
 
 INTERVAL_S = 10.0
 
@@ -92,13 +91,13 @@ def _bar(label: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def lines(label: str, *, interval_s: float = INTERVAL_S, to: TextIO | None = None) -> Iterator[Progress]:
+def lines(label: str, *, interval_s: float = INTERVAL_S) -> Iterator[Progress]:
     """Write a line at each interval of the block."""
     estimate, ended = Estimate(label=label), threading.Event()
 
     def write() -> None:
         while not ended.wait(interval_s):
-            print(estimate.line(datetime.now()), file=to or sys.stderr, flush=True)
+            print(estimate.line(datetime.now()), file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=write, name="progress", daemon=True)
     thread.start()

@@ -113,7 +113,7 @@ def _losses(measured: Measured, ill: Collection[str]) -> list[Finding]:
         words.loss(blame, lost, sent, _errors_of(measured, blame))
         for blame in attribute(bad, paths)
         for lost, sent in [_pooled(paths, blame, lambda path: path.lost, lambda path: path.sent)]
-        if lost >= LOST_FRAMES_MIN and lost >= _threshold(blame, LOSS_MIN, PAIR_LOSS_MIN) * sent
+        if lost >= LOST_FRAMES_MIN and lost >= (PAIR_LOSS_MIN if blame.host is None else LOSS_MIN) * sent
     ]
 
 
@@ -288,10 +288,6 @@ def _is_through(blame: Blame, ends: Pair) -> bool:
     return (is_sender and blame.direction != Direction.RECEIVE) or (
         is_receiver and blame.direction != Direction.TRANSMIT
     )
-
-
-def _threshold(blame: Blame, for_port: float, for_pair: float) -> float:
-    return for_port if blame.host is not None else for_pair
 
 
 def _errors_of(measured: Measured, blame: Blame) -> dict[str, int]:

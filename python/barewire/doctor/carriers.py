@@ -4,7 +4,7 @@
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyroute2.iproute.linux import IPRoute
@@ -22,9 +22,9 @@ _LINK_LOCAL = 253  # RT_SCOPE_LINK
 _HOST = 254  # RT_SCOPE_HOST
 
 
-def carrier_findings(environment: Mapping[str, str] = os.environ, root: Path = Path("/sys/class/net")) -> list[Finding]:
+def carrier_findings() -> list[Finding]:
     """Examine rights, interfaces and addresses; whom they reach, `barewire cluster check` and `--explain` find out."""
-    return [judge_frames(why_no_frames(environment), wired(root)), judge_udp(addresses())]
+    return [judge_frames(why_no_frames(os.environ), wired(Path("/sys/class/net"))), judge_udp(addresses())]
 
 
 def judge_frames(reason: str | None, interfaces: Sequence[str]) -> Finding:

@@ -16,6 +16,7 @@ from barewire.lab.network import active_offloads
 # Software interfaces of the kernel have no device; these drivers have one, but no wire.
 _VIRTUAL_DRIVERS = {"virtio_net", "vmxnet3", "xen-netfront", "vif", "hv_netvsc", "ena", "gve", "e1000"}
 _LOOPBACK = "lo"
+_INTERFACES = Path("/sys/class/net")
 _Value = TypeVar("_Value")
 
 
@@ -40,11 +41,11 @@ class Interface:
         return not self.has_device or self.driver in _VIRTUAL_DRIVERS
 
 
-def interface_findings(root: Path = Path("/sys/class/net")) -> list[Finding]:
+def interface_findings() -> list[Finding]:
     """Examine every interface except the loopback."""
-    entries = sorted(root.iterdir()) if root.is_dir() else []
+    entries = sorted(_INTERFACES.iterdir()) if _INTERFACES.is_dir() else []
     names = [entry.name for entry in entries if (entry / "ifindex").exists() and entry.name != _LOOPBACK]
-    interfaces = [read_interface(name, root) for name in names]
+    interfaces = [read_interface(name) for name in names]
     findings = [judge(interface) for interface in interfaces]
     if not any(interface.has_device for interface in interfaces):
         fix = "nothing to do for a lab; for two machines, plug in a card and load its driver"
@@ -83,9 +84,9 @@ def summarise_offloads(features: Iterable[str]) -> list[str]:
     return [kind for kind, words in kinds.items() if any(word in name for name in active for word in words)]
 
 
-def read_interface(name: str, root: Path) -> Interface:
+def read_interface(name: str) -> Interface:
     """Read an interface's state from /sys and by ethtool's ioctl."""
-    folder = root / name
+    folder = _INTERFACES / name
     driver = folder / "device" / "driver"
     speed = read(folder / "speed")
     ethtool = IoctlEthtool(name)

@@ -97,16 +97,12 @@ def _rabenseifner(costs: MessageCosts, ranks: int, m: float) -> Floats:
     return inner if _is_power(ranks) else inner + 2 * costs.one_way(m)
 
 
-def _tree(size: Callable[[int, float], tuple[float, ...]], name: str = "binomial tree") -> Algorithm:
-    return Algorithm(name, _one_ways(size), size)
+def _tree(size: Callable[[int, float], tuple[float, ...]]) -> Algorithm:
+    return Algorithm("binomial tree", _one_ways(size), size)
 
 
 def _whole(ranks: int, m: float) -> tuple[float, ...]:
     return (m,) * rounds(ranks)
-
-
-def _linear(name: str) -> Algorithm:
-    return Algorithm(name, lambda costs, ranks, m: costs.all_at_once(ranks - 1, m), _of_all(lambda _, m: m))
 
 
 def _ring(steps_per_rank: int, share: bool) -> Algorithm:
@@ -120,6 +116,7 @@ def _ring(steps_per_rank: int, share: bool) -> Algorithm:
     )
 
 
+_LINEAR = Algorithm("linear", lambda costs, ranks, m: costs.all_at_once(ranks - 1, m), _of_all(lambda _, m: m))
 _PAIRWISE = Algorithm(
     "pairwise exchange", lambda costs, ranks, m: (ranks - 1) * costs.exchange(m), _of_all(lambda _, m: m)
 )
@@ -148,8 +145,8 @@ ALGORITHMS: Mapping[str, tuple[Algorithm, ...]] = {
         Algorithm("Rabenseifner", _rabenseifner, _halves),
     ),
     "reduce-scatter": (Algorithm("recursive halving", _exchanges(_halves), _halves), _ring(1, share=True)),
-    "gather": (_tree(_doubles), _linear("linear")),
-    "scatter": (_tree(_doubles), _linear("linear")),
+    "gather": (_tree(_doubles), _LINEAR),
+    "scatter": (_tree(_doubles), _LINEAR),
     "allgather": (
         # Recursive doubling sends the same messages where P is a power of two.
         Algorithm("Bruck", _exchanges(_doubles), _doubles),

@@ -19,6 +19,8 @@ from barewire.models.times import Floats
 COMPLEX_BYTES = 16
 KEY_BYTES = 4
 KEY_BITS = 32
+# mpi/kernels/radix.c has these by default.
+DIGIT_BITS = 8
 # mpi/kernels/fft/transform.c: rows exchanged at a time make a message of about this size.
 FFT_MESSAGE_BYTES = 8 << 10
 FFT_STAGES = 3
@@ -92,8 +94,6 @@ def radix_time(
     keys: int,
     buffer_bytes: int,
     computation_us: Floats,
-    *,
-    bits: int = 8,
 ) -> tuple[Floats, tuple[float, ...]]:
     """Return the time of one sort of `keys` uniform keys on each rank, and the sizes of its messages.
 
@@ -101,10 +101,10 @@ def radix_time(
     long as the wire, or as the processor with all its work, whichever is longer. `computation_us` is one rank's whole
     sort, measured alone with a core of its own.
     """
-    passes = -(-KEY_BITS // bits)
+    passes = KEY_BITS // DIGIT_BITS
     if ranks == 1:
         return computation_us, ()
-    counts_bytes = KEY_BYTES << bits
+    counts_bytes = KEY_BYTES << DIGIT_BITS
     (gather,) = (each for each in ALGORITHMS["allgather"] if each.name == "Bruck")
     buffer = buffer_bytes // KEY_BYTES * KEY_BYTES
     messages = (ranks - 1) * keys * KEY_BYTES / ranks / buffer

@@ -50,7 +50,6 @@ def fit_loggp(
     gap: Times,
     *,
     is_frame: Callable[[Break], bool] = lambda point: False,
-    seed: int = 0,
 ) -> LogGP:
     """Fit all parameters; the four tables have the same sizes and come from the same launches (`mpi/logp`).
 
@@ -62,7 +61,7 @@ def fit_loggp(
         raise CannotSay("EEL, Os, Or and g need the same sizes; measure all variants of logp")
     # The same seed draws the same launches of each table.
     eel_draws, send_draws, receive_draws, gap_draws = (
-        times.draws(np.random.default_rng(seed)) for times in (eel, send, receive, gap)
+        times.draws(np.random.default_rng(0)) for times in (eel, send, receive, gap)
     )
     laws = _law(eel), _law(gap)
     short = _first_sizes(laws[0], eel)

@@ -40,7 +40,7 @@ def check_rights(job: Job) -> None:
         raise MachineCannot(f"{reason}: {_FIX}")
 
 
-def why_no_frames(environment: Mapping[str, str], default: str = BROKER_SOCKET) -> str | None:
+def why_no_frames(environment: Mapping[str, str]) -> str | None:
     """Return why this user's programs get no raw frames here, decided as in the provider; None if they do."""
     import socket
 
@@ -56,11 +56,11 @@ def why_no_frames(environment: Mapping[str, str], default: str = BROKER_SOCKET) 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.setblocking(False)
         try:
-            connection.connect(broker or default)
+            connection.connect(broker or BROKER_SOCKET)
         except BlockingIOError:  # its backlog is full, so there is a broker
             return None
         except OSError as error:
-            refusal = f"no barewire-broker answers at {broker or default} ({error.strerror or error})"
+            refusal = f"no barewire-broker answers at {broker or BROKER_SOCKET} ({error.strerror or error})"
             return f"{BROKER}: {refusal}" if broker else f"no right to raw Ethernet frames, and {refusal}"
     return None
 

@@ -3,7 +3,6 @@
 
 import os
 import secrets
-import signal
 import stat
 import subprocess
 import sys
@@ -186,7 +185,7 @@ def _launch(job: Job, lab: "Lab | None", **arguments: Any) -> "subprocess.Popen[
         command = lab.command(job.shares[0][0], command)
     elif threading.current_thread() is threading.main_thread():
         # A lab ends with its user, but a launcher and its ranks would run on.
-        arguments["preexec_fn"] = end_with_this_process(signal.SIGTERM)
+        arguments["preexec_fn"] = end_with_this_process()
     try:
         return subprocess.Popen(command, env=environment, **arguments)
     except OSError as error:

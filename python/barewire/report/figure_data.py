@@ -17,7 +17,7 @@ def figure_data(figure: Figure, confidence: float = CONFIDENCE) -> dict[str, Any
 
     Intervals are said to have this confidence, unless the figure says otherwise.
 
-    `x` and `y` are titles of axes; `c` of a series has `POINT_DATA` for each point, or once if all points share them.
+    `x` and `y` are titles of axes; `c` of a series has `point_data` of each point, or once if all points share them.
     Values of y that all series have in common are given once.
     """
     count = len(figure["choices"]) if "choices" in figure else 1

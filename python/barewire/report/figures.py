@@ -2,7 +2,7 @@
 """Figures as plain JSON: data and layout in plotly's language, in the light theme's colours; `svg.py` draws them.
 
 Every colour is a key of `DARK`, so that the page's style can switch themes by replacing colours. `customdata` of a
-trace has `POINT_DATA` for each point, which tooltips and CSV show beside the value. Besides plotly's data and layout a
+trace has `point_data` of each point, which tooltips and CSV show beside the value. Besides plotly's data and layout a
 figure may have `choices`, each with data, axes and a caption of its own, and `interval`, what low and high are.
 """
 
@@ -119,8 +119,6 @@ _SPARE_MARKERS = (
 )
 # Hatches of bars, by number: told apart without colour.
 _HATCHES = ("", "/", "\\", "x", "-", "|", "+", ".")
-# Of each point: the ends of its interval, the launches and the samples behind it; None where there is none.
-POINT_DATA = ("low", "high", "launches", "samples")
 _WAITING_DASH = {"": "solid", "adaptive": "longdash", "block": "dot", "busypoll": "dashdot", "cold": "dot"}
 _LABELLED_MAX = 12
 # Deviation from the mean up to which shares count as even.
@@ -265,7 +263,7 @@ def error_bars(values: Sequence[float], bounds: Sequence[tuple[float, float] | N
 def point_data(
     interval: tuple[float, float] | None = None, launches: int | None = None, samples: int | None = None
 ) -> list[float | None]:
-    """The `POINT_DATA` of a point."""
+    """The ends of a point's interval, the launches and the samples behind it; None where there is none."""
     low, high = interval or (None, None)
     return [shortened(low), shortened(high), launches, samples]
 
@@ -314,8 +312,8 @@ def chosen(figure: Figure, number: int | None = None) -> Figure:
     return {**own, "data": data, "layout": {**figure["layout"], **axes}}
 
 
-def distributions(frame: pl.DataFrame, series: Sequence[Series], most: int = DISTRIBUTIONS_MAX) -> Figure:
-    """Share of samples at or below a value, one choice of traces per row, of at most `most`; only measured samples.
+def distributions(frame: pl.DataFrame, series: Sequence[Series]) -> Figure:
+    """Share of measured samples at or below a value, one choice of traces for each of `DISTRIBUTIONS_MAX` rows at most.
 
     `series`: of one place; `frame`: a run's raw samples, columns of `SAMPLE_SCHEMA`. The samples are those of the
     series' statistics: of pairs, processes and ranks `combined`. Of each subject and row the quantiles at
@@ -324,7 +322,7 @@ def distributions(frame: pl.DataFrame, series: Sequence[Series], most: int = DIS
     unit, place = unit_name(series[0].unit), series[0].place
     keep = pl.all_horizontal(pl.col(name) == value for name, value in place._asdict().items())
     keep &= pl.col("phase") == "measure"
-    rows = _spread(sorted({s.row for s in series}, key=lambda row: row.order), most)
+    rows = _spread(sorted({s.row for s in series}, key=lambda row: row.order))
     keep &= pl.col("message_bytes").is_in([row.message_bytes for row in rows])
     parts = (
         usable(combined(frame.lazy().filter(keep).collect()))
@@ -352,11 +350,12 @@ def distributions(frame: pl.DataFrame, series: Sequence[Series], most: int = DIS
 _ROW = ("message_bytes", "variant", "parameter_value")
 
 
-def _spread(rows: Sequence[Row], most: int) -> list[Row]:
-    """At most so many rows: the first and the last, those of 64 bytes, and others in even steps."""
-    if len(rows) <= most:
+def _spread(rows: Sequence[Row]) -> list[Row]:
+    """At most `DISTRIBUTIONS_MAX` rows: the first and the last, those of 64 bytes, and others in even steps."""
+    if len(rows) <= DISTRIBUTIONS_MAX:
         return list(rows)
-    kept = {round(number * (len(rows) - 1) / (most - 1)) for number in range(most)}
+    last = DISTRIBUTIONS_MAX - 1
+    kept = {round(number * (len(rows) - 1) / last) for number in range(DISTRIBUTIONS_MAX)}
     short = [at for at, row in enumerate(rows) if row.message_bytes == _SHORT_BYTES][:1]
     if short and short[0] not in kept:
         kept.remove(min(kept - {0, len(rows) - 1}, key=lambda at: abs(at - short[0])))

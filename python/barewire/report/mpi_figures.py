@@ -57,9 +57,7 @@ def by_variant(series: Sequence[Series], what: str) -> Figure:
     return combined_with_choice({task: _variants(chosen, what) for task, chosen in tasks.items()}, "Of")
 
 
-def against_computation(
-    curves: Sequence[Curve], what: str = "time of messages", *, confidence: float = CONFIDENCE
-) -> Figure:
+def against_computation(curves: Sequence[Curve], *, confidence: float = CONFIDENCE) -> Figure:
     """Time against the computation beside it: points of all launches, a line through their medians, its flat part.
 
     The caption of each choice says how far the flat part extends.
@@ -79,7 +77,7 @@ def against_computation(
                 traces.append(found[0])
                 flat.append(f"{subject_name(subject)} {found[1]}")
         axis = {**plain_axis("computation alone, µs"), "rangemode": "tozero"}
-        layout = layout_of(axis, {**plain_axis(f"{what}, µs"), "rangemode": "tozero"})
+        layout = layout_of(axis, {**plain_axis("time of messages, µs"), "rangemode": "tozero"})
         caption = "Small points: every launch. Line: their medians."
         if flat:
             caption += f" Thick: the flat part, in which the computation is hidden, up to {'; '.join(flat)} µs."

@@ -38,6 +38,7 @@ from barewire.results.run import Place, Row, Run, Series, Shared
 from barewire.stats.comparison import Comparison
 from barewire.stats.confidence import launches_for_interval
 
+_BASELINE = "tcp"
 _SIZE_COLUMNS = 10
 _PADDING = 3
 _WORD_COLUMNS = 3  # around a variant's or a parameter's word
@@ -47,8 +48,8 @@ _MARK_STYLES = {"impossible": "bold red", "faster than floor": "cyan", "lossy": 
 _VERDICT_STYLES = {"A faster": "green", "B faster": "red", "undecided": "dim", "no difference": "default"}
 
 
-def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
-    """Print the run's series, then every subject against `baseline` if the run has it."""
+def print_run(console: Console, run: Run) -> None:
+    """Print the run's series, then every subject against TCP if the run has it."""
     for table in sharing_tables(run) if run.shared else run_tables(run, width=console.width):
         console.print(table)
     if run.parameters.get("refinement"):
@@ -67,14 +68,14 @@ def print_run(console: Console, run: Run, *, baseline: str = "tcp") -> None:
         console.print(
             f"[dim]No interval where fewer than {launches_for_interval(run.confidence)} launches were made.[/]"
         )
-    if not run.shared and has_baseline(run, baseline):
+    if not run.shared and has_baseline(run, _BASELINE):
         # The floor is a reference, not a subject to compare.
         comparisons = [
             versus
-            for versus in compare_in_run(run, baseline, Settings(confidence=run.confidence))
+            for versus in compare_in_run(run, _BASELINE, Settings(confidence=run.confidence))
             if not is_floor(versus.a.subject)
         ]
-        for table in ratio_tables(comparisons, baseline=baseline, width=console.width):
+        for table in ratio_tables(comparisons, width=console.width):
             console.print(table)
 
 
@@ -233,7 +234,7 @@ def _numbers_table(title: str, headings: Sequence[str]) -> Table:
     return table
 
 
-def ratio_tables(comparisons: Sequence[Versus], *, baseline: str = "tcp", width: int = 100) -> list[Table]:
+def ratio_tables(comparisons: Sequence[Versus], *, width: int) -> list[Table]:
     """Per test, sizes × subjects: the ratio to the baseline with its interval and the verdict in one word."""
     tables = []
     for place in dict.fromkeys(
@@ -243,7 +244,7 @@ def ratio_tables(comparisons: Sequence[Versus], *, baseline: str = "tcp", width:
         better = "below" if chosen[0].a.lower_is_better else "above"
         subjects = list(dict.fromkeys(versus.a.subject for versus in chosen))
         bases = {versus.b.subject for versus in chosen}
-        base = subject_name(bases.pop()) if len(bases) == 1 else baseline_name(baseline, subjects)
+        base = subject_name(bases.pop()) if len(bases) == 1 else baseline_name(_BASELINE, subjects)
         title = f"{title_of(place)}: ratio to {base} ({better} 1 is {verdict_word('A faster', chosen[0].a)})"
         for part in _parts(subjects, [versus.a.row for versus in chosen], width, _RATIO_COLUMNS):
             rows = {

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -233,7 +232,7 @@ def _run(step: Step, directory: Path, record: Record, kept_open: Sequence[int]) 
         process_group=0,
         pass_fds=kept_open,
         # Not SIGINT, which commands in the background of a shell ignore.
-        preexec_fn=end_with_this_process(signal.SIGTERM),
+        preexec_fn=end_with_this_process(),
     )
     try:
         output, errors = process.communicate()

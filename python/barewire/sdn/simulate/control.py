@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from math import isinf
 
@@ -24,24 +24,19 @@ from barewire.topology.paths import PathSet, PortValues
 # A strategy for each profile; DEFAULT_PROFILE applies to the others.
 Policy = Mapping[str, Strategy]
 
-
-@dataclass(frozen=True)
-class Timing:
-    """Timing of the published controller: statistics once a second, idle rules expire after 20 s."""
-
-    statistics_s: float = 1.0
-    idle_s: float = 20.0
+# Of the published controller: the interval of statistics, and after what time idle rules expire.
+STATISTICS_S, IDLE_S = 1.0, 20.0
 
 
 class Control:
     """Placed flows and the last statistics. The clock is the `now_s` of each call."""
 
-    def __init__(self, network: Network, policy: Policy, timing: Timing) -> None:
+    def __init__(self, network: Network, policy: Policy, statistics_s: float = STATISTICS_S) -> None:
         """Begin without flows. WrongUse for a policy without a default strategy."""
         if DEFAULT_PROFILE not in policy:
             raise WrongUse(f"a policy needs a strategy for '{DEFAULT_PROFILE}', for all other profiles")
         self.network = network
-        self.timing = timing
+        self.statistics_s = statistics_s
         self.policy = policy
         self.strategies = list({id(strategy): strategy for strategy in policy.values()}.values())
         self.paths = paths_of(network)
@@ -131,13 +126,12 @@ class Control:
 
     def measure(self, now_s: float, sent: NDArray[np.float64], flows: Mapping[FlowKey, float]) -> None:
         """Update statistics: bytes that each port and flow sent since the last update."""
-        interval_s = self.timing.statistics_s
-        rates = sent / interval_s
+        rates = sent / self.statistics_s
         self._load, self._received = PortValues(self.paths, rates), PortValues(self.paths, rates[self._peers])
-        for key in [key for key, used_s in self._used_s.items() if now_s - used_s > self.timing.idle_s]:
+        for key in [key for key, used_s in self._used_s.items() if now_s - used_s > IDLE_S]:
             self._forget(key)
         for key, placed in self._placed.items():
-            rate = flows.get(key, 0.0) / interval_s
+            rate = flows.get(key, 0.0) / self.statistics_s
             idle = is_idle(rate, now_s - placed.since_s, self.network)
             if (rate, idle) != (placed.rate_byte_s, placed.is_idle):
                 self._placed[key] = replace(placed, rate_byte_s=rate, is_idle=idle)

@@ -14,7 +14,7 @@ import numpy as np
 
 from barewire.sdn.fairness import Rates, max_min, weights_of
 from barewire.sdn.flow import Flow, FlowKey, Pattern
-from barewire.sdn.simulate.control import Control, Policy, Timing
+from barewire.sdn.simulate.control import STATISTICS_S, Control, Policy
 from barewire.sdn.simulate.workload import Connection, Transfer, Workload
 from barewire.topology import Network
 
@@ -33,12 +33,12 @@ class Engine:
         policy: Policy,
         *,
         efficiency: float = 1.0,
-        timing: Timing | None = None,
+        statistics_s: float = STATISTICS_S,
         announced: bool = True,
     ):
         """`efficiency` is the share of a link's rate that payload gets; `announced`: strategies know the patterns."""
         self._announced = announced
-        self.control = Control(network, policy, timing or Timing())
+        self.control = Control(network, policy, statistics_s)
         self.now_s = 0.0
         self._capacity = self.control.capacity * efficiency
         self._numbers = count()
@@ -74,7 +74,7 @@ class Engine:
             for number, strategy in enumerate(self.control.strategies)
             if strategy.period_s > 0
         }
-        statistics_s = self.control.timing.statistics_s
+        statistics_s = self.control.statistics_s
         self._begin(workload.begin())
         while not workload.finished and self.now_s < until_s:
             if self._patterns() is not patterns:
@@ -94,7 +94,7 @@ class Engine:
                 self._arrive(workload)
             if statistics_s <= self.now_s:
                 self._measure()
-                statistics_s += self.control.timing.statistics_s
+                statistics_s += self.control.statistics_s
             for number, at_s in due.items():
                 if at_s <= self.now_s:
                     strategy = self.control.strategies[number]

@@ -16,7 +16,7 @@ from barewire.sdn.bound import concurrent_flow, host_links
 from barewire.sdn.coflow import takes_turns
 from barewire.sdn.flow import DEFAULT_PROFILE
 from barewire.sdn.published import is_published, ring_mbyte_s
-from barewire.sdn.simulate.control import Policy, Timing
+from barewire.sdn.simulate.control import STATISTICS_S, Policy
 from barewire.sdn.simulate.engine import Engine
 from barewire.sdn.simulate.permutation import Permutation
 from barewire.sdn.simulate.placement import halves, placed_hosts, quarters
@@ -55,12 +55,11 @@ class Setup:
     shape: Shape = field(default_factory=Shape)
     training: TrainingPlan = field(default_factory=TrainingPlan)
     efficiency: float = field(default_factory=tcp_efficiency)
-    timing: Timing = field(default_factory=Timing)
     announce: bool = True
 
     def engine(self, network: Network, policy: Policy) -> Engine:
         """Return an engine with these parameters."""
-        return Engine(network, policy, efficiency=self.efficiency, timing=self.timing, announced=self.announce)
+        return Engine(network, policy, efficiency=self.efficiency, announced=self.announce)
 
     def run(self, network: Network, policy: Policy, workload: Workload) -> None:
         """Simulate a workload to completion."""
@@ -217,7 +216,7 @@ def _permutation(
             paths_of(setup.network).expect(hosts)
             engine = setup.engine(setup.network, policy)
             slowest_s = max(strategy.period_s for strategy in policy.values())
-            engine.run(permutation, until_s=_PERIODS * slowest_s + setup.timing.statistics_s)
+            engine.run(permutation, until_s=_PERIODS * slowest_s + STATISTICS_S)
             rates = engine.rates()
             line = {key: float(engine.control.capacity[engine.control.links(key)[0]]) for key in rates}
             shares.append(mean(rate / line[key] for key, rate in rates.items()) / setup.efficiency)
