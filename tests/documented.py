@@ -11,7 +11,7 @@ _RECORDS = ("notebook", "decisions")
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SHELL = ("", "bash", "sh")
 # A program is named first, behind variables of its environment; `[a-z-]` excludes quoted output (`barewire: …`).
-_COMMAND = re.compile(r'(?:\w+=\S+ )*(?:sudo )?(?:\S*/)?barewire"? [a-z-]|\w+="')
+_COMMAND = re.compile(r'(?:\w+=\S+ )*(?:sudo )?(?:\S*/)?barewire"? [a-z-]|\w+="[^"]*"$')
 # A description follows two spaces, or # ; what is redirected may be aligned.
 _DESCRIPTION = re.compile(r" {2,}(?![ >]).*| +# .*")
 

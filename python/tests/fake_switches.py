@@ -337,6 +337,8 @@ class World:
         """Do all that is to be done now."""
         for _ in self.steps():
             pass
+        routes = self.controller.router.routes
+        assert set(routes.first_switches()) == {route.path[0].node for route in routes}
 
     def pass_time(self, seconds: float, tick_s: float = 0.05) -> None:
         """Let time pass; rules that are due end."""

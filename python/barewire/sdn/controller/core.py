@@ -575,7 +575,7 @@ class Controller:
         self.recognition.forget(now)
         self.outbox.at(now + RECOGNISE_PAUSE_S, self._recognise_all)
         # One after the other, so that their answers do not come at once.
-        switches = sorted({route.path[0].node for route in self.router.routes})
+        switches = sorted(self.router.routes.first_switches())
         for number, switch in enumerate(switches):
             delay_s = self.settings.flow_statistics_s * number / len(switches)
             self.outbox.at(now + delay_s, partial(self._ask_flows_of, switch))

@@ -2,7 +2,7 @@
 """The placed flows, with their installed rules and output ports."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -71,6 +71,7 @@ class Routes:
         self._placed: dict[FlowKey, Placed] = {}
         self._crossing: dict[Port, int] = {}
         self._through: defaultdict[str, set[Route]] = defaultdict(set)
+        self._beginning: Counter[str] = Counter()
         # The strategies' view: live, and read-only for them.
         self.placed = MappingProxyType(self._placed)
         self.crossing = MappingProxyType(self._crossing)
@@ -102,6 +103,10 @@ class Routes:
         """Return the number of the flows of `at`."""
         return len(self._through.get(switch, ()))
 
+    def first_switches(self) -> list[str]:
+        """Return the switches at which flows begin."""
+        return [switch for switch, count in self._beginning.items() if count]
+
     def over(self, port: Port) -> list[Route]:
         """Return the flows that leave through a port."""
         return [route for route in self._through.get(port.node, ()) if port in route.path]
@@ -109,12 +114,14 @@ class Routes:
     def add(self, route: Route) -> None:
         """Add a flow."""
         self._by_key[route.key] = self._by_number[route.number] = route
+        self._beginning[route.path[0].node] += 1
         self._index(route)
 
     def remove(self, route: Route) -> None:
         """Remove a flow."""
         self.leave(route)
         del self._by_key[route.key], self._by_number[route.number]
+        self._beginning[route.path[0].node] -= 1
         for switch in {*route.installed, *(port.node for port in route.path)}:
             self.forget(route, switch)
 
@@ -138,6 +145,8 @@ class Routes:
             route.placed = self._placed[route.key] = placed
             return
         self.leave(route)
+        self._beginning[before.path[0].node] -= 1
+        self._beginning[placed.path[0].node] += 1
         route.placed = placed
         for switch in {port.node for port in before.path} - route.installed.keys():
             self.forget(route, switch)
