@@ -142,9 +142,6 @@ class Site:
             return {}
         return found
 
-    def set_strategy(self, profile: str, strategy: str) -> None:
-        self.client._ask("PUT", f"/v1/policy/{profile}", {"strategy": strategy})
-
     def stands(self) -> bool:
         return eventually(lambda: self.status().get("links") == LINKS, 60)
 
@@ -297,7 +294,7 @@ def test_a_flow_that_moves_loses_and_doubles_nothing(site: Site) -> None:
 
     def move() -> None:
         for strategy in ("stp", "dmodk", "ecmp", "stp", "dmodk"):
-            site.set_strategy("default", strategy)
+            site.client.set_strategy("default", strategy)
             time.sleep(0.4)
             paths.add(tuple(site.flow("h3", "h14", "udp")["path"]))
 
@@ -531,7 +528,7 @@ def test_sprayed_frames_leave_a_pulled_cable_while_no_controller_runs(site: Site
     """
     library("openmpi-5")
     needs("barewire")
-    site.set_strategy("mpi", "spray")
+    site.client.set_strategy("mpi", "spray")
     for attempt in range(ATTEMPTS):
         assert site.stands() and eventually(lambda: site.status().get("being_installed") == 0, 20)
         found = _sprays(site, size, 5000 * (attempt + 1))
@@ -553,7 +550,7 @@ def test_processes_on_the_same_hosts_take_several_paths_only_by_labels(site: Sit
     network = site.lab.network
     assert network is not None
     uplinks = [port for port in network.ports["s13"] if network.peers[port].node in network.switches]
-    site.set_strategy("mpi", strategy)
+    site.client.set_strategy("mpi", strategy)
     place = ("--lab", site.lab.id, "--hosts", "h1:8,h16:8", "--sdn", site.api, "--sdn-token", str(site.token))
     job = ("--fabric", "barewire", "--library", "openmpi-5", "--", program("openmpi-5", "pairs"), "2500", "8")
     used = 0

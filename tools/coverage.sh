@@ -23,7 +23,7 @@ of_rust() {
     mkdir -p "$provider"
     ln -f "$CARGO_TARGET_DIR/checks/libbarewire_fi.so" "$provider/libbarewire-fi.so"
     local sources
-    mapfile -t sources < <(find tests/fi -name '*.c' ! -name loaded.c) # that is a program of its own
+    mapfile -t sources < <(find tests/fi -name '*.c' ! -name loaded.c) # loaded.c is a program of its own
     gcc -std=gnu17 -O1 -g -o "$provider/fi" "${sources[@]}" -lfabric -lpthread -ldl
     BAREWIRE_TEST_SANITIZED=$provider .venv/bin/pytest tests/test_provider.py -k test_case
     cargo llvm-cov report --profile checks --html --output-dir "$folder/rust"

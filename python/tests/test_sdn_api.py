@@ -509,12 +509,14 @@ def test_a_program_announces_a_job_steps_and_withdraws_it(running: Running) -> N
     client = Client(running.url, running.token_file)
     job = client.announce(JOB)
     assert client.step(job["id"])["current"] == 1
+    assert client.append(job["id"], JOB["patterns"])["patterns"] == 4  # type: ignore[arg-type]
     assert [job["id"] for job in client.get("jobs")["jobs"]] == [job["id"]]
     client.withdraw(job["id"])
     with pytest.raises(GoneError):
         client.renew(job["id"])
     with pytest.raises(WrongUse, match="unknown hosts: h7"):
         client.announce({"profile": "mpi", "hosts": ["h7"]})
+    assert client.set_strategy("mpi", "stp")["strategies"]["mpi"] == "stp"
 
 
 def test_a_job_waits_for_labels_that_are_still_being_installed(

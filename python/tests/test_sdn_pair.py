@@ -420,7 +420,7 @@ def test_a_job_lives_on_with_the_standby_and_its_client_finds_it(pair: Controlle
     client = pair.client()
     with Announced(client, {**JOB, "lease_s": 2}, complaints.append) as announced:
         client.step(announced.id, 1)
-        client._ask("PUT", "/v1/policy/hadoop", {"strategy": "stp"})
+        client.set_strategy("hadoop", "stp")
         assert eventually(lambda: pair.shells["b"].core.policy.strategies["hadoop"] == "stp")
         assert pair.shells["b"].core.jobs.get(announced.id).current == 1
         pair.end("a")
@@ -523,7 +523,7 @@ def test_a_strategy_that_only_the_leader_has_is_told_at_the_standby(
     pair: Controllers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barewire.sdn.api.replica.named", no_plug_in)
-    pair.client()._ask("PUT", "/v1/policy/mpi", {"strategy": "stp"})
+    pair.client().set_strategy("mpi", "stp")
     assert eventually(lambda: bool(pair.said("b", "strategy failed")))
     assert "mpi has planned here, not the leader's stp: no such plug-in" in pair.said("b", "strategy failed")[1]
     pair.client().announce(JOB)

@@ -36,8 +36,9 @@ from barewire.sdn.ui.server import PAGE, Ui
 
 Tell = Callable[[Event], None]
 # gc thresholds: new objects per young collection, and how many of these are followed by no older one: an object is
-# looked at twice, some 0.3 ms at a time. All objects, 70 ms with 10,000 flows, are looked at only by the clock.
-COLLECT_AFTER = (200, 0, 1_000_000)
+# looked at twice, some 0.3 ms at a time. All objects, 70 ms with 10,000 flows, are looked at only by the clock: never
+# after a number of collections, which a busy controller reaches within the hour.
+COLLECT_AFTER = (200, 0, 1_000_000_000)
 COLLECT_ALL_S = 3600.0
 # What else the first flow would import: half a second in the event loop, after which another controller takes over.
 IMPORTED_LATE = ("scipy.sparse", "statistics")

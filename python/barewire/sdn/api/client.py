@@ -107,9 +107,17 @@ class Client:
         """Return whether a job that wants to send may do so now; without `wants` say that it has sent."""
         return bool(self._ask("POST", f"/v1/jobs/{job}/turn", schema.Turn(wants))["goes"])
 
+    def append(self, job: str, patterns: list[Any]) -> Any:
+        """Announce further patterns of a job."""
+        return self._ask("POST", f"/v1/jobs/{job}/patterns", {"patterns": patterns}, is_repeatable=False)
+
     def withdraw(self, job: str) -> None:
         """Withdraw a job."""
         self._ask("DELETE", f"/v1/jobs/{job}")
+
+    def set_strategy(self, profile: str, strategy: str) -> Any:
+        """Set the strategy of a profile."""
+        return self._ask("PUT", f"/v1/policy/{profile}", schema.ChosenStrategy(strategy))
 
     def _ask(self, method: str, path: str, body: object = None, is_repeatable: bool = True) -> Any:
         """Ask the controller that leads; while none of a pair does, wait."""

@@ -71,6 +71,7 @@ class Routes:
         self._placed: dict[FlowKey, Placed] = {}
         self._crossing: dict[Port, int] = {}
         self._through: defaultdict[str, set[Route]] = defaultdict(set)
+        # The number of flows that begin at a switch.
         self._beginning: Counter[str] = Counter()
         # The strategies' view: live, and read-only for them.
         self.placed = MappingProxyType(self._placed)
