@@ -40,6 +40,7 @@ UsePAM no
 PidFile none
 PermitRootLogin yes
 PasswordAuthentication no
+SetEnv PATH={folder}/bin:/usr/local/bin:/usr/bin:/bin
 """
 _SSH_CONFIGURATION = """
 IdentityFile {folder}/user

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cluster_site import ADDRESSES, Cluster, standing_cluster
-from conftest import BAREWIRE, barewire, eventually
+from conftest import BAREWIRE, PROBE, barewire, eventually
 from mpi_libraries import USUAL, library, needs, program
 
 from barewire.mpi import Family, Job, start
@@ -185,6 +185,17 @@ def test_libraries_are_measured_in_an_allocation(slurm: Cluster) -> None:
 def test_libraries_are_measured_on_hosts_that_ssh_reaches(hosts: Cluster) -> None:
     done = hosts.barewire(*MEASURE, "--hosts", ADDRESSES, "-o", str(hosts.folder / "run"))
     assert measured(done) == {"openmpi/barewire", "mpich-5/barewire"}
+
+
+@pytest.mark.matrix
+def test_a_study_is_made_on_hosts_that_ssh_reaches(hosts: Cluster) -> None:
+    """Steps that only a lab can make are left out, and the page says so; what is left has verdicts."""
+    folder = hosts.folder / "study"
+    hosts.put_program("barewire-probe", f'exec {PROBE} "$@"')
+    done = hosts.barewire("study", "run", "paz2010", "--quick", *ON_BOTH[3:], "-o", str(folder))
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "Step 'capture' was left out: needs --capture in a lab, not real hosts" in " ".join(done.stdout.split())
+    assert (folder / "raw" / "run.json").is_file(), done.stdout
 
 
 def measured(done: "subprocess.CompletedProcess[str]") -> set[str]:

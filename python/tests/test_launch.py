@@ -7,7 +7,7 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from barewire.errors import MeasurementFailed, WrongUse
+from barewire.errors import MachineCannot, MeasurementFailed, WrongUse
 from barewire.measure.launch import Order, launch, raise_failure
 from barewire.measure.sites import RemoteSite, Station
 from barewire.measure.subjects import Subject
@@ -72,3 +72,10 @@ def test_wrong_arguments_are_told_by_what_is_wrong() -> None:
         errors.write(text)
         with pytest.raises(WrongUse, match=r"^invalid value 'x=y' for '--tuned': write NAME=NUMBER$"):
             raise_failure(2, errors)
+
+
+def test_a_program_that_another_machine_does_not_have_is_to_be_installed_there() -> None:
+    with TemporaryFile("w+") as errors:
+        errors.write("bash: line 1: barewire-probe: command not found\n")
+        with pytest.raises(MachineCannot, match="command not found; install barewire-probe in the PATH there"):
+            raise_failure(127, errors)

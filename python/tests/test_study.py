@@ -324,8 +324,14 @@ def test_a_step_s_options_go_before_those_of_its_program(tmp_path: Path, monkeyp
     # On real hosts the lab's options are replaced; and what is done is not done again.
     run_steps(plan, study, begin(plan, study, "quick", None), no_progress)
     other = tmp_path / "hosts"
-    run_steps(plan, other, begin(plan, other, "full", "a:2,b:2"), no_progress)
-    assert commands[1:] == [["mpi", "pingpong", "--sizes", "64", "--hosts", "a:2,b:2", "-o", str(other / "messages")]]
+    run_steps(plan, other, begin(plan, other, "full", "a:2,b:2", "eth1"), no_progress)
+    on_hosts = ["--hosts", "a:2,b:2", "--interface", "eth1"]
+    assert commands[1:] == [["mpi", "pingpong", "--sizes", "64", *on_hosts, "-o", str(other / "messages")]]
+    assert read_record(other).interface == "eth1"
+    with pytest.raises(WrongUse, match="study mine on a:2,b:2 by eth1: continue it as it was"):
+        begin(plan, other, "full", "a:2,b:2")
+    lab = CliRunner().invoke(app, ["study", "run", "paz2010", "--interface", "eth1", "-o", str(tmp_path / "lab")])
+    assert isinstance(lab.exception, WrongUse) and not (tmp_path / "lab").exists()
 
 
 @pytest.mark.parametrize("name", shipped())

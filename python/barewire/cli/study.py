@@ -67,6 +67,7 @@ def run(
         str | None,
         typer.Option(metavar="HOSTS", help="a,b or a:4,b:4: real hosts instead of labs", rich_help_panel=options.HOSTS),
     ] = None,
+    interface: options.InterfaceOfHosts = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -84,12 +85,14 @@ def run(
     Each step is a command of barewire's and leaves its own run in the directory. What was finished is not run again:
     the same command continues an interrupted study. A step that this machine cannot run is left out, and said.
     """
+    if interface is not None and hosts is None:
+        raise WrongUse("--interface is that of --hosts; labs have their own")
     plan = read_plan(study)
     _at_confidence(plan, confidence)
     form: Form = "quick" if quick else "full"
     directory = output or RUNS / f"{plan.name}-{form}"
     with only_run_of(directory) as lock:
-        record = begin(plan, directory, form, hosts)
+        record = begin(plan, directory, form, hosts, interface)
         typer.echo(f"study {plan.name}, {form} form, in {directory}", err=True)
         if others := [build for build in record.builds if build != this_build()]:
             typer.echo(

@@ -12,7 +12,7 @@ from barewire.cluster.hosts import ClusterHost
 from barewire.cluster.reach import Reach
 from barewire.cluster.remote import document_in, kill, start
 from barewire.errors import MeasurementFailed
-from barewire.measure.programs import PROBE, find_program
+from barewire.measure.programs import INSTALL_THERE, NOT_FOUND, PROBE, find_program
 
 # A login may take seconds; so may sixteen at once.
 _START_TIMEOUT_S = 30.0
@@ -93,8 +93,8 @@ class Agent:
         text = (await errors).decode(errors="replace").strip().splitlines()
         code = await self._process.wait()
         reason = text[-1].removeprefix(f"{PROBE}: ") if text else f"its agent ended with code {code}"
-        if code == 127:
-            reason += f"; install {PROBE} in the PATH there"
+        if code == NOT_FOUND:
+            reason += f"; {INSTALL_THERE}"
         self._end_reason = reason
         failure = HostFailed(self.host.name, reason)
         for waiting in (self._ready, *self._waiting.values()):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from barewire.errors import BarewireError, MachineCannot, MeasurementFailed, WrongUse, finite_above_0
-from barewire.measure.programs import FLOOR, HOST, PROBE, XDP_FLOOR, find_program
+from barewire.measure.programs import FLOOR, HOST, INSTALL_THERE, NOT_FOUND, PROBE, XDP_FLOOR, find_program
 from barewire.measure.sites import Site, Station
 from barewire.measure.subjects import BROKERED, Subject
 from barewire.models.naming import LIBFABRIC, PACKET
@@ -217,4 +217,6 @@ def raise_failure(code: int, errors: IO[str]) -> None:
     message = lines[-1] if lines else f"the program ended with code {code} and no message"
     for prefix in (f"{PROBE}: ", f"{FLOOR}: ", f"{XDP_FLOOR}: ", f"{HOST}: "):
         message = message.removeprefix(prefix)
+    if code == NOT_FOUND:  # by the shell of another machine
+        raise MachineCannot(f"{message}; {INSTALL_THERE}")
     raise _ERRORS.get(code, MeasurementFailed)(message)

@@ -15,6 +15,9 @@ PROBE = "barewire-probe"
 FLOOR = "barewire-floor"
 XDP_FLOOR = "barewire-floor-xdp"
 HOST = "barewire-host"
+# The exit code of a shell that does not find a program, and what helps.
+NOT_FOUND = 127
+INSTALL_THERE = f"install {PROBE} in the PATH there"
 
 
 def find_program(name: str) -> str:

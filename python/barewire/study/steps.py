@@ -60,7 +60,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Record:
-    """A study on disk. `hosts` are real ones, or None for labs on this machine."""
+    """A study on disk. `hosts` are real ones, or None for labs on this machine; `interface` is theirs, if given."""
 
     plan: str
     digest: str
@@ -68,6 +68,7 @@ class Record:
     hosts: str | None
     created: str
     steps: Mapping[str, Done] = field(default_factory=dict)
+    interface: str | None = None
 
     @property
     def seconds(self) -> float:
@@ -144,18 +145,20 @@ def _holder(lock: int) -> str:
     return "another process, or a step of it has not ended yet"
 
 
-def begin(plan: Plan, directory: Path, form: Form, hosts: str | None) -> Record:
+def begin(plan: Plan, directory: Path, form: Form, hosts: str | None, interface: str | None = None) -> Record:
     """Return the record of a new study, or of the same one that was begun there; WrongUse if it is another."""
     if not (directory / STUDY_FILE).exists():
         # A first record that was not written to its end is hidden.
         if directory.exists() and any(not entry.name.startswith(".") for entry in directory.iterdir()):
             raise WrongUse(f"{directory} is not empty and contains no study; a study needs a directory of its own")
-        record = Record(plan.name, plan.digest, form, hosts, datetime.now(UTC).isoformat(timespec="seconds"))
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        record = Record(plan.name, plan.digest, form, hosts, created, interface=interface)
         record.write(directory)
         return record
     record = read_record(directory)
-    if (record.plan, record.form, record.hosts) != (plan.name, form, hosts):
+    if (record.plan, record.form, record.hosts, record.interface) != (plan.name, form, hosts, interface):
         on = "labs" if record.hosts is None else record.hosts
+        on += f" by {record.interface}" if record.interface else ""
         raise WrongUse(f"{directory} has the {record.form} study {record.plan} on {on}: continue it as it was begun")
     if record.digest != plan.digest:
         raise WrongUse(
@@ -290,6 +293,7 @@ def _command(step: Step, directory: Path, record: Record) -> tuple[tuple[str, ..
     place: tuple[str, ...] = step.lab
     if step.lab and record.hosts is not None:
         place = ("--hosts", _hosts_for(step, record.hosts))
+        place += ("--interface", record.interface) if record.interface else ()
     words, without = _with_installed_libraries((*words, *place, *more))
     results = ("-o", str(directory / step.name)) if step.leaves_run else ()
     as_json = () if step.leaves_run or step.command[0] == "run" else ("--json",)
