@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 from barewire.results.scoreboard import SHORT_BYTES, Missing, Scoreboard, ScoreRow
@@ -35,30 +36,24 @@ class Judged:
     state: State
 
 
-def _on_pair(row: ScoreRow | Missing) -> bool:
-    return row.testbed.startswith("pair") and row.testbed != "pair-1gbit"
+def _of_pair(testbed: str) -> tuple[Bound, ...]:
+    """The bounds of two hosts without a rate limit, which each testbed of them is judged by on its own."""
+
+    def between(least: int, most: float) -> Callable[[ScoreRow | Missing], bool]:
+        return lambda row: row.testbed == testbed and least < row.message_bytes <= most
+
+    return (
+        Bound(f"{testbed}, up to 8 KiB: mean", 0.5, "mean", between(-1, SHORT_BYTES)),
+        Bound(f"{testbed}, all sizes: mean", 0.85, "mean", between(-1, inf)),
+        Bound(f"{testbed}, up to 32 KiB: each row", 1.05, "rows", between(-1, 32 * _KIB)),
+        Bound(f"{testbed}, above 32 KiB: each row", 1.15, "rows", between(32 * _KIB, inf)),
+    )
 
 
 BOUNDS = (
-    Bound(
-        "pair, offloads, MTU 9000, up to 8 KiB: mean",
-        0.5,
-        "mean",
-        lambda row: _on_pair(row) and row.message_bytes <= SHORT_BYTES,
-    ),
-    Bound("pair, offloads, MTU 9000, all sizes: mean", 0.85, "mean", _on_pair),
-    Bound(
-        "pair, offloads, MTU 9000, up to 32 KiB: each row",
-        1.05,
-        "rows",
-        lambda row: _on_pair(row) and row.message_bytes <= 32 * _KIB,
-    ),
-    Bound(
-        "pair, offloads, MTU 9000, above 32 KiB: each row",
-        1.15,
-        "rows",
-        lambda row: _on_pair(row) and row.message_bytes > 32 * _KIB,
-    ),
+    *_of_pair("pair"),
+    *_of_pair("pair-9000"),
+    *_of_pair("pair-offloads"),
     Bound("1 Gb/s: each row", 1.02, "rows", lambda row: "1gbit" in row.testbed),
     Bound("one host: mean", 1.1, "mean", lambda row: row.testbed == "host"),
     Bound("one host: each row", 1.5, "rows", lambda row: row.testbed == "host"),
