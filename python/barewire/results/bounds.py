@@ -37,16 +37,16 @@ class Judged:
 
 
 def _of_pair(testbed: str) -> tuple[Bound, ...]:
-    """The bounds of two hosts without a rate limit, which each testbed of them is judged by on its own."""
+    """Return the bounds of a testbed of two hosts without a rate limit."""
 
-    def between(least: int, most: float) -> Callable[[ScoreRow | Missing], bool]:
-        return lambda row: row.testbed == testbed and least < row.message_bytes <= most
+    def sized(least: int, most: float) -> Callable[[ScoreRow | Missing], bool]:
+        return lambda row: row.testbed == testbed and least <= row.message_bytes <= most
 
     return (
-        Bound(f"{testbed}, up to 8 KiB: mean", 0.5, "mean", between(-1, SHORT_BYTES)),
-        Bound(f"{testbed}, all sizes: mean", 0.85, "mean", between(-1, inf)),
-        Bound(f"{testbed}, up to 32 KiB: each row", 1.05, "rows", between(-1, 32 * _KIB)),
-        Bound(f"{testbed}, above 32 KiB: each row", 1.15, "rows", between(32 * _KIB, inf)),
+        Bound(f"{testbed}, up to 8 KiB: mean", 0.5, "mean", sized(0, SHORT_BYTES)),
+        Bound(f"{testbed}, all sizes: mean", 0.85, "mean", sized(0, inf)),
+        Bound(f"{testbed}, up to 32 KiB: each row", 1.05, "rows", sized(0, 32 * _KIB)),
+        Bound(f"{testbed}, above 32 KiB: each row", 1.15, "rows", sized(32 * _KIB + 1, inf)),
     )
 
 
