@@ -73,9 +73,9 @@ def test_the_provider_takes_the_file_and_the_environment_goes_before_it(tmp_path
     command = ("run", "-n", "2", "--lab", "pair", "--", built, "7")
     done = barewire(*command, env=named)
     assert done.returncode == 0, done.stderr[-2000:]
-    wrong = barewire(*command, env=named | {"FI_BAREWIRE_ACKNOWLEDGE_EVERY": "11"})
+    wrong = barewire(*command, env=named | {"FI_BAREWIRE_ACKNOWLEDGE_EVERY": "32"})
     assert wrong.returncode != 0
-    assert "acknowledge_every must be 1 to half of the window" in wrong.stdout + wrong.stderr
+    assert "acknowledge_every must be 1 to 31" in wrong.stdout + wrong.stderr
     done = barewire(*command, env=named | {"FI_BAREWIRE_ACKNOWLEDGE_EVERY": "11", "FI_BAREWIRE_WINDOW": "22"})
     assert done.returncode == 0, done.stderr[-2000:]
 

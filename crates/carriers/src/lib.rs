@@ -286,11 +286,12 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     }
 
     /// Sends frames to a peer that both carriers reach: batches of long frames by UDP, from time to time behind a first
-    /// frame by Ethernet, which makes the peer poll for datagrams.
+    /// long frame by Ethernet, which makes the peer poll for datagrams.
     #[inline]
     fn send_batch(&mut self, index: usize, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
         let current = self.peers[index].current.unwrap_or(0);
-        let long = || frames.iter().filter(|frame| frame.len() > SHORT_MAX).count();
+        let is_long = |frame: &Outgoing<'_>| frame.len() > SHORT_MAX;
+        let long = || frames.iter().filter(|frame| is_long(frame)).count();
         // UDP carries no tags.
         let has_tag = frames.first().is_some_and(|frame| frame.tag() != 0);
         if has_tag || frames.len() < BATCH_MIN || long() < BATCH_MIN || !self.sends_batches_to(&self.peers[index]) {
@@ -299,11 +300,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         if self.peers[index].is_batch_awaited(self.now, BATCHES_AWAITED / 2) {
             return self.send_run(index, UDP, frames);
         }
-        let (first, rest) = frames.split_at(1);
-        match self.send_run(index, current, first)? {
-            0 => Ok(0),
-            sent => Ok(sent + self.send_run(index, UDP, rest)?),
-        }
+        let (first, rest) = frames.split_at(1 + frames.iter().position(is_long).unwrap_or(0));
+        let sent = self.send_run(index, current, first)?;
+        if sent < first.len() { Ok(sent) } else { Ok(sent + self.send_run(index, UDP, rest)?) }
     }
 
     /// Sends frames to a peer that several paths reach: long ones by all in turns, others by the best.

@@ -111,7 +111,7 @@ impl Config {
         self.send_descriptors = tuning.send_descriptors;
         self.connection.window = tuning.window as u8;
         self.connection.receive_window = tuning.window as u8;
-        self.connection.acknowledge_every = tuning.acknowledge_every as u8;
+        self.connection.acknowledge_every = tuning.acknowledge_every.min(tuning.window / 2) as u8;
         let delay = Duration::from_micros(tuning.acknowledge_delay_us as u64);
         self.connection.acknowledge_delay = delay;
         // A delayed acknowledgement must not cause a retransmission.

@@ -34,14 +34,13 @@ use crate::slots::{Slot, Slots};
 
 /// Bytes of an I PDU before its information; no other PDU with information has a header of this length.
 const I_HEADER_BYTES: usize = 4;
-/// Maximum number of frames passed to the link in one call.
-const BATCH_FRAMES: usize = 32;
+/// Maximum number of frames passed to the link in one call: few enough to be in the L1 or L2 cache when the kernel
+/// copies them. A system call that sends 16 datagrams takes 4.2 µs, one with 32 takes 5.3.
+pub(crate) const BATCH_FRAMES: usize = 32;
 /// Size of the longest frame without a slot.
 const CONTROL_BYTES: usize = ETHERNET_HEADER_BYTES + Header::MAX + Guard::MAX + extension::MAX;
 /// Size of the longest header of a frame with information.
 const HEADERS_MAX: usize = ETHERNET_HEADER_BYTES + I_HEADER_BYTES + Guard::MAX + INFORMATION_FRONT;
-/// Frames received before acknowledgements are sent: as many as one acknowledgement covers.
-const FRAMES_PER_TRANSMIT: u32 = 16;
 /// Frames received in one call, so that a fast sender cannot starve other work.
 const FRAMES_PER_RECEIVE: u32 = 1024;
 /// Polls of the ring between two checks of the timers; reading the clock costs as much as several polls.
@@ -107,8 +106,9 @@ pub struct Port<L> {
     now: Instant,
     /// Polls since the timers were last checked.
     pub polls: u32,
-    /// Frames received since the last `transmit`.
+    /// Frames received since the last `transmit`, and before the next: as many as one acknowledgement covers.
     handled: u32,
+    handled_max: u32,
     /// Frames without an LLC PDU, and truncated frames.
     pub foreign: u64,
     /// Frames with a wrong check: corrupted in transit, or from a station of another implementation.
@@ -161,6 +161,7 @@ impl<L: Link> Port<L> {
             now,
             polls: 0,
             handled: 0,
+            handled_max: config.connection.acknowledge_every.into(),
             foreign: 0,
             damaged: 0,
             unauthentic: 0,
@@ -278,7 +279,7 @@ impl<L: Link> Port<L> {
             let stop = stop || self.reordered.is_some() && self.deliver_reordered(&mut deliver);
             // Do not delay acknowledgements until a long message is complete: the peer's window would close.
             self.handled += 1;
-            if self.handled >= FRAMES_PER_TRANSMIT {
+            if self.handled >= self.handled_max {
                 self.read_clock();
                 self.transmit()?;
             }

@@ -30,7 +30,7 @@ pub struct Tuning {
     pub ring_bytes: usize,
     /// Maximum number of unacknowledged frames to a peer, in each direction.
     pub window: usize,
-    /// Maximum number of frames covered by one acknowledgement.
+    /// Maximum number of frames covered by one acknowledgement, in any case at most half of the window.
     pub acknowledge_every: usize,
     /// Maximum time in microseconds that an acknowledgement waits to be piggybacked.
     pub acknowledge_delay_us: usize,
@@ -199,8 +199,8 @@ impl Tuning {
         require(within(self.ring_bytes, 64 << 10, 256 << 20), "ring_bytes", "64 KiB to 256 MiB")?;
         // With a larger window, a retransmitted frame could be taken for a new one.
         require(within(self.window, 2, usize::from(bounds::WINDOW)), "window", "2 to 63")?;
-        let every = within(self.acknowledge_every, 1, self.window / 2);
-        require(every, "acknowledge_every", "1 to half of the window")?;
+        let every_max = usize::from(bounds::WINDOW) / 2;
+        require(within(self.acknowledge_every, 1, every_max), "acknowledge_every", "1 to 31")?;
         require(self.acknowledge_delay_us <= Self::ACKNOWLEDGE_DELAY_US_MAX, "acknowledge_delay_us", "at most 100000")?;
         require(within(self.slots, 16, 1 << 14), "slots", "16 to 16384")?;
         require(within(self.send_descriptors, 16, 1 << 14), "send_descriptors", "16 to 16384")?;
@@ -260,9 +260,7 @@ mod tests {
     fn a_value_is_set_by_name_within_its_bounds() {
         let changed = Tuning::default().with(&[("window", 20), ("acknowledge_every", 10)]).unwrap();
         assert_eq!((changed.window, changed.get("window")), (20, Some(20)));
-        assert!(
-            changed.clone().with(&[("acknowledge_every", 11)]).unwrap_err().to_string().contains("half of the window")
-        );
+        assert!(changed.clone().with(&[("acknowledge_every", 32)]).unwrap_err().to_string().contains("1 to 31"));
         assert!(changed.with(&[("windows", 1)]).is_err());
         assert!(Tuning::NAMES.iter().all(|name| Tuning::default().get(name).is_some()));
         assert_eq!(Tuning::default().check(), Ok(()));

@@ -35,9 +35,10 @@ pub const T1_FLOOR_MAX: Duration = Duration::from_millis(10);
 /// Default T1 before the first measurement: a peer in a virtual machine answers its first SABME within this.
 pub const T1_INITIAL: Duration = Duration::from_millis(20);
 
-/// Default number of I PDUs per acknowledgement: a quarter of the window, so that the sender never stalls for lack of
-/// an acknowledgement.
-pub const ACKNOWLEDGE_EVERY: u8 = 16;
+/// Default number of I PDUs per acknowledgement: half of the window, so that the sender can fill one half while the
+/// other is acknowledged. Each acknowledgement costs the receiver a system call (2 µs where a message of 32 KiB takes
+/// 10, measured, `docs/performance.md`).
+pub const ACKNOWLEDGE_EVERY: u8 = WINDOW / 2;
 /// Default limit of the acknowledgement delay, during which an I PDU may piggyback it. A quarter of the smallest T1:
 /// the delay must never cause a retransmission.
 pub const ACKNOWLEDGE_DELAY: Duration = Duration::from_micros(50);

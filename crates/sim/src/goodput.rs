@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use barewire_llc::{AfterLoss, ConnectionConfig, Instant, StationTransmit};
+use barewire_llc::{AfterLoss, ConnectionConfig, Instant, StationTransmit, bounds};
 use fastrand::Rng;
 
 use crate::ends::{Ends, Network};
@@ -70,7 +70,7 @@ pub fn delivered(link: &Link, window: u8, after_loss: AfterLoss, seed: u64) -> u
 #[must_use]
 pub fn config(window: u8, after_loss: AfterLoss) -> ConnectionConfig {
     let receive_window = window.max(8);
-    let acknowledge_every = (window / 4).clamp(1, 16);
+    let acknowledge_every = (window / 2).clamp(1, bounds::ACKNOWLEDGE_EVERY);
     ConnectionConfig { window, receive_window, acknowledge_every, after_loss, ..ConnectionConfig::default() }
 }
 

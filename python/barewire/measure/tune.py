@@ -81,17 +81,11 @@ class TunePlan:
     def groups(self) -> tuple[Group, ...]:
         """The groups with their candidates, without the defaults."""
         groups = (
-            (replace(FRAMES, candidates={name: FRAMES.candidates[name] for name in self._quick_names}),)
+            (replace(FRAMES, candidates={name: FRAMES.candidates[name] for name in _QUICK}),)
             if self.quick
             else (FRAMES, PIPE)
         )
         return tuple(replace(group, candidates=self._candidates(group)) for group in groups)
-
-    @property
-    def _quick_names(self) -> tuple[str, ...]:
-        # With a small window in the file, acknowledgements stay as they are: their default would be rejected.
-        is_valid = self.defaults["acknowledge_every"] <= self.kept["window"] // 2
-        return _QUICK if is_valid else tuple(name for name in _QUICK if name != "acknowledge_every")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,14 +94,8 @@ class TunePlan:
         return names if self.quick else (*names, EAGER_BYTES)
 
     def _candidates(self, group: Group) -> dict[str, tuple[int, ...]]:
-        # A quick run does not tune the window: its candidates must be valid with the current one.
-        acknowledge_every_max = self.kept["window"] // 2 if self.quick else max(FRAMES.candidates["acknowledge_every"])
         return {
-            name: tuple(
-                value
-                for value in values
-                if value != self.defaults[name] and (name != "acknowledge_every" or value <= acknowledge_every_max)
-            )
+            name: tuple(value for value in values if value != self.defaults[name])
             for name, values in group.candidates.items()
         }
 
@@ -197,7 +185,7 @@ def _tune_eager(site: Site, plan: TunePlan, launcher: Launcher, steps: _Steps) -
 def _confirmed(
     name: str, trials: Sequence[Trial], plan: TunePlan, bench: Bench, launcher: Launcher, steps: _Steps
 ) -> Findings:
-    chosen = choose(trials, plan.base)
+    chosen = choose(trials)
     steps.begin(f"{name}, once more", 2)
     if not chosen:
         return Findings(name, tuple(trials), {}, None)
@@ -205,20 +193,11 @@ def _confirmed(
     return Findings(name, tuple(trials), chosen, confirmation)
 
 
-def choose(trials: Sequence[Trial], defaults: Values) -> dict[str, int]:
-    """Return the best candidate of each value that is better than the default, within the engine's constraints."""
+def choose(trials: Sequence[Trial]) -> dict[str, int]:
+    """Return the best candidate of each value that is better than the default."""
     best: dict[str, Trial] = {}
     for trial in trials:
         (name,) = trial.values
         if trial.is_better and (name not in best or trial.score < best[name].score):
             best[name] = trial
-    chosen = {name: trial.values[name] for name, trial in best.items()}
-    related = ("window", "acknowledge_every")
-    if not any(name in chosen for name in related):
-        return chosen
-    window, every = (chosen.get(name, defaults[name]) for name in related)
-    if every > window // 2:
-        # The engine rejects this pair: keep the value with the larger gain.
-        worse = max(related, key=lambda name: best[name].score if name in best else 0.0)
-        del chosen[worse]
-    return chosen
+    return {name: trial.values[name] for name, trial in best.items()}

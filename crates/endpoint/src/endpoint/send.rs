@@ -12,11 +12,12 @@ use crate::channel::{Carrier, Channel, ChannelId};
 use crate::descriptors::{Content, DescriptorId, HEAD_MAX, LOCAL_PIECE_MAX, Report};
 use crate::error::{EndpointError, SendError};
 use crate::message_queue::Priority;
+use crate::port::BATCH_FRAMES;
 use crate::sink::Class;
 use crate::slots::{Lent, Slot, Slots};
 
-/// Frames submitted before they are transmitted: few enough to be in the L1 cache when the kernel copies them.
-const FRAMES_PER_TRANSMIT: u32 = 16;
+/// Frames submitted before they are transmitted.
+const FRAMES_PER_TRANSMIT: u32 = BATCH_FRAMES as u32;
 /// Frames that a channel may send before the next channel is served.
 const FRAMES_PER_TURN: u32 = 64;
 

@@ -276,11 +276,11 @@ fn request_is_repeated_after_loss() {
 }
 
 #[test]
-fn sixteenth_pdu_is_acknowledged_at_once() {
+fn half_a_window_is_acknowledged_at_once() {
     let mut pair = Pair::connected(&ConnectionConfig::default());
-    pair.send(0, 0..33);
+    pair.send(0, 0..63);
     pair.exchange();
-    assert_eq!(acknowledged(&pair.events[0]).len(), 32);
+    assert_eq!(acknowledged(&pair.events[0]).len(), 62);
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Scenario {
             self.messages.unexpected_bytes = self.messages.unexpected_bytes.max(self.mtu);
             let connection = &mut self.endpoint.connection;
             (connection.window, connection.receive_window) = (63, 63);
-            connection.acknowledge_every = 16;
+            connection.acknowledge_every = 31;
             self.endpoint.slots = self.endpoint.slots.max(64);
         }
         let factor = *choose(rng, &[1, 5, 20, 100]);

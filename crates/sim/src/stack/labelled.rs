@@ -76,7 +76,7 @@ impl Scenario {
         let labelled = LabelledPaths::draw(rng, 2 * span_ns);
         let connection = &mut self.endpoint.connection;
         if rng.bool() {
-            (connection.window, connection.receive_window, connection.acknowledge_every) = (63, 63, 16);
+            (connection.window, connection.receive_window, connection.acknowledge_every) = (63, 63, 31);
             self.endpoint.slots = self.endpoint.slots.max(64);
         }
         self.endpoint.labels = Some(labelled.labels());
