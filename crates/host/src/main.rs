@@ -3,6 +3,7 @@
 
 mod capacity;
 mod context;
+mod distance;
 mod file;
 mod filesystem;
 mod load;
@@ -75,6 +76,11 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Time for a cache line to get from one core to another
+    Distance {
+        #[command(flatten)]
+        common: Common,
+    },
     /// Bandwidth between two processes: pipe, Unix socket, TCP; on the same core and across cores
     Transfer {
         #[command(flatten)]
@@ -115,6 +121,12 @@ enum Command {
     #[command(hide = true)]
     Source {
         channel: transfer::Channel,
+        #[command(flatten)]
+        place: peer::Place,
+    },
+    /// Hand a cache line back to another process of this program
+    #[command(hide = true)]
+    Bounce {
         #[command(flatten)]
         place: peer::Place,
     },
@@ -183,6 +195,7 @@ fn run(command: Command) -> Result<(), LaunchError> {
     match command {
         Command::Answer { channel, place } => wakeup::answer(channel, &place),
         Command::Source { channel, place } => transfer::source(channel, &place),
+        Command::Bounce { place } => distance::bounce(&place),
         Command::Member { bytes, place } => context::member(bytes, &place),
         Command::Memory { block, common } => {
             let launch = Launch::prepare(common)?;
@@ -217,6 +230,9 @@ fn run(command: Command) -> Result<(), LaunchError> {
             .record("syscall", None, |launch, _, output| syscall::run(launch.effort, output).map(|()| 0)),
         Command::Wakeup { common } => Launch::prepare(common)?.record("wakeup", None, |launch, _, output| {
             wakeup::run(launch.cpu, launch.other_cpu, launch.effort, output).map(|()| 0)
+        }),
+        Command::Distance { common } => Launch::prepare(common)?.record("distance", None, |launch, _, output| {
+            distance::run(launch.other_cpu, launch.effort, output).map(|()| 0)
         }),
         Command::File { directory, common } => {
             Launch::prepare(common)?.record("file", None, |launch, random, output| {

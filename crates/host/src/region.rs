@@ -2,7 +2,7 @@
 //! Memory mappings, anonymous or of a file.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU32;
 
@@ -66,7 +66,20 @@ impl Region {
 pub struct Shared(Region);
 
 impl Shared {
-    pub const BYTES: usize = 4096;
+    const BYTES: usize = 4096;
+
+    /// A new file in memory, for both processes to map.
+    pub fn file() -> Result<File, LaunchError> {
+        // SAFETY: the name is a C string, and the returned descriptor is new.
+        let descriptor = unsafe { libc::memfd_create(c"barewire-host".as_ptr(), libc::MFD_CLOEXEC) };
+        if descriptor < 0 {
+            return Err(LaunchError::last("memfd_create"));
+        }
+        // SAFETY: the descriptor is new, and nothing else owns it.
+        let file = unsafe { File::from_raw_fd(descriptor) };
+        file.set_len(Self::BYTES as u64).map_err(|error| LaunchError::system("ftruncate", error))?;
+        Ok(file)
+    }
 
     pub fn new(file: &File) -> Result<Self, LaunchError> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;

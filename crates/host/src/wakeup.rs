@@ -98,14 +98,7 @@ fn start_peer(channel: Channel, name: &str, core: usize) -> Result<(Peer, Repeat
             socket(own.into(), theirs.into(), name, core)
         }
         Channel::Futex => {
-            // SAFETY: the name is a C string, and the returned descriptor is new.
-            let descriptor = unsafe { libc::memfd_create(c"barewire-host".as_ptr(), libc::MFD_CLOEXEC) };
-            if descriptor < 0 {
-                return Err(LaunchError::last("memfd_create"));
-            }
-            // SAFETY: the descriptor is new, and nothing else owns it.
-            let file = unsafe { File::from_raw_fd(descriptor) };
-            file.set_len(Shared::BYTES as u64).map_err(failed)?;
+            let file = Shared::file()?;
             let shared = Shared::new(&file)?;
             let peer = Peer::start(&["answer", name], core, file.into(), Stdio::null())?;
             let repeat = move |times| {

@@ -18,7 +18,7 @@ from barewire.measure.mpi import MpiCampaign, MpiOrder
 from barewire.measure.records import LaunchRecords
 from barewire.measure.runner import ProbeCampaign
 from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
-from barewire.measure.sites import Site
+from barewire.measure.sites import Site, watch_of
 from barewire.measure.subjects import Subject
 from barewire.models.budget import PATH, YARDSTICKS
 from barewire.models.naming import FLOOR
@@ -121,7 +121,7 @@ def measure_budget(
         lab=lab,
         warnings=warnings,
     )
-    return run_campaign(campaign, directory, run, progress)
+    return run_campaign(campaign, directory, run, progress, watch_of((site.active, site.passive)))
 
 
 def _parameters(campaign: BudgetCampaign) -> dict[str, Any]:

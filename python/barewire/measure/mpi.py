@@ -19,7 +19,7 @@ from barewire.measure.mpi_subjects import MpiSubject
 from barewire.measure.records import LaunchRecords
 from barewire.measure.refining import check_refinement
 from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
-from barewire.measure.sites import Station
+from barewire.measure.sites import Station, watch_of
 from barewire.models.derived import DERIVED_TESTS
 from barewire.models.wire import Link
 from barewire.mpi import HostSlots, spread, start
@@ -218,7 +218,7 @@ def measure_mpi(
         lab=lab,
         warnings=warnings,
     )
-    return run_campaign(campaign, directory, run, progress)
+    return run_campaign(campaign, directory, run, progress, watch_of(site.stations().values()))
 
 
 def left_out(run: Run) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from barewire.measure.launch import Effort, Order, launch
 from barewire.measure.records import LaunchRecords, read_records
 from barewire.measure.refining import check_refinement
 from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
-from barewire.measure.sites import Site
+from barewire.measure.sites import Site, watch_of
 from barewire.measure.subjects import TUNED, Subject, check_tuned, floors_of
 from barewire.models.naming import XDP_LINKS
 from barewire.results.run import Run, Series
@@ -92,7 +92,7 @@ def measure(
         lab=lab,
         warnings=(*site.warnings, *shared),
     )
-    return run_campaign(campaign, directory, run, progress)
+    return run_campaign(campaign, directory, run, progress, watch_of((site.active, site.passive)))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from barewire.measure.mpi_subjects import MpiSubject
 from barewire.measure.patterns import Pattern, Testbed
 from barewire.measure.records import LaunchRecords
 from barewire.measure.session import Progress, StoppingRule, new_run, run_campaign
+from barewire.measure.sites import watch_of
 from barewire.mpi import start
 from barewire.mpi.prepare import is_crowded, prepare
 from barewire.results.run import Run, Series
@@ -28,6 +29,9 @@ from barewire.results.series import series_from_samples
 SEVERAL = "several"
 # The next round may take somewhat longer than the previous one and must still fit into the time.
 _LONGER_ROUND = 1.1
+# How long a launch of the full form waits while a virtual machine's cores are farther apart than before. They stay so
+# for 20 to 40 s (docs/notebook/2026-11-30-half-a-window-for-each-acknowledgement.md).
+_NEAR_PATIENCE_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,8 @@ def measure_testbed(
         lab=lab,
         warnings=warnings,
     )
-    return run_campaign(campaign, directory, run, progress)
+    watch = watch_of(site.stations().values(), 0.0 if plan.quick else _NEAR_PATIENCE_S)
+    return run_campaign(campaign, directory, run, progress, watch)
 
 
 def _parameters(site: MpiSite, plan: ScorePlan) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import polars as pl
 
 from barewire.errors import BarewireError, MeasurementFailed, WrongUse, finite_above_0
 from barewire.interrupts import Hold, interrupts_held
+from barewire.measure.distance import CoreWatch
 from barewire.measure.records import LaunchRecords
 from barewire.measure.refining import SizePlanner
 from barewire.results.run import Launch, Run, Series, Stop
@@ -112,8 +113,12 @@ class Campaign(Protocol[OrderT]):
         """Add to a run with series whatever else is derived from all samples."""
 
 
-def run_campaign(campaign: Campaign[Any], directory: Path, run: Run, progress: Progress) -> Run:
+def run_campaign(
+    campaign: Campaign[Any], directory: Path, run: Run, progress: Progress, watch: CoreWatch | None = None
+) -> Run:
     """Measure into `directory`, which must not contain a run; `run` is the state before the first launch.
+
+    With a `watch`, each launch's record has the distance of two cores, and the run a warning if it has changed.
 
     If the measurement ends early, the samples so far are kept, the run is marked incomplete, and then the error is
     raised.
@@ -124,7 +129,7 @@ def run_campaign(campaign: Campaign[Any], directory: Path, run: Run, progress: P
     try:
         # An interrupt may end a launch, but not the recording of its samples.
         with interrupts_held() as hold:
-            session = Session(campaign, directory, run, hold)
+            session = Session(campaign, directory, run, hold, watch)
             session.prepare()
             try:
                 session.measure(progress)
@@ -143,9 +148,11 @@ def run_campaign(campaign: Campaign[Any], directory: Path, run: Run, progress: P
 class Session(Generic[OrderT]):
     """A run in progress."""
 
-    def __init__(self, campaign: Campaign[OrderT], directory: Path, run: Run, hold: Hold) -> None:
+    def __init__(
+        self, campaign: Campaign[OrderT], directory: Path, run: Run, hold: Hold, watch: CoreWatch | None = None
+    ) -> None:
         """Start without measurements; `hold` delivers interrupts during launches."""
-        self.campaign, self.directory, self.run, self._hold = campaign, directory, run, hold
+        self.campaign, self.directory, self.run, self._hold, self._watch = campaign, directory, run, hold, watch
         self.launches: list[Launch] = []
         self.frames: list[pl.DataFrame] = []
         self.corrupt_messages = 0
@@ -219,6 +226,9 @@ class Session(Generic[OrderT]):
         )
         if self._planner is not None:
             self.run = replace(self.run, warnings=(*self.run.warnings, *self._planner.warnings()))
+        warning = None if self._watch is None else self._watch.warning()
+        if warning is not None:
+            self.run = replace(self.run, warnings=(*self.run.warnings, warning))
         self.run = self.campaign.conclude(self.run, frame)
         # A reader may be about to recover what it takes for a run that was killed.
         with exclusive(self.directory):
@@ -241,9 +251,15 @@ class Session(Generic[OrderT]):
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         file = self.directory / LAUNCHES_DIRECTORY / launch_file_name(order.number, order.test, order.subject_name)
         error: BaseException | None = None
+        distances: list[float | None] = []
         try:
             with self._hold.released():
+                if self._watch is not None:
+                    distances.append(self._watch.before())
+                    started = datetime.now(UTC).isoformat(timespec="milliseconds")
                 self.campaign.launch(order, file)
+                if self._watch is not None:
+                    distances.append(self._watch.after(distances[0]))
         except (BarewireError, KeyboardInterrupt) as exception:
             error = exception
         if isinstance(error, WrongUse) and order.label in self._launched:
@@ -258,12 +274,19 @@ class Session(Generic[OrderT]):
             error = MeasurementFailed(
                 f"{order.label} ended without an error and without results: was it really started?"
             )
-        self._record(order, started, records, error)
+        self._record(order, started, records, error, distances)
         continues = self.campaign.stopping_rule.despite_failures and isinstance(error, MeasurementFailed)
         if error is not None and not continues:
             raise error
 
-    def _record(self, order: OrderT, started: str, records: LaunchRecords, error: BaseException | None) -> None:
+    def _record(
+        self,
+        order: OrderT,
+        started: str,
+        records: LaunchRecords,
+        error: BaseException | None,
+        distances: Sequence[float | None],
+    ) -> None:
         self.frames.append(records.samples)
         self.corrupt_messages += records.corrupt_messages
         complete = error is None and bool(records.end.get("complete"))
@@ -272,6 +295,8 @@ class Session(Generic[OrderT]):
             "end": records.end,
             "corrupt_messages": records.corrupt_messages,
         }
+        if distances:
+            details["core_distance_ns"] = list(distances)
         if records.choices:
             details["choices"] = list(records.choices)
         if records.left_out:

@@ -7,13 +7,14 @@ import shlex
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from barewire.errors import WrongUse
 from barewire.lab import Lab
+from barewire.measure.distance import CoreWatch, first_two
 from barewire.models.wire import Link
 
 LOCAL_NAMES = ("localhost", "local")
@@ -43,6 +44,12 @@ class Station:
     cpus: tuple[int, ...] = ()
     # Socket of the broker that grants sockets for LLC; None if the program opens its own.
     broker: str | None = None
+
+
+def watch_of(stations: Iterable[Station], patience_s: float = 0.0) -> CoreWatch | None:
+    """Return what watches the distance of the stations' first two cores, if they have two of this machine."""
+    cores = first_two(station.cpus for station in stations)
+    return None if cores is None else CoreWatch(cores, patience_s)
 
 
 class Site(Protocol):

@@ -127,6 +127,7 @@ TESTS = (
     MeasuredTest("process", Program.host, "making a process: fork, with a program, through a shell"),
     MeasuredTest("context", Program.host, "context switches in a ring of processes, by number and working set"),
     MeasuredTest("wakeup", Program.host, "context switches, and waking another process"),
+    MeasuredTest("distance", Program.host, "time for a cache line to get from one core to another"),
     MeasuredTest("transfer", Program.host, "bandwidth between two processes: pipe, Unix socket, TCP"),
     MeasuredTest("filesystem", Program.host, "creating and deleting files of 0 to 10 KiB"),
     MeasuredTest("file", Program.host, "copying a file in the page cache against mapping it"),

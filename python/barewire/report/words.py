@@ -19,6 +19,7 @@ TEST_TITLES = {
     "switch": "Context switch",
     "context": "A hop in a ring of processes",
     "wakeup": "Waking another process",
+    "distance": "Distance of two cores",
     "transfer": "Bandwidth between two processes",
     "filesystem": "Creating and deleting files",
     "file": "Copy against map: a file in the page cache",
@@ -66,6 +67,7 @@ TEST_EXPLANATIONS = {
     "context": "A hop through a pipe between processes on one core that each read a working set of this size, in ns; "
     "less is better. alone is one process.",
     "wakeup": "One hop, half a round trip, in ns; less is better. self is one process alone.",
+    "distance": "A cache line handed from one core to another, which waits for it in a loop, in ns; less is better.",
     "transfer": "Bytes read per second from another process that writes blocks of this size, in MB/s (10⁶); more is "
     "better.",
     "filesystem": "One of 100 files in a directory of the run's file system, in ns, without waiting for the disk; less "

@@ -20,7 +20,20 @@ from barewire.stats.intervals import median_interval
 HOST_SCHEMA = "barewire-host/1"
 STORED_REFERENCE = Path(__file__).with_name("host_reference.json")
 HOST_TEST_ORDER = (
-    *("memory", "load", "syscall", "process", "switch", "context", "wakeup", "transfer", "filesystem", "file", "send"),
+    *(
+        "memory",
+        "load",
+        "syscall",
+        "process",
+        "switch",
+        "context",
+        "wakeup",
+        "distance",
+        "transfer",
+        "filesystem",
+        "file",
+        "send",
+    ),
 )
 
 

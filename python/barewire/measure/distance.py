@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The distance of two cores: a virtual machine's may be moved, and everything between them then takes longer."""
+
+import json
+import math
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+from barewire.errors import BarewireError
+from barewire.measure.programs import HOST, find_program
+
+Cores = tuple[int, int]
+# Cores this many times as far apart as at best are far apart. Found: 75 ns there and back, or 330 to 410.
+FAR = 1.8
+_SECONDS = 0.002
+_LOOK_EVERY_S = 0.5
+# The program takes some 10 ms, unless the machine is very busy.
+_PATIENCE_S = 10.0
+
+
+def first_two(cores_of_hosts: Iterable[Iterable[int]]) -> Cores | None:
+    """Return the first two cores of hosts; None if there are fewer."""
+    cores = list(dict.fromkeys(core for cores in cores_of_hosts for core in cores))[:2]
+    return (cores[0], cores[1]) if len(cores) == 2 else None
+
+
+def distance_ns(cores: Cores) -> float | None:
+    """Measure the time in ns that a cache line takes from one core to the other; None if that fails."""
+    one, other = map(str, cores)
+    try:
+        command = [find_program(HOST), "distance", "--cpu", one, "--other-cpu", other, "--seconds", str(_SECONDS)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_S, check=True)
+    except (BarewireError, OSError, subprocess.SubprocessError):
+        return None
+    records = map(json.loads, done.stdout.splitlines())
+    measured = [record for record in records if record["record"] == "samples" and record["phase"] == "measure"]
+    values = [value / record["operations"] for record in measured for value in record["values"]]
+    return median(values) if values else None
+
+
+@dataclass
+class CoreWatch:
+    """Looks at the distance of two cores before and after each launch.
+
+    Before a launch it waits up to `patience_s` seconds while the cores are farther apart than they were. Cores that
+    stay so are taken to have been moved for good, and later waits are half as long.
+    """
+
+    cores: Cores
+    patience_s: float = 0.0
+    look: Callable[[Cores], float | None] = distance_ns
+    sleep: Callable[[float], None] = time.sleep
+    nearest_ns: float = math.inf
+    seen_ns: list[float] = field(default_factory=list)
+    waited_s: float = 0.0
+
+    def before(self) -> float | None:
+        """Return the distance in ns at which a launch begins."""
+        found, waited_s = self._note(), 0.0
+        while found is not None and found > FAR * self.nearest_ns and waited_s < self.patience_s:
+            self.sleep(_LOOK_EVERY_S)
+            waited_s += _LOOK_EVERY_S
+            found = self._note()
+        self.waited_s += waited_s
+        if found is not None and 0 < self.patience_s <= waited_s:
+            self.nearest_ns, self.patience_s = found, self.patience_s / 2
+        return found
+
+    def after(self, before: float | None) -> float | None:
+        """Return the distance in ns at which a launch ends."""
+        found = self._note()
+        self.seen_ns += [value for value in (before, found) if value is not None]
+        return found
+
+    def warning(self) -> str | None:
+        """Say how many launches were affected, if the distance has changed."""
+        nearest = min(self.seen_ns, default=math.inf)
+        far = [value for value in self.seen_ns if value > FAR * nearest]
+        if not far:
+            return None
+        text = (
+            f"cores {self.cores[0]} and {self.cores[1]} were {nearest:.0f} ns apart, and {median(far):.0f} ns at "
+            f"{len(far)} of {len(self.seen_ns)} beginnings and ends of launches: the machine is virtual and was moved, "
+            "so launches differ for another reason than their subjects"
+        )
+        return text + (f"; {self.waited_s:.0f} s were spent waiting for it" if self.waited_s else "")
+
+    def _note(self) -> float | None:
+        found = self.look(self.cores)
+        self.nearest_ns = min(self.nearest_ns, math.inf if found is None else found)
+        return found

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""The distance of two cores: waiting for near ones, and saying that they were moved."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from barewire.errors import MachineCannot
+from barewire.measure.distance import Cores, CoreWatch, distance_ns, first_two
+
+
+def watch(distances: Sequence[float | None], patience_s: float = 0.0) -> tuple[CoreWatch, list[float]]:
+    """Return a watch that sees these distances, the last one for ever, and what it has slept."""
+    left, slept = list(distances), cast(list[float], [])
+
+    def look(cores: Cores) -> float | None:
+        assert cores == (0, 1)
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return CoreWatch((0, 1), patience_s, look, slept.append), slept
+
+
+def test_cores_are_the_first_two_of_all_hosts() -> None:
+    assert first_two([(3,), (3,), (1, 2)]) == (3, 1)
+    assert first_two([(0, 1)]) == (0, 1)
+    assert first_two([(0,), (0,)]) is None
+    assert first_two([(), ()]) is None, "real hosts"
+
+
+def test_a_launch_waits_until_the_cores_are_near_again() -> None:
+    found, slept = watch([75, 80, 370, 365, 77, 76], patience_s=60)
+    assert [found.before(), found.after(75)] == [75, 80] and not slept
+    assert found.before() == 77 and len(slept) == 2
+    assert found.after(77) == 76
+    assert found.warning() is None, "all launches began and ended near"
+
+
+def test_cores_that_stay_far_apart_are_waited_for_once_and_later_for_half_as_long() -> None:
+    found, slept = watch([75, 370], patience_s=10)
+    assert found.before() == 75
+    assert found.before() == 370 and sum(slept) == 10
+    assert found.before() == 370 and sum(slept) == 10, "moved for good"
+    found.look = lambda cores: 75.0 if len(slept) == 20 else 370.0
+    assert found.before() == 75 and sum(slept) == 10
+    slept.append(0)
+    assert found.before() == 370 and sum(slept) == 15
+
+
+def test_a_change_is_said_with_both_distances() -> None:
+    found, slept = watch([75, 76, 74, 370, 365, 360, 73])
+    for _ in range(3):
+        found.after(found.before())
+    said = found.warning()
+    assert said is not None and "74 ns apart, and 365 ns at 3 of 6" in said and not slept
+
+
+def test_a_distance_that_cannot_be_measured_keeps_nothing_waiting() -> None:
+    found, slept = watch([None, None, 75, None], patience_s=60)
+    assert [found.before(), found.after(None), found.before(), found.after(75)] == [None, None, 75, None]
+    assert not slept and found.seen_ns == [75] and found.warning() is None
+
+
+def test_a_missing_program_is_no_error_of_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def missing(name: str) -> Any:
+        raise MachineCannot(name)
+
+    monkeypatch.setattr("barewire.measure.distance.find_program", missing)
+    assert distance_ns((0, 1)) is None
+    failing = tmp_path / "failing"
+    failing.write_text('#!/bin/sh\necho \'{"record": "start"}\'\nexit 3\n')
+    failing.chmod(0o755)
+    monkeypatch.setattr("barewire.measure.distance.find_program", lambda name: str(failing))
+    assert distance_ns((0, 1)) is None
