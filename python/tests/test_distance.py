@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The distance of two cores: waiting for near ones, and saying that they were moved."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +10,7 @@ import pytest
 
 from barewire.errors import MachineCannot
 from barewire.measure.distance import Cores, CoreWatch, distance_ns, first_two
+from barewire.measure.sites import Station, watch_of
 
 
 def watch(distances: Sequence[float | None], patience_s: float = 0.0) -> tuple[CoreWatch, list[float]]:
@@ -73,3 +75,12 @@ def test_a_missing_program_is_no_error_of_the_run(monkeypatch: pytest.MonkeyPatc
     failing.chmod(0o755)
     monkeypatch.setattr("barewire.measure.distance.find_program", lambda name: str(failing))
     assert distance_ns((0, 1)) is None
+
+
+def test_stations_of_this_machine_are_watched_and_others_are_not() -> None:
+    own = sorted(os.sched_getaffinity(0))
+    found = watch_of([Station("h1", "eth0", cpus=(3,)), Station("h2", "eth0", cpus=(1,))], 5)
+    assert found is not None and found.cores == (3, 1) and found.patience_s == 5
+    found = watch_of([Station("localhost", None)])
+    assert (found is None) == (len(own) < 2) and (found is None or list(found.cores) == own[:2])
+    assert watch_of([Station("node1", "eth0"), Station("node2", "eth0")]) is None

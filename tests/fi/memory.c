@@ -216,10 +216,74 @@ static void unread_completions_hold_back_senders(char **arguments) {
   close_both();
 }
 
+// A queue has the size that was asked for.
+static void a_longer_queue_holds_back_nobody(char **arguments) {
+  (void)arguments;
+  enum {
+    SIZE = 3 << 16
+  };
+  struct options options = {.caps = FI_MSG | FI_RMA, .queue_size = SIZE};
+  node_open(&a, options);
+  node_open(&b, options);
+  to_b = node_add_peer(&a, &b);
+  char *theirs = malloc(BYTES);
+  struct fid_mr *region = expose(theirs, FI_REMOTE_WRITE);
+  struct fid_cntr *written;
+  OK(fi_cntr_open(b.domain, NULL, &written, NULL));
+  OK(fi_mr_bind(region, &written->fid, FI_REMOTE_WRITE));
+  double until = now_s() + 20;
+  for (uint64_t sent = 0; sent < SIZE || fi_cntr_read(written) < SIZE;) {
+    if (sent < SIZE && fi_inject_writedata(a.ep, NULL, 0, sent, to_b, 0, KEY) == 0) sent++;
+    else fi_cq_read(a.cq, NULL, 0), fi_cntr_read(written);
+    CHECK(now_s() < until, "%lu sent, %lu written", sent, fi_cntr_read(written));
+  }
+  OK(fi_close(&region->fid));
+  OK(fi_close(&written->fid));
+  free(theirs);
+  close_both();
+}
+
+// A loop on fi_cq_read with a count of 0, or on fi_poll, drives progress also while the queue has an unread entry.
+static void calls_that_read_nothing_make_progress(char **arguments) {
+  (void)arguments;
+  open_both();
+  volatile char *theirs = calloc(1, BYTES);
+  struct fid_mr *region = expose((void *)theirs, FI_REMOTE_WRITE);
+  struct fid_poll *set;
+  struct fi_poll_attr attributes = {0};
+  OK(fi_poll_open(b.domain, &attributes, &set));
+  OK(fi_poll_add(set, &b.cq->fid, 0));
+  char in[8];
+  OK(fi_recv(b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
+  OK(fi_send(a.ep, "message", 8, NULL, to_b, NULL));
+  double until = now_s() + 5;
+  while (fi_cq_read(b.cq, NULL, 0) != 0) {
+    fi_cq_read(a.cq, NULL, 0);
+    CHECK(now_s() < until, "no message");
+  }
+  for (int with_poll = 0; with_poll < 2; with_poll++) {
+    OK(fi_inject_write(a.ep, "x", 1, to_b, with_poll, KEY));
+    while (!theirs[with_poll]) {
+      void *found;
+      if (with_poll) EXPECT(1, fi_poll(set, &found, 1));
+      else EXPECT(0, fi_cq_read(b.cq, NULL, 0));
+      fi_cq_read(a.cq, NULL, 0);
+      CHECK(now_s() < until, "no progress, fi_poll: %d", with_poll);
+    }
+  }
+  next_success(&b);
+  OK(fi_close(&set->fid));
+  OK(fi_close(&region->fid));
+  free((void *)theirs);
+  close_both();
+}
+
 const struct test memory_cases[] = {
     {"invalid_accesses_are_refused", invalid_accesses_are_refused},
     {"memory_is_open_to_peers_outside_the_address_vector", memory_is_open_to_peers_outside_the_address_vector},
     {"memory_deregistered_during_a_write", memory_deregistered_during_a_write},
     {"unread_completions_hold_back_senders", unread_completions_hold_back_senders},
+    {"a_longer_queue_holds_back_nobody", a_longer_queue_holds_back_nobody},
+    {"calls_that_read_nothing_make_progress", calls_that_read_nothing_make_progress},
     {NULL, NULL},
 };

@@ -392,6 +392,13 @@ static void short_messages_are_delivered_without_a_receive(char **arguments) {
     CHECK(is_filled(in, lengths[i], 1));
     if (lengths[i] == sizeof out) next_success(&a);
   }
+  // In several parts as well.
+  struct iovec parts[] = {{out, 5000}, {out + 5000, 5000}};
+  OK(fi_tsendv(a.ep, parts, NULL, 2, to_b, 1, out));
+  next_success(&a);
+  OK(fi_trecv(b.ep, in, sizeof in, NULL, to_a, 1, 0, in));
+  next_success(&b);
+  CHECK(is_filled(in, 10000, 1));
   struct iovec part = {out, 8};
   struct fi_msg message = {.msg_iov = &part, .iov_count = 1, .addr = to_b};
   OK(fi_sendmsg(a.ep, &message, FI_COMPLETION | FI_MATCH_COMPLETE));

@@ -46,7 +46,9 @@ void node_open(struct node *node, struct options options) {
   OK(fi_domain(node->fabric, node->info, &node->domain, NULL));
   struct fi_av_attr av = {.type = FI_AV_TABLE};
   OK(fi_av_open(node->domain, &av, &node->av, NULL));
-  struct fi_cq_attr cq = {.format = options.format ? options.format : FI_CQ_FORMAT_TAGGED, .wait_obj = options.wait};
+  struct fi_cq_attr cq = {.format = options.format ? options.format : FI_CQ_FORMAT_TAGGED,
+                          .wait_obj = options.wait,
+                          .size = options.queue_size};
   OK(fi_cq_open(node->domain, &cq, &node->cq, NULL));
   OK(fi_endpoint(node->domain, node->info, &node->ep, NULL));
   OK(fi_ep_bind(node->ep, &node->av->fid, 0));

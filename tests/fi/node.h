@@ -55,6 +55,7 @@ struct options {
   enum fi_wait_obj wait;        // FI_WAIT_NONE if unset
   enum fi_cq_format format;     // FI_CQ_FORMAT_TAGGED if unset
   uint64_t transmit_flags;      // of calls without flags
+  size_t queue_size;            // as offered if 0
   uint64_t binding;             // flags of the queue's binding besides the directions
   int has_counters;             // one for sends, one for receives
 };

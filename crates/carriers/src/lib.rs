@@ -289,6 +289,14 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     /// long frame by Ethernet, which makes the peer poll for datagrams.
     #[inline]
     fn send_batch(&mut self, index: usize, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        // The answer to a poll that overtakes batches, which a peer that computes has not read yet, would say that they
+        // are lost.
+        if let [frame] = frames
+            && self.peers[index].has_unproved_batches
+            && is_poll(frame)
+        {
+            return self.send_run(index, UDP, frames);
+        }
         let current = self.peers[index].current.unwrap_or(0);
         let is_long = |frame: &Outgoing<'_>| frame.len() > SHORT_MAX;
         let long = || frames.iter().filter(|frame| is_long(frame)).count();
@@ -297,12 +305,16 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         if has_tag || frames.len() < BATCH_MIN || long() < BATCH_MIN || !self.sends_batches_to(&self.peers[index]) {
             return self.send_by(current, self.peers[index].address(current), frames);
         }
-        if self.peers[index].is_batch_awaited(self.now, BATCHES_AWAITED / 2) {
-            return self.send_run(index, UDP, frames);
+        let mut sent = 0;
+        if !self.peers[index].is_batch_awaited(self.now) {
+            let first = 1 + frames.iter().position(is_long).unwrap_or(0);
+            sent = self.send_run(index, current, &frames[..first])?;
+            if sent < first {
+                return Ok(sent);
+            }
+            self.peers[index].awaits_batches_until = self.now + BATCHES_AWAITED / 2;
         }
-        let (first, rest) = frames.split_at(1 + frames.iter().position(is_long).unwrap_or(0));
-        let sent = self.send_run(index, current, first)?;
-        if sent < first.len() { Ok(sent) } else { Ok(sent + self.send_run(index, UDP, rest)?) }
+        Ok(sent + self.send_run(index, UDP, &frames[sent..])?)
     }
 
     /// Sends frames to a peer that several paths reach: long ones by all in turns, others by the best.
@@ -440,6 +452,12 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             return Some(Incoming { bytes, frame_bytes, vlan });
         }
     }
+}
+
+/// Whether a frame is a supervisory command with the poll bit: RR, RNR or REJ (IEEE 802.2, clause 5.4).
+fn is_poll(frame: &Outgoing<'_>) -> bool {
+    let Some([_, source, control, poll]) = frame.header.get(14..18) else { return false };
+    source & 1 == 0 && control & 3 == 1 && poll & 1 == 1
 }
 
 fn random_bits(frames: &mut [Option<impl Link>], udp: &mut Option<impl Link>) -> u64 {

@@ -106,9 +106,9 @@ pub(crate) struct Peer {
     spread: Option<Spread>,
     /// Whether batches go by UDP, and whether some did that no passed check has followed.
     pub batches_by_udp: bool,
-    has_unproved_batches: bool,
+    pub has_unproved_batches: bool,
     /// Until then the peer polls for batches by UDP, because one was sent.
-    awaits_batches_until: u64,
+    pub awaits_batches_until: u64,
     /// Whether frames have come by UDP while another path was the current one.
     pub has_sent_batches: bool,
     /// The current question; changes when paths must be asked anew.
@@ -391,16 +391,12 @@ impl Peer {
         self.batches_by_udp = is_by_frames && self.spread.is_none() && self.has_fast_udp && self.works[UDP];
     }
 
-    /// Records a batch by UDP. Returns whether the peer polls for it already. Otherwise the first frame must go by
-    /// Ethernet, which makes the peer poll for `time`, and shows it from time to time that frames arrive.
+    /// Records a batch by UDP. Returns whether the peer polls for it already. Otherwise the first long frame must go by
+    /// Ethernet, which makes the peer poll for a time, and shows it from time to time that frames arrive.
     #[inline]
-    pub fn is_batch_awaited(&mut self, now: u64, time: u64) -> bool {
+    pub fn is_batch_awaited(&mut self, now: u64) -> bool {
         self.has_unproved_batches = true;
-        let is_awaited = now < self.awaits_batches_until;
-        if !is_awaited {
-            self.awaits_batches_until = now + time;
-        }
-        is_awaited
+        now < self.awaits_batches_until
     }
 
     /// Whether the paths must be checked: several are used, so that one that died would not be noticed by its silence.

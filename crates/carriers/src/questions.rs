@@ -123,12 +123,13 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         if is_found && self.peers[index].is_idle {
             self.resume(index);
         }
-        if lacks_answers {
+        // Another process may have taken the station's place, with another socket.
+        let has_new_socket = path == UDP && self.learn_socket(from, index) && !is_found;
+        if lacks_answers || has_new_socket {
             let Self { peers, frames, udp, now, .. } = self;
             peers[index].suspect(*now, || nonce(frames, udp));
         }
         if path == UDP {
-            self.learn_socket(from, index);
             // The first address that answers a question stays in use until the next question.
             if is_found || self.peers[index].udp.is_none() {
                 self.peers[index].udp = Some(from);
@@ -152,10 +153,10 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     }
 
     /// Records an address from which a peer sends. A peer with several interfaces has several, and earlier processes
-    /// with its name had others.
-    fn learn_socket(&mut self, from: MacAddress, index: usize) {
+    /// with its name had others. Returns whether it was not known to be the peer's, and is now.
+    fn learn_socket(&mut self, from: MacAddress, index: usize) -> bool {
         if self.by_udp.get(&from) == Some(&index) {
-            return;
+            return false;
         }
         if self.by_udp.len() >= SOCKETS_PER_PEER_MAX * self.peers.len() {
             let peer = &self.peers[index];
@@ -163,10 +164,12 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 *other != index || peer.udp == Some(*address) || peer.sockets.contains(address)
             });
         }
-        if self.by_udp.len() < SOCKETS_PER_PEER_MAX * self.peers.len() || self.by_udp.contains_key(&from) {
+        let has_room = self.by_udp.len() < SOCKETS_PER_PEER_MAX * self.peers.len() || self.by_udp.contains_key(&from);
+        if has_room {
             self.by_udp.insert(from, index);
             self.last_udp = (MacAddress::default(), usize::MAX);
         }
+        has_room
     }
 
     /// Records a peer's interfaces, from which its frames may come.

@@ -38,12 +38,14 @@ struct Gated {
     polled: Rc<Cell<u32>>,
     /// Sends from an address that is gone, so that nothing arrives until it is rerouted.
     is_stranded: Rc<Cell<bool>>,
+    /// Tells this socket from those of earlier processes.
+    socket: Rc<Cell<u8>>,
 }
 
 impl Link for Gated {
     fn address(&self) -> MacAddress {
         let [.., last] = self.link.address().0;
-        MacAddress([2, 0, 0, 0, self.network, last])
+        MacAddress([2, 0, self.socket.get(), 0, self.network, last])
     }
 
     fn mtu(&self) -> usize {
@@ -147,6 +149,8 @@ struct World {
     /// How often UDP's links were polled, by end.
     polled: [Rc<Cell<u32>>; 2],
     are_stranded: [Rc<Cell<bool>>; 2],
+    /// Of UDP's links, by end.
+    sockets: [Rc<Cell<u8>>; 2],
     now: u64,
     number: u32,
     /// Of the frames that are sent.
@@ -175,6 +179,7 @@ impl World {
         let looked_up: Rc<Cell<u32>> = Rc::default();
         let polled: [Rc<Cell<u32>>; 2] = Default::default();
         let are_stranded: [Rc<Cell<bool>>; 2] = Default::default();
+        let sockets: [Rc<Cell<u8>>; 2] = Default::default();
         let mut links: Vec<[Option<Gated>; 2]> = (0..=UDP)
             .map(|network| {
                 let number = usize::from(network);
@@ -191,6 +196,7 @@ impl World {
                     looked_up: looked_up.clone(),
                     polled: if network == UDP { polled[end].clone() } else { Rc::default() },
                     is_stranded: if network == UDP { are_stranded[end].clone() } else { Rc::default() },
+                    socket: if network == UDP { sockets[end].clone() } else { Rc::default() },
                 };
                 [Some(gated(a, 0)), Some(gated(b, 1))]
             })
@@ -212,6 +218,7 @@ impl World {
             looked_up,
             polled,
             are_stranded,
+            sockets,
             now: 1,
             number: 0,
             label: 0,
@@ -880,6 +887,31 @@ fn batches_go_by_udp_the_first_behind_a_frame_and_all_else_by_frames() {
 }
 
 #[test]
+fn a_poll_stays_behind_the_batches_before_it() {
+    let mut world = with_fast_udp();
+    let [own, peer] = [0, 1].map(|end| world.ends[end].address().0);
+    // RR: a command with and without the poll bit, and a response with the final bit.
+    let (poll, rr, answer) = ([SAP, SAP, 1, 1], [SAP, SAP, 1, 0], [SAP, SAP | 1, 1, 1]);
+    let send = |world: &mut World, pdu: [u8; 4]| {
+        let header = [&peer[..], &own, &[0x88, 0x70], &pdu].concat();
+        let before = world.sent(UDP, 0);
+        assert_eq!(world.ends[0].send(&[Outgoing { header: &header, payload: &[], label: 0 }]).unwrap(), 1);
+        world.receive(1);
+        world.sent(UDP, 0) - before
+    };
+    assert_eq!([poll, rr, answer].map(|pdu| send(&mut world, pdu)), [0; 3], "there are none");
+    world.send_frames(0, 16, 1400);
+    world.receive(1);
+    assert_eq!([poll, rr, answer].map(|pdu| send(&mut world, pdu)), [1, 0, 0]);
+    // A check by UDP proves that what went before it has arrived.
+    for _ in 0..3 {
+        world.now += 20 * MS;
+        world.exchange(0, 20 * MS);
+    }
+    assert_eq!(send(&mut world, poll), 0);
+}
+
+#[test]
 fn batches_go_by_frames_where_too_many_peers_might_send_them_at_once() {
     let mut world = with_fast_udp();
     let before = world.sent(UDP, 0);
@@ -971,6 +1003,25 @@ fn a_receiver_of_batches_does_not_suspect_the_carrier_of_its_acknowledgements() 
     }
     // Over 60 ms, the answers to six checks.
     assert!(world.sent(UDP, 1) - asked < 10, "{} datagrams", world.sent(UDP, 1) - asked);
+}
+
+/// A process that takes a station's place has another socket, and asks from there. The peer, which knew the station by
+/// its questions only, must not go on sending to the old one.
+#[test]
+fn a_successor_with_another_socket_is_answered() {
+    let mut world = World::new([true, false], 0.0, 31);
+    world.connect(0);
+    for end in [0, 1] {
+        world.exchange(end, 20 * MS);
+    }
+    for socket in 1..20 {
+        world.sockets[0].set(socket);
+        // As a new process it knows nothing of the peer.
+        world.connect_with(0, KEY + 1);
+        world.connect_with(0, KEY);
+        assert!(world.exchange(0, 5 * MS) < 20 * MS, "socket {socket}");
+        assert!(world.exchange(1, 5 * MS) < 20 * MS, "socket {socket}");
+    }
 }
 
 #[test]

@@ -338,6 +338,8 @@ impl<L: Link> Port<L> {
     #[inline]
     pub fn transmit(&mut self) -> Result<(), LinkError> {
         self.handled = 0;
+        // The link knows only the time before the last frames were received.
+        self.link.note_time(self.now.as_nanos());
         while self.transmit_batch()? == BATCH_FRAMES {}
         Ok(())
     }

@@ -11,9 +11,15 @@ use crate::edge::{Errno, Result};
 use crate::notifier::Notifier;
 use crate::wait_set::WaitSet;
 
+/// Number of unread entries, 5 MB, from which on peers are held back, unless the program has asked for a longer queue.
+/// A program that reads its queue never has as many.
+const UNREAD_MAX: usize = 1 << 16;
+
 /// A completion queue.
 pub(crate) struct Queue {
     entries: VecDeque<Entry>,
+    /// Number of unread entries from which on peers are held back.
+    unread_max: usize,
     format: fi_cq_format,
     pub notifier: Notifier,
     /// The descriptor that the program sleeps on, if it requested one.
@@ -48,9 +54,25 @@ pub(crate) struct Entry {
 unsafe impl Send for Entry {}
 
 impl Queue {
-    pub fn new(format: fi_cq_format, notifier: Notifier, set: Option<WaitSet>, patience: WaitPolicy) -> Self {
-        let entries = VecDeque::with_capacity(64);
-        Self { entries, format, notifier, set, is_armed: false, patience, bound_endpoints: 0, is_drained: false }
+    /// A queue for at least `size` entries.
+    pub fn new(
+        format: fi_cq_format,
+        size: usize,
+        notifier: Notifier,
+        set: Option<WaitSet>,
+        patience: WaitPolicy,
+    ) -> Self {
+        Self {
+            entries: VecDeque::with_capacity(64),
+            unread_max: size.max(UNREAD_MAX),
+            format,
+            notifier,
+            set,
+            is_armed: false,
+            patience,
+            bound_endpoints: 0,
+            is_drained: false,
+        }
     }
 
     /// Removes the next entry, if it is an error.
@@ -80,8 +102,10 @@ impl Queue {
         self.notifier.notify_if_awaited();
     }
 
-    pub fn len(&self) -> usize {
-        self.entries.len()
+    /// Whether the program leaves so many entries unread that no peer may add more.
+    #[inline]
+    pub fn is_flooded(&self) -> bool {
+        self.entries.len() >= self.unread_max
     }
 
     #[inline]

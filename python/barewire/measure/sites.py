@@ -2,6 +2,7 @@
 """The two sides of a measurement: hosts of a lab, or two real machines."""
 
 import contextlib
+import os
 import secrets
 import shlex
 import shutil
@@ -48,7 +49,8 @@ class Station:
 
 def watch_of(stations: Iterable[Station], patience_s: float = 0.0) -> CoreWatch | None:
     """Return what watches the distance of the stations' first two cores, if they have two of this machine."""
-    cores = first_two(station.cpus for station in stations)
+    own = sorted(os.sched_getaffinity(0))
+    cores = first_two(station.cpus or (own if station.host in LOCAL_NAMES else ()) for station in stations)
     return None if cores is None else CoreWatch(cores, patience_s)
 
 

@@ -314,13 +314,13 @@ impl UdpLink {
         frames: &[Outgoing<'_>],
     ) -> Result<usize, LinkError> {
         let mtu = self.mtu();
-        let mut accepted = 0;
+        let (mut accepted, mut is_refused) = (0, false);
         while let Some(frame) = frames.get(accepted) {
             if frame.len() > ETHERNET_HEADER_BYTES + DATAGRAM_BYTES_MAX - TYPE_BYTES {
                 return Err(LinkError::FrameTooLong { frame_bytes: frame.len(), mtu });
             }
             let left = &frames[accepted..];
-            let (bytes, count) = if left.len() == 1 { (0, 1) } else { self.segments(left, peer) };
+            let (bytes, count) = if left.len() == 1 || is_refused { (0, 1) } else { self.segments(left, peer) };
             let sent = if count == 1 {
                 self.send_one(frame, peer, to)
             } else {
@@ -338,14 +338,17 @@ impl UdpLink {
                 self.count_singly(peer);
             }
             match sent.map_err(refusal) {
-                Ok(()) | Err(Refusal::Lost) if count == 1 => accepted += 1,
+                Ok(()) | Err(Refusal::Lost(_)) if count == 1 => accepted += 1,
                 Ok(()) => accepted += count,
                 Err(Refusal::Busy) => {
                     self.counters.send_busy += 1;
                     break;
                 }
-                Err(Refusal::Lost) => self.stop_segmenting(peer, &io::Error::from_raw_os_error(libc::EINVAL)),
-                Err(Refusal::Failed(error)) if count > 1 => self.stop_segmenting(peer, &error),
+                // Singly, the kernel may fragment them, or another route be found.
+                Err(Refusal::Lost(libc::EINVAL | libc::EMSGSIZE)) => self.singly.push((peer, 0)),
+                Err(Refusal::Lost(_)) => is_refused = true,
+                // EIO: kernels before 6.11, on an interface that computes no checksums.
+                Err(Refusal::Failed(_)) if count > 1 => self.can_segment = false,
                 Err(Refusal::Failed(error)) => return Err(system("sendto", &self.interface.name, error)),
             }
         }
@@ -468,17 +471,6 @@ impl UdpLink {
         (bytes, count)
     }
 
-    /// After the kernel has refused to cut a send into datagrams: sends to this peer, or all, are not cut any more.
-    #[cold]
-    fn stop_segmenting(&mut self, peer: MacAddress, error: &io::Error) {
-        match error.raw_os_error() {
-            // The datagrams exceed the path's MTU. Singly, the kernel fragments them.
-            Some(libc::EINVAL) => self.singly.push((peer, 0)),
-            // EIO: kernels before 6.11, on an interface that computes no checksums.
-            _ => self.can_segment = false,
-        }
-    }
-
     /// Counts a frame that is sent singly; paths change, so segmentation is tried again after many.
     #[cold]
     fn count_singly(&mut self, peer: MacAddress) {
@@ -518,8 +510,8 @@ enum Refusal {
     /// The frame is lost, as on a wire that is unplugged: there is no route, the address is gone, or a packet filter
     /// drops it. If that lasts, the peer is given up. A connected socket also reports here what became of earlier
     /// frames: that the peer's port was closed, or that they were too long for the path, whose MTU the kernel knows
-    /// from then on.
-    Lost,
+    /// from then on. With the error's number.
+    Lost(libc::c_int),
     /// An error of the caller or the system.
     Failed(io::Error),
 }
@@ -528,7 +520,7 @@ fn refusal(error: io::Error) -> Refusal {
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR | libc::ENOMEM) => Refusal::Busy,
         Some(
-            libc::ENETUNREACH
+            code @ (libc::ENETUNREACH
             | libc::EHOSTUNREACH
             | libc::ENETDOWN
             | libc::EHOSTDOWN
@@ -542,8 +534,8 @@ fn refusal(error: io::Error) -> Refusal {
             | libc::ENXIO
             | libc::EPROTO
             | libc::ENONET
-            | libc::ENOPROTOOPT,
-        ) => Refusal::Lost,
+            | libc::ENOPROTOOPT),
+        ) => Refusal::Lost(code),
         _ => Refusal::Failed(error),
     }
 }
@@ -687,6 +679,20 @@ mod tests {
         a.wait_to_send(Duration::from_millis(1)).unwrap();
         send(&mut a, peer);
         a.check().unwrap();
+    }
+
+    #[test]
+    fn what_an_earlier_datagram_met_does_not_end_segmentation() {
+        let [mut a, b] = [(); 2].map(|()| open(Vec::new()));
+        let peer = b.address();
+        make_partner(&mut a, peer);
+        drop(b);
+        let frame = Outgoing { header: &[0; 14], payload: &[0; 1000], label: 0 };
+        // The answer to the first is an error of the next send.
+        for _ in 0..2 {
+            assert_eq!(a.send_to(peer, &[frame; 8]).unwrap(), 8, "lost");
+        }
+        assert!(a.can_segment && a.singly.is_empty());
     }
 
     /// A link with several addresses.

@@ -358,10 +358,6 @@ impl<L: Link> Messenger<L> {
     fn send_parts(&mut self, to: PeerId, channel: ChannelId, message: Message) -> Result<(), Message> {
         let Message { label, ref origin, options, .. } = message;
         let length = origin.bytes() as usize;
-        let is_short = length + EAGER_HEAD_MAX <= self.endpoint.copied_max();
-        if !is_short && options.level != CompletionLevel::Inject {
-            return self.send_request(to, channel, message);
-        }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(length, 0);
         origin.copy(0, &mut scratch);

@@ -17,9 +17,6 @@ use crate::silence::silence_of;
 use crate::table::Table;
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
 
-/// Number of unread entries, 5 MB, from which on peers are held back. A program that reads its queue never has as many.
-const UNREAD_MAX: usize = 1 << 16;
-
 impl Entry {
     pub fn new(context: *mut c_void, flags: u64) -> Self {
         let (length, data, tag, error, truncated_bytes) = (0, 0, 0, 0, 0);
@@ -69,7 +66,7 @@ impl Endpoint {
     /// Holds back peers' unsolicited operations while the program leaves too many completions unread.
     pub fn bound_unread(&mut self, queues: &Table<Queue>) {
         let (Some(bound), Some(Wire::Reliable(messenger))) = (self.receive, &mut self.wire) else { return };
-        let is_flooded = queues[bound.queue].len() >= UNREAD_MAX;
+        let is_flooded = queues[bound.queue].is_flooded();
         if std::mem::replace(&mut self.is_flooded, is_flooded) != is_flooded {
             messenger.refuse_unsolicited(is_flooded);
         }

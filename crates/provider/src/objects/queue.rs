@@ -13,7 +13,7 @@ use crate::bindings::*;
 use crate::edge::{Errno, Result, guard, guard_status};
 use crate::notifier::Notifier;
 use crate::queue::Queue;
-use crate::state::{Shared, State};
+use crate::state::Shared;
 use crate::wait_set::WaitSet;
 
 /// A `fid_cq`.
@@ -47,9 +47,9 @@ pub(crate) unsafe extern "C" fn open(
     guard_status("fi_cq_open", || {
         // SAFETY: libfabric's promise: null or valid.
         let attributes = unsafe { attr.as_mut() };
-        let (format, wait) = attributes
-            .as_ref()
-            .map_or((FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE), |attributes| (attributes.format, attributes.wait_obj));
+        let (format, wait, size) = attributes.as_ref().map_or((FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE, 0), |attributes| {
+            (attributes.format, attributes.wait_obj, attributes.size)
+        });
         let format = if format == FI_CQ_FORMAT_UNSPEC { FI_CQ_FORMAT_TAGGED } else { format };
         if ![FI_WAIT_NONE, FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_YIELD].contains(&wait) || format > FI_CQ_FORMAT_TAGGED {
             return Err(Errno::NOT_SUPPORTED);
@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn open(
         let notifier = Notifier::new()?;
         let set = [FI_WAIT_FD, FI_WAIT_UNSPEC].contains(&wait).then(|| WaitSet::new(&notifier)).transpose()?;
         let patience = WaitPolicy::new(shared.parameters.waiting, false);
-        let number = shared.lock()?.queues.add(Queue::new(format, notifier, set, patience));
+        let number = shared.lock()?.queues.add(Queue::new(format, size, notifier, set, patience));
         let fid = new_fid(FI_CLASS_CQ, context, &FID_OPS);
         let fid = fid_cq { fid, ops: (&raw const OPS).cast_mut() };
         let queue = QueueFid { fid, number, _used: shared.used.clone(), shared };
@@ -99,7 +99,8 @@ pub(crate) unsafe fn is_readable(cq: *mut fid) -> bool {
     let queue = unsafe { queue_of(cq.cast()) };
     // Errors of the link or the domain are reported when the queue is read.
     let Ok(mut state) = queue.shared.lock() else { return true };
-    progress_if_empty(&mut state, queue.number).is_err() || !state.queues[queue.number].is_empty()
+    state.progress_request.note_program_progress();
+    state.progress().is_err() || !state.queues[queue.number].is_empty()
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
@@ -131,13 +132,8 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
     })
 }
 
-/// Makes progress if the queue is empty.
-#[inline(always)]
-fn progress_if_empty(state: &mut State, number: usize) -> Result<()> {
-    state.progress_request.note_program_progress();
-    if state.queues[number].is_empty() { state.progress() } else { Ok(()) }
-}
-
+/// Makes progress if the queue is empty, or no entry is wanted (`max` is 0): then progress is all that is asked for.
+///
 /// # Safety
 /// As for `fi_cq_readfrom`.
 #[inline(always)]
@@ -157,7 +153,10 @@ unsafe fn poll_and_read(queue: &QueueFid, to: *mut c_void, max: usize, sources: 
         // SAFETY: the caller's promise.
         return Ok(unsafe { state.queues[queue.number].write_directly(&entry, to.cast(), sources) });
     }
-    progress_if_empty(&mut state, queue.number)?;
+    state.progress_request.note_program_progress();
+    if max == 0 || state.queues[queue.number].is_empty() {
+        state.progress()?;
+    }
     if state.queues[queue.number].is_empty() {
         queue.shared.back_off(state, |state| &state.queues[queue.number].notifier)?;
         return Err(Errno::AGAIN);
@@ -265,7 +264,10 @@ pub(crate) unsafe fn trywait(cq: *mut fid_cq) -> Result<()> {
     // SAFETY: the caller's promise.
     let queue = unsafe { queue_of(cq) };
     let mut state = queue.shared.lock()?;
-    progress_if_empty(&mut state, queue.number)?;
+    state.progress_request.note_program_progress();
+    if state.queues[queue.number].is_empty() {
+        state.progress()?;
+    }
     state.queues[queue.number].notifier.clear();
     if !state.queues[queue.number].is_empty() {
         return Err(Errno::AGAIN);
