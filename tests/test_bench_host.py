@@ -77,7 +77,7 @@ def test_the_numbers_are_plausible(document):
 
 def test_blocks_are_complete_and_every_stretch_respects_the_clock(document):
     run, frame = read_run(Path(document["directory"])), samples(Path(document["directory"]))
-    assert run.complete and len(run.launches) == 2 * (9 + any(one.test == "send" for one in run.launches))
+    assert run.complete and len(run.launches) == 2 * (10 + any(one.test == "send" for one in run.launches))
     sizes = {(one["name"], one["block_bytes"]) for one in document["measures"] if one["name"].startswith("memory/")}
     assert {size for name, size in sizes if name == "memory/read"} == {8192 * 4**n for n in range(7)} | {64 << 20}
     assert {size for name, size in sizes if name == "memory/copy"} == {8192 * 4**n for n in range(7)} | {64 << 20}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The distance of two cores: waiting for near ones, and saying that they were moved."""
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,3 +85,15 @@ def test_stations_of_this_machine_are_watched_and_others_are_not() -> None:
     found = watch_of([Station("localhost", None)])
     assert (found is None) == (len(own) < 2) and (found is None or list(found.cores) == own[:2])
     assert watch_of([Station("node1", "eth0"), Station("node2", "eth0")]) is None
+
+
+@pytest.mark.parametrize(("values", "expected"), [([900, 270, 280], 27.0), ([300_000, 10_000_000], None), ([], None)])
+def test_only_what_the_cores_themselves_take_counts(
+    values: list[int], expected: float | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    record = {"record": "samples", "phase": "measure", "operations": 10, "values": values}
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(record)}'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("barewire.measure.distance.find_program", lambda name: str(program))
+    assert distance_ns((0, 1)) == expected
