@@ -30,7 +30,10 @@ def first_two(cores_of_hosts: Iterable[Iterable[int]]) -> Cores | None:
 
 
 def distance_ns(cores: Cores) -> float | None:
-    """Measure the time in ns that a cache line takes from one core to the other, one way; None if that fails, or a core is used."""
+    """Measure the time in ns that a cache line takes from one core to the other.
+
+    None if that fails, or if another program uses one of them.
+    """
     one, other = map(str, cores)
     try:
         command = [find_program(HOST), "distance", "--cpu", one, "--other-cpu", other, "--seconds", str(_SECONDS)]
