@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from barewire.errors import MachineCannot
-from barewire.measure.distance import Cores, CoreWatch, distance_ns, first_two
+from barewire.measure.distance import ATTEMPTS_MAX, Cores, CoreWatch, distance_ns, first_two
 from barewire.measure.sites import Station, watch_of
 
 
@@ -25,6 +25,10 @@ def watch(distances: Sequence[float | None], patience_s: float = 0.0) -> tuple[C
     return CoreWatch((0, 1), patience_s, look, slept.append), slept
 
 
+def nothing() -> None:
+    """A launch."""
+
+
 def test_cores_are_the_first_two_of_all_hosts() -> None:
     assert first_two([(3,), (3,), (1, 2)]) == (3, 1)
     assert first_two([(0, 1)]) == (0, 1)
@@ -34,10 +38,22 @@ def test_cores_are_the_first_two_of_all_hosts() -> None:
 
 def test_a_launch_waits_until_the_cores_are_near_again() -> None:
     found, slept = watch([75, 80, 370, 365, 77, 76], patience_s=60)
-    assert [found.before(), found.after(75)] == [75, 80] and not slept
-    assert found.before() == 77 and len(slept) == 2
-    assert found.after(77) == 76
+    assert found.around(nothing) == [75, 80] and not slept
+    assert found.around(nothing) == [77, 76] and len(slept) == 2
     assert found.warning() is None, "all launches began and ended near"
+
+
+def test_a_launch_during_which_the_cores_are_moved_is_repeated() -> None:
+    launched: list[int] = []
+    found, slept = watch([75, 370, 365, 77, 380, 76, 74], patience_s=60)
+    assert found.around(lambda: launched.append(1)) == [76, 74]
+    assert (len(launched), found.repeated, len(slept)) == (3, 2, 1)
+    assert found.warning() is None
+    # Not for ever, and not where nobody waits.
+    found, _ = watch([75, 370] * ATTEMPTS_MAX, patience_s=60)
+    assert found.around(nothing) == [75, 370] and found.repeated == ATTEMPTS_MAX - 1
+    found, _ = watch([75, 370])
+    assert found.around(nothing) == [75, 370] and found.repeated == 0
 
 
 def test_cores_that_stay_far_apart_are_waited_for_once_and_later_for_half_as_long() -> None:
@@ -54,14 +70,14 @@ def test_cores_that_stay_far_apart_are_waited_for_once_and_later_for_half_as_lon
 def test_a_change_is_said_with_both_distances() -> None:
     found, slept = watch([75, 76, 74, 370, 365, 360, 73])
     for _ in range(3):
-        found.after(found.before())
+        found.around(nothing)
     said = found.warning()
     assert said is not None and "74 ns apart, and 365 ns at 3 of 6" in said and not slept
 
 
 def test_a_distance_that_cannot_be_measured_keeps_nothing_waiting() -> None:
     found, slept = watch([None, None, 75, None], patience_s=60)
-    assert [found.before(), found.after(None), found.before(), found.after(75)] == [None, None, 75, None]
+    assert [found.around(nothing), found.around(nothing)] == [[None, None], [75, None]]
     assert not slept and found.seen_ns == [75] and found.warning() is None
 
 

@@ -19,6 +19,8 @@ FAR = 1.8
 DISTANCE_MAX_NS = 2000.0
 _SECONDS = 0.002
 _LOOK_EVERY_S = 0.5
+# How often a launch is begun during which the cores are moved.
+ATTEMPTS_MAX = 4
 # The program takes some 10 ms, unless the machine is very busy.
 _PATIENCE_S = 10.0
 
@@ -53,7 +55,8 @@ class CoreWatch:
     """Looks at the distance of two cores before and after each launch.
 
     Before a launch it waits up to `patience_s` seconds while the cores are farther apart than they were. Cores that
-    stay so are taken to have been moved for good, and later waits are half as long.
+    stay so are taken to have been moved for good, and later waits are half as long. If it may wait, a launch during
+    which they were moved is repeated.
     """
 
     cores: Cores
@@ -63,6 +66,20 @@ class CoreWatch:
     nearest_ns: float = math.inf
     seen_ns: list[float] = field(default_factory=list)
     waited_s: float = 0.0
+    repeated: int = 0
+
+    def around(self, launch: Callable[[], None]) -> list[float | None]:
+        """Run a launch; return the distances in ns at which it began and ended."""
+        for attempt in range(ATTEMPTS_MAX):
+            before = self.before()
+            launch()
+            after = self._note()
+            is_moved = before is not None and after is not None and after > FAR * before
+            if not is_moved or not self.patience_s or attempt + 1 == ATTEMPTS_MAX:
+                break
+            self.repeated += 1
+        self.seen_ns += [value for value in (before, after) if value is not None]
+        return [before, after]
 
     def before(self) -> float | None:
         """Return the distance in ns at which a launch begins."""
@@ -76,12 +93,6 @@ class CoreWatch:
             self.nearest_ns, self.patience_s = found, self.patience_s / 2
         return found
 
-    def after(self, before: float | None) -> float | None:
-        """Return the distance in ns at which a launch ends."""
-        found = self._note()
-        self.seen_ns += [value for value in (before, found) if value is not None]
-        return found
-
     def warning(self) -> str | None:
         """Say how many launches were affected, if the distance has changed."""
         nearest = min(self.seen_ns, default=math.inf)
@@ -93,7 +104,7 @@ class CoreWatch:
             f"{len(far)} of {len(self.seen_ns)} beginnings and ends of launches: the machine is virtual and was moved, "
             "so launches differ for another reason than their subjects"
         )
-        return text + (f"; {self.waited_s:.0f} s were spent waiting for it" if self.waited_s else "")
+        return text + (f"; {self.waited_s:.0f} s were spent waiting" if self.waited_s else "")
 
     def _note(self) -> float | None:
         found = self.look(self.cores)

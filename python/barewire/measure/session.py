@@ -254,12 +254,10 @@ class Session(Generic[OrderT]):
         distances: list[float | None] = []
         try:
             with self._hold.released():
-                if self._watch is not None:
-                    distances.append(self._watch.before())
-                    started = datetime.now(UTC).isoformat(timespec="milliseconds")
-                self.campaign.launch(order, file)
-                if self._watch is not None:
-                    distances.append(self._watch.after(distances[0]))
+                if self._watch is None:
+                    self.campaign.launch(order, file)
+                else:
+                    distances = self._watch.around(lambda: self._start(order, file))
         except (BarewireError, KeyboardInterrupt) as exception:
             error = exception
         if isinstance(error, WrongUse) and order.label in self._launched:
@@ -278,6 +276,11 @@ class Session(Generic[OrderT]):
         continues = self.campaign.stopping_rule.despite_failures and isinstance(error, MeasurementFailed)
         if error is not None and not continues:
             raise error
+
+    def _start(self, order: OrderT, file: Path) -> None:
+        # A launch that is repeated leaves nothing of the first time.
+        file.unlink(missing_ok=True)
+        self.campaign.launch(order, file)
 
     def _record(
         self,
