@@ -109,6 +109,7 @@ fn a_grant_without_room_for_its_socket_says_so() {
 /// A library opens several endpoints; each would wait for a broker that is gone.
 #[test]
 fn a_broker_that_stays_away_is_waited_for_once() {
+    let _process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
     let path = std::env::temp_dir().join(format!("barewire-client-{}-gone", std::process::id()));
     let _ = fs::remove_file(&path);
     let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();

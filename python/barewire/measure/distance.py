@@ -15,7 +15,7 @@ from barewire.measure.programs import HOST, find_program
 Cores = tuple[int, int]
 # Cores this many times as far apart as at best are far apart. Found: 24 to 31 ns, or 191 to 199.
 FAR = 1.8
-# Above, in ns, another program uses one of the cores; two sockets are some 500 ns apart at most.
+# Above, in ns, another program uses one of the cores.
 DISTANCE_MAX_NS = 2000.0
 _SECONDS = 0.002
 _LOOK_EVERY_S = 0.5
