@@ -454,7 +454,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     }
 }
 
-/// Whether a frame is a supervisory command with the poll bit: RR, RNR or REJ (IEEE 802.2, clause 5.4).
+/// Whether a frame is a supervisory command with the poll bit: RR, RNR or REJ of IEEE 802.2.
 fn is_poll(frame: &Outgoing<'_>) -> bool {
     let Some([_, source, control, poll]) = frame.header.get(14..18) else { return false };
     source & 1 == 0 && control & 3 == 1 && poll & 1 == 1

@@ -94,17 +94,21 @@ class CoreWatch:
         return found
 
     def warning(self) -> str | None:
-        """Say how many launches were affected, if the distance has changed."""
+        """Say how many launches were affected, delayed or repeated, if the distance has changed."""
         nearest = min(self.seen_ns, default=math.inf)
         far = [value for value in self.seen_ns if value > FAR * nearest]
-        if not far:
-            return None
-        text = (
-            f"cores {self.cores[0]} and {self.cores[1]} were {nearest:.0f} ns apart, and {median(far):.0f} ns at "
-            f"{len(far)} of {len(self.seen_ns)} beginnings and ends of launches: the machine is virtual and was moved, "
-            "so launches differ for another reason than their subjects"
-        )
-        return text + (f"; {self.waited_s:.0f} s were spent waiting" if self.waited_s else "")
+        said = []
+        if far:
+            said.append(
+                f"they were {nearest:.0f} ns apart, and {median(far):.0f} ns at {len(far)} of {len(self.seen_ns)} "
+                "beginnings and ends of launches, which therefore differ for another reason than their subjects"
+            )
+        if self.waited_s:
+            said.append(f"{self.waited_s:.0f} s were spent waiting for near ones")
+        if self.repeated:
+            said.append(f"{self.repeated} launches were repeated")
+        moved = f"cores {self.cores[0]} and {self.cores[1]} were moved, as a virtual machine's can be: "
+        return moved + "; ".join(said) if said else None
 
     def _note(self) -> float | None:
         found = self.look(self.cores)
