@@ -498,7 +498,7 @@ impl<L: Link> Endpoint<L> {
             descriptor.outstanding += u32::from(is_kept);
             *next = fragmenter.next();
             submitted += 1;
-            if submitted.is_multiple_of(FRAMES_PER_TRANSMIT) {
+            if submitted.is_multiple_of(FRAMES_PER_TRANSMIT) && next.is_some() {
                 *link_error = link_error.take().or(port.transmit().err());
             }
         }

@@ -110,6 +110,8 @@ pub(crate) struct Machine {
     numbered_polls: NumberedPolls,
     /// Number of the peer's last poll, which the next final response has.
     answered_poll: u16,
+    /// Number of the last I PDU that polled ahead of sequence: its answer told what was missing.
+    polled_early: Option<u16>,
     pub indications: Indications,
     /// Range of indices of dropped tokens that the user has not polled; empty if both are equal.
     pub dropped: (u32, u32),
@@ -235,6 +237,7 @@ impl Machine {
             polls: Polls::NONE,
             numbered_polls: NumberedPolls::NONE,
             answered_poll: 0,
+            polled_early: None,
             indications: Indications::default(),
             dropped: (0, 0),
             counters: ConnectionCounters::default(),
@@ -300,6 +303,9 @@ impl Machine {
                     }
                     Event::AheadC0 => {
                         self.counters.received_ahead += 1;
+                        if is_poll {
+                            self.polled_early = Some(extension.ns);
+                        }
                         self.reordering.gap_detected(self.state.is_in(REJECTING), now);
                         let is_delivered = self.dispatch(Event::numbered(kind, is_response, poll_final), context);
                         debug_assert!(!is_delivered || cfg!(feature = "mutants"));
@@ -844,7 +850,7 @@ impl Machine {
         (self.growth_credit, self.unacknowledged, self.reject_count, self.data_flag) = (0, 0, 0, 0);
         (self.has_exchanged, self.is_data_held) = (false, false);
         (self.polls, self.numbered_polls) = (Polls::NONE, NumberedPolls::NONE);
-        self.verification_polls = 0;
+        (self.verification_polls, self.polled_early) = (0, None);
         (self.last_heard, self.nr_invalid_since) = (now, Instant::NEVER);
         self.round_trip.cancel();
         if let Some(spray) = &mut self.spray {

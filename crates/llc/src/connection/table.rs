@@ -114,7 +114,7 @@ pub(crate) const TABLE: &[Row] = rows! {
     DATA: REJ_TIMER, if RejectsReached => [StopAllTimers, ClearSabmeSeen, DropData, ResetIndication] ResetWait;
 
     // Transmission of data.
-    SENDING: DATA_REQUEST, if RemoteReady && PeerHeard && NoPollOutstanding && PollDue => [SendIPoll, StartAckTimerIfNot, StartPollTimer];
+    SENDING: DATA_REQUEST, if RemoteReady && PeerHeard && PollDue => [SendIPoll, StartAckTimerIfNot, StartPollTimer];
     SENDING: DATA_REQUEST, if RemoteReady && PeerHeard => [SendI, StartAckTimerIfNot];
     DATA: DELAY_TIMER => [SendRr];
     SENDING: INACTIVITY_TIMER | ACK_REQUESTED, if NoPollOutstanding => [SendRrPoll, StartPollTimer];

@@ -904,6 +904,60 @@ fn reordered_pdus_are_not_retransmitted_once_the_delay_is_known() {
 }
 
 #[test]
+fn each_request_polls_although_an_earlier_poll_is_outstanding() {
+    for answers_together in [false, true] {
+        let mut pair = extended();
+        for token in 0..3 {
+            pair.send(0, [token]);
+            pair.ends[0].request_ack(pair.now);
+            pair.transmit(0, usize::MAX);
+        }
+        assert_eq!(polls(&pair, 0), [true; 3]);
+        let t1 = |pair: &Pair| pair.ends[0].machine.round_trip.timeout_ns(&pair.ends[0].machine.parameters, 0);
+        let before = t1(&pair);
+        while pair.receive(1) {
+            pair.transmit(1, if answers_together { 0 } else { usize::MAX });
+        }
+        pair.exchange();
+        assert_eq!(pair.ends[0].unacknowledged(), 0, "no time has passed");
+        assert!(t1(&pair) <= before, "the peer was not late");
+        pair.send(0, [3]);
+        pair.exchange();
+        assert_eq!(pair.received[1], [0, 1, 2, 3]);
+    }
+}
+
+/// Where PDUs take two paths, the last one of a message often overtakes others, and its poll is answered before they
+/// arrive.
+#[test]
+fn early_poll_is_answered_again_once_nothing_before_it_is_missing() {
+    for is_lost in [false, true] {
+        let mut pair = extended();
+        pair.keeps_all = true;
+        pair.send(0, 0..4);
+        pair.ends[0].request_ack(pair.now);
+        pair.transmit(0, usize::MAX);
+        let (late, poll) = (pair.wires[0].remove(2).unwrap(), pair.wires[0].len());
+        while pair.receive(1) {}
+        assert_eq!((poll, &pair.received[1][..]), (3, &[0, 1][..]));
+        pair.transmit(1, usize::MAX);
+        while pair.receive(0) {}
+        pair.collect();
+        assert_eq!(acknowledged(&pair.events[0]), [0, 1]);
+        if is_lost {
+            pair.exchange();
+        } else {
+            pair.wires[0] = VecDeque::from([late]);
+            pair.receive(1);
+        }
+        assert_eq!(pair.received[1], [0, 1, 2, 3]);
+        assert!(is_lost || pair.ends[1].is_answer_due(), "the user need not wait for a timer");
+        pair.exchange();
+        assert_eq!(acknowledged(&pair.events[0]), [0, 1, 2, 3], "lost: {is_lost}");
+    }
+}
+
+#[test]
 fn extended_duplicate_sabme_after_data_is_answered_again() {
     let mut pair = Pair::new(&ConnectionConfig { is_extended: true, ..Default::default() });
     pair.ends[0].connect(pair.now);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Selective acknowledgement and retransmission: PDUs received early and the gaps before them. Extended stations only.
 
+use super::transmit::Pending;
 use super::{Machine, State};
 use crate::bounds;
 use crate::config::AfterLoss;
@@ -22,7 +23,8 @@ impl Machine {
         self.kept.checked_shr(u32::from(ahead)).is_some_and(|bits| bits & 1 == 1)
     }
 
-    /// The number of the next PDU in sequence if it is kept; it then counts as delivered.
+    /// The number of the next PDU in sequence if it is kept; it then counts as delivered. If it polled, the peer waits
+    /// for its acknowledgement, and the user may not receive again for long.
     #[inline]
     pub fn next_kept(&mut self, now: Instant) -> Option<u16> {
         if self.kept == 0 || !self.state.is_connected() {
@@ -39,6 +41,10 @@ impl Machine {
         let number = self.received as u16 & self.number_mask();
         self.deliver();
         self.delay_ack(now);
+        if self.polled_early == Some(number) {
+            self.polled_early = None;
+            self.pending |= Pending::FINAL;
+        }
         Some(number)
     }
 

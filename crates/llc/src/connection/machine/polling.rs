@@ -2,7 +2,7 @@
 //! Polls: which one a response answers, and what its round trip tells.
 
 use super::Machine;
-use crate::extension::Extension;
+use crate::extension::{self, Extension};
 use crate::pdu::{Body, Pdu};
 use crate::time::Instant;
 
@@ -54,8 +54,8 @@ impl Machine {
         if let Some(round_trip_ns) = answer.round_trip_ns {
             self.round_trip.measure(round_trip_ns, &self.parameters);
         }
-        if answer.is_late && self.spray.is_none() {
-            // It was not lost: the peer was late. With labels, it may be a copy.
+        if answer.is_late && self.spray.is_none() && number >= extension::FIRST_POLL {
+            // It was not lost: the peer was late. With labels, it may be a copy. I PDUs do not poll after a timeout.
             self.round_trip.timeout_was_spurious(None, &self.parameters);
         }
         // What was retransmitted meanwhile is not lost because the answer to an earlier poll lacks it.

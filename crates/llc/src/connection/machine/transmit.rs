@@ -62,7 +62,7 @@ impl Machine {
             return Some((header, None, extra));
         }
         if self.may_send_data() {
-            let poll = !self.p_flag && self.is_poll_due();
+            let poll = self.is_poll_due();
             let (header, index, extra) = self.transmit_information(poll, now);
             if !self.timer_runs(Timer::Ack) {
                 self.start_ack_timer(now);
@@ -214,16 +214,19 @@ impl Machine {
     }
 
     /// Whether the next I PDU should poll for an immediate acknowledgement: it is the last in a window shrunk by loss,
-    /// or the last of an acknowledgement request.
+    /// or the last of an acknowledgement request. The latter also while a poll is outstanding, if answers tell which
+    /// poll they answer: later, the peer may no longer receive.
     #[inline]
     pub(super) fn is_poll_due(&self) -> bool {
         if self.to_resend != 0 {
             return false;
         }
-        let closes_shrunk_window = self.window < self.parameters.window
+        let closes_shrunk_window = !self.p_flag
+            && self.window < self.parameters.window
             && self.next.wrapping_sub(self.acknowledged) + 1 == u32::from(self.window);
         closes_shrunk_window
             || self.is_ack_requested
+                && (!self.p_flag || self.parameters.is_extended)
                 && (self.next.wrapping_sub(self.ack_requested_to) as i32) < 0
                 && (self.skip_peer_kept(self.next.wrapping_add(1)).wrapping_sub(self.ack_requested_to) as i32) >= 0
     }
