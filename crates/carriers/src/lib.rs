@@ -391,7 +391,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             if let Some(index) = self.find(from) {
                 let peer = &mut self.peers[index];
                 peer.heard(path, from, self.now);
-                if peer.has_sent_batches && frame.bytes.len() > SHORT_MAX {
+                if frame.bytes.len() > SHORT_MAX && peer.takes_hint() {
                     (self.batches_until, self.only_frames_until) = (self.now + BATCHES_AWAITED, 0);
                 }
                 if path != 0 || peer.name != from {

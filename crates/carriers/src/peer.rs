@@ -37,6 +37,10 @@ const QUESTIONS_PAUSE: u64 = 2 * QUESTION_MAX;
 /// may fail while another one passes.
 const CHECK_INTERVAL: u64 = 10_000_000;
 const FAILED_CHECKS_MAX: u8 = 1;
+/// Long frames that tell of datagrams behind them before any batch has come by UDP, and the value that stands for any
+/// number after one has.
+const HINTS_BEFORE_BATCHES: u8 = 16;
+const ANY_HINTS: u8 = u8::MAX;
 
 /// A path to a peer: by frames from one of this station's interfaces, in their order, or by UDP; the better first.
 pub(crate) type Path = usize;
@@ -109,8 +113,8 @@ pub(crate) struct Peer {
     pub has_unproved_batches: bool,
     /// Until then the peer polls for batches by UDP, because one was sent.
     pub awaits_batches_until: u64,
-    /// Whether frames have come by UDP while another path was the current one.
-    pub has_sent_batches: bool,
+    /// Number of long frames that still tell of datagrams behind them: any, once batches have come by UDP.
+    hints_left: u8,
     /// The current question; changes when paths must be asked anew.
     nonce: u64,
     /// The current check of all paths by frames that work, the one before, when it was sent last, and by path: whether
@@ -174,7 +178,7 @@ impl Peer {
             batches_by_udp: false,
             has_unproved_batches: false,
             awaits_batches_until: 0,
-            has_sent_batches: false,
+            hints_left: HINTS_BEFORE_BATCHES,
             nonce,
             check: 0,
             last_check: 0,
@@ -474,13 +478,22 @@ impl Peer {
         }
     }
 
+    /// Whether a long frame of the peer may be the first of a batch by UDP. Polling for the rest in vain would delay a
+    /// peer that never sends batches, so only its first long frames count.
+    #[inline]
+    pub fn takes_hint(&mut self) -> bool {
+        let counts = self.hints_left == ANY_HINTS || self.hints_left > 0 && self.batches_by_udp;
+        self.hints_left -= u8::from(counts && self.hints_left != ANY_HINTS);
+        counts
+    }
+
     /// Records that a frame of the peer arrived as a datagram from this address. Only a datagram from the address to
     /// which this station sends shows that the peer is there.
     #[inline]
     pub fn heard_datagram(&mut self, from: MacAddress, now: u64) {
         self.has_heard = true;
         if self.current != Some(UDP) {
-            self.has_sent_batches = true;
+            self.hints_left = ANY_HINTS;
         } else if self.unanswered_since != 0 && (self.udp == Some(from) || mutant!(self, HeardFromAny)) {
             self.answered(self.unanswered_since, now);
         }

@@ -961,8 +961,7 @@ fn a_receiver_looks_for_datagrams_behind_the_first_long_frame_of_a_batch() {
             arrived += usize::from(world.ends[1].receive().is_some());
         }
         let waited = world.now - started - 1000 * sent.len() as u64;
-        // At first it does not know that there are batches.
-        assert!(waited <= if turn == 0 { 101_000 } else { 2000 }, "turn {turn}: {waited} ns");
+        assert!(waited <= 2000, "turn {turn}: {waited} ns");
         world.send(1);
         world.receive(0);
     }
