@@ -16,8 +16,8 @@ import pytest
 from barewire.errors import WrongUse
 from barewire.sdn.flow import Flow, FlowKey, Placed, View
 from barewire.sdn.strategies import Placement, Strategy, named, names
+from barewire.sdn.strategies.demands import natural_demands
 from barewire.sdn.strategies.detours import _known, detours
-from barewire.sdn.strategies.hedera import natural_demands
 from barewire.sdn.strategies.isolated import switches_of
 from barewire.sdn.strategies.memo import paths_of
 from barewire.sdn.strategies.static import Static
@@ -372,6 +372,29 @@ def test_lanes_move_busy_flows_out_of_another_profiles_lane_and_only_these() -> 
     assert moves.keys() == {flows["hadoop out"].key} and moves[flows["hadoop out"].key] in PODS_APART[:2]
     assert not named("lanes").rearrange(replace(view, fixed=frozenset(one.key for one in flows.values())))
     assert named("planned").rearrange(view) == moves, "what was not announced has lanes, too"
+
+
+def test_lanes_move_large_flows_off_a_full_link_and_nothing_else() -> None:
+    """Both flows send half of what they could: their natural demands fill two links."""
+    one, other = profiled("mpi", "h1", "h16"), profiled("mpi", "h2", "h14")
+    path, full = PODS_APART[0], {PODS_APART[0][0]: LINE}
+    assert shortest_paths(TREE, "h2", "h14")[0][0] == path[0]
+    view = placed(NOTHING_YET, path, rate=LINE / 2, placed_flow=one)
+    view = placed(view, shortest_paths(TREE, "h2", "h14")[0], rate=LINE / 2, placed_flow=other)
+    assert named("lanes").rearrange(view) == {}, "no link is full"
+    view = replace(view, load_byte_s=full)
+    moves = named("lanes").rearrange(view)
+    paths = {key: moves.get(key, view.placed[key].path) for key in (one.key, other.key)}
+    assert len(moves) == 1 and not set(paths[one.key][:-1]) & set(paths[other.key][:-1])
+    assert named("planned").rearrange(view) == moves, "they were not announced"
+    assert named("lanes").rearrange(replace(view, fixed=frozenset({one.key}))).keys() == {other.key}
+    small = {key: replace(flow_placed, rate_byte_s=LINE / 20) for key, flow_placed in view.placed.items()}
+    assert named("lanes").rearrange(replace(view, placed=small)) == {}
+    unknown = {key: replace(item, flow=replace(item.flow, profile="default")) for key, item in view.placed.items()}
+    assert named("lanes").rearrange(replace(view, placed=unknown)) == {}
+    moves = named("lanes").rearrange(busy(view, PODS_APART[1], "hadoop"))
+    assert moves.keys() == {one.key, other.key}
+    assert {moved[0] for moved in moves.values()} == {PODS_APART[2][0]}, "full or not, it is their lane"
 
 
 def test_lanes_look_at_no_flow_while_only_one_named_profile_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,16 +14,15 @@ from typing import ClassVar
 import numpy as np
 
 from barewire.errors import WrongUse
-from barewire.sdn.fairness import max_min
 from barewire.sdn.flow import Flow, FlowKey, View
 from barewire.sdn.strategies.annealing import anneal
 from barewire.sdn.strategies.balance import FlowDemand, Rows
+from barewire.sdn.strategies.demands import is_large, natural_demands
 from barewire.sdn.strategies.ecmp import Ecmp
 from barewire.sdn.strategies.memo import paths_of
 from barewire.sdn.strategies.strategy import Placement
 from barewire.topology import Network, Path, Port
 
-_LARGE = 0.1
 _ROUNDING = 1e-9
 
 
@@ -48,11 +47,7 @@ class Hedera:
 
     def rearrange(self, view: View) -> Mapping[FlowKey, Path]:
         """Move large flows to paths where their natural demands fit."""
-        large = [
-            key
-            for key, placed in view.placed.items()
-            if placed.rate_byte_s >= _LARGE * _host_rate(view.network, key.source)
-        ]
+        large = [key for key, placed in view.placed.items() if is_large(key, placed, view.network)]
         if not large:
             return {}
         demands = natural_demands(view.network, [(key.source, key.destination) for key in large])
@@ -77,22 +72,6 @@ class Hedera:
             for key, path, present_path in zip(keys, chosen, present_paths, strict=True)
             if path != present_path
         }
-
-
-def natural_demands(network: Network, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """Return each flow's rate, in bytes a second, if limited only by hosts' links."""
-    numbers: dict[tuple[str, str], int] = {}
-    flows = [
-        np.array([numbers.setdefault(("from", source), len(numbers)), numbers.setdefault(("to", to), len(numbers))])
-        for source, to in pairs
-    ]
-    capacity = np.array([_host_rate(network, host) for _, host in numbers])
-    return [float(rate) for rate in max_min(flows, capacity)]
-
-
-def _host_rate(network: Network, host: str) -> float:
-    ports = network.ports.get(host, ())
-    return network.rate_byte_s(ports[0]) if ports else network.usual_rate_bit_s / 8
 
 
 def _first_fit(
