@@ -24,8 +24,10 @@ use super::watch::{self, Watch};
 use crate::agenda::Agenda;
 use crate::scenario::{MS, US};
 
-/// More events than any world needs.
+/// More events than any world needs, besides those of each second: ranks that wait for each other poll, and with several
+/// carriers check their paths, for as long as a world lasts.
 const EVENTS_MAX: u64 = 2_000_000;
+const EVENTS_PER_S: u64 = 200_000;
 /// Initial interval of checks whether everything has ended.
 const CHECK_INTERVAL_NS: u64 = MS / 2;
 /// Extra room in receives for any message.
@@ -211,13 +213,17 @@ impl World {
             if self.faults_over && self.is_over() {
                 return self.end();
             }
-            if time > end_ns || self.report.events > EVENTS_MAX {
+            if time > end_ns || self.report.events > EVENTS_MAX + time / (1000 * MS) * EVENTS_PER_S {
                 break;
             }
         }
         let unfinished: Vec<String> =
             self.ranks.iter().filter_map(|rank| Some(rank.process.as_ref()?.unfinished())).collect();
-        self.oracle.report(Property::Progress, || format!("not finished in time: {}", unfinished.join("; ")));
+        let (events, now_ms) = (self.report.events, self.now_ns / MS);
+        let limit = if self.now_ns > end_ns { "in time" } else { "with so many events" };
+        self.oracle.report(Property::Progress, || {
+            format!("not finished {limit} ({events} events in {now_ms} ms): {}", unfinished.join("; "))
+        });
         self.oracle.violation().map_or(Ok(self.report), |violation| Err(violation.clone()))
     }
 
@@ -482,7 +488,8 @@ impl World {
             }
             let rank = &mut self.ranks[number];
             if rank.process.as_mut().is_some_and(Process::is_rung) {
-                let time_ns = self.now_ns + self.rng.u64(..WAKE_MAX_NS);
+                // A paused rank hears it afterwards, once.
+                let time_ns = (self.now_ns + self.rng.u64(..WAKE_MAX_NS)).max(rank.paused_until_ns);
                 if time_ns < rank.wake_ns {
                     rank.wake_ns = time_ns;
                     self.agenda.schedule(time_ns, Event::Wake(number));
