@@ -183,7 +183,8 @@ pub fn messenger(data: &[u8]) {
             good.progress().expect("the link works");
         }
         while good.poll().is_some() {}
-        assert!(good.unexpected_bytes() <= UNEXPECTED_BYTES + 3200, "{} held", good.unexpected_bytes());
+        // What its channels have left when they ended may take as much again.
+        assert!(good.unexpected_bytes() <= 2 * UNEXPECTED_BYTES, "{} held", good.unexpected_bytes());
     }
     drop(good);
     for memory in &memory {

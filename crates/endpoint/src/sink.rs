@@ -22,6 +22,13 @@ pub trait Sink {
     /// pause.
     fn piece(&mut self, from: ChannelId, piece: Piece<'_>) -> bool;
 
+    /// Takes a piece that [`piece`](Self::piece) has refused, of a channel whose peer is gone. Nothing more will arrive,
+    /// but the channel's end is reported, and its peer reached again, only when the sink has taken what did: a sink
+    /// whose caller may wait for that should make an exception of its limits. Returns false like `piece`.
+    fn left_piece(&mut self, _from: ChannelId, _piece: Piece<'_>) -> bool {
+        false
+    }
+
     /// Whether to stop receiving for now, despite room. Called after each piece; further frames stay in the ring.
     fn has_enough(&self) -> bool {
         false

@@ -21,7 +21,8 @@ pub struct Config {
     pub receives: usize,
     /// Limit in bytes of unexpected messages. From half of it on, peers are told to use rendezvous only; at the limit,
     /// flow control stops them, expected messages included. So half of it should exceed what all peers can have in
-    /// flight: a pipe or a window each. At least a frame's.
+    /// flight: a pipe or a window each. At least a frame's. What peers that are gone have left may exceed this limit and
+    /// the next one, by as much again.
     pub unexpected_bytes: usize,
     /// Limit of unexpected messages and rendezvous requests; then flow control stops the peers.
     pub unexpected_messages: usize,

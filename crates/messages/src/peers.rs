@@ -36,6 +36,8 @@ pub(crate) struct Peer {
     pub channel: Option<ChannelId>,
     /// It violated the protocol: its messages are ignored until the channel has ended.
     pub is_broken: bool,
+    /// Its channel ends once everything that it had sent is received.
+    pub is_gone: bool,
     /// It has asked us to use rendezvous for all messages.
     pub rendezvous_only: bool,
     /// A local peer that could not fetch lent messages.
@@ -75,6 +77,7 @@ impl Peer {
             address,
             channel: None,
             is_broken: false,
+            is_gone: false,
             rendezvous_only: false,
             cannot_fetch: false,
             is_throttled: false,

@@ -168,6 +168,7 @@ impl<L: Link> Endpoint<L> {
                 let ending = *channel.ending.get_or_insert(ending);
                 self.channels.retire(index, ending);
                 self.fail_messages(index, ending);
+                self.pending_events += u32::from(self.offer_parked(sink));
             }
             _ => self.end(index, ending, sink),
         }

@@ -256,6 +256,7 @@ impl<L: Link> Endpoint<L> {
         } else if channel.ending.is_none() {
             self.channels.retire(index, ending);
             self.fail_messages(index, ending);
+            self.pending_events += u32::from(self.offer_parked(sink));
         }
     }
 

@@ -2,11 +2,12 @@
 //! Receiving: from frames to the sink.
 
 use barewire_link::Link;
+use barewire_llc::message::Piece;
 use barewire_llc::{ConnectionHandle, Delivery, Source};
 
 use super::Endpoint;
 use crate::address::Address;
-use crate::channel::{Carrier, Channels, Parked};
+use crate::channel::{Carrier, ChannelId, Channels, Parked};
 use crate::error::{Ending, EndpointError};
 use crate::mutant::mutant;
 use crate::sink::{Class, Sink};
@@ -75,7 +76,7 @@ impl<L: Link> Endpoint<L> {
                 channel.parked.make_contiguous().reverse();
             }
             while let Some(parked) = channel.parked.front()
-                && sink.piece(id, parked.piece())
+                && offer(sink, id, parked.piece(), channel.ending.is_some())
             {
                 has_taken = true;
                 channel.parked.pop_front();
@@ -94,6 +95,12 @@ impl<L: Link> Endpoint<L> {
         }
         has_taken
     }
+}
+
+/// Offers a piece of a channel to the sink, twice if the peer is gone.
+#[inline]
+fn offer(sink: &mut impl Sink, from: ChannelId, piece: Piece<'_>, is_left: bool) -> bool {
+    sink.piece(from, piece) || is_left && sink.left_piece(from, piece)
 }
 
 /// Result of delivering a fragment.
@@ -118,7 +125,7 @@ pub(super) fn deliver(
     let Some(channel) = channels.at(index) else { return Delivered::Malformed };
     let Ok(piece) = channel.reassembler.accept(fragment, u32::MAX as usize) else { return Delivered::Malformed };
     if channel.parked.is_empty() {
-        if sink.piece(id, piece) {
+        if offer(sink, id, piece, channel.ending.is_some()) {
             return Delivered::Accepted;
         }
         parked_channels.push(index);

@@ -51,6 +51,15 @@ impl Sink for State {
         })
     }
 
+    /// While a peer's messages wait for room, the end of its channel is not reported, and operations with it do not
+    /// fail: the program may wait for one of them before it makes room.
+    #[cold]
+    fn left_piece(&mut self, from: ChannelId, piece: Piece<'_>) -> bool {
+        let Some(peer) = self.peers.of_channel(from) else { return false };
+        self.peers.at(peer).is_gone = true;
+        self.piece(from, piece)
+    }
+
     /// Lets the caller process a completion while more arrives.
     fn has_enough(&self) -> bool {
         !self.completions.is_empty()
@@ -93,7 +102,7 @@ impl State {
         let reassembly = if let Some(receive) = matched {
             self.store(receive, 0, body);
             Reassembly::Receive { receive, head: head as u32, base: 0 }
-        } else if self.has_unexpected_room(length) {
+        } else if self.has_unexpected_room(peer, length) {
             let mut bytes = Vec::with_capacity(length as usize);
             barewire_copy::append(body, &mut bytes);
             let message = self.add_unexpected(envelope, Content::Eager { bytes, confirm });
@@ -145,7 +154,7 @@ impl State {
                 let confirm_to = confirm.then_some(number);
                 if let Some(receive) = found.and_then(|found| self.match_receive(found, envelope, true, confirm_to)) {
                     self.answer_request(receive, RendezvousRequest { number, address });
-                } else if self.has_unexpected_room(0) {
+                } else if self.has_unexpected_room(peer, 0) {
                     self.add_unexpected(
                         envelope,
                         Content::Request { request: RendezvousRequest { number, address }, confirm },

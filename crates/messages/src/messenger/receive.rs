@@ -6,6 +6,7 @@ use barewire_link::Link;
 
 use super::{Messenger, State};
 use crate::completion::{Envelope, Failure, Operation, Outcome, PostError, Received, ReceivedNext};
+use crate::config::Config;
 use crate::header::{Header, Label};
 use crate::matching::{Matcher, Pattern, Ticket};
 use crate::memory::{Part, Target};
@@ -543,10 +544,13 @@ impl State {
         }
     }
 
-    /// Whether there is room for an unexpected message of this size.
-    pub(super) fn has_unexpected_room(&self, bytes: u64) -> bool {
-        self.unexpected.len() < self.config.unexpected_messages
-            && self.unexpected_bytes as u64 + bytes <= self.config.unexpected_bytes as u64
+    /// Whether there is room for an unexpected message of this size. What a peer that is gone has sent may exceed the
+    /// limits, by as much again.
+    pub(super) fn has_unexpected_room(&self, from: PeerId, bytes: u64) -> bool {
+        let Config { unexpected_messages, unexpected_bytes, .. } = self.config;
+        let times = if self.peers.get(from).is_some_and(|peer| peer.is_gone) { 2 } else { 1 };
+        self.unexpected.len() < unexpected_messages.saturating_mul(times)
+            && self.unexpected_bytes as u64 + bytes <= unexpected_bytes.saturating_mul(times) as u64
     }
 
     /// Adds an unexpected message.

@@ -4,7 +4,7 @@
 use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
 use barewire_messages::{
-    CompletionLevel, Config, Label, Outcome, Part, Pattern, PeerId, Removal, Selector, SendOptions,
+    CompletionLevel, Config, Failure, Label, Outcome, Part, Pattern, PeerId, Removal, Selector, SendOptions,
 };
 
 use crate::common::*;
@@ -199,4 +199,71 @@ fn a_message_of_a_channel_that_was_closed_before_it_was_accepted_arrives() {
         std::iter::from_fn(|| pair[1].poll()).any(|completion| matches!(completion.outcome, Outcome::Received(_)))
     });
     assert_eq!(memory, message);
+}
+
+/// Messages of a process that is gone fill the memory, and one more waits for room. Operations with that process fail
+/// although nothing is received, and what it had sent can be received afterwards.
+#[test]
+fn operations_with_a_peer_that_is_gone_fail_while_its_messages_fill_the_memory() {
+    const LENGTH: usize = 1000;
+    let config = Config { unexpected_bytes: 3 * LENGTH / 2, fetched_bytes: 0, ..Config::default() };
+    for (carrier, mut pair) in
+        [("wire", wire(config, &impatient(), Faults::default(), 1)), ("host, pipe alone", host(config))]
+    {
+        let [to, from] = add_peers(&mut pair);
+        let messages = [1, 2].map(|tag| bytes(LENGTH, tag));
+        for (tag, message) in (1..).zip(&messages) {
+            assert!(post(&mut pair[0], to, tag, message), "{carrier}");
+        }
+        idle(&mut pair);
+        assert_eq!(pair[1].unexpected_bytes(), LENGTH, "{carrier}");
+        let long = bytes(200_000, 3);
+        send(&mut pair, 1, from, tagged(3), &long, options(3, CompletionLevel::Inject));
+        idle(&mut pair);
+
+        let [gone, left] = pair;
+        // On the wire it falls silent, on one host it ends.
+        let _silent = (carrier == "wire").then_some(gone);
+        let mut left = [left];
+        let Outcome::Failed { failure: Failure::Peer { peer, .. }, .. } = completion(&mut left, 0).outcome else {
+            panic!("{carrier}: not failed");
+        };
+        assert_eq!(peer, from, "{carrier}");
+        for (tag, message) in (1..).zip(&messages) {
+            let mut memory = vec![0; LENGTH];
+            receive(&mut left[0], Selector::Tagged(Pattern { source: None, tag, ignore: 0 }), &mut memory, tag);
+            assert!(matches!(completion(&mut left, 0).outcome, Outcome::Received(_)), "{carrier}");
+            assert!(memory == *message, "{carrier}");
+        }
+        assert_eq!(left[0].unexpected_bytes(), 0, "{carrier}");
+    }
+}
+
+/// Processes come and go, and nothing of what they send is received: it takes at most twice the memory. Then all of it
+/// is received, in order.
+#[test]
+fn what_peers_that_are_gone_have_left_is_bounded() {
+    const LENGTH: usize = 1000;
+    const PROCESSES: u64 = 6;
+    let limit = 3 * LENGTH / 2;
+    let config = Config { unexpected_bytes: limit, ..Config::default() };
+    let on = new_host();
+    let mut receiver = [on_host(on, 0x24, config)];
+    let messages: Vec<Vec<u8>> = (0..PROCESSES).map(|number| bytes(LENGTH, number)).collect();
+    for message in &messages {
+        let mut sender = on_host(on, 0x20, config);
+        let to = sender.peer(receiver[0].address());
+        assert!(post(&mut sender, to, 1, message));
+        drive(std::slice::from_mut(&mut sender), |sender| sender[0].poll().is_some());
+        drop(sender);
+        idle(&mut receiver);
+        assert!(receiver[0].unexpected_bytes() <= 2 * limit);
+    }
+    assert!(receiver[0].unexpected_bytes() > limit);
+    for message in &messages {
+        let mut memory = vec![0; LENGTH];
+        receive(&mut receiver[0], any_tagged(), &mut memory, 1);
+        assert!(matches!(completion(&mut receiver, 0).outcome, Outcome::Received(_)));
+        assert!(memory == *message);
+    }
 }

@@ -202,6 +202,11 @@ impl Oracle {
         self.disturbed[a * self.ranks + b]
     }
 
+    /// Whether any channel of a rank may have failed.
+    pub fn is_disturbed_any(&self, rank: usize) -> bool {
+        (0..self.ranks).any(|peer| self.is_disturbed(rank, peer))
+    }
+
     /// A rank closes its channel to a peer.
     pub fn channel_closed(&mut self, rank: usize, peer: usize) {
         self.closed[rank * self.ranks + peer] = true;
