@@ -338,7 +338,9 @@ impl Process {
                 }
             }
         }
-        while self.claims.len() > 1 || (self.program.is_empty() && !self.claims.is_empty()) {
+        // What waits behind a message for which a claimed one leaves no room may be what the refused step waits for.
+        let is_last_due = self.program.is_empty() || self.is_draining && self.is_refused;
+        while self.claims.len() > usize::from(!is_last_due) {
             has_progressed |= self.take_claimed(world);
         }
         has_progressed
