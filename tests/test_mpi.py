@@ -97,6 +97,17 @@ def test_no_operation_waits_for_a_timer(name: str, monkeypatch: pytest.MonkeyPat
     assert [line for line in lines if line["us"] > DELAY_US / 2] == []
 
 
+@pytest.mark.parametrize("offloads", ["on", "off"])
+def test_no_exchange_waits_for_the_next_call_of_a_peer_that_computes(offloads: str) -> None:
+    """With offloads, the last frames of a message overtake others. A busy machine may delay an exchange or two."""
+    needs("barewire")
+    options = ("-n", "2", "--lab", "pair", "--offloads", offloads, "--library", "openmpi")
+    done = barewire("run", *options, "--", program("openmpi", "pauses"), "80", "40")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (line,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert line["exchanges"] == 160 and line["late"] <= 2, line
+
+
 def unhurried(name: str) -> dict[str, float]:
     """What a job of two ranks on two hosts says of its start and end; its program checks that it is left alone."""
     done = barewire("run", "-n", "2", "--lab", "pair", "--", program(name, "unhurried"))

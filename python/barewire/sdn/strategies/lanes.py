@@ -93,6 +93,8 @@ def _relieved(view: View, moves: Mapping[FlowKey, Path]) -> dict[FlowKey, Path]:
                 continue
         for port in path:
             others[port] += placed.rate_byte_s
+    if not large:
+        return {}
     demands = natural_demands(network, [(key.source, key.destination) for key in large])
     loads = Loads(network, [FlowDemand(*flow) for flow in zip(lanes, demands, strict=True)], others)
     before = [moves.get(key, view.placed[key].path) for key in large]

@@ -10,7 +10,7 @@ Clos networks (Beneš 1965); Pythia (Neves et al. 2014) for announced shuffles.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from barewire.errors import WrongUse
@@ -70,12 +70,11 @@ class Planned:
         """Move the flows of the current pattern onto its plan, and others into their lane."""
         pattern = self._pattern(view)
         made = plan(view.network, pattern) if pattern else {}
-        moves = {
-            key: path for key, path in Lanes().rearrange(view).items() if (key.source, key.destination) not in made
-        }
-        for key, placed in view.placed.items() if made else ():
-            path = made.get((key.source, key.destination))
-            if path is not None and path != placed.path and key not in view.fixed:
+        planned = {key for key in view.placed if (key.source, key.destination) in made} if made else set()
+        moves = dict(Lanes().rearrange(replace(view, fixed=view.fixed | planned)))
+        for key in planned - view.fixed:
+            path = made[key.source, key.destination]
+            if path != view.placed[key].path:
                 moves[key] = path
         return moves
 

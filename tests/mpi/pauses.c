@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+// pauses EXCHANGES MILLISECONDS: two ranks exchange messages of 100 kB to 2 MB, and after each compute for so long
+// without a call of MPI. Reports how many exchanges took a rank at least half as long: it waited until the other
+// called again, although that had all of its message.
+#include "check.h"
+
+static const int sizes[] = {2000000, 1000000, 300000, 100000};
+
+int main(int argc, char **argv) {
+  begin(MPI_THREAD_SINGLE, argc, argv);
+  int exchanges = (int)argument(argc, argv, 1, 80);
+  double pause_s = 1e-3 * (double)argument(argc, argv, 2, 40);
+  if (ranks != 2) fail("needs 2 ranks");
+  int other = 1 - rank, late = 0, all = 0;
+  char *out = allocate((size_t)sizes[0]), *in = allocate((size_t)sizes[0]);
+  for (int number = 0; number < exchanges; number++) {
+    int bytes = sizes[number % 4];
+    fill(out, (size_t)bytes, key_of(rank, other, number));
+    MPI_Barrier(MPI_COMM_WORLD);
+    double began = MPI_Wtime();
+    MPI_Sendrecv(out, bytes, MPI_BYTE, other, 1, in, bytes, MPI_BYTE, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    double ended = MPI_Wtime();
+    late += ended - began > pause_s / 2;
+    volatile double sum = 0;
+    while (MPI_Wtime() < ended + pause_s) sum = sum + 1;
+    check(in, (size_t)bytes, key_of(other, rank, number), "an exchange");
+  }
+  MPI_Reduce(&late, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("{\"test\": \"pauses\", \"exchanges\": %d, \"late\": %d}\n", 2 * exchanges, all);
+  MPI_Finalize();
+}
