@@ -73,7 +73,8 @@ def synthetic_mpi(
     chosen = subjects or tuple(subject(library, fabric) for library in ("openmpi", "mpich-5") for fabric in COST)
     rule = stopping_rule or StoppingRule(launches, launches)
     plan = MpiPlan(tests, chosen, ranks, seed=1, sizes=sizes, stopping_rule=rule)
-    site = MpiSite((HostSlots("localhost"), HostSlots("localhost2")), link or Link(None))
+    # Not of this machine, whose cores are of no account.
+    site = MpiSite((HostSlots("node1"), HostSlots("node2")), link or Link(None))
     campaign = Synthetic(site, plan, {}, failing=failing or {})
     # Tests that use the same run share one measurement.
     key = repr(campaign)

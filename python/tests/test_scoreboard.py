@@ -73,7 +73,7 @@ class Synthetic(ScoreCampaign):
 
 def campaign(plan: ScorePlan | None = None, **options: object) -> Synthetic:
     usual = ScorePlan(TESTBEDS[0], SUBJECTS, (PINGPONG, STREAM), True, seed=1, launches=6, sizes=(8, 65536))
-    site = MpiSite((HostSlots("localhost"), HostSlots("localhost2")), Link(None))
+    site = MpiSite((HostSlots("node1"), HostSlots("node2")), Link(None))
     return Synthetic(site, plan or usual, {}, **options)  # type: ignore[arg-type]
 
 
