@@ -765,3 +765,50 @@ fn a_message_beyond_4_gib_arrives() {
     }
     assert!(memory == message);
 }
+
+/// Proves that sends to a peer that does not receive complete once they are buffered, as over TCP, that the buffer is
+/// bounded, and that all arrive.
+#[test]
+fn sends_to_a_peer_that_does_not_receive_are_buffered() {
+    const LENGTH: usize = 4000;
+    const COUNT: usize = 300;
+    let config = Config { buffered_bytes: COUNT / 2 * LENGTH, ..Config::default() };
+    for (carrier, mut pair) in carriers(config) {
+        let [to, from] = add_peers(&mut pair);
+        send(&mut pair, 0, to, tagged(2), b"first", options(1, CompletionLevel::Inject));
+        idle(&mut pair);
+        assert_eq!(completion(&mut pair, 0).context, 1);
+        let mut messages: Vec<Vec<u8>> = (0..COUNT).map(|number| bytes(LENGTH, number as u64)).collect();
+        let expected = messages.clone();
+        for message in &messages {
+            send(&mut pair[..1], 0, to, tagged(1), message, options(2, CompletionLevel::Inject));
+        }
+        let [sender, receiver] = pair;
+        let mut sender = [sender];
+        let mut sent = 0;
+        let began = Instant::now();
+        while began.elapsed() < std::time::Duration::from_millis(50) {
+            sender[0].progress().unwrap();
+            while sender[0].poll().is_some() {
+                messages[sent].fill(0);
+                sent += 1;
+            }
+        }
+        assert!((COUNT / 2..COUNT).contains(&sent), "{carrier}: {sent}");
+        let [sender] = sender;
+        let mut pair = [sender, receiver];
+        let mut memory = vec![0; LENGTH];
+        receive(&mut pair[1], exactly(from, 2), &mut memory, 3);
+        completion(&mut pair, 1);
+        for message in &expected {
+            receive(&mut pair[1], exactly(from, 1), &mut memory, 3);
+            assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(_)), "{carrier}");
+            assert!(memory == *message, "{carrier}");
+        }
+        idle(&mut pair);
+        while pair[0].poll().is_some() {
+            sent += 1;
+        }
+        assert_eq!(sent, COUNT, "{carrier}");
+    }
+}
