@@ -74,9 +74,9 @@ impl Interface {
         self.clock.set(self.clock.now() + time);
     }
 
-    /// Whether a received frame waits.
+    /// Whether a received frame waits. The socket of an interface that is gone was closed.
     pub fn has_frames(&self) -> bool {
-        self.devices.iter().any(|device| !device.inbound.is_empty())
+        self.devices.iter().any(|device| !device.inbound.is_empty() && !device.is_gone)
     }
 
     /// Takes a device down, or all of them.
