@@ -97,15 +97,14 @@ def test_no_operation_waits_for_a_timer(name: str, monkeypatch: pytest.MonkeyPat
     assert [line for line in lines if line["us"] > DELAY_US / 2] == []
 
 
-@pytest.mark.parametrize("offloads", ["on", "off"])
-def test_no_exchange_waits_for_the_next_call_of_a_peer_that_computes(offloads: str) -> None:
-    """With offloads, the last frames of a message overtake others. A busy machine may delay an exchange or two."""
+def test_no_exchange_waits_for_the_next_call_of_a_peer_that_computes() -> None:
+    """With offloads, the last frames of a message overtake others. The program tells waiting from a busy machine."""
     needs("barewire")
-    options = ("-n", "2", "--lab", "pair", "--offloads", offloads, "--library", "openmpi")
+    options = ("-n", "2", "--lab", "pair", "--offloads", "on", "--library", "openmpi")
     done = barewire("run", *options, "--", program("openmpi", "pauses"), "80", "40")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (line,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert line["exchanges"] == 160 and line["late"] <= 2, line
+    assert line["exchanges"] == 160 and line["late"] <= 1, line
 
 
 def unhurried(name: str) -> dict[str, float]:
