@@ -69,7 +69,7 @@ struct State {
     copied: CopiedBytes,
     /// Number of posted messages that wait, over all peers.
     queued: usize,
-    /// Peers that may be stalled, with messages that wait and are not copied yet; and polls since they were looked at.
+    /// Peers for which messages wait, and perhaps others; and polls since they were looked at.
     blocked: Vec<PeerId>,
     polls_blocked: u32,
     /// Peers whose messages wait for a connection or for progress, so that no [`Event::Room`] will follow.

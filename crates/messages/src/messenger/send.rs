@@ -270,7 +270,10 @@ impl<L: Link> Messenger<L> {
         let peer = self.state.peers.at(to);
         peer.waiting.push_back(message);
         if peer.waiting.len() == 1 {
-            self.state.note_blocked(to, now);
+            peer.blocked_since = now;
+            if !self.state.blocked.contains(&to) {
+                self.state.blocked.push(to);
+            }
             if channel.is_none() {
                 self.state.retry(to);
             }
@@ -281,8 +284,7 @@ impl<L: Link> Messenger<L> {
         Ok(())
     }
 
-    /// Copies messages that wait for peers that do not receive, so that their sends complete, as over TCP. Those posted
-    /// later are copied at once.
+    /// Copies messages that wait for peers that do not receive, so that their sends complete, as over TCP.
     #[cold]
     pub(super) fn buffer_for_stalled(&mut self) {
         self.state.polls_blocked += 1;
@@ -294,11 +296,10 @@ impl<L: Link> Messenger<L> {
         let mut blocked = std::mem::take(&mut self.state.blocked);
         blocked.retain(|id| {
             let waiting = self.state.peers.get(*id).map_or(0, |peer| peer.waiting.len());
-            let is_stalled = waiting > 0 && self.is_stalled(*id, now);
-            if is_stalled {
+            if waiting > 0 && self.is_stalled(*id, now) {
                 (0..waiting).for_each(|index| self.state.buffer(*id, index));
             }
-            waiting > 0 && !is_stalled
+            waiting > 0
         });
         self.state.blocked = blocked;
     }
@@ -334,8 +335,7 @@ impl<L: Link> Messenger<L> {
             };
             let Err(message) = self.try_send(to, channel, message) else {
                 self.state.queued -= 1;
-                let now = self.endpoint.link().clock().now();
-                self.state.note_blocked(to, now);
+                self.state.peers.at(to).blocked_since = self.endpoint.link().clock().now();
                 continue;
             };
             self.state.peers.at(to).waiting.push_front(message);
@@ -559,14 +559,6 @@ impl State {
     pub(super) fn copy_of(&self, bytes: &[u8]) -> Result<Origin, PostError> {
         let is_full = self.copied.load(Relaxed) + bytes.len() > self.config.copied_bytes;
         if is_full { Err(PostError::Full) } else { Ok(Origin::copy_of(bytes, &self.copied)) }
-    }
-
-    /// The first of the messages that wait for a peer is another one now.
-    fn note_blocked(&mut self, to: PeerId, now: Duration) {
-        self.peers.at(to).blocked_since = now;
-        if !self.blocked.contains(&to) {
-            self.blocked.push(to);
-        }
     }
 
     /// Copies a message that waits for a peer and completes its send, if it needs no more than its buffer, is short
