@@ -69,9 +69,6 @@ struct State {
     copied: CopiedBytes,
     /// Number of posted messages that wait, over all peers.
     queued: usize,
-    /// Peers for which messages wait, and perhaps others; and polls since they were looked at.
-    blocked: Vec<PeerId>,
-    polls_blocked: u32,
     /// Peers whose messages wait for a connection or for progress, so that no [`Event::Room`] will follow.
     retried: Vec<PeerId>,
     /// Answers to peers, passed to the endpoint once it has received everything that has arrived.
@@ -114,8 +111,6 @@ impl<L: Link> Messenger<L> {
             sends: Slab::new(),
             copied: CopiedBytes::default(),
             queued: 0,
-            blocked: Vec::new(),
-            polls_blocked: 0,
             retried: Vec::new(),
             answers: VecDeque::new(),
             receives: Slab::new(),
@@ -325,9 +320,6 @@ impl<L: Link> Messenger<L> {
     fn after_progress(&mut self) {
         self.posts_since_progress = 0;
         self.handle_events();
-        if self.state.queued > 0 {
-            self.buffer_for_stalled();
-        }
         if !self.state.retried.is_empty() {
             for peer in std::mem::take(&mut self.state.retried) {
                 // A new allowance for each peer, since the endpoint's progress has received what this peer had sent.

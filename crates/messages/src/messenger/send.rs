@@ -3,7 +3,6 @@
 
 use std::slice;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use barewire_endpoint::{ChannelId, ConnectError, Ending, Endpoint, HEAD_MAX, Priority, Report, SendError};
 use barewire_link::Link;
@@ -48,10 +47,6 @@ pub struct SendOptions {
 
 /// Longest header of an eager message: kind, tag, data, number.
 const EAGER_HEAD_MAX: usize = 25;
-/// A peer that has made no room for so long does not receive, and may not for long. Others do within a round trip.
-const STALLED_AFTER: Duration = Duration::from_micros(100);
-/// Polls between two readings of the clock while messages wait.
-const POLLS_PER_CLOCK_READ: u32 = 64;
 /// Messages that are sent without progress. Then arrived messages are handled first: a peer that runs short of memory
 /// may have asked for rendezvous.
 const POSTS_WITHOUT_PROGRESS: u16 = 256;
@@ -266,49 +261,12 @@ impl<L: Link> Messenger<L> {
             return Err(PostError::Full);
         }
         self.state.queued += 1;
-        let now = self.endpoint.link().clock().now();
-        let peer = self.state.peers.at(to);
-        peer.waiting.push_back(message);
-        if peer.waiting.len() == 1 {
-            peer.blocked_since = now;
-            if !self.state.blocked.contains(&to) {
-                self.state.blocked.push(to);
-            }
-            if channel.is_none() {
-                self.state.retry(to);
-            }
-        } else if self.is_stalled(to, now) {
-            let newest = self.state.peers.at(to).waiting.len() - 1;
-            self.state.buffer(to, newest);
+        let waiting = &mut self.state.peers.at(to).waiting;
+        waiting.push_back(message);
+        if channel.is_none() && waiting.len() == 1 {
+            self.state.retry(to);
         }
         Ok(())
-    }
-
-    /// Copies messages that wait for peers that do not receive, so that their sends complete, as over TCP.
-    #[cold]
-    pub(super) fn buffer_for_stalled(&mut self) {
-        self.state.polls_blocked += 1;
-        if self.state.polls_blocked < POLLS_PER_CLOCK_READ {
-            return;
-        }
-        self.state.polls_blocked = 0;
-        let now = self.endpoint.link().clock().now();
-        let mut blocked = std::mem::take(&mut self.state.blocked);
-        blocked.retain(|id| {
-            let waiting = self.state.peers.get(*id).map_or(0, |peer| peer.waiting.len());
-            if waiting > 0 && self.is_stalled(*id, now) {
-                (0..waiting).for_each(|index| self.state.buffer(*id, index));
-            }
-            waiting > 0
-        });
-        self.state.blocked = blocked;
-    }
-
-    /// Whether a connected peer has made no room for long.
-    fn is_stalled(&mut self, peer: PeerId, now: Duration) -> bool {
-        let peer = self.state.peers.at(peer);
-        now.saturating_sub(peer.blocked_since) >= STALLED_AFTER
-            && peer.channel.is_some_and(|channel| self.endpoint.is_open(channel))
     }
 
     /// Sends messages that waited, as long as there is room.
@@ -335,7 +293,6 @@ impl<L: Link> Messenger<L> {
             };
             let Err(message) = self.try_send(to, channel, message) else {
                 self.state.queued -= 1;
-                self.state.peers.at(to).blocked_since = self.endpoint.link().clock().now();
                 continue;
             };
             self.state.peers.at(to).waiting.push_front(message);
@@ -559,22 +516,6 @@ impl State {
     pub(super) fn copy_of(&self, bytes: &[u8]) -> Result<Origin, PostError> {
         let is_full = self.copied.load(Relaxed) + bytes.len() > self.config.copied_bytes;
         if is_full { Err(PostError::Full) } else { Ok(Origin::copy_of(bytes, &self.copied)) }
-    }
-
-    /// Copies a message that waits for a peer and completes its send, if it needs no more than its buffer, is short
-    /// enough to be sent without the peer's request, and there is room for it.
-    fn buffer(&mut self, to: PeerId, index: usize) {
-        let Some(message) = self.peers.at(to).waiting.get_mut(index) else { return };
-        let SendOptions { context, note, level, is_silent } = message.options;
-        let (bytes, length) = (message.origin.contiguous(0), message.origin.bytes());
-        let is_whole = bytes.len() as u64 == length && length <= self.config.eager_bytes as u64;
-        let has_room = self.copied.load(Relaxed) + bytes.len() <= self.config.buffered_bytes;
-        if message.is_completed || level != CompletionLevel::Inject || !is_whole || !has_room {
-            return;
-        }
-        message.origin = Origin::copy_of(bytes, &self.copied);
-        message.is_completed = true;
-        self.complete(context, note, Outcome::Sent, is_silent);
     }
 
     /// Makes the next progress retry the messages that wait for a peer.
