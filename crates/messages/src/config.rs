@@ -17,6 +17,8 @@ pub struct Config {
     /// Limit in bytes of the copies that outstanding sends hold; further ones are refused likewise. Sends from the
     /// caller's memory do not count.
     pub copied_bytes: usize,
+    /// Limit in bytes of copies, above which sends to a stalled peer are not copied.
+    pub buffered_bytes: usize,
     /// Limit of outstanding receives.
     pub receives: usize,
     /// Limit in bytes of unexpected messages. From half of it on, peers are told to use rendezvous only; at the limit,
@@ -53,6 +55,8 @@ impl Config {
     pub const SENDS: usize = 1 << 20;
     /// Bounds an endless stream of short messages to a peer that receives none.
     pub const COPIED_BYTES: usize = 256 << 20;
+    /// What TCP buffers by default for four peers that do not receive.
+    pub const BUFFERED_BYTES: usize = 16 << 20;
     /// See [`SENDS`](Self::SENDS).
     pub const RECEIVES: usize = 1 << 20;
     /// An eager message of maximum length from each of a thousand peers.
@@ -81,6 +85,7 @@ impl Default for Config {
             fetched_bytes: Self::FETCHED_BYTES,
             sends: Self::SENDS,
             copied_bytes: Self::COPIED_BYTES,
+            buffered_bytes: Self::BUFFERED_BYTES,
             receives: Self::RECEIVES,
             unexpected_bytes: Self::UNEXPECTED_BYTES,
             unexpected_messages: Self::UNEXPECTED_MESSAGES,

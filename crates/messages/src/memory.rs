@@ -110,8 +110,13 @@ impl Origin {
 
     /// Copies `bytes`; the copy's address is stable when the `Origin` moves.
     pub fn copy_of(bytes: &[u8], total: &CopiedBytes) -> Self {
+        Self::copied(bytes.to_vec(), total)
+    }
+
+    /// As [`copy_of`](Self::copy_of), of a copy that exists.
+    pub fn copied(bytes: Vec<u8>, total: &CopiedBytes) -> Self {
         total.fetch_add(bytes.len(), Relaxed);
-        let owner = Copied { bytes: bytes.to_vec(), total: Arc::clone(total) };
+        let owner = Copied { bytes, total: Arc::clone(total) };
         Self { parts: Parts::new(&[Part::of(&owner.bytes)]), _owner: Some(owner) }
     }
 

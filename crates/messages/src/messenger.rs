@@ -69,6 +69,9 @@ struct State {
     copied: CopiedBytes,
     /// Number of posted messages that wait, over all peers.
     queued: usize,
+    /// Peers that may be stalled, with messages that wait and are not buffered yet; and polls since they were looked at.
+    blocked: Vec<PeerId>,
+    polls_blocked: u32,
     /// Peers whose messages wait for a connection or for progress, so that no [`Event::Room`] will follow.
     retried: Vec<PeerId>,
     /// Answers to peers, passed to the endpoint once it has received everything that has arrived.
@@ -111,6 +114,8 @@ impl<L: Link> Messenger<L> {
             sends: Slab::new(),
             copied: CopiedBytes::default(),
             queued: 0,
+            blocked: Vec::new(),
+            polls_blocked: 0,
             retried: Vec::new(),
             answers: VecDeque::new(),
             receives: Slab::new(),
@@ -320,6 +325,9 @@ impl<L: Link> Messenger<L> {
     fn after_progress(&mut self) {
         self.posts_since_progress = 0;
         self.handle_events();
+        if !self.state.blocked.is_empty() {
+            self.buffer_for_stalled();
+        }
         if !self.state.retried.is_empty() {
             for peer in std::mem::take(&mut self.state.retried) {
                 // A new allowance for each peer, since the endpoint's progress has received what this peer had sent.

@@ -2,6 +2,7 @@
 //! Peers by number, address and channel, and the state of each.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use barewire_endpoint::{Address, ChannelId, Ending};
 
@@ -46,6 +47,10 @@ pub(crate) struct Peer {
     pub is_throttled: bool,
     /// Posted messages that wait for room or for the connection, in order.
     pub waiting: VecDeque<Message>,
+    /// When the first of them became the first.
+    pub blocked_since: Duration,
+    /// It has made no room since then, and all of them are buffered that can be.
+    pub is_buffered: bool,
     /// Work on long messages with it, in order.
     pub bulk: VecDeque<Bulk>,
     /// Messages of this work that the endpoint has.
@@ -82,6 +87,8 @@ impl Peer {
             cannot_fetch: false,
             is_throttled: false,
             waiting: VecDeque::new(),
+            blocked_since: Duration::ZERO,
+            is_buffered: false,
             bulk: VecDeque::new(),
             bulk_in_flight: 0,
             is_pending: false,

@@ -3,6 +3,7 @@
 
 use std::slice;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use barewire_endpoint::{ChannelId, ConnectError, Ending, Endpoint, HEAD_MAX, Priority, Report, SendError};
 use barewire_link::Link;
@@ -47,6 +48,10 @@ pub struct SendOptions {
 
 /// Longest header of an eager message: kind, tag, data, number.
 const EAGER_HEAD_MAX: usize = 25;
+/// A peer that has made no room for so long does not receive, and may not for long. Others do within a round trip.
+const STALLED_AFTER: Duration = Duration::from_micros(100);
+/// Polls between two readings of the clock while messages wait.
+const POLLS_PER_CLOCK_READ: u32 = 64;
 /// Messages that are sent without progress. Then arrived messages are handled first: a peer that runs short of memory
 /// may have asked for rendezvous.
 const POSTS_WITHOUT_PROGRESS: u16 = 256;
@@ -261,12 +266,64 @@ impl<L: Link> Messenger<L> {
             return Err(PostError::Full);
         }
         self.state.queued += 1;
-        let waiting = &mut self.state.peers.at(to).waiting;
-        waiting.push_back(message);
-        if channel.is_none() && waiting.len() == 1 {
-            self.state.retry(to);
+        let peer = self.state.peers.at(to);
+        peer.waiting.push_back(message);
+        let newest = peer.waiting.len() - 1;
+        if newest == 0 {
+            self.note_blocked(to);
+            if channel.is_none() {
+                self.state.retry(to);
+            }
+        } else if peer.is_buffered {
+            self.state.peers.at(to).is_buffered = self.state.buffer_waiting(to, newest);
         }
         Ok(())
+    }
+
+    /// The first of the messages that wait for a peer is another one now.
+    fn note_blocked(&mut self, to: PeerId) {
+        let now = self.endpoint.link().clock().now();
+        let peer = self.state.peers.at(to);
+        (peer.blocked_since, peer.is_buffered) = (now, false);
+        if !self.state.blocked.contains(&to) {
+            self.state.blocked.push(to);
+        }
+    }
+
+    /// Buffers the messages that wait for stalled peers, so that their sends complete, as over TCP. Those posted later
+    /// are buffered at once.
+    #[cold]
+    pub(super) fn buffer_for_stalled(&mut self) {
+        self.state.polls_blocked += 1;
+        if self.state.polls_blocked < POLLS_PER_CLOCK_READ {
+            return;
+        }
+        self.state.polls_blocked = 0;
+        let now = self.endpoint.link().clock().now();
+        for to in std::mem::take(&mut self.state.blocked) {
+            let Some(peer) = self.state.peers.get_mut(to).filter(|peer| !peer.waiting.is_empty()) else { continue };
+            let is_open = peer.channel.is_some_and(|channel| self.endpoint.is_open(channel));
+            if !is_open || now.saturating_sub(peer.blocked_since) < STALLED_AFTER {
+                self.state.blocked.push(to);
+                continue;
+            }
+            self.state.peers.at(to).is_buffered = self.buffer(to);
+        }
+    }
+
+    /// Buffers the messages to a peer in the order of their sends, so that these complete in order: first what the
+    /// endpoint has, then what waits. False if there is no room for one.
+    fn buffer(&mut self, to: PeerId) -> bool {
+        let needs_memory = |send: &Send| send.peer == to && send.stage == Stage::Eager && is_bufferable(&send.options);
+        for key in self.state.sends.keys_where(|send| !send.is_completed && needs_memory(send)) {
+            self.endpoint.copy_lent(key);
+            let Some(send) = self.state.sends.get(key) else { continue };
+            send.is_completed = true;
+            let SendOptions { context, note, is_silent, .. } = send.options;
+            self.state.complete(context, note, Outcome::Sent, is_silent);
+        }
+        let waiting = self.state.peers.at(to).waiting.len();
+        (0..waiting).all(|index| self.state.buffer_waiting(to, index))
     }
 
     /// Sends messages that waited, as long as there is room.
@@ -293,6 +350,7 @@ impl<L: Link> Messenger<L> {
             };
             let Err(message) = self.try_send(to, channel, message) else {
                 self.state.queued -= 1;
+                self.note_blocked(to);
                 continue;
             };
             self.state.peers.at(to).waiting.push_front(message);
@@ -501,6 +559,11 @@ pub(super) enum BulkBody<'a> {
     Copied(&'a [u8]),
 }
 
+/// Whether a send completes as soon as its buffer is free.
+fn is_bufferable(options: &SendOptions) -> bool {
+    options.level == CompletionLevel::Inject
+}
+
 /// How a tracked eager message is reported: the number that the receiver confirms, and the endpoint's report.
 fn confirmation(level: CompletionLevel, send: Key) -> (Option<Key>, Report) {
     match level {
@@ -516,6 +579,26 @@ impl State {
     pub(super) fn copy_of(&self, bytes: &[u8]) -> Result<Origin, PostError> {
         let is_full = self.copied.load(Relaxed) + bytes.len() > self.config.copied_bytes;
         if is_full { Err(PostError::Full) } else { Ok(Origin::copy_of(bytes, &self.copied)) }
+    }
+
+    /// Buffers a message that waits for a peer and completes its send, if it is short enough to be sent without the
+    /// peer's request and needs no more than its buffer. False if there is no room for it.
+    fn buffer_waiting(&mut self, to: PeerId, index: usize) -> bool {
+        let Some(message) = self.peers.at(to).waiting.get_mut(index) else { return true };
+        let length = message.origin.bytes() as usize;
+        if message.is_completed || !is_bufferable(&message.options) || length > self.config.eager_bytes {
+            return true;
+        }
+        if self.copied.load(Relaxed) + length > self.config.buffered_bytes {
+            return false;
+        }
+        let mut bytes = vec![0; length];
+        message.origin.copy(0, &mut bytes);
+        message.origin = Origin::copied(bytes, &self.copied);
+        message.is_completed = true;
+        let SendOptions { context, note, is_silent, .. } = message.options;
+        self.complete(context, note, Outcome::Sent, is_silent);
+        true
     }
 
     /// Makes the next progress retry the messages that wait for a peer.

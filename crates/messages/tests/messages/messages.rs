@@ -765,3 +765,55 @@ fn a_message_beyond_4_gib_arrives() {
     }
     assert!(memory == message);
 }
+
+/// Proves that sends to a peer that does not receive complete, in order, once they are buffered, as over TCP, that the
+/// buffer is bounded, and that all arrive.
+#[test]
+fn sends_to_a_peer_that_does_not_receive_are_buffered() {
+    const COUNT: usize = 300;
+    for length in [4000, 60_000] {
+        let config = Config { buffered_bytes: COUNT / 2 * length, ..Config::default() };
+        for (carrier, mut pair) in carriers(config) {
+            if carrier == "host, fetching" && length >= config.fetched_bytes {
+                // The receiver fetches it from the sender's buffer.
+                continue;
+            }
+            let [to, from] = add_peers(&mut pair);
+            send(&mut pair, 0, to, tagged(2), b"first", options(1, CompletionLevel::Inject));
+            idle(&mut pair);
+            assert_eq!(completion(&mut pair, 0).context, 1);
+            let mut messages: Vec<Vec<u8>> = (0..COUNT).map(|number| bytes(length, number as u64)).collect();
+            let expected = messages.clone();
+            for (number, message) in messages.iter().enumerate() {
+                send(&mut pair[..1], 0, to, tagged(1), message, options(number as u64, CompletionLevel::Inject));
+            }
+            let mut sent = 0;
+            let mut complete = |pair: &mut [Tested; 2]| {
+                while let Some(done) = pair[0].poll() {
+                    assert_eq!((done.context, &done.outcome), (sent as u64, &Outcome::Sent), "{carrier}, {length} B");
+                    messages[sent].fill(0);
+                    sent += 1;
+                }
+                sent
+            };
+            let began = Instant::now();
+            while began.elapsed() < std::time::Duration::from_millis(50) {
+                pair[0].progress().unwrap();
+                complete(&mut pair);
+            }
+            let buffered = complete(&mut pair);
+            assert!((COUNT / 2..COUNT).contains(&buffered), "{carrier}, {length} B: {buffered}");
+            let mut memory = vec![0; length];
+            receive(&mut pair[1], exactly(from, 2), &mut memory, 3);
+            completion(&mut pair, 1);
+            for message in &expected {
+                receive(&mut pair[1], exactly(from, 1), &mut memory, 3);
+                assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(_)), "{carrier}, {length} B");
+                assert!(memory == *message, "{carrier}, {length} B");
+                complete(&mut pair);
+            }
+            idle(&mut pair);
+            assert_eq!(complete(&mut pair), COUNT, "{carrier}, {length} B");
+        }
+    }
+}
