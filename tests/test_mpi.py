@@ -107,6 +107,25 @@ def test_no_exchange_waits_for_the_next_call_of_a_peer_that_computes() -> None:
     assert line["exchanges"] == 160 and line["late"] <= 1, line
 
 
+def delivered_while_computing() -> int:
+    """In how many of 60 rounds a long message was received while its sender computed for 1 ms."""
+    options = ("-n", "2", "--lab", "pair", "--offloads", "on", "--library", "openmpi")
+    done = barewire("run", *options, "--", program("openmpi", "delivered"), "60", "1000")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (line,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert line["rounds"] == 60
+    return int(line["delivered"])
+
+
+def test_long_messages_are_delivered_while_their_sender_computes() -> None:
+    """Half of them on an idle machine, at least; on a busy one the progress thread waits for its core."""
+    needs("barewire")
+    counts: list[int] = []
+    while len(counts) < 6 and max(counts, default=0) < 35:
+        counts.append(delivered_while_computing())
+    assert max(counts) >= 35, counts
+
+
 def unhurried(name: str) -> dict[str, float]:
     """What a job of two ranks on two hosts says of its start and end; its program checks that it is left alone."""
     done = barewire("run", "-n", "2", "--lab", "pair", "--", program(name, "unhurried"))

@@ -58,6 +58,8 @@ pub struct Messenger<L> {
     scratch: Vec<u8>,
     /// Messages sent since the last progress.
     posts_since_progress: u16,
+    /// See [`take_unsent`](Self::take_unsent).
+    is_unsent: bool,
 }
 
 /// The state that incoming messages change: the endpoint's sink.
@@ -136,7 +138,7 @@ impl<L: Link> Messenger<L> {
             completions: VecDeque::new(),
             counts: Counts::default(),
         };
-        let mut messenger = Self { endpoint, state, scratch: Vec::new(), posts_since_progress: 0 };
+        let mut messenger = Self { endpoint, state, scratch: Vec::new(), posts_since_progress: 0, is_unsent: false };
         messenger.state.atomic_max = messenger.atomic_max() as u64;
         messenger
     }
@@ -266,6 +268,13 @@ impl<L: Link> Messenger<L> {
         self.endpoint.is_blocked()
             || self.has_work()
             || self.state.queued + self.state.sends.len() + self.state.peer_reads.len() > 0
+    }
+
+    /// Whether a message was posted, since the last call of this, that waits for room or for the peer's request.
+    #[inline]
+    #[must_use]
+    pub fn take_unsent(&mut self) -> bool {
+        std::mem::take(&mut self.is_unsent)
     }
 
     /// Whether an operation waits for room, which progress may make.

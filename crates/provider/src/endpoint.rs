@@ -250,6 +250,15 @@ impl Endpoint {
         self.wire.as_ref().is_some_and(Wire::is_blocked)
     }
 
+    /// Whether something was posted, since the last call of this, that could not be sent at once.
+    #[inline]
+    pub fn take_unsent(&mut self) -> bool {
+        match &mut self.wire {
+            Some(Wire::Reliable(messenger)) => messenger.take_unsent(),
+            _ => false,
+        }
+    }
+
     /// Whether a posted operation waits for room that progress may free.
     #[inline]
     pub fn is_waiting_for_room(&self) -> bool {

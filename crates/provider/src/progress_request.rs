@@ -3,11 +3,12 @@
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
+use crate::backoff::CoreSharing;
 use crate::edge::Result;
 use crate::event::nix_errno;
 
@@ -25,10 +26,21 @@ pub(crate) struct ProgressRequest {
     is_automatic: bool,
     /// Nanoseconds until the next urgent check.
     interval: AtomicU64,
+    /// The program has posted what could not be sent at once, and made no progress since.
+    is_unsent: AtomicBool,
+    /// When it did, in nanoseconds after `origin`.
+    unsent_since: AtomicU64,
+    origin: Instant,
+    /// It computed when it last did so.
+    computes_next: AtomicBool,
+    /// More ranks than cores: a program without a core seems to compute.
+    is_oversubscribed: bool,
     /// Wakes the progress thread.
     timer: TimerFd,
 }
 
+/// A program that has made no progress for this long after a post computes, if it computed after the previous one.
+const PROMPT_INTERVAL: Duration = Duration::from_micros(50);
 /// A program that has made no progress for this long is computing: less than a rendezvous of 64 KiB takes at 1 Gbit/s.
 const INTERVAL_MIN: Duration = Duration::from_micros(200);
 /// Limit of the interval between urgent checks of a program that makes progress by itself. Each check takes the core
@@ -38,19 +50,66 @@ const INTERVAL_MAX: Duration = Duration::from_millis(2);
 const IDLE_INTERVAL: Duration = Duration::from_millis(20);
 
 impl ProgressRequest {
-    pub fn new(is_automatic: bool) -> Result<Self> {
+    pub fn new(is_automatic: bool, core_sharing: CoreSharing) -> Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(nix_errno)?;
         let [is_requested, is_urgent] = [is_automatic; 2].map(AtomicBool::new);
         let interval = AtomicU64::new(INTERVAL_MIN.as_nanos() as u64);
-        let [program_progress, seen_progress] = [0; 2].map(AtomicU64::new);
-        Ok(Self { program_progress, seen_progress, is_requested, is_urgent, is_automatic, interval, timer })
+        let [program_progress, seen_progress, unsent_since] = [0; 3].map(AtomicU64::new);
+        let [is_unsent, computes_next] = [false; 2].map(AtomicBool::new);
+        let origin = Instant::now();
+        Ok(Self {
+            program_progress,
+            seen_progress,
+            is_requested,
+            is_urgent,
+            is_automatic,
+            interval,
+            is_unsent,
+            unsent_since,
+            origin,
+            computes_next,
+            is_oversubscribed: core_sharing == CoreSharing::Oversubscribed,
+            timer,
+        })
     }
 
     /// The program makes progress by itself.
     #[inline]
     pub fn note_program_progress(&self) {
         self.program_progress.store(self.program_progress.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if self.is_unsent.load(Ordering::Relaxed) {
+            self.note_progress_after_post();
+        }
+    }
+
+    /// The program has posted what could not be sent at once. If it computed after such a post before, progress is
+    /// requested promptly.
+    #[cold]
+    pub fn note_unsent(&self) {
+        if self.is_oversubscribed || self.is_unsent.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.unsent_since.store(self.origin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        if self.computes_next.load(Ordering::Relaxed) {
+            self.request_after(PROMPT_INTERVAL, true);
+        }
+    }
+
+    #[cold]
+    fn note_progress_after_post(&self) {
+        let since = Duration::from_nanos(self.unsent_since.load(Ordering::Relaxed));
+        self.learn(self.origin.elapsed().saturating_sub(since));
+    }
+
+    /// The program has made no progress for so long after a post.
+    fn learn(&self, after: Duration) {
+        self.is_unsent.store(false, Ordering::Relaxed);
+        let has_computed = after >= PROMPT_INTERVAL;
+        if self.computes_next.swap(has_computed, Ordering::Relaxed) && !has_computed {
+            // The prompt request was not needed.
+            self.set_timer(self.interval());
+        }
     }
 
     #[inline]
@@ -63,13 +122,25 @@ impl ProgressRequest {
         self.is_urgent.load(Ordering::Relaxed)
     }
 
+    /// Whether the progress thread makes all progress while the program makes none.
+    pub fn is_automatic(&self) -> bool {
+        self.is_automatic
+    }
+
     /// Requests progress in case the program makes none.
     #[cold]
     pub fn request(&self, is_urgent: bool) {
+        self.request_after(if is_urgent { self.interval() } else { IDLE_INTERVAL }, is_urgent);
+    }
+
+    fn request_after(&self, after: Duration, is_urgent: bool) {
         self.seen_progress.store(self.program_progress.load(Ordering::Relaxed), Ordering::Relaxed);
         self.is_requested.store(true, Ordering::Relaxed);
         self.is_urgent.store(is_urgent, Ordering::Relaxed);
-        let after = if is_urgent { self.interval() } else { IDLE_INTERVAL };
+        self.set_timer(after);
+    }
+
+    fn set_timer(&self, after: Duration) {
         // The time is within bounds; and if the timer failed, the progress thread would check later anyway.
         let _ = self.timer.set(Expiration::OneShot(TimeSpec::from_duration(after)), TimerSetTimeFlags::empty());
     }
@@ -133,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_program_that_makes_progress_is_checked_less_often() {
-        let progress_request = ProgressRequest::new(false).unwrap();
+        let progress_request = ProgressRequest::new(false, CoreSharing::Unknown).unwrap();
         assert!(!progress_request.is_requested() && !progress_request.has_program_progressed());
         progress_request.note_program_progress();
         progress_request.request(true);
@@ -154,9 +225,33 @@ mod tests {
         assert!(!progress_request.is_requested() && !progress_request.is_urgent());
     }
 
+    /// Proves that a program that computes after posts gets progress promptly, and one that polls is left alone.
+    #[test]
+    fn a_program_that_computes_after_posts_gets_progress_promptly() {
+        let due = |request: &ProgressRequest| match request.timer.get().unwrap() {
+            Some(Expiration::OneShot(due)) => Some(Duration::from(due)),
+            _ => None,
+        };
+        let progress_request = ProgressRequest::new(false, CoreSharing::Unknown).unwrap();
+        progress_request.note_unsent();
+        assert_eq!(due(&progress_request), None, "nothing is known of the program yet");
+        progress_request.learn(PROMPT_INTERVAL);
+        progress_request.note_unsent();
+        // Already over, on a busy machine.
+        assert!(due(&progress_request).is_none_or(|due| due <= PROMPT_INTERVAL));
+        assert!(progress_request.is_urgent() && !progress_request.has_program_progressed());
+        progress_request.learn(PROMPT_INTERVAL / 2);
+        assert!(due(&progress_request).is_none_or(|due| due <= INTERVAL_MIN));
+        progress_request.disarm();
+        progress_request.note_unsent();
+        assert_eq!(due(&progress_request), None, "the program polled after its last post");
+        progress_request.note_program_progress();
+        assert!(!progress_request.is_unsent.load(Ordering::Relaxed));
+    }
+
     #[test]
     fn automatic_progress_needs_no_request_and_cannot_be_cancelled() {
-        let progress_request = ProgressRequest::new(true).unwrap();
+        let progress_request = ProgressRequest::new(true, CoreSharing::Unknown).unwrap();
         progress_request.clear_urgency();
         progress_request.cancel();
         assert!(progress_request.is_requested() && progress_request.is_urgent());

@@ -187,6 +187,9 @@ impl State {
             }
             // Otherwise the message was accepted, and the next poll reports the error.
         }
+        if self.endpoints[endpoint].take_unsent() {
+            self.progress_request.note_unsent();
+        }
         self.request_progress();
         self.wake_if_asleep();
         self.backoff.reset();

@@ -265,6 +265,7 @@ impl<L: Link> Messenger<L> {
         if self.state.queued >= self.state.config.sends {
             return Err(PostError::Full);
         }
+        self.is_unsent = true;
         self.state.queued += 1;
         let peer = self.state.peers.at(to);
         peer.waiting.push_back(message);
@@ -448,6 +449,7 @@ impl<L: Link> Messenger<L> {
         if !self.endpoint.has_room(channel, HEAD_MAX) {
             return Err(message);
         }
+        self.is_unsent = true;
         let (label, length) = (message.label, message.origin.bytes());
         let confirm = message.options.level >= CompletionLevel::Delivery;
         let body = message.origin.contiguous(0);

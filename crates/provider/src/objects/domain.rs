@@ -101,7 +101,7 @@ pub(crate) unsafe fn open(
             FI_PROGRESS_AUTO => Progress::Auto,
             _ => Progress::Manual,
         });
-        let progress_request = Arc::new(ProgressRequest::new(progress == Progress::Auto)?);
+        let progress_request = Arc::new(ProgressRequest::new(progress == Progress::Auto, parameters.core_sharing)?);
         let poison = Arc::new(Poison::new()?);
         let state = State::new(progress_request.clone(), poison.clone());
         let state = if attributes.threading == FI_THREAD_DOMAIN && progress == Progress::Manual {

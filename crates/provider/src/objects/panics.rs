@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::simulation::opened;
 use super::*;
 use crate::address::Reach;
+use crate::backoff::CoreSharing;
 use crate::device::Device;
 use crate::lock::Lock;
 use crate::parameters::Parameters;
@@ -42,7 +43,7 @@ unsafe impl Send for Program {}
 impl Program {
     fn new() -> Self {
         let (progress_request, poison) =
-            (Arc::new(ProgressRequest::new(false).unwrap()), Arc::new(Poison::new().unwrap()));
+            (Arc::new(ProgressRequest::new(false, CoreSharing::Unknown).unwrap()), Arc::new(Poison::new().unwrap()));
         let shared = Arc::new(Shared {
             state: Lock::shared(State::new(progress_request.clone(), poison.clone())),
             poison,

@@ -101,7 +101,7 @@ impl Objects {
     ) -> Self {
         let reach = Reach::of(link.locator());
         let device = Device { name: "simulated".to_owned(), mtu: link.mtu_min(), mtu_max: link.mtu(), reach };
-        let progress_request = Arc::new(ProgressRequest::new(false).expect("a descriptor"));
+        let progress_request = Arc::new(ProgressRequest::new(false, CoreSharing::Exclusive).expect("a descriptor"));
         let poison = Arc::new(Poison::new().expect("a descriptor"));
         let shared = Arc::new(Shared {
             state: Lock::shared(State::new(progress_request.clone(), poison.clone())),
