@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint bench benchmpi scoreboard applications matrix sim fuzz survive soak miri sanitize coverage
-.PHONY: bindings docs mutants wire predictions cluster huge cross fabtests starts packages ci lock
+.PHONY: bindings docs programs mutants wire predictions cluster huge cross fabtests starts packages ci lock
 # Where rustup puts cargo.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## list these targets
@@ -51,6 +51,8 @@ starts: build ## jobs started 200 times where filters, routers, duplicate addres
 	@.venv/bin/python tools/starts.py $(OBSTACLES)
 cluster: build ## check clusters of 16 emulated hosts with seeded faults, each of which must be named, and 20 without; half an hour; FAULTS="duplex …"
 	@.venv/bin/python tools/cluster.py $(FAULTS)
+programs: build ## random MPI programs over Barewire and TCP in turns, the slowest beside TCP first; minutes; PROGRAMS="--library mpich-5 -- --lab pair --offloads on"
+	@.venv/bin/python tools/random_programs.py $(PROGRAMS)
 soak: build ## MPI traffic of many kinds while all of that happens, ten minutes; make soak HOURS=4
 	@.venv/bin/python tools/soak.py $(if $(HOURS),--hours $(HOURS))
 miri: ## tests without system calls under Miri, which sees undefined behaviour; minutes

@@ -107,6 +107,18 @@ def test_no_exchange_waits_for_the_next_call_of_a_peer_that_computes() -> None:
     assert line["exchanges"] == 160 and line["late"] <= 1, line
 
 
+@pytest.mark.parametrize("library", ["mpich-5", "openmpi"])
+def test_random_programs_that_compute_between_their_messages_are_right(library: str) -> None:
+    """Proves that they end, and that what arrives is what was sent; with and without batches by UDP."""
+    needs("barewire")
+    for offloads in ("off", "on"):
+        options = ("-n", "2", "--lab", "pair", "--offloads", offloads, "--library", library)
+        done = barewire("run", *options, "--", program(library, "random_programs"), "0", "40", "2")
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        assert len(lines) > 30 and all(line["us"] > 0 for line in lines), lines
+
+
 def delivered_while_computing() -> int:
     """In how many of 60 rounds a long message was received while its sender computed for 1 ms."""
     options = ("-n", "2", "--lab", "pair", "--offloads", "on", "--library", "openmpi")
