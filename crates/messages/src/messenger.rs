@@ -270,7 +270,7 @@ impl<L: Link> Messenger<L> {
             || self.state.queued + self.state.sends.len() + self.state.peer_reads.len() > 0
     }
 
-    /// Whether a message was posted, since the last call of this, that waits for room or for the peer's request.
+    /// Whether a message was posted, since the last call of this, that waits for room or for the peer's answer.
     #[inline]
     #[must_use]
     pub fn take_unsent(&mut self) -> bool {

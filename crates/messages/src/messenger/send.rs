@@ -51,7 +51,7 @@ const EAGER_HEAD_MAX: usize = 25;
 /// A peer that has made no room for so long does not receive, and may not for long. Others do within a round trip.
 const STALLED_AFTER: Duration = Duration::from_micros(100);
 /// Polls between two readings of the clock while messages wait.
-const POLLS_PER_CLOCK_READ: u32 = 64;
+const POLLS_PER_CLOCK_READ: u32 = 16;
 /// Messages that are sent without progress. Then arrived messages are handled first: a peer that runs short of memory
 /// may have asked for rendezvous.
 const POSTS_WITHOUT_PROGRESS: u16 = 256;
@@ -315,8 +315,11 @@ impl<L: Link> Messenger<L> {
     /// Buffers the messages to a peer in the order of their sends, so that these complete in order: first what the
     /// endpoint has, then what waits. False if there is no room for one.
     fn buffer(&mut self, to: PeerId) -> bool {
-        let needs_memory = |send: &Send| send.peer == to && send.stage == Stage::Eager && is_bufferable(&send.options);
-        for key in self.state.sends.keys_where(|send| !send.is_completed && needs_memory(send)) {
+        let needs_memory = |send: &Send| {
+            let is_bufferable = send.stage == Stage::Eager && send.options.level == CompletionLevel::Inject;
+            send.peer == to && is_bufferable && !send.is_completed
+        };
+        for key in self.state.sends.keys_where(needs_memory) {
             self.endpoint.copy_lent(key);
             let Some(send) = self.state.sends.get(key) else { continue };
             send.is_completed = true;
@@ -561,11 +564,6 @@ pub(super) enum BulkBody<'a> {
     Copied(&'a [u8]),
 }
 
-/// Whether a send completes as soon as its buffer is free.
-fn is_bufferable(options: &SendOptions) -> bool {
-    options.level == CompletionLevel::Inject
-}
-
 /// How a tracked eager message is reported: the number that the receiver confirms, and the endpoint's report.
 fn confirmation(level: CompletionLevel, send: Key) -> (Option<Key>, Report) {
     match level {
@@ -588,7 +586,8 @@ impl State {
     fn buffer_waiting(&mut self, to: PeerId, index: usize) -> bool {
         let Some(message) = self.peers.at(to).waiting.get_mut(index) else { return true };
         let length = message.origin.bytes() as usize;
-        if message.is_completed || !is_bufferable(&message.options) || length > self.config.eager_bytes {
+        let is_bufferable = message.options.level == CompletionLevel::Inject && length <= self.config.eager_bytes;
+        if message.is_completed || !is_bufferable {
             return true;
         }
         if self.copied.load(Relaxed) + length > self.config.buffered_bytes {
