@@ -273,7 +273,7 @@ static void invalid_parameters_are_reported(char **arguments) {
   struct node node;
   node_open(&node, (struct options){0});
   fi_addr_t itself = node_add_peer(&node, &node);
-  static char out[100000], in[100000];
+  static char out[200000], in[200000];
   fill(out, sizeof out, 1);
   OK(fi_recv(node.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, in));
   OK(fi_send(node.ep, out, sizeof out, NULL, itself, out));

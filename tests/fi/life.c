@@ -14,7 +14,7 @@
 
 static void exchange(struct node *from, struct node *to) {
   fi_addr_t number = node_add_peer(from, to);
-  static char out[100000], in[100000];
+  static char out[200000], in[200000];
   fill(out, sizeof out, 5);
   OK(fi_trecv(to->ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, 1, 0, in));
   OK(fi_tsend(from->ep, out, sizeof out, NULL, number, 1, out));

@@ -84,7 +84,7 @@ static void messages_to_self_and_peer(char **arguments) {
   (void)arguments;
   open_both((struct options){0});
   fi_addr_t to_itself = node_add_peer(&a, &a);
-  static const size_t lengths[] = {0, 1, 8, 1000, 16384, 16385, 100000, 1 << 20, (16 << 20) + 3};
+  static const size_t lengths[] = {0, 1, 8, 1000, 16384, 16385, 200000, 1 << 20, (16 << 20) + 3};
   char *out = malloc(32 << 20), *in = malloc(32 << 20);
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
     for (int is_itself = 0; is_itself < 2; is_itself++) {
@@ -168,7 +168,7 @@ static void long_messages_are_truncated(char **arguments) {
   (void)arguments;
   open_both((struct options){0});
   enum {
-    LONG = 100000,
+    LONG = 200000,
     SHORT = 10
   };
   static char out[LONG], in[LONG];
@@ -380,7 +380,7 @@ static void inject_with_delivery_complete(char **arguments) {
 static void short_messages_are_delivered_without_a_receive(char **arguments) {
   (void)arguments;
   open_both((struct options){.transmit_flags = FI_DELIVERY_COMPLETE});
-  static char out[100000], in[100000];
+  static char out[200000], in[200000];
   static const size_t lengths[] = {8, 10000, sizeof out};
   fill(out, sizeof out, 1);
   for (int i = 0; i < 3; i++) {

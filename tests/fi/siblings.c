@@ -42,7 +42,7 @@ static void close_all(void) {
 static void messages_between_all_pairs(char **arguments) {
   (void)arguments;
   open_all((struct options){0});
-  static const size_t lengths[] = {0, 8, 5000, 100000, LONG};
+  static const size_t lengths[] = {0, 8, 5000, 200000, LONG};
   for (size_t which = 0; which < sizeof lengths / sizeof *lengths; which++)
     for (int pair = 0; pair < SIBLINGS * SIBLINGS; pair++) {
       int from = pair / SIBLINGS, to = pair % SIBLINGS;

@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (ranks != 2) fail("takes two ranks, not %d", ranks);
-  static const int SIZES[] = {8, 4000, 20000, 70000};
+  static const int SIZES[] = {8, 4000, 20000, 70000, 200000};
   for (size_t size = 0; size < sizeof SIZES / sizeof *SIZES; size++) post_many(SIZES[size]);
   for (size_t size = 0; size < sizeof SIZES / sizeof *SIZES; size++) buffered(SIZES[size]);
   // More than fit an endpoint's tables by default, of early messages and of announced ones.

@@ -170,7 +170,7 @@ int main(int argc, char **argv) {
   wildcards();
   MPI_Barrier(MPI_COMM_WORLD);
   synchronous(to, from, 8);
-  synchronous(to, from, 100000);
+  synchronous(to, from, 200000);
   cancelled(to, from);
   truncated(to, from, 1000);
   truncated(to, from, 1 << 20);

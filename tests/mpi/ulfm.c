@@ -14,7 +14,7 @@
 #include <mpi-ext.h>
 
 enum {
-  BYTES = 100000,  // above the eager limits
+  BYTES = 200000,  // above the eager limits
   TURNS = 100      // with each communicator
 };
 

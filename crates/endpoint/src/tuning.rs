@@ -59,9 +59,10 @@ impl Tuning {
         "pipe_ring_bytes",
         "fetched_bytes",
     ];
-    /// A rendezvous costs a round trip in which the wire is idle and, if the peer computes, a call by the peer. Four
-    /// times the limit streams at most a tenth faster (measured with 16 to 256 KiB, `docs/performance.md`).
-    pub const EAGER_BYTES: usize = 64 << 10;
+    /// A rendezvous costs a round trip in which the wire is idle and, if the peer computes, a call by the peer. Longer
+    /// messages take a tenth less time without it at most (measured up to 512 KiB, notebook, sends to a rank that
+    /// computes).
+    pub const EAGER_BYTES: usize = 128 << 10;
     /// Upper bound of the eager limit: a receiver keeps four messages of this size for each peer.
     pub const EAGER_BYTES_MAX: usize = 1 << 20;
     /// Long messages of a channel occupy at most the 128 slots of its queue, and more slots than that make no stream

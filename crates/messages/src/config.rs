@@ -59,7 +59,7 @@ impl Config {
     pub const BUFFERED_BYTES: usize = 16 << 20;
     /// See [`SENDS`](Self::SENDS).
     pub const RECEIVES: usize = 1 << 20;
-    /// An eager message of maximum length from each of a thousand peers.
+    /// An eager message of maximum length from each of five hundred peers.
     pub const UNEXPECTED_BYTES: usize = 64 << 20;
     /// See [`SENDS`](Self::SENDS): what peers may have sent before a receive is posted.
     pub const UNEXPECTED_MESSAGES: usize = 1 << 20;

@@ -10,7 +10,7 @@ from barewire.results.run import Run
 _HEADERS = {"raw": 0, "udp": IPV4_HEADER_BYTES + UDP_HEADER_BYTES, "tcp": IPV4_HEADER_BYTES + TCP_HEADER_BYTES}
 _ENVELOPE_BYTES = 100
 # crates/endpoint/src/tuning.rs and crates/messages/src/config.rs.
-_OWN_EAGER_BYTES = 64 << 10
+_OWN_EAGER_BYTES = 128 << 10
 _OWN_INJECT_BYTES = 8 << 10
 # btl_tcp_eager_limit, and FI_OFI_RXM_BUFFER_SIZE.
 _OPEN_MPI_TCP_EAGER_BYTES = 64 << 10

@@ -162,8 +162,8 @@ fn receive_next_reports_a_local_message_once() {
 #[test]
 fn receive_next_leaves_other_messages_to_progress() {
     let (mut pair, to, from) = connected_pair();
-    let mut memory = vec![0; 100_000];
-    let long = bytes(100_000, 1);
+    let mut memory = vec![0; 200_000];
+    let long = bytes(200_000, 1);
     let silent = ReceiveOptions { context: 5, is_silent: true, ..ReceiveOptions::default() };
     let normal = ReceiveOptions { context: 5, ..ReceiveOptions::default() };
     for (case, length, room, options, level) in [
@@ -171,7 +171,7 @@ fn receive_next_leaves_other_messages_to_progress() {
         ("a silent receive", 4, Some(4), silent, CompletionLevel::Inject),
         ("a short buffer", 4, Some(3), normal, CompletionLevel::Inject),
         ("delivery completion", 4, Some(4), normal, CompletionLevel::Delivery),
-        ("a rendezvous", 100_000, Some(100_000), normal, CompletionLevel::Inject),
+        ("a rendezvous", 200_000, Some(200_000), normal, CompletionLevel::Inject),
     ] {
         let before = pair[1].counts();
         if let Some(room) = room {

@@ -48,7 +48,7 @@ fn request_rendezvous(address: u64, length: usize, room: usize) -> (Option<Vec<u
 #[test]
 fn a_message_is_fetched_from_its_senders_memory() {
     let message = bytes(3_000_000, 1);
-    for room in [message.len(), message.len() + 5, 100_000] {
+    for room in [message.len(), message.len() + 5, 200_000] {
         let (received, wanted) = request_rendezvous(message.as_ptr() as u64, message.len(), room);
         let got = room.min(message.len());
         assert!(received.expect("received")[..got] == message[..got] && wanted == 0, "room for {room}: {wanted}");
@@ -58,7 +58,7 @@ fn a_message_is_fetched_from_its_senders_memory() {
 /// Proves that an address without readable memory does no harm: the receiver asks for the bytes.
 #[test]
 fn an_unreadable_message_is_requested() {
-    for (address, length) in [(0, 100_000), (u64::MAX - 10, 100_000), (1 << 63, 70_000)] {
+    for (address, length) in [(0, 200_000), (u64::MAX - 10, 200_000), (1 << 63, 150_000)] {
         let (received, wanted) = request_rendezvous(address, length, 50_000);
         assert!(received.is_none() && wanted == 50_000, "{address:#x}: {wanted}");
     }
@@ -76,7 +76,7 @@ fn fetched_messages_of_all_lengths_arrive() {
         let own = pair[0].peer(own_address);
         let mut number = 0;
         for (to, receiver) in [(to, 1), (own, 0)] {
-            for length in [4095, 4096, (32 << 10) - 1, 32 << 10, 65_537, (1 << 20) + 1, 3 << 20] {
+            for length in [4095, 4096, (32 << 10) - 1, 32 << 10, 65_537, (128 << 10) + 1, (1 << 20) + 1, 3 << 20] {
                 for (parts, is_expected, level) in [
                     (1, true, CompletionLevel::Inject),
                     (1, false, CompletionLevel::Delivery),

@@ -41,7 +41,7 @@ fn arbitrary_messages_end_only_their_channel() {
         let mut inbox = Inbox::new(&InboxConfig::default());
         let (friend, enemy) = (good[0].peer(addresses[1]), good[0].peer(hostile.address()));
         // Operations that it can interfere with.
-        let (long, guard) = (bytes(100_000, 1), bytes(300, 2));
+        let (long, guard) = (bytes(200_000, 1), bytes(300, 2));
         let mut memory = [guard.clone(), guard.clone(), guard.clone()];
         let (mut open, mut result) = (guard.clone(), [0; 64]);
         // SAFETY: accessed only when all is done.

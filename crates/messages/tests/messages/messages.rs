@@ -163,7 +163,7 @@ fn messages_of_all_lengths_arrive_expected_and_unexpected() {
 fn short_messages_are_delivered_without_a_receive() {
     for (carrier, mut pair) in carriers(Config::default()) {
         let [to, _] = add_peers(&mut pair);
-        for (length, level) in [3, 10_000, 100_000]
+        for (length, level) in [3, 10_000, 200_000]
             .into_iter()
             .flat_map(|length| [(length, CompletionLevel::Delivery), (length, CompletionLevel::Match)])
         {
@@ -214,7 +214,7 @@ fn messages_are_gathered_and_scattered() {
 fn a_truncated_message_reports_both_lengths() {
     for (_, mut pair) in carriers(Config::default()) {
         let [to, from] = add_peers(&mut pair);
-        for (length, room) in [(1, 0), (1000, 10), (10_000, 9_999), (100_000, 0), (100_000, 99_999)] {
+        for (length, room) in [(1, 0), (1000, 10), (10_000, 9_999), (200_000, 0), (200_000, 199_999)] {
             let (message, mut memory) = (bytes(length, 3), vec![0; room + 1]);
             receive(&mut pair[1], any_tagged(), &mut memory[..room], 9);
             send(&mut pair, 0, to, tagged(1), &message, options(1, CompletionLevel::Delivery));
@@ -232,11 +232,11 @@ fn a_truncated_message_reports_both_lengths() {
 fn a_receive_can_be_cancelled_only_before_it_matches() {
     for (_, mut pair) in carriers(Config::default()) {
         let [to, from] = add_peers(&mut pair);
-        let mut memory = vec![0; 100_000];
+        let mut memory = vec![0; 200_000];
         receive(&mut pair[1], exactly(from, 1), &mut memory, 3);
         assert!(pair[1].cancel(3) && !pair[1].cancel(3));
         assert_eq!(pair[1].poll(), Some(receive_failed(3, Failure::Cancelled, None)));
-        let message = bytes(100_000, 1);
+        let message = bytes(200_000, 1);
         send(&mut pair, 0, to, tagged(1), &message, options(1, CompletionLevel::Inject));
         idle(&mut pair);
         assert_eq!(pair[1].poll(), None);
@@ -251,7 +251,7 @@ fn a_receive_can_be_cancelled_only_before_it_matches() {
 fn a_message_is_peeked_claimed_received_or_discarded() {
     for (_, mut pair) in carriers(Config::default()) {
         let [to, from] = add_peers(&mut pair);
-        for length in [100, 100_000] {
+        for length in [100, 200_000] {
             assert_eq!(pair[1].peek(any_tagged()), None);
             let message = bytes(length, 1);
             for tag in [1, 2, 1] {
@@ -425,7 +425,7 @@ fn a_process_sends_to_itself() {
 fn a_dead_peer_fails_its_own_operations_only() {
     let mut pair = wire(Config::default(), &impatient(), Faults::default(), 1);
     let [to, sender] = add_peers(&mut pair);
-    let (message, mut memory) = (bytes(100_000, 1), vec![vec![0; 100_000]; 4]);
+    let (message, mut memory) = (bytes(200_000, 1), vec![vec![0; 200_000]; 4]);
     let [first, second, third, fourth] = &mut memory[..] else { unreachable!() };
     // While it lives: one unexpected message is here, and one rendezvous request.
     send(&mut pair, 1, sender, tagged(1), b"legacy", options(1, CompletionLevel::Transmit));
@@ -560,7 +560,7 @@ fn absent_peers_do_not_block_others() {
         let absent = pair[0].peer(address);
         while pair[0].inject(absent, tagged(1), b"hello?") != Err(PostError::Full) {}
     }
-    for length in [8, 100_000] {
+    for length in [8, 200_000] {
         let (message, mut memory) = (bytes(length, 1), vec![0; length]);
         receive(&mut pair[1], exactly(from, 1), &mut memory, 1);
         send(&mut pair, 0, to, tagged(1), &message, options(2, CompletionLevel::Delivery));

@@ -153,7 +153,7 @@ fn messages_of_consecutive_processes_stay_apart() {
 fn a_delivery_is_not_confirmed_through_a_later_channel() {
     for (carrier, mut pair) in carriers(Config { fetched_bytes: 0, ..Config::default() }) {
         let [to, from] = add_peers(&mut pair);
-        let messages = [bytes(100, 1), bytes(100_000, 2)];
+        let messages = [bytes(100, 1), bytes(200_000, 2)];
         let delivery = |tag| SendOptions { level: CompletionLevel::Delivery, ..options(tag, CompletionLevel::Inject) };
         let label = |tag| Label { tag: Some(tag), data: None };
         let selector = |tag| Selector::Tagged(Pattern { source: Some(from), tag, ignore: 0 });
@@ -166,7 +166,7 @@ fn a_delivery_is_not_confirmed_through_a_later_channel() {
         send(&mut pair, 0, to, label(2), &messages[1], delivery(2));
         drive(&mut pair, |pair| pair[1].peek(selector(2)).is_some());
 
-        let mut memory = [vec![0; 100], vec![0; 100_000]];
+        let mut memory = [vec![0; 100], vec![0; 200_000]];
         receive(&mut pair[1], selector(1), &mut memory[0], 1);
         assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(_)), "{carrier}");
         idle(&mut pair);

@@ -23,7 +23,7 @@ fn abort_removes_a_peer_at_once_and_retires_its_number() {
     for (carrier, mut pair) in carriers(Config::default()) {
         let [mut to, mut from] = add_peers(&mut pair);
         for round in 0..5 {
-            let (message, mut memory) = (bytes(100_000, 1), vec![[0; 8]; 2]);
+            let (message, mut memory) = (bytes(200_000, 1), vec![[0; 8]; 2]);
             let [first, second] = &mut memory[..] else { unreachable!() };
             send(&mut pair, 0, to, tagged(3), b"kept", options(0, CompletionLevel::Inject));
             assert_eq!(completion(&mut pair, 0).context, 0);
@@ -154,7 +154,7 @@ fn unsent_messages_can_be_cancelled() {
     let mut all = vec![on_host(on, 0x20, Config::default())];
     let there = Address { sap: sap(0x24), ..all[0].address() };
     let to = all[0].peer(there);
-    for length in [100, 5000, 100_000] {
+    for length in [100, 5000, 200_000] {
         let (kept, taken, mut memory) = (bytes(length, 1), bytes(length, 2), vec![0; length]);
         // No peer yet: two may wait.
         for (context, message) in [(1, &kept), (2, &taken)] {
