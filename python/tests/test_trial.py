@@ -35,7 +35,7 @@ def test_times_that_vary_between_launches_are_no_difference() -> None:
 def test_a_result_that_depends_on_the_fabric_is_a_difference() -> None:
     found = compare_outputs([printed("-4.6", 1.1), printed("-4.6", 1.2)], [printed("-4.5", 1.9), printed("-4.5", 2.0)])
     assert [(difference.line, difference.first, difference.second) for difference in found.differences] == [
-        ("step # energy #", "-4.6", "-4.5")
+        ("step # energy [#]", "-4.6", "-4.5")
     ]
 
 
@@ -73,7 +73,7 @@ def test_numbers_after_a_hash_and_without_one_are_compared_separately() -> None:
     tcp, ours = "# 2\n0 1.25\n1 1.31\n", "# 2\n0 1.25\n1 1.32\n"
     assert compare_outputs([tcp, tcp], [tcp, tcp]).agree
     (difference,) = compare_outputs([tcp, tcp], [ours, ours]).differences
-    assert difference.line == "# #" and (difference.first, difference.second) == ("1.25 1.31", "1.25 1.32")
+    assert difference.line == "# [#]" and (difference.first, difference.second) == ("1.25 1.31", "1.25 1.32")
     # A line like them, but with fewer numbers, after them.
     trailer = "0 1.25\n1 1.31\n# 2\n"
     assert compare_outputs([trailer], [trailer]).agree
@@ -95,11 +95,17 @@ def test_what_varies_over_one_fabric_only_is_named() -> None:
     found = compare_outputs(once, steady)
     assert found.agree and found.varying == 1
     (difference,) = found.unsteady
-    assert (difference.line, difference.first, difference.second) == ("norm #", "3.14 or 3.90", "3.14")
+    assert (difference.line, difference.first, difference.second) == ("norm #", "3.14 (4×) or 3.90 (1×)", "3.14 (5×)")
     (warning, *_) = warnings(outcome(around(1.0), around(1.5), agreement=found), [])
-    assert "“norm #”: 3.14 or 3.90 over barewire, 3.14 over tcp" in warning
+    assert "“norm #”: 3.14 (4×) or 3.90 (1×) over barewire, 3.14 (5×) over tcp" in warning
+    assert "[#]" not in warning
     (missing,) = compare_outputs(["done\n"] * 4 + [""], ["done\n"] * 5).unsteady
-    assert (missing.first, missing.second) == ("once or never", "once")
+    assert (missing.first, missing.second) == ("once (4×) or never (1×)", "once (5×)")
+    # Of several numbers in a line, the one that varies is marked.
+    found = compare_outputs(["force 0:0.5 1:0.7\n"] * 3, ["force 0:0.5 1:0.7\n"] * 2 + ["force 0:0.5 0:0.7\n"])
+    (marked,) = found.unsteady
+    assert (marked.line, marked.second) == ("force # : # [#] : #", "1 (2×) or 0 (1×)")
+    assert "(# is a number, [#] the one meant)" in warnings(outcome(around(1.0), around(1.5), agreement=found), [])[0]
     # Not if it varies over both, is a time, or if there are too few launches.
     for first, second in [(once, once), (["took 1 s\n"] * 4 + ["took 2 s\n"], ["took 1 s\n"] * 5), (once, steady[:2])]:
         assert not compare_outputs(first, second).unsteady

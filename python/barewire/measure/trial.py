@@ -104,7 +104,9 @@ class Trial:
         expected_s = sum(launch.wall_s for launch in self.launches) * rounds
         if expected_s > _LONG_S and not self.failed:
             durations = " and ".join(f"{launch.wall_s:.0f} s over {launch.fabric}" for launch in self.launches)
-            self.notify(f"a launch takes {durations}: all of them will take {expected_s / 60:.0f} minutes or more")
+            minutes = round(expected_s / 60)
+            expected = "a minute" if minutes < 2 else f"{minutes} minutes"
+            self.notify(f"a launch takes {durations}: all of them will take {expected} or more")
 
     def _timed(self, fabric: str) -> list[TrialLaunch]:
         return [launch for launch in self.launches if launch.fabric == fabric and launch.phase == TIMED]

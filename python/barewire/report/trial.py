@@ -88,16 +88,17 @@ def _differences(differences: Sequence[Difference], fabrics: tuple[str, str]) ->
         for difference in differences[:_DIFFERENCES_SHOWN]
     ]
     more = len(differences) - len(shown)
-    return "; ".join(shown) + (f"; and {more} more" if more else "")
+    marks = " (# is a number, [#] the one meant)" if any("[#]" in each for each in shown) else ""
+    return "; ".join(shown) + (f"; and {more} more" if more else "") + marks
 
 
 def agreement_sentence(agreement: Agreement) -> str:
     """How far the outputs agree."""
     if not agreement.lines:
         return "The program printed nothing on standard output."
-    parts = [f"{agreement.varying} vary from launch to launch over one fabric, too"] if agreement.varying else []
+    parts = [f"{agreement.varying} vary between launches over the same fabric, too"] if agreement.varying else []
     parts += [f"{agreement.timings} differ in what looks like a time or a rate"] if agreement.timings else []
-    rest = f" Of {agreement.lines} different lines {' and '.join(parts)}." if parts else ""
+    rest = f" Of its {agreement.lines} distinct lines {' and '.join(parts)}." if parts else ""
     return ("Exit codes and output agree." if agreement.agree else "Exit codes agree, the output does not.") + rest
 
 

@@ -7,6 +7,7 @@ over the same fabric are not compared; those that vary over one fabric only are 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,7 +31,10 @@ _Lines = dict[str, list[tuple[str, ...]]]
 
 @dataclass(frozen=True)
 class Difference:
-    """A line that differs between the fabrics, and what it is in the launches over each."""
+    """A line that differs between the fabrics, and what it is in the launches over each.
+
+    Each number of the line is shown as #, and as [#] if it is the one of several that differs.
+    """
 
     line: str
     first: str
@@ -107,7 +111,7 @@ def _contrasts(line: str, sides: list[list[_Lines]]) -> Iterator[_Contrast]:
     steady = []
     for column in range(line.count(_HOLE)):
         columns = [[" ".join(sorted(row[column] for row in launch)) for launch in side] for side in rows]
-        if contrast := _contrast(line, columns):
+        if contrast := _contrast(_marked(line, column), columns):
             yield contrast
         else:
             steady.append(column)
@@ -125,12 +129,25 @@ def _contrast(line: str, texts: list[list[str]]) -> _Contrast | None:
     if different[0] == different[1] and len(different[0]) == 1:
         return None
     is_steady = [len(side) == 1 for side in different]
-    shown = [_cut(" or ".join(side)) for side in different]
+    shown = [_cut(" or ".join(side)) for side in (different if all(is_steady) else map(_counted, texts))]
     return _Contrast(
         Difference(_cut(_shown(line)), *shown),
         is_varying=not all(is_steady),
         is_one_sided=any(is_steady) and not all(is_steady) and min(map(len, texts)) >= _LAUNCHES_TO_BE_STEADY,
     )
+
+
+def _counted(texts: list[str]) -> list[str]:
+    """Return each of the texts once, with the number of launches that have it."""
+    return [f"{text} ({count}×)" for text, count in Counter(texts).items()]
+
+
+def _marked(line: str, column: int) -> str:
+    """Return the line with one of its numbers marked, if it has several."""
+    parts = line.split(_HOLE)
+    if len(parts) == 2:
+        return line
+    return _HOLE.join(parts[: column + 1]) + f"[{_HOLE}]" + _HOLE.join(parts[column + 1 :])
 
 
 def _lines_of(text: str) -> _Lines:
