@@ -107,6 +107,15 @@ def test_no_exchange_waits_for_the_next_call_of_a_peer_that_computes() -> None:
     assert line["exchanges"] == 160 and line["late"] <= 1, line
 
 
+@pytest.mark.parametrize("library", ["mpich-5", "openmpi", "openmpi-5"])
+def test_contiguous_types_with_an_offset_are_sent_from_their_place(library: str) -> None:
+    """Open MPI 4.1.4 sends what is at the buffer's address in persistent sends; the provider mends that."""
+    needs("barewire")
+    for options in (("--lab", "pair"), ()):
+        done = barewire("run", "-n", "2", *options, "--library", library, "--", program(library, "offset_types"))
+        assert done.returncode == 0 and "offset_types" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+
+
 @pytest.mark.parametrize("library", ["mpich-5", "openmpi"])
 def test_random_programs_that_compute_between_their_messages_are_right(library: str) -> None:
     """Proves that they end, and that what arrives is what was sent; with and without batches by UDP."""

@@ -24,6 +24,7 @@ mod lock;
 mod log;
 mod notifier;
 mod objects;
+mod open_mpi;
 mod parameters;
 mod poison;
 mod progress;

@@ -12,6 +12,7 @@ use crate::bindings::*;
 use crate::diagnostics;
 use crate::edge::{Errno, guard, guard_status, unsupported};
 use crate::log::warning;
+use crate::open_mpi;
 use crate::state::{Shared, State};
 use crate::vector::{FI_ADDR_NOTAVAIL, Vector};
 
@@ -139,6 +140,7 @@ unsafe extern "C" fn insert(
         if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
             return Err(Errno::BAD_FLAGS);
         }
+        open_mpi::mend();
         let mut inserted = 0;
         let (credentials, reach) = (vector.shared.parameters.credentials(), vector.shared.device.reach);
         let mut state = vector.shared.lock()?;
