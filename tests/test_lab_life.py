@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from test_lab_network import python, stand_up
@@ -27,7 +26,6 @@ from barewire.lab.kernel import Process
 from barewire.lab.startup import environment
 
 SLEEPING = "sleep\0" + "60\0"  # in /proc/PID/cmdline
-PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 UP_AND_WAIT = """
 import sys, time
 from barewire.lab import Lab
@@ -75,32 +73,6 @@ def test_a_signal_to_the_handle_ends_the_command(pair: Lab, number: signal.Signa
     process.send_signal(number)
     assert process.wait(timeout=5) == -number
     eventually(lambda: before.issuperset(processes_of(pair)))
-
-
-@pytest.mark.parametrize("order", ["handle first", "command first"])
-def test_a_command_and_its_handle_that_were_stopped_together_go_on_together(pair: Lab, order: str) -> None:
-    with pair.popen("h1", ["sh", "-c", "echo $$; read line; exit 3"], **PIPES) as process:
-        assert process.stdout is not None and process.stdout.readline()
-        (command,) = [pid for pid in processes_of(pair) if command_line(pid).startswith("sh\0")]
-        os.kill(process.pid, signal.SIGSTOP)
-        os.kill(command, signal.SIGSTOP)
-        eventually(lambda: state_of(process.pid) == state_of(command) == "T")
-        time.sleep(0.1)  # for the supervisor's news of the stop, which the handle finds when it goes on
-        for pid in (process.pid, command) if order == "handle first" else (command, process.pid):
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(0.05)
-        try:
-            process.communicate("go\n", timeout=10)
-        finally:
-            process.kill()  # if it is still stopped
-    assert process.returncode == 3
-
-
-def test_the_handle_stops_with_its_command(pair: Lab) -> None:
-    with pair.popen("h1", ["sh", "-c", "kill -STOP $$; exit 3"]) as process:
-        eventually(lambda: state_of(process.pid) == "T")
-        process.send_signal(signal.SIGCONT)
-        assert process.wait(10) == 3
 
 
 def test_a_command_may_handle_a_signal_itself(pair: Lab) -> None:
@@ -466,11 +438,6 @@ def link_of(pid: int, kind: str) -> str:
         return str(Path(f"/proc/{pid}/ns/{kind}").readlink())
     except OSError:
         return ""
-
-
-def state_of(pid: int) -> str:
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return stat[stat.rindex(")") + 2]
 
 
 def command_line(pid: int) -> str:

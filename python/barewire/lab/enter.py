@@ -47,8 +47,6 @@ _FORWARDED = {
     signal.SIGCONT,
     signal.SIGTSTP,
 }
-# How long a stop of the command must last until this process stops, too.
-_STOP_POLLS, _STOP_POLL_S = 10, 0.02
 _STATUS = struct.Struct("i")  # waitpid's status; in the other direction a signal number is one byte
 
 
@@ -116,14 +114,14 @@ def _supervise(link: socket.socket, command: list[str], cpus: set[int], mask: se
 
 def _report(link: socket.socket, child: int) -> None:
     while True:
-        ended, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        ended, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
         if ended == 0:
             return
         try:
             link.send(_STATUS.pack(status))
         except OSError:
             pass  # nobody waits for the command any more
-        if not os.WIFSTOPPED(status) and not os.WIFCONTINUED(status):
+        if not os.WIFSTOPPED(status):
             os._exit(0)
 
 
@@ -211,31 +209,12 @@ def _follow(link: socket.socket) -> None:
         if not data:
             _die_of(signal.SIGKILL)  # the supervisor was killed, so the lab ended
         status = _STATUS.unpack(data)[0]
-        if os.WIFCONTINUED(status):
-            continue
         if os.WIFSTOPPED(status):
-            if not _is_continued_soon(link):
-                os.kill(os.getpid(), signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)
         elif os.WIFEXITED(status):
             os._exit(os.WEXITSTATUS(status))
         else:
             _die_of(os.WTERMSIG(status))
-
-
-def _is_continued_soon(link: socket.socket) -> bool:
-    """Whether the command's stop is over, or about to be: it and this process were stopped and continued together.
-
-    This process may be continued first, or find the news of a stop that is over. If it then stopped, nobody would
-    continue it again, and the command's end would never be noticed.
-    """
-    for _ in range(_STOP_POLLS):
-        # Sent to this process, to be forwarded; stopping would discard it.
-        if signal.SIGCONT in signal.sigpending():
-            return True
-        # Each timeout may have passed while this process was stopped, so there are several.
-        if select.select([link.fileno()], [], [], _STOP_POLL_S)[0]:
-            return True
-    return False
 
 
 def _die_of(number: int) -> "NoReturn":
