@@ -4,7 +4,6 @@
 import fcntl
 import functools
 import os
-import signal
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,13 +50,7 @@ def needs(fabric: str) -> None:
 
 
 def launched(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
-    """Run a program without MPI by `barewire run`; on a busy machine MPICH's launcher is now and then ended by a broken
-    pipe, and then it is run again, twice at most."""
-    for _ in range(2):
-        done = barewire("run", *arguments, **options)
-        if done.returncode != 128 + signal.SIGPIPE:
-            return done
-        print("ended by a broken pipe, and run again:", done)
+    """Run a program by `barewire run`."""
     return barewire("run", *arguments, **options)
 
 

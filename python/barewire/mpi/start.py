@@ -29,8 +29,8 @@ _WITNESS_TIMEOUT_S = 60.0
 # A terminated launcher first ends its ranks on other hosts.
 _END_TIMEOUT_S = 5.0
 _SIGNALLED = 128
-# When an empty input ends: programs that end at once have ended by then.
-_EMPTY_INPUT_S = 1.0
+# In front of a program that is to have an empty input, whatever its launcher passes on.
+_WITHOUT_INPUT = ("/bin/sh", "-c", 'exec "$@" </dev/null', "sh")
 
 
 def run(job: Job, lab: "Lab | None") -> int:
@@ -131,7 +131,7 @@ def _version_of(file: Path) -> tuple[int, int] | None:
 def _running_launcher(job: Job, lab: "Lab | None", **arguments: Any) -> "Iterator[subprocess.Popen[bytes]]":
     """Run a job's launcher during the block; at the end, terminate it and remove shared memory of killed ranks."""
     started_ns = time.time_ns()
-    with _input(job, arguments.pop("stdin", None)) as stdin:
+    with _past_hydra(job, arguments.pop("stdin", None)) as (job, stdin):
         process = _launch(job, lab, stdin=stdin, **arguments)
         try:
             yield process
@@ -141,26 +141,21 @@ def _running_launcher(job: Job, lab: "Lab | None", **arguments: Any) -> "Iterato
 
 
 @contextmanager
-def _input(job: Job, stdin: int | None) -> Iterator[int | None]:
-    """Yield a launcher's stdin: for Hydra, an empty one ends a second late.
+def _past_hydra(job: Job, stdin: int | None) -> Iterator[tuple[Job, int | None]]:
+    """Yield the job and its launcher's stdin: an empty one goes to Hydra's ranks directly, and Hydra's does not end.
 
     Hydra's mpiexec passes the end of its input on to a proxy, and dies of SIGPIPE, which it handles itself, if the
-    proxy's programs have all ended already.
+    proxy's programs have ended at that moment, whenever that is.
     """
-    if job.library.family is Family.OPEN_MPI or not _is_empty(stdin):
-        yield stdin
+    if job.library.family is Family.OPEN_MPI or job.in_slurm or not _is_empty(stdin):
+        yield job, stdin
         return
-    reading, writing = (os.fdopen(end, mode, buffering=0) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
-    ending = threading.Timer(_EMPTY_INPUT_S, writing.close)
-    ending.daemon = True
-    ending.start()
+    reading, writing = os.pipe()
     try:
-        yield reading.fileno()
+        yield job.with_program([*_WITHOUT_INPUT, *job.program], {}), reading
     finally:
-        ending.cancel()
-        ending.join()
-        reading.close()
-        writing.close()
+        os.close(reading)
+        os.close(writing)
 
 
 def _is_empty(stdin: int | None) -> bool:
