@@ -5,6 +5,7 @@ Processes of a lab are recognised by the process namespace of its keeper, or by 
 only the test's own lab has; never by name.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -73,6 +74,43 @@ def test_a_signal_to_the_handle_ends_the_command(pair: Lab, number: signal.Signa
     process.send_signal(number)
     assert process.wait(timeout=5) == -number
     eventually(lambda: before.issuperset(processes_of(pair)))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_command_stopped_and_continued_with_all_its_processes_ends(pair: Lab, order: tuple[int, ...]) -> None:
+    """As a batch system suspends a job, in any order: the handle stayed stopped if it was continued too early."""
+    with pair.popen("h1", ["env", "STOPPED=1", "sleep", "1"]) as handle:
+        try:
+            eventually(lambda: processes_with("STOPPED=1") != [])
+            (command,) = processes_with("STOPPED=1")
+            status = Path(f"/proc/{command}/status").read_text()
+            supervisor = int(status.split("PPid:")[1].split()[0])
+            # The supervisor first: it hears only afterwards that the command was stopped.
+            processes = (supervisor, command, handle.pid)
+            for process in processes:
+                os.kill(process, signal.SIGSTOP)
+            eventually(lambda: all(state_of(process) == "T" for process in processes))
+            for at in order:
+                os.kill(processes[at], signal.SIGCONT)
+                time.sleep(0.1)
+            assert handle.wait(10) == 0
+        finally:
+            handle.kill()
+
+
+def test_a_handle_stops_with_its_command_and_continues_it(pair: Lab) -> None:
+    with pair.popen("h1", ["sh", "-c", "kill -STOP $$; exit 7"]) as handle:
+        try:
+            eventually(lambda: state_of(handle.pid) == "T")
+            handle.send_signal(signal.SIGCONT)
+            assert handle.wait(10) == 7
+        finally:
+            handle.kill()
+
+
+def state_of(process: int) -> str:
+    """A process's state, in the kernel's letters."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_a_command_may_handle_a_signal_itself(pair: Lab) -> None:

@@ -48,6 +48,7 @@ _FORWARDED = {
     signal.SIGTSTP,
 }
 _STATUS = struct.Struct("i")  # waitpid's status; in the other direction a signal number is one byte
+_CONTINUED = 0xFFFF  # the status that answers a SIGCONT, after any stop that it ended
 
 
 def main(arguments: list[str]) -> "NoReturn":
@@ -72,13 +73,15 @@ def main(arguments: list[str]) -> "NoReturn":
     local.setblocking(False)
     fcntl.fcntl(local, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(local, fcntl.F_SETFL, fcntl.fcntl(local, fcntl.F_GETFL) | os.O_ASYNC)  # SIGIO for every status
+    unanswered = 0
     while True:
-        _follow(local)
+        unanswered = _follow(local, unanswered)
         information = signal.sigwaitinfo(watched)
         # Signals of the terminal (SI_KERNEL) reach the command directly: it is in the same process group.
         if information.si_signo != signal.SIGIO and information.si_code != SI_KERNEL:
             try:
                 local.send(bytes([information.si_signo]))
+                unanswered += information.si_signo == signal.SIGCONT
             except OSError:
                 pass  # the supervisor has ended, as `_follow` will see
 
@@ -110,6 +113,8 @@ def _supervise(link: socket.socket, command: list[str], cpus: set[int], mask: se
                 os.waitpid(child, 0)
                 os._exit(0)
             os.kill(child, number[0])
+            if number[0] == signal.SIGCONT:
+                _send(link, _CONTINUED)
 
 
 def _report(link: socket.socket, child: int) -> None:
@@ -117,12 +122,16 @@ def _report(link: socket.socket, child: int) -> None:
         ended, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
         if ended == 0:
             return
-        try:
-            link.send(_STATUS.pack(status))
-        except OSError:
-            pass  # nobody waits for the command any more
+        _send(link, status)
         if not os.WIFSTOPPED(status):
             os._exit(0)
+
+
+def _send(link: socket.socket, status: int) -> None:
+    try:
+        link.send(_STATUS.pack(status))
+    except OSError:
+        pass  # nobody waits for the command any more
 
 
 def _keep_only(*kept: socket.socket | int) -> None:
@@ -197,20 +206,28 @@ def _become(command: list[str], cpus: set[int], mask: set[int], parent_read: int
         _fail(f"{command[0]}: {error.strerror}", EXIT_NOT_EXECUTABLE)
 
 
-def _follow(link: socket.socket) -> None:
-    """Adopt the command's state: stop, exit with its code, or die of its signal. Returns when no status is pending."""
+def _follow(link: socket.socket, unanswered: int) -> int:
+    """Adopt the command's state: stop, exit with its code, or die of its signal, until no status is pending.
+
+    Takes and returns how many SIGCONTs wait for their answer.
+    """
     while True:
         try:
             data = link.recv(_STATUS.size)
         except BlockingIOError:
-            return
+            return unanswered
         except ConnectionError:
             data = b""
         if not data:
             _die_of(signal.SIGKILL)  # the supervisor was killed, so the lab ended
         status = _STATUS.unpack(data)[0]
-        if os.WIFSTOPPED(status):
-            os.kill(os.getpid(), signal.SIGSTOP)
+        if os.WIFCONTINUED(status):
+            unanswered -= 1
+        elif os.WIFSTOPPED(status):
+            # Where all processes of a job are stopped and continued, this one may have been continued before it hears
+            # that the command was stopped: nobody would continue it again.
+            if not unanswered and signal.SIGCONT not in signal.sigpending():
+                os.kill(os.getpid(), signal.SIGSTOP)
         elif os.WIFEXITED(status):
             os._exit(os.WEXITSTATUS(status))
         else:
