@@ -20,7 +20,9 @@ mod link;
 mod lower;
 mod mutant;
 mod name;
+mod path_mtu;
 mod peer;
+mod pieces;
 mod probe;
 mod questions;
 mod spread;
@@ -28,7 +30,7 @@ mod spread;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 
-use barewire_link::{Incoming, IncomingMut, Link, LinkError, MacAddress, Outgoing};
+use barewire_link::{ETHERNET_HEADER_BYTES, Incoming, IncomingMut, Link, LinkError, MacAddress, Outgoing};
 
 pub use interface::{INTERFACES_MAX, Interface, is_fast_enough};
 pub use lower::{Datagrams, Lower};
@@ -37,7 +39,8 @@ pub use mutant::Mutant;
 use name::Name;
 pub use peer::Carrier;
 use peer::{PATHS, Path, Peer, Route, UDP};
-use probe::Probe;
+use pieces::Pieces;
+use probe::{Probe, has_mark};
 
 /// Frames to a peer that are kept until a carrier is found; more are lost, as on a wire.
 const HELD_MAX: usize = 8;
@@ -82,6 +85,9 @@ pub struct Carriers<F, U> {
     by_udp: HashMap<MacAddress, usize>,
     /// Frames to peers without a carrier.
     held: HashMap<usize, Held>,
+    /// Frames that come in pieces, and the number of the last one sent so; 0 before the first.
+    pieces: Pieces,
+    cut_frames: u64,
     /// The last peer looked up, by name and by its UDP socket: mostly the next one.
     last_named: (Name, usize),
     last_udp: (MacAddress, usize),
@@ -135,6 +141,8 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             by_name: HashMap::new(),
             by_udp: HashMap::new(),
             held: HashMap::new(),
+            pieces: Pieces::default(),
+            cut_frames: 0,
             last_named: (own, usize::MAX),
             last_udp: (MacAddress::default(), usize::MAX),
             udp_peers: HashSet::new(),
@@ -228,6 +236,75 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         sent
     }
 
+    /// Sends frames to a peer by one path.
+    #[inline]
+    fn send_along(&mut self, index: usize, path: Path, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        let peer = &self.peers[index];
+        let to = peer.address(path);
+        if path != UDP {
+            return self.send_by(path, to, frames);
+        }
+        let longest = ETHERNET_HEADER_BYTES + peer.path_mtu.mtu();
+        if peer.path_mtu.is_singly() || frames.iter().any(|frame| frame.len() > longest) {
+            return self.send_fitting(index, frames);
+        }
+        let sent = self.send_by(UDP, to, frames);
+        if let [frame] = frames
+            && is_poll(frame)
+        {
+            self.check_mtu(index);
+        }
+        sent
+    }
+
+    /// Sends frames by UDP to a peer whose path does not carry all of them as they are: long ones in pieces, and one by
+    /// one if batches are lost.
+    #[cold]
+    fn send_fitting(&mut self, index: usize, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
+        let path_mtu = &self.peers[index].path_mtu;
+        let (mtu, is_singly, to) = (path_mtu.mtu(), path_mtu.is_singly(), self.peers[index].address(UDP));
+        let mut sent = 0;
+        while let Some(frame) = frames.get(sent) {
+            let fits = |frame: &&Outgoing<'_>| frame.len() <= ETHERNET_HEADER_BYTES + mtu;
+            let run = frames[sent..].iter().take_while(fits).count();
+            let pieces = if run == 0 { pieces::cut(frame, mtu, self.next_cut_frame()) } else { Vec::new() };
+            if pieces.is_empty() {
+                // What would take too many pieces leaves whole, and IP may fragment it.
+                let count = if is_singly { 1 } else { run.max(1) };
+                let accepted = self.send_by(UDP, to, &frames[sent..sent + count])?;
+                sent += accepted;
+                if accepted < count {
+                    break;
+                }
+                continue;
+            }
+            let pieces: Vec<_> =
+                pieces.iter().map(|piece| Outgoing { header: piece, payload: &[], label: frame.label }).collect();
+            for together in pieces.chunks(if is_singly { 1 } else { pieces.len() }) {
+                if self.send_by(UDP, to, together)? < together.len() {
+                    // The frame is cut anew.
+                    return Ok(sent);
+                }
+            }
+            sent += 1;
+        }
+        if let [frame] = frames
+            && is_poll(frame)
+        {
+            self.check_mtu(index);
+        }
+        Ok(sent)
+    }
+
+    /// The number of the next frame that is cut. A successor at the same address begins elsewhere.
+    fn next_cut_frame(&mut self) -> u64 {
+        if self.cut_frames == 0 {
+            self.cut_frames = random_bits(&mut self.frames, &mut self.udp);
+        }
+        self.cut_frames = self.cut_frames.wrapping_add(1);
+        self.cut_frames
+    }
+
     /// Whether frames to a station leave by the first interface, to the address in their headers.
     fn goes_by_first(&mut self, name: Name) -> bool {
         let Some(index) = self.find(name) else { return !self.frames.is_empty() };
@@ -254,7 +331,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         }
         let Self { peers, frames: links, udp, now, .. } = self;
         match peers[index].route(*now, || nonce(links, udp)) {
-            Route::One(path) => self.send_by(path, self.peers[index].address(path), frames),
+            Route::One(path) => self.send_along(index, path, frames),
             Route::Spread if self.peers[index].batches_by_udp => self.send_batch(index, frames),
             Route::Spread => self.send_spread(index, frames),
             Route::All => {
@@ -263,9 +340,9 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 // A frame that any path accepts may arrive; LLC drops duplicates.
                 let current = self.peers[index].current.unwrap_or(0);
                 for other in self.peers[index].candidates().filter(|other| *other != current) {
-                    let _ = self.send_by(other, self.peers[index].address(other), frames);
+                    let _ = self.send_along(index, other, frames);
                 }
-                self.send_by(current, self.peers[index].address(current), frames)
+                self.send_along(index, current, frames)
             }
             Route::Hold => {
                 let held = &mut self.held.entry(index).or_default().frames;
@@ -292,10 +369,12 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         // The answer to a poll that overtakes batches, which a peer that computes has not read yet, would say that they
         // are lost.
         if let [frame] = frames
-            && self.peers[index].has_unproved_batches
             && is_poll(frame)
         {
-            return self.send_run(index, UDP, frames);
+            self.check_mtu(index);
+            if self.peers[index].has_unproved_batches {
+                return self.send_run(index, UDP, frames);
+            }
         }
         let current = self.peers[index].current.unwrap_or(0);
         let is_long = |frame: &Outgoing<'_>| frame.len() > SHORT_MAX;
@@ -351,7 +430,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             if !peer.spreads_over(path) && peer.current != Some(path) {
                 continue;
             }
-            match self.send_by(path, self.peers[index].address(path), &frames[accepted..]) {
+            match self.send_along(index, path, &frames[accepted..]) {
                 Ok(sent) => accepted += sent,
                 Err(LinkError::InterfaceDown(_) | LinkError::InterfaceGone(_)) => {
                     let nonce = nonce(&mut self.frames, &mut self.udp);
@@ -437,6 +516,15 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 self.handle_probe(UDP, from, bytes);
                 continue;
             }
+            let (bytes, frame_bytes) = if has_mark(bytes, pieces::MAGIC) {
+                let Some(whole) = self.pieces.take(from, bytes) else { continue };
+                // SAFETY: as above: the frame is valid until the next piece is taken.
+                let whole = unsafe { &mut *std::ptr::from_mut(whole) };
+                let frame_bytes = whole.len();
+                (whole, frame_bytes)
+            } else {
+                (bytes, frame_bytes)
+            };
             let station = self.udp.as_ref()?.station_of(from);
             let known = self.find_udp(from).map(|index| (index, from));
             if let Some((index, from)) = known.or_else(|| self.find_udp(station).map(|index| (index, station))) {

@@ -37,7 +37,11 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         let index = self.find(Name::new(mac.0, sap));
         let peer = index.map(|index| &self.peers[index]);
         let is_by_frames = |peer: &Peer| peer.current.is_some_and(|path| path != UDP) && !self.sends_batches_to(peer);
-        if peer.is_some_and(is_by_frames) { self.mtu() } else { self.mtu_min() }
+        match peer {
+            Some(peer) if is_by_frames(peer) => self.mtu(),
+            Some(peer) => self.mtu_min().min(peer.path_mtu.mtu()),
+            None => self.mtu_min(),
+        }
     }
 
     #[inline]
@@ -248,7 +252,7 @@ impl<F: Lower, U: Datagrams> Link for Carriers<F, U> {
         (entry.sockets, entry.locator) = (sockets, Some(peer.locator));
         self.last_udp = (MacAddress::default(), usize::MAX);
         self.count_udp_peer(index);
-        self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
+        self.question_due = self.question_due.min(self.peers[index].due().unwrap_or(u64::MAX));
     }
 
     fn next_deadline(&self) -> Option<u64> {

@@ -15,6 +15,8 @@ pub enum Mutant {
     TrustsAnyFrame,
     /// A peer's answer is assumed to have arrived.
     AnswersOnce,
+    /// Frames stay as long as this station's link takes them.
+    KeepsLength,
 }
 
 /// Whether a fault is injected; always false without the feature `mutants`.

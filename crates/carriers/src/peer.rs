@@ -8,6 +8,7 @@ use barewire_link::{Locator, MacAddress};
 use crate::interface::{INTERFACES_MAX, Interface, speed_between};
 use crate::mutant::mutant;
 use crate::name::Name;
+use crate::path_mtu::PathMtu;
 use crate::spread::Spread;
 
 /// Bounds of the time without an answer to frames after which their path is suspected, in nanoseconds. The lower one is
@@ -113,6 +114,9 @@ pub(crate) struct Peer {
     pub has_unproved_batches: bool,
     /// Until then the peer polls for batches by UDP, because one was sent.
     pub awaits_batches_until: u64,
+    /// The path MTU by UDP, and whether batches went by UDP since it was checked last.
+    pub path_mtu: PathMtu,
+    has_unchecked_batches: bool,
     /// Number of long frames that still tell of datagrams behind them: any, once batches have come by UDP.
     hints_left: u8,
     /// The current question; changes when paths must be asked anew.
@@ -178,6 +182,8 @@ impl Peer {
             batches_by_udp: false,
             has_unproved_batches: false,
             awaits_batches_until: 0,
+            path_mtu: PathMtu::new(0),
+            has_unchecked_batches: false,
             hints_left: HINTS_BEFORE_BATCHES,
             nonce,
             check: 0,
@@ -274,6 +280,26 @@ impl Peer {
     /// When to ask again; `None` if all is known.
     pub fn question_due(&self) -> Option<u64> {
         self.unknown().next().map(|_| self.question_due)
+    }
+
+    /// When to send the next probes of the path MTU by UDP; `None` if none are to be sent.
+    pub fn mtu_due(&self) -> Option<u64> {
+        self.path_mtu.due().filter(|_| self.works[UDP] && !self.is_idle)
+    }
+
+    /// When to ask again, or to send the next probes of the path MTU; `None` if all is known.
+    pub fn due(&self) -> Option<u64> {
+        self.question_due().into_iter().chain(self.mtu_due()).min()
+    }
+
+    /// Checks the path MTU by UDP, if it is used: a poll of the engine shows that something may have been lost.
+    pub fn check_mtu(&mut self, now: u64) {
+        if mutant!(self, KeepsLength) {
+            return;
+        }
+        if self.current == Some(UDP) || self.has_unchecked_batches {
+            self.has_unchecked_batches &= !self.path_mtu.check(now);
+        }
     }
 
     /// The question to ask.
@@ -379,7 +405,7 @@ impl Peer {
     }
 
     /// Spreads long frames over the paths that work now, or sends batches of them by UDP, where that is worth while.
-    fn spread_anew(&mut self) {
+    pub fn spread_anew(&mut self) {
         let is_by_frames = self.current.is_some_and(|current| current != UDP);
         self.has_several = is_by_frames && self.working_frames().nth(1).is_some();
         let mut is_taken = [false; INTERFACES_MAX];
@@ -392,14 +418,15 @@ impl Peer {
             speed_between(self.speeds[path], self.interfaces[end].speed)
         });
         self.spread = if self.has_several { Spread::over(speeds) } else { None };
-        self.batches_by_udp = is_by_frames && self.spread.is_none() && self.has_fast_udp && self.works[UDP];
+        let has_fast_udp = self.has_fast_udp && self.works[UDP] && !self.path_mtu.is_narrow();
+        self.batches_by_udp = is_by_frames && self.spread.is_none() && has_fast_udp;
     }
 
     /// Records a batch by UDP. Returns whether the peer polls for it already. Otherwise the first long frame must go by
     /// Ethernet, which makes the peer poll for a time, and shows it from time to time that frames arrive.
     #[inline]
     pub fn is_batch_awaited(&mut self, now: u64) -> bool {
-        self.has_unproved_batches = true;
+        (self.has_unproved_batches, self.has_unchecked_batches) = (true, true);
         now < self.awaits_batches_until
     }
 
@@ -510,8 +537,12 @@ impl Peer {
             self.failed[path] = 0;
             return Probed { must_answer: is_new, ..Probed::default() };
         }
+        if echo != 0 && path == UDP && self.path_mtu.answered(echo, now) {
+            self.spread_anew();
+            return Probed { must_answer: is_new, ..Probed::default() };
+        }
         if echo != self.nonce {
-            let lacks_answers = echo == 0 && self.current == Some(path) && self.is_asked_in_vain(now);
+            let lacks_answers = echo == 0 && self.current == Some(path) && self.is_asked_in_vain(is_new, now);
             let must_answer = is_new || !mutant!(self, AnswersOnce);
             return Probed { must_answer, lacks_answers, ..Probed::default() };
         }
@@ -540,11 +571,11 @@ impl Peer {
         Probed { must_answer: is_new, is_found: true, is_first, ..Probed::default() }
     }
 
-    /// Counts a question of the peer by the current path. Whether it has asked so often that the answers must be lost,
-    /// although its frames arrive.
-    fn is_asked_in_vain(&mut self, now: u64) -> bool {
+    /// Counts a question of the peer by the current path. Whether it has asked this so often that the answers must be lost,
+    /// although its frames arrive. A new question shows that the last one was answered, or is a probe of another kind.
+    fn is_asked_in_vain(&mut self, is_new: bool, now: u64) -> bool {
         let (count, first, last) = self.questions;
-        let is_continued = count > 0 && now.saturating_sub(last) <= QUESTIONS_PAUSE;
+        let is_continued = count > 0 && !is_new && now.saturating_sub(last) <= QUESTIONS_PAUSE;
         let (count, first) = if is_continued { (count.saturating_add(1), first) } else { (1, now) };
         let is_in_vain = count >= QUESTIONS_MAX && now.saturating_sub(first) >= QUESTIONS_TIME;
         self.questions = if is_in_vain { (0, 0, 0) } else { (count, first, now) };

@@ -9,7 +9,7 @@
 //! A station is its MAC address and service access point. `nonce` is the sender's current question to this peer, `echo`
 //! the peer's question that it has received, or 0. `interfaces` are those by which the sender sends frames, four times
 //! MAC address 6, Mbit/s 4; zeros where there is none. The tag is a hash keyed by the job's token or the addressee's
-//! cookie.
+//! cookie. Bytes behind it, which a [probe of a length](crate::path_mtu) has, say nothing.
 
 use std::array;
 use std::hash::Hasher;
@@ -23,7 +23,9 @@ use crate::name::Name;
 const MAGIC: [u8; 4] = *b"BWPA";
 const VERSION: u8 = 2;
 /// Control field of a UI PDU.
-const UI: u8 = 0x03;
+pub(crate) const UI: u8 = 0x03;
+/// Where the mark of a probe is in a frame, or that of a piece.
+pub(crate) const FORMAT_AT: usize = ETHERNET_HEADER_BYTES + LLC_BYTES;
 /// Bytes of LLC's header.
 const LLC_BYTES: usize = 3;
 /// Bytes of an interface.
@@ -31,7 +33,7 @@ const INTERFACE_BYTES: usize = 6 + 4;
 const UNTAGGED_BYTES: usize = 4 + 1 + 7 + 7 + 8 + 8 + INTERFACES_MAX * INTERFACE_BYTES;
 const BODY_BYTES: usize = UNTAGGED_BYTES + 8;
 const ETHERNET_HEADER_BYTES: usize = barewire_link::ETHERNET_HEADER_BYTES;
-const ETHER_TYPE_LLC: [u8; 2] = 0x8870_u16.to_be_bytes();
+pub(crate) const ETHER_TYPE_LLC: [u8; 2] = 0x8870_u16.to_be_bytes();
 /// Bytes of a frame with a probe.
 pub(crate) const FRAME_BYTES: usize = ETHERNET_HEADER_BYTES + LLC_BYTES + BODY_BYTES;
 
@@ -75,7 +77,7 @@ impl Probe {
     /// Whether a frame is a probe, valid or not.
     #[inline]
     pub fn is_in(frame: &[u8]) -> bool {
-        frame.get(16) == Some(&UI) && frame.get(17..21) == Some(&MAGIC)
+        has_mark(frame, MAGIC)
     }
 
     /// The probe in a frame, if its tag was made with one of these keys, and the key.
@@ -93,6 +95,12 @@ impl Probe {
         let key = keys(probe.from).into_iter().flatten().find(is_made_with)?;
         (probe.nonce != 0).then_some((probe, key))
     }
+}
+
+/// Whether a frame is a UI PDU that begins with this mark.
+#[inline]
+pub(crate) fn has_mark(frame: &[u8], mark: [u8; 4]) -> bool {
+    frame.get(FORMAT_AT - 1) == Some(&UI) && frame.get(FORMAT_AT..FORMAT_AT + 4) == Some(&mark)
 }
 
 fn tag(key: u64, body: &[u8]) -> [u8; 8] {
@@ -127,6 +135,8 @@ mod tests {
                 assert_eq!(Probe::of_frame(&changed, |_| [Some(77), None]), None, "byte {at}");
                 assert!(Probe::of_frame(&frame[..at], |_| [Some(77), None]).is_none());
             }
+            let padded = [&frame[..], &[0; 1000]].concat();
+            assert_eq!(Probe::of_frame(&padded, |_| [None, Some(77)]), Some((probe, 77)));
         }
     }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Questions to peers by their paths, and the handling of the answers.
 
-use barewire_link::{MacAddress, Outgoing};
+use barewire_link::{ETHERNET_HEADER_BYTES, Link, MacAddress, Outgoing};
 
 use crate::interface::{INTERFACES_MAX, Interface};
 use crate::lower::{Datagrams, Lower};
 use crate::name::Name;
+use crate::path_mtu::{Padded, PathMtu};
 use crate::peer::{Path, Peer, Probed, UDP};
 use crate::probe::Probe;
 use crate::{Carriers, IDLE_CHECK_INTERVAL, nonce};
@@ -23,7 +24,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let [check, next] = [0; 2].map(|_| nonce(&mut self.frames, &mut self.udp));
         let check = self.peers[index].next_check(self.now, check, next);
         self.count_udp_peer(index);
-        self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
+        self.question_due = self.question_due.min(self.peers[index].due().unwrap_or(u64::MAX));
         for path in self.peers[index].checked() {
             let address = self.peers[index].address(path);
             let key = self.key_of(index);
@@ -47,8 +48,36 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 }
                 self.peers[index].asked(self.now);
             }
-            let due = self.peers[index].question_due().unwrap_or(u64::MAX);
-            self.question_due = self.question_due.min(due);
+            if self.peers[index].mtu_due().is_some_and(|due| due <= self.now) {
+                self.probe_mtu(index);
+            }
+            self.question_due = self.question_due.min(self.peers[index].due().unwrap_or(u64::MAX));
+        }
+    }
+
+    /// After a poll of the engine, which shows that something may have been lost: checks the path MTU by UDP.
+    #[cold]
+    pub(crate) fn check_mtu(&mut self, index: usize) {
+        self.peers[index].check_mtu(self.now);
+        if self.peers[index].mtu_due().is_some_and(|due| due <= self.now) {
+            self.probe_mtu(index);
+        }
+        self.question_due = self.question_due.min(self.peers[index].due().unwrap_or(u64::MAX));
+    }
+
+    /// Sends the probes of the path MTU by UDP that are due.
+    fn probe_mtu(&mut self, index: usize) {
+        let nonce = nonce(&mut self.frames, &mut self.udp);
+        let probes = self.peers[index].path_mtu.probes(self.now, nonce);
+        // A check may have failed.
+        self.peers[index].spread_anew();
+        let (to, key) = (self.peers[index].address(UDP), self.key_of(index));
+        for Padded { nonce, bytes, count } in probes {
+            let frame = self.probe_to(index, [nonce, 0]).to_frame(key);
+            let padding = vec![0; (ETHERNET_HEADER_BYTES + bytes).saturating_sub(frame.len())];
+            let frames = vec![Outgoing { header: &frame, payload: &padding, label: 0 }; count];
+            // Not accepted: lost, as on a wire.
+            let _ = self.send_by(UDP, to, &frames);
         }
     }
 
@@ -90,9 +119,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     /// Sends a probe to a peer, to this address of the path: a question or check without an echo, which the peer
     /// answers whenever it arrives, or an answer. One that is lost is repeated.
     fn probe(&mut self, index: usize, path: Path, to: MacAddress, key: u64, [nonce, echo]: [u64; 2]) {
-        let peer = &self.peers[index];
-        let probe = Probe { from: self.own, to: peer.name, nonce, echo, interfaces: self.interfaces };
-        let frame = probe.to_frame(key);
+        let frame = self.probe_to(index, [nonce, echo]).to_frame(key);
         if path == UDP
             && let Some(udp) = &mut self.udp
         {
@@ -100,6 +127,10 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             udp.reroute(to);
         }
         let _ = self.send_by(path, to, &[Outgoing { header: &frame, payload: &[], label: 0 }]);
+    }
+
+    fn probe_to(&self, index: usize, [nonce, echo]: [u64; 2]) -> Probe {
+        Probe { from: self.own, to: self.peers[index].name, nonce, echo, interfaces: self.interfaces }
     }
 
     /// Handles a frame with a probe that came by `path` from `from`, an address there.
@@ -131,8 +162,10 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         }
         if path == UDP {
             // The first address that answers a question stays in use until the next question.
-            if is_found || self.peers[index].udp.is_none() {
-                self.peers[index].udp = Some(from);
+            let peer = &mut self.peers[index];
+            if (is_found || peer.udp.is_none()) && peer.udp != Some(from) {
+                (peer.udp, peer.path_mtu) = (Some(from), peer.path_mtu.renewed());
+                peer.spread_anew();
             }
         }
         if must_answer {
@@ -140,7 +173,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             self.probe(index, path, from, key, [self.peers[index].question(), probe.nonce]);
         }
         self.count_udp_peer(index);
-        self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
+        self.question_due = self.question_due.min(self.peers[index].due().unwrap_or(u64::MAX));
         if is_first && let Some(held) = self.held.remove(&index) {
             let name = self.peers[index].name;
             // What the peer's first interface has answered was followed by these frames.
@@ -203,6 +236,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         let has_fast_udp = self.udp.as_ref().is_some_and(|udp| udp.batching_peers() > 0);
         let mut peer = Peer::new(name, key, (speeds, has_fast_udp), nonce, self.now);
         peer.has_several_sources = !self.has_one_address();
+        peer.path_mtu = PathMtu::new(self.udp.as_ref().map_or(0, Link::mtu));
         #[cfg(feature = "mutants")]
         {
             peer.mutant = self.mutant;
@@ -233,7 +267,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         self.idle_peers -= usize::from(self.peers[index].is_idle);
         self.peers[index].resume(self.now);
         self.count_udp_peer(index);
-        self.question_due = self.question_due.min(self.peers[index].question_due().unwrap_or(u64::MAX));
+        self.question_due = self.question_due.min(self.peers[index].due().unwrap_or(u64::MAX));
     }
 
     /// Counts a peer that has changed among those that are reached by UDP or may be, or no longer.

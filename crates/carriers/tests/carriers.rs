@@ -21,6 +21,8 @@ const UDP: u8 = 4;
 /// The byte of an address by UDP that tells a station's ports apart.
 const PORT: usize = 3;
 const MS: u64 = 1_000_000;
+/// A path that carries everything.
+const ANY: (usize, bool) = (1 << 16, true);
 
 /// A link whose frames pass only while its gate is open. As a link for datagrams its addresses are the links' own, and
 /// frames with the label of a port come from an address of that port.
@@ -40,6 +42,8 @@ struct Gated {
     is_stranded: Rc<Cell<bool>>,
     /// Tells this socket from those of earlier processes.
     socket: Rc<Cell<u8>>,
+    /// What its path carries: largest payload of a frame, and whether batches.
+    path: Rc<Cell<(usize, bool)>>,
 }
 
 impl Link for Gated {
@@ -90,6 +94,11 @@ impl Lower for Gated {
             bytes[..6].copy_from_slice(&to.0);
             bytes[6..12].copy_from_slice(&self.address().0);
             bytes[6 + PORT] = if frame.label > PORT_LABEL { frame.label as u8 } else { 0 };
+            let (longest, carries_batches) = self.path.get();
+            if bytes.len() > 14 + longest || frames.len() > 1 && !carries_batches {
+                self.sent.set(self.sent.get() + 1);
+                continue;
+            }
             self.send(&[Outgoing { header: &bytes, payload: &[], label: 0 }])?;
         }
         Ok(frames.len())
@@ -151,6 +160,7 @@ struct World {
     are_stranded: [Rc<Cell<bool>>; 2],
     /// Of UDP's links, by end.
     sockets: [Rc<Cell<u8>>; 2],
+    udp_paths: [Rc<Cell<(usize, bool)>>; 2],
     now: u64,
     number: u32,
     /// Of the frames that are sent.
@@ -180,6 +190,7 @@ impl World {
         let polled: [Rc<Cell<u32>>; 2] = Default::default();
         let are_stranded: [Rc<Cell<bool>>; 2] = Default::default();
         let sockets: [Rc<Cell<u8>>; 2] = Default::default();
+        let udp_paths = [(); 2].map(|()| Rc::new(Cell::new(ANY)));
         let mut links: Vec<[Option<Gated>; 2]> = (0..=UDP)
             .map(|network| {
                 let number = usize::from(network);
@@ -197,6 +208,7 @@ impl World {
                     polled: if network == UDP { polled[end].clone() } else { Rc::default() },
                     is_stranded: if network == UDP { are_stranded[end].clone() } else { Rc::default() },
                     socket: if network == UDP { sockets[end].clone() } else { Rc::default() },
+                    path: if network == UDP { udp_paths[end].clone() } else { Rc::new(Cell::new(ANY)) },
                 };
                 [Some(gated(a, 0)), Some(gated(b, 1))]
             })
@@ -219,6 +231,7 @@ impl World {
             polled,
             are_stranded,
             sockets,
+            udp_paths,
             now: 1,
             number: 0,
             label: 0,
@@ -908,7 +921,7 @@ fn a_poll_stays_behind_the_batches_before_it() {
         world.now += 20 * MS;
         world.exchange(0, 20 * MS);
     }
-    assert_eq!(send(&mut world, poll), 0);
+    assert_eq!([poll, poll].map(|pdu| send(&mut world, pdu)), [3, 0], "probes of the path MTU, but no poll");
 }
 
 #[test]
@@ -1023,6 +1036,23 @@ fn a_successor_with_another_socket_is_answered() {
     }
 }
 
+/// Proves that a station that is checked does not take the checks for a question that is repeated in vain: each is another.
+#[test]
+fn a_station_that_is_checked_for_long_suspects_no_path() {
+    let mut world = with_fast_udp();
+    let (mut checks, asked) = (0, world.sent(UDP, 1));
+    for _ in 0..100 {
+        let before = world.sent(UDP, 0);
+        world.send_frames(0, 32, 1400);
+        checks += world.sent(UDP, 0) - before - 31;
+        world.now += 10 * MS;
+        world.receive(1);
+        world.send(1);
+        world.receive(0);
+    }
+    assert!(checks >= 50 && world.sent(UDP, 1) - asked <= checks, "{} for {checks}", world.sent(UDP, 1) - asked);
+}
+
 #[test]
 fn who_sends_no_batches_checks_nothing() {
     let mut world = with_fast_udp();
@@ -1053,4 +1083,133 @@ fn datagrams_are_rerouted_when_the_address_that_they_come_from_is_gone() {
         }
         assert_eq!(world.carriers(), [Some(Carrier::Udp); 2]);
     }
+}
+
+impl World {
+    /// Engines' work: an end sends frames of these lengths until all have arrived, polls when some are missing, and waits
+    /// a millisecond for what comes of it. Returns the time that it took.
+    fn deliver(&mut self, from: usize, sizes: &[usize]) -> u64 {
+        let started = self.now;
+        let [own, peer] = [from, 1 - from].map(|end| self.ends[end].address().0);
+        let sent = self.send_batch(from, sizes);
+        let mut missing = sent.clone();
+        loop {
+            for _ in 0..10 {
+                self.now += 100_000;
+                let arrived = self.receive(1 - from);
+                missing.retain(|frame| !arrived.contains(frame));
+                assert!(arrived.iter().all(|frame| sent.contains(frame) || is_poll(frame)));
+                if !arrived.is_empty() {
+                    self.send(1 - from);
+                }
+                self.receive(from);
+            }
+            if missing.is_empty() {
+                return self.now - started;
+            }
+            assert!(self.now - started < 1000 * MS, "{} of {} missing", missing.len(), sent.len());
+            let poll = [&peer[..], &own, &[0x88, 0x70, SAP, SAP, 1, 1]].concat();
+            for frames in [std::slice::from_ref(&poll), &missing[..]] {
+                let frames: Vec<_> =
+                    frames.iter().map(|frame| Outgoing { header: frame, payload: &[], label: 0 }).collect();
+                assert_eq!(self.ends[from].send(&frames).unwrap(), frames.len());
+            }
+        }
+    }
+
+    fn mtu(&mut self, from: usize) -> usize {
+        let peer = self.ends[1 - from].address();
+        self.ends[from].mtu_to(peer, SAP)
+    }
+}
+
+fn is_poll(frame: &[u8]) -> bool {
+    frame[16..] == [1, 1]
+}
+
+/// Proves that what was under way when a path began to drop long datagrams arrives within 40 ms, and that frames then have
+/// the length that it carries, and as soon as it carries more, that one. The other direction is not concerned.
+#[test]
+fn a_path_that_drops_long_datagrams_gets_as_long_ones_as_it_carries() {
+    for (carries, batches) in [(1000, true), (1400, true), (600, true), (1470, false), (1000, false)] {
+        for frames in [false, true] {
+            let mut world = World::new([frames; 2], 0.0, 41);
+            [0, 1].into_iter().for_each(|end| world.block(FRAMES, end, true));
+            world.connect(0);
+            world.connect(1);
+            world.exchange(0, 5 * MS);
+            assert_eq!(world.deliver(0, &[1450; 40]), MS);
+            world.udp_paths[0].set((carries, batches));
+            let took = world.deliver(0, &[1450; 40]);
+            assert!(took <= if batches { 40 * MS } else { 80 * MS }, "{carries}, {batches}: {} ms", took / MS);
+            for _ in 0..40 {
+                world.deliver(0, &[64; 2]);
+            }
+            let mtu = world.mtu(0);
+            assert!(mtu <= carries && mtu + 8 >= carries, "{carries}, {batches}: {mtu}");
+            let before = world.sent(UDP, 0);
+            assert_eq!(world.deliver(0, &[mtu - 3; 40]), MS, "{carries}, {batches}");
+            assert!(world.sent(UDP, 0) - before < 60);
+            // A frame that was made before, or for Ethernet.
+            assert_eq!(world.deliver(0, &[1470, 8, 1497, 1400]), MS);
+            assert_eq!((world.mtu(1), world.deliver(1, &[1450; 40])), (1470, MS));
+            world.udp_paths[0].set(ANY);
+            for _ in 0..100 {
+                world.now += 310 * MS;
+                world.deliver(0, &[64; 2]);
+            }
+            let before = world.sent(UDP, 0);
+            assert_eq!((world.mtu(0), world.deliver(0, &[1450; 40])), (1470, MS));
+            assert_eq!(world.sent(UDP, 0) - before, 40);
+        }
+    }
+}
+
+/// Proves that batches leave a path that does not carry them, and return to it once it does.
+#[test]
+fn long_messages_go_by_frames_while_udp_drops_them() {
+    for path in [(1000, true), (1470, false)] {
+        let mut world = with_fast_udp();
+        assert_eq!(world.deliver(0, &[1450; 40]), MS);
+        for _ in 0..2 {
+            world.udp_paths[0].set(path);
+            let took = world.deliver(0, &[1450; 40]);
+            assert!(took <= 40 * MS, "{path:?}: {} ms", took / MS);
+            for _ in 0..20 {
+                assert_eq!(world.deliver(0, &[1450; 40]), MS, "{path:?}");
+            }
+            assert_eq!((world.carriers()[0], world.mtu(0)), (Some(Carrier::Frames), 1500));
+            world.udp_paths[0].set(ANY);
+            for _ in 0..100 {
+                world.now += 310 * MS;
+                assert_eq!(world.deliver(0, &[1450; 40]), MS);
+            }
+            assert_eq!(world.carriers()[0], Some(Carrier::FramesAndUdp));
+        }
+    }
+}
+
+/// Proves that a path that loses one datagram of a hundred keeps its length.
+#[test]
+fn chance_shortens_no_frames() {
+    let mut world = World::new([false, false], 0.01, 42);
+    world.connect(0);
+    world.connect(1);
+    for _ in 0..500 {
+        world.deliver(0, &[1450; 20]);
+        assert_eq!(world.mtu(0), 1470);
+    }
+}
+
+/// Proves that frames cut for Ethernet arrive by UDP where IP's fragments do not.
+#[test]
+fn frames_for_ethernet_arrive_where_fragments_are_dropped() {
+    let mut world = World::new([true, true], 0.0, 43);
+    world.udp_paths[0].set((1470, true));
+    world.connect(0);
+    world.exchange(0, 5 * MS);
+    world.exchange(1, 5 * MS);
+    assert_eq!(world.deliver(0, &[1497; 40]), MS);
+    world.block(FRAMES, 0, true);
+    assert!(world.deliver(0, &[1497; 40]) < 40 * MS);
 }

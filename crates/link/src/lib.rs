@@ -125,13 +125,13 @@ pub trait Link {
     /// Names a peer, before frames are sent to it.
     fn add_peer(&mut self, _peer: &PeerAddress) {}
 
-    /// Largest payload of a frame to a peer at present; at least [`mtu_min`](Self::mtu_min), and at most
-    /// [`mtu`](Self::mtu).
+    /// Largest payload in bytes of a frame that best goes to a peer at present, at most [`mtu`](Self::mtu). Less than
+    /// [`mtu_min`](Self::mtu_min) if the path carries less; a longer frame then arrives in pieces.
     fn mtu_to(&mut self, _mac: MacAddress, _sap: u8) -> usize {
         self.mtu()
     }
 
-    /// Largest payload of a frame to any peer.
+    /// Largest payload in bytes of a frame to any peer.
     fn mtu_min(&self) -> usize {
         self.mtu()
     }

@@ -27,7 +27,7 @@ const CHECK_AT: usize = ADDRESS_AT + Address::BYTES;
 pub(crate) const FORMAT: u32 = FI_PROV_SPECIFIC as u32 | 0xba4e;
 const MAGIC: [u8; 4] = *b"BWfi";
 /// Version of the wire protocol.
-pub(crate) const VERSION: u8 = 7;
+pub(crate) const VERSION: u8 = 8;
 const VERSION_BITS: u32 = 6;
 
 /// What the processes of a job have in common.

@@ -73,10 +73,13 @@ impl<L: Link> Endpoint<L> {
         frames * (information - OTHER_HEADER) - (FIRST_HEADER - OTHER_HEADER) - head_bytes
     }
 
-    /// Number of frames of a message of this size.
-    fn frames_of(&self, bytes: usize) -> usize {
-        let behind_first = bytes.saturating_sub(self.information_max - FIRST_HEADER);
-        1 + behind_first.div_ceil(self.information_max - OTHER_HEADER)
+    /// Bytes of user data in each frame of a message of this size to a peer at present, and the number of its frames.
+    #[inline]
+    fn frames_to(&mut self, handle: ConnectionHandle, bytes: usize) -> (usize, usize) {
+        // One frame may always be as long as to any peer.
+        let information = if bytes > self.copied_max() { self.port.information_to(handle, self.mtu_max) } else { None };
+        let information = information.unwrap_or(self.information_max);
+        (information, frames_of(bytes, information))
     }
 
     /// Sets the maximum number of outstanding messages, for a caller that bounds them itself.
@@ -130,7 +133,6 @@ impl<L: Link> Endpoint<L> {
 
     fn room_for(&mut self, index: u16, bytes: usize) -> bool {
         let frames_max = usize::from(self.config.slots.min(self.config.connection.queue)) / 8;
-        let frames = self.frames_of(bytes).min(frames_max.max(1));
         let Some(channel) = self.channels.at(index) else { return false };
         channel.queue.would_be_next(Priority::Normal)
             && match &mut channel.carrier {
@@ -142,7 +144,8 @@ impl<L: Link> Endpoint<L> {
                     let handle = *handle;
                     // Where stalled peers left only a few slots, an idle connection starts with those.
                     let is_idle = self.port.station.connection(handle).is_some_and(|own| own.unacknowledged() == 0);
-                    self.has_frames(handle, if is_idle { 1 } else { frames })
+                    let frames = if is_idle { 1 } else { self.frames_to(handle, bytes).1.min(frames_max.max(1)) };
+                    self.has_frames(handle, frames)
                 }
                 _ => false,
             }
@@ -258,17 +261,16 @@ impl<L: Link> Endpoint<L> {
             return false;
         };
         let Carrier::Wire { handle, is_open: true } = channel.carrier else { return false };
-        let frames = self.frames_of(head.len() + body.len());
+        let bytes = head.len() + body.len();
+        let (information, frames) = self.frames_to(handle, bytes);
         if !self.has_frames(handle, frames) {
             return false;
         }
-        let Self { port, channels, descriptors, owners, information_max, mtu_max, last_sent_to, .. } = self;
+        let Self { port, channels, descriptors, owners, last_sent_to, .. } = self;
         let owner = owner(report, || descriptors.add(Some(index), report, Content::Submitted, None));
         *last_sent_to = Some(handle);
         let now = port.now();
-        let information = if frames > 1 { port.information_to(handle, *mtu_max) } else { None };
-        let information = information.unwrap_or(*information_max);
-        let (mut fragmenter, mut next) = start_fragments(head.len() + body.len(), information);
+        let (mut fragmenter, mut next) = start_fragments(bytes, information);
         let mut submitted = 0_u32;
         while let Some(fragment) = next {
             let part = body_part(&fragment, head, body);
@@ -311,7 +313,7 @@ impl<L: Link> Endpoint<L> {
     /// Queues a message, and submits as much of it as there is room for if it is next.
     fn enqueue(&mut self, index: u16, content: Content, copy: Option<Box<[u8]>>, priority: Priority, report: Report) {
         let Content::Queued { head_bytes, ref body, .. } = content else { return };
-        let frames = self.frames_of(usize::from(head_bytes) + body.len()) as u32;
+        let frames = frames_of(usize::from(head_bytes) + body.len(), self.information_max) as u32;
         let message = self.descriptors.add(Some(index), report, content, copy);
         let is_next = self.channels.at(index).is_some_and(|channel| channel.queue.would_be_next(priority));
         let is_done = is_next && self.submit(message) == Submitted::All;
@@ -589,6 +591,11 @@ impl<L: Link> Endpoint<L> {
 
 /// The owner of a message's frames. A descriptor is needed only to count acknowledgements.
 #[inline]
+/// Number of frames of a message of this size, of which each carries so much user data at most.
+fn frames_of(bytes: usize, information: usize) -> usize {
+    1 + bytes.saturating_sub(information - FIRST_HEADER).div_ceil(information - OTHER_HEADER)
+}
+
 fn owner(report: Report, descriptor: impl FnOnce() -> DescriptorId) -> Owner {
     match report {
         Report::Acknowledged(_) | Report::AcknowledgedAtOnce(_) => Owner::Message(descriptor()),

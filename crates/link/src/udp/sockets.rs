@@ -23,7 +23,7 @@ pub(super) fn set_up(socket: &OwnedFd, interface: &IpInterface) -> Result<(), Li
     let on: libc::c_int = 1;
     // Coalesced datagrams are cut again here. Kernels before 5.0 cannot, and deliver them one by one.
     let _ = set_option(socket, libc::SOL_UDP, libc::UDP_GRO, &on);
-    // Datagrams that are too long for the path are fragmented by this host, which learns the path's MTU.
+    // Datagrams that are too long for the path are fragmented by this host, which learns the path's MTU from ICMP.
     if interface.ip.is_ipv4() {
         set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &libc::IP_PMTUDISC_WANT)
             .map_err(failed("IP_MTU_DISCOVER"))?;
