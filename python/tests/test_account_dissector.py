@@ -174,6 +174,14 @@ def test_questions_name_the_stations_that_a_check_covers(tmp_path: Path) -> None
     ]
 
 
+def test_pieces_of_a_frame_are_named(tmp_path: Path) -> None:
+    pieces = [b"\x24\x20\x03BWPF" + struct.pack(">QBBH", 7, number, 3, 1300) + bytes(500) for number in range(2)]
+    frames = [datagram(ETHERTYPE + piece, (1, 40000), (2, 40002)) for piece in pieces]
+    fields = ("pdu", "piece.frame", "piece.number", "piece.count", "piece.total")
+    expected = [("UI", "0x0000000000000007", str(number), "3", "1300", "") for number in range(2)]
+    assert dissect(tmp_path, frames, *fields) == expected
+
+
 def test_without_a_question_a_datagrams_stations_are_ports_and_ip_addresses(tmp_path: Path) -> None:
     station = [struct.pack(">H", port) + bytes([10, 0, 0, host]) for host, port in ((2, 40002), (1, 40000))]
     pdu = b"\x24\x20" + SABME

@@ -157,6 +157,11 @@ fn a_job_that_ends_though_a_path_works_is_caught() {
 }
 
 #[test]
+fn datagrams_that_stay_too_long_for_their_path_are_caught() {
+    assert!(carriers_mutant_violates(0, barewire_carriers::Mutant::KeepsLength, Property::Path));
+}
+
+#[test]
 fn an_answer_that_is_not_repeated_is_caught() {
     assert!(carriers_mutant_violates(24, barewire_carriers::Mutant::AnswersOnce, Property::Failure));
 }

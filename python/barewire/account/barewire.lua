@@ -84,6 +84,10 @@ define("path.echo", "uint64", "Question answered", base.HEX)
 define("path.interface", "ether", "Interface")
 define("path.speed", "uint32", "Mbit/s", base.DEC)
 define("path.tag", "bytes", "Tag")
+define("piece.frame", "uint64", "Frame", base.HEX)
+define("piece.number", "uint8", "Piece", base.DEC)
+define("piece.count", "uint8", "Pieces", base.DEC)
+define("piece.total", "uint16", "Bytes of the frame", base.DEC)
 define("name.version", "uint8", "Version", base.DEC)
 define("name.kind", "uint8", "Kind", base.DEC, { "query", "answer" })
 define("name.nonce", "uint32", "Nonce", base.HEX)
@@ -475,7 +479,7 @@ local function add_extension(pdu, tree, entry, summary)
     return { pdu.extension - pdu.at, extension, seal, message, payload }
 end
 
--- UI PDUs without an extension: the carriers' questions and answers, and names -----------------------------------------
+-- UI PDUs without an extension: the carriers' questions and answers, pieces of frames, and names ------------------------
 
 local INTERFACES = 4
 
@@ -496,6 +500,15 @@ local function add_path(read, summary)
     summary[#summary + 1] = echo and echo:raw() ~= ("\0"):rep(8) and "path: answer" or "path: question"
 end
 
+local function add_piece(read, summary)
+    read.at = read.at + 4
+    read:take("piece.frame", 8)
+    local _, number = read:take("piece.number", 1)
+    local _, count = read:take("piece.count", 1)
+    read:take("piece.total", 2)
+    if count then summary[#summary + 1] = string.format("piece %d of %d", number:uint() + 1, count:uint()) end
+end
+
 local function add_name(read, summary)
     read.at = read.at + 3
     read:take("name.version", 1)
@@ -511,12 +524,13 @@ local function add_name(read, summary)
     summary[#summary + 1] = kind and kind:uint() == 2 and "name: answer" or "name: query"
 end
 
--- Which of the two a UI PDU is; nil for neither.
+-- Which of these a UI PDU is; nil for none.
 local function plain_ui(pdu)
     local from = pdu.at + pdu.header
     if pdu.name ~= "UI" or from + 4 > math.min(pdu.ends, pdu.tvb:len()) then return nil end
     local magic = pdu.tvb:raw(from, 4)
     if magic == "BWPA" then return add_path end
+    if magic == "BWPF" then return add_piece end
     if magic:sub(1, 3) == "BWN" then return add_name end
     return nil
 end

@@ -12,6 +12,8 @@ use crate::scenario::{MS, choose};
 const LAPS_EVERY: u64 = 64;
 /// In one in this many worlds long messages leave in batches, which sockets carry faster.
 const BATCHES_EVERY: u64 = 4;
+/// In one in this many worlds sockets lose long datagrams or batches.
+const NARROW_EVERY: u8 = 3;
 /// Bytes of a frame that suffice for all headers.
 const SMALL_MTU: usize = 200;
 
@@ -50,7 +52,11 @@ impl Scenario {
         }
         let span_ns = self.programs.iter().flatten().map(|(time, _)| *time).max().unwrap_or(0).max(10 * MS);
         let restarts = self.disturbances.iter().any(|(_, what)| matches!(what, Disturbance::Restart { .. }));
-        let topology = Topology::draw(rng, &self.addresses, self.mtu, 2 * span_ns, restarts, has_batches);
+        let mut topology = Topology::draw(rng, &self.addresses, self.mtu, 2 * span_ns, restarts, has_batches);
+        let mut own = Rng::with_seed(seed ^ 0x006e_6172);
+        if own.u8(..NARROW_EVERY) == 0 {
+            topology.narrow(&mut own, 2 * span_ns);
+        }
         if topology.greets {
             self.greet();
         }

@@ -30,8 +30,8 @@ pub type RankLink = Carriers<SimulatedLink, SimulatedLink>;
 pub struct Interface {
     pub clock: Clock,
     pub devices: [Device; DEVICES],
-    /// Frames sent in this call, each with the time since the call began, its device, and its label.
-    pub outbound: Vec<(u64, usize, u16, Vec<u8>)>,
+    /// Frames sent in this call.
+    pub outbound: Vec<Outbound>,
     /// Virtual time that the rank has spent in this call.
     pub ahead_ns: u64,
     /// Accepts no frame before this time of its clock.
@@ -40,6 +40,17 @@ pub struct Interface {
     pub send_busy: f64,
     pub rng: Rng,
     pub counters: Counters,
+}
+
+/// A frame that a rank sends.
+pub struct Outbound {
+    /// Time since the call began.
+    pub after_ns: u64,
+    pub device: usize,
+    pub label: u16,
+    /// Whether others are sent with it, in one piece if the device carries batches fast.
+    pub is_in_batch: bool,
+    pub frame: Vec<u8>,
 }
 
 /// One of a rank's devices.
@@ -149,14 +160,16 @@ impl SimulatedLink {
                 interface.counters.send_busy += 1;
                 return Ok(taken);
             }
-            let after = interface.ahead_ns;
+            let after_ns = interface.ahead_ns;
             let mut bytes = [frame.header, frame.payload].concat();
             if let Some([to, from]) = ends {
                 bytes[..6].copy_from_slice(&to.0);
                 bytes[6..12].copy_from_slice(&from.0);
             }
             if is_up {
-                interface.outbound.push((after, self.device, frame.label, bytes));
+                let is_in_batch = self.is_fast_in_batches && frames.len() > 1;
+                let (device, label) = (self.device, frame.label);
+                interface.outbound.push(Outbound { after_ns, device, label, is_in_batch, frame: bytes });
             }
             interface.counters.sent += 1;
         }

@@ -35,6 +35,8 @@ pub struct Lane {
     pub delay_ns: u64,
     /// The label of its frame, 0 without.
     pub label: u16,
+    /// Whether its frame was sent in one piece with others.
+    pub is_in_batch: bool,
 }
 
 /// All links and the switch between them.

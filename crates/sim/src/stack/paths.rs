@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use barewire_endpoint::parse;
+use barewire_link::ETHERNET_HEADER_BYTES;
 use fastrand::Rng;
 
 use super::link::UDP;
@@ -20,7 +21,11 @@ const MARK_OCTETS: usize = 8;
 pub enum Fate {
     Passes,
     Lost,
-    Held { until_ns: u64 },
+    /// Because it is too long, or in a batch.
+    LostAsLong,
+    Held {
+        until_ns: u64,
+    },
 }
 
 /// A frame, held until its N(S) is used again.
@@ -59,8 +64,16 @@ impl Paths {
         let [own, peer] = [from, to].map(|end| self.topology.host_of[end.rank]);
         let sent = self.topology.active_faults(own, from.device, now_ns).filter(|fault| fault.directions[1]);
         let received = self.topology.active_faults(peer, to.device, now_ns).filter(|fault| fault.directions[0]);
-        let failures: Vec<Failure> = sent.chain(received).map(|fault| fault.failure).collect();
-        let Some(failure) = failures.first() else { return Fate::Passes };
+        let all: Vec<Failure> = sent.chain(received).map(|fault| fault.failure).collect();
+        let failures: Vec<Failure> = all.iter().copied().filter(|failure| !failure.is_narrow()).collect();
+        let is_lost = |failure: &Failure| match *failure {
+            Failure::LosesLong { bytes } => frame.len() > ETHERNET_HEADER_BYTES + bytes,
+            Failure::LosesBatches => lane.is_in_batch,
+            _ => false,
+        };
+        let Some(failure) = failures.first() else {
+            return if all.iter().any(is_lost) { Fate::LostAsLong } else { Fate::Passes };
+        };
         let Failure::Holds { until_ns } = *failure else { return Fate::Lost };
         if self.held_count >= HELD_MAX || failures.len() > 1 || !self.topology.laps && self.rng.u8(..3) > 0 {
             return Fate::Lost;

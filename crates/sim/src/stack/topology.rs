@@ -16,6 +16,8 @@ use crate::scenario::{MS, US, choose};
 const FIRST_PORT: u16 = 0x2000;
 /// An address that all hosts have, for networks within each of them.
 const WITHIN_HOST: Ipv4Addr = Ipv4Addr::new(172, 17, 0, 1);
+/// Payload in bytes of a frame that each path by sockets carries.
+const CARRIED_MIN: usize = 546;
 /// Time by which ranks that greet each other have done so.
 const GREETED_NS: u64 = 400 * MS;
 
@@ -79,10 +81,22 @@ pub enum Failure {
     Holds {
         until_ns: u64,
     },
+    /// Longer datagrams are lost, by the length of a frame's payload in bytes.
+    LosesLong {
+        bytes: usize,
+    },
+    /// Datagrams sent in one piece are lost.
+    LosesBatches,
     /// The interface is down, and reports it.
     Down,
     /// The interface is removed.
     Gone,
+}
+
+impl Failure {
+    pub fn is_narrow(self) -> bool {
+        matches!(self, Self::LosesLong { .. } | Self::LosesBatches)
+    }
 }
 
 /// A fault of a host's device.
@@ -236,6 +250,30 @@ impl Topology {
         }
     }
 
+    /// Adds faults in which sockets lose long datagrams, or batches, from the start or later, for a time or for good.
+    pub fn narrow(&mut self, rng: &mut Rng, span_ns: u64) {
+        let with_sockets: Vec<usize> = (0..self.hosts.len()).filter(|host| !self.hosts[*host].ips.is_empty()).collect();
+        if with_sockets.is_empty() || self.socket_mtu <= CARRIED_MIN {
+            return;
+        }
+        for _ in 0..rng.usize(1..=3) {
+            let bytes = rng.usize(CARRIED_MIN..self.socket_mtu);
+            let from_ns = if rng.bool() { 0 } else { rng.u64(..span_ns) };
+            let for_ns = *choose(rng, &[20 * MS, 200 * MS, 1500 * MS, u64::MAX]);
+            self.faults.push(PathFault {
+                host: *choose(rng, &with_sockets),
+                device: UDP,
+                failure: *choose(
+                    rng,
+                    &[Failure::LosesLong { bytes }, Failure::LosesLong { bytes }, Failure::LosesBatches],
+                ),
+                directions: *choose(rng, &[[true; 2], [true, false], [false, true]]),
+                from_ns,
+                until_ns: from_ns.saturating_add(for_ns),
+            });
+        }
+    }
+
     fn fault(&self, rng: &mut Rng, span_ns: u64) -> PathFault {
         let host = rng.usize(..self.hosts.len());
         let devices: Vec<usize> = self.hosts[host].devices().collect();
@@ -334,8 +372,9 @@ impl Topology {
         self.faults.iter().any(is_it)
     }
 
+    /// Whether a device carries nothing, or nothing for certain; one that carries short datagrams one by one works.
     fn is_faulty(&self, host: usize, device: usize, now_ns: u64) -> bool {
-        self.active_faults(host, device, now_ns).next().is_some()
+        self.active_faults(host, device, now_ns).any(|fault| !fault.failure.is_narrow())
     }
 
     /// Faults of a device at this time.
@@ -349,6 +388,7 @@ impl Topology {
     pub fn faults_end_ns(&self) -> u64 {
         let end_ns = |fault: &PathFault| match fault.failure {
             Failure::Gone => fault.from_ns,
+            _ if fault.failure.is_narrow() && fault.until_ns == u64::MAX => fault.from_ns,
             Failure::Holds { until_ns } => until_ns.max(fault.until_ns),
             _ => fault.until_ns,
         };
@@ -405,7 +445,14 @@ impl Topology {
             let filters = |host: usize| self.hosts[host].filters_datagrams;
             let passes = !filters(host) && !filters(self.host_of[rank]);
             let (delay_ns, rate_bit_s) = (self.routed_delay_ns, self.routed_rate_bit_s);
-            return passes.then_some(Lane { from, to: End { rank, device: UDP }, rate_bit_s, delay_ns, label: 0 });
+            return passes.then_some(Lane {
+                from,
+                to: End { rank, device: UDP },
+                rate_bit_s,
+                delay_ns,
+                label: 0,
+                is_in_batch: false,
+            });
         }
         let own = &self.hosts[host].interfaces[from.device];
         let segment = &self.segments[own.segment];
@@ -416,7 +463,14 @@ impl Topology {
         let interfaces = &self.hosts[self.host_of[named?]].interfaces;
         let device = interfaces.iter().position(|end| end.mac == to && end.segment == own.segment)?;
         let rate_bit_s = own.rate_bit_s.min(interfaces[device].rate_bit_s);
-        Some(Lane { from, to: End { rank: named?, device }, rate_bit_s, delay_ns: segment.delay_ns, label: 0 })
+        Some(Lane {
+            from,
+            to: End { rank: named?, device },
+            rate_bit_s,
+            delay_ns: segment.delay_ns,
+            label: 0,
+            is_in_batch: false,
+        })
     }
 }
 

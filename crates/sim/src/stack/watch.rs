@@ -19,6 +19,8 @@ const ANSWERS_MAX: usize = 16;
 const NEAR: usize = 256;
 /// A sender with no longer pauses is still trying.
 const PAUSE_MAX_NS: u64 = 300 * MS;
+/// Longest time for which a rank may send datagrams that are too long for their path, or batches.
+const NARROW_MAX_NS: u64 = 500 * MS;
 
 /// Control field of a UI PDU.
 const UI: u8 = 3;
@@ -29,7 +31,9 @@ pub struct Watch {
     pairs: HashMap<(usize, usize), Pair>,
     /// Longest time for which a sender tried in vain while a path worked.
     pub stall_ns_max: u64,
-    /// Longest such time that is allowed.
+    /// Longest time for which datagrams were too long for their path.
+    pub narrow_ns_max: u64,
+    /// Longest such time as the first that is allowed.
     stall_ns_limit: u64,
 }
 
@@ -43,6 +47,8 @@ struct Pair {
     /// Since when no frame has arrived though some were sent, and the last send.
     trying_since: Option<u64>,
     last_sent_ns: u64,
+    /// Times of the first and of the last datagram that was too long for its path, while there were many.
+    too_long: Option<[u64; 2]>,
 }
 
 struct Probe {
@@ -109,6 +115,27 @@ impl Watch {
         }
     }
 
+    /// A datagram is lost because it is too long for its path, or in a batch.
+    pub fn lost_long(&mut self, oracle: &mut Oracle, lane: &Lane, frame: &[u8], now_ns: u64) {
+        if is_probe(frame) {
+            return;
+        }
+        let (from, to) = (lane.from.rank, lane.to.rank);
+        let pair = self.pairs.entry((from, to)).or_default();
+        let since = match pair.too_long {
+            Some([since, last]) if now_ns.saturating_sub(last) <= PAUSE_MAX_NS => since,
+            _ => now_ns,
+        };
+        pair.too_long = Some([since, now_ns]);
+        if !oracle.is_disturbed(from, to) {
+            let for_ns = now_ns.saturating_sub(since);
+            self.narrow_ns_max = self.narrow_ns_max.max(for_ns);
+            oracle.require(for_ns <= NARROW_MAX_NS, Property::Path, || {
+                format!("{} bytes from {from} to {to}, too long for their path for {} ms", frame.len(), for_ns / MS)
+            });
+        }
+    }
+
     /// A frame arrived at a device.
     pub fn arrived(&mut self, from: usize, to: End, frame: &[u8]) {
         let End { rank: to, device } = to;
@@ -135,7 +162,7 @@ impl Watch {
     pub fn was_absent(&mut self, rank: usize) {
         for ((_, to), pair) in &mut self.pairs {
             if *to == rank {
-                pair.trying_since = None;
+                (pair.trying_since, pair.too_long) = (None, None);
             }
         }
     }

@@ -13,7 +13,7 @@ use barewire_link::{Clock, MacAddress};
 use barewire_llc::Pdu;
 use fastrand::Rng;
 
-use super::link::Interface;
+use super::link::{Interface, Outbound};
 use super::network::{End, Lane, Network};
 use super::oracle::{Oracle, Property, Violation};
 use super::paths::{Fate, Paths};
@@ -50,6 +50,8 @@ pub struct Report {
     pub over_ns: u64,
     /// With several carriers: longest time for which a rank sent in vain to another though a path worked.
     pub stall_ns_max: u64,
+    /// Longest time for which a rank sent datagrams to another that were too long for their path, or batches.
+    pub narrow_ns_max: u64,
 }
 
 /// Octets of a frame's guard.
@@ -437,10 +439,10 @@ impl World {
         let sent = std::mem::take(&mut self.ranks[from].interface.borrow_mut().outbound);
         let mut arrivals = Vec::new();
         let mut lanes = Vec::new();
-        for (after_ns, device, label, frame) in sent {
+        for Outbound { after_ns, device, label, is_in_batch, frame } in sent {
             self.report.frames += 1;
             // A frame to any other destination leaves the network.
-            let lane = self.lane(End { rank: from, device }, &frame).map(|lane| Lane { label, ..lane });
+            let lane = self.lane(End { rank: from, device }, &frame).map(|lane| Lane { label, is_in_batch, ..lane });
             lanes.extend(lane.map(|lane| (self.now_ns + after_ns, lane, frame)));
         }
         if let Some(paths) = &self.paths {
@@ -457,6 +459,10 @@ impl World {
                 match paths.fate(&lane, &frame, time) {
                     Fate::Passes => {}
                     Fate::Lost => continue,
+                    Fate::LostAsLong => {
+                        self.watch.lost_long(&mut self.oracle, &lane, &frame, time);
+                        continue;
+                    }
                     Fate::Held { until_ns } => {
                         arrivals.push((from, lane.to, until_ns.max(time) + lane.delay_ns, frame));
                         continue;
@@ -565,6 +571,7 @@ impl World {
         self.report.messages = self.oracle.messages.len() as u64;
         self.report.over_ns = self.now_ns;
         self.report.stall_ns_max = self.watch.stall_ns_max;
+        self.report.narrow_ns_max = self.watch.narrow_ns_max;
         self.oracle.violation().map_or(Ok(self.report), |violation| Err(violation.clone()))
     }
 

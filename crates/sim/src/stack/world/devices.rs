@@ -15,7 +15,14 @@ impl World {
     pub(super) fn lane(&self, from: End, frame: &[u8]) -> Option<Lane> {
         let Scenario { rate_bit_s, delay_ns, .. } = self.scenario;
         let lane = match &self.paths {
-            None => Lane { from, to: End { rank: self.addressee(frame)?, device: 0 }, rate_bit_s, delay_ns, label: 0 },
+            None => Lane {
+                from,
+                to: End { rank: self.addressee(frame)?, device: 0 },
+                rate_bit_s,
+                delay_ns,
+                label: 0,
+                is_in_batch: false,
+            },
             Some(paths) => paths.topology.lane(from, frame, self.named(frame))?,
         };
         (lane.to.rank != from.rank).then_some(lane)
