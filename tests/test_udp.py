@@ -290,6 +290,64 @@ def test_a_job_goes_on_when_the_mtu_on_the_way_shrinks() -> None:
             subprocess.run(lab.switch_command(narrow.split()), check=True)
 
 
+# A router drops datagrams longer than this and sends no report, as behind a filter of ICMP; with offloads also whole
+# batches of shorter ones, which are one packet there.
+LONG = "type filter hook forward priority 0; meta l4proto udp meta length > 1000"
+
+
+def drop_long_datagrams(lab: Lab, towards: str = "") -> None:
+    """At the router; only what leaves it there, if a port is given."""
+    rule = f"{LONG} oifname {towards} drop;" if towards else f"{LONG} drop;"
+    done = subprocess.run(lab.switch_command(["nft", f"table inet t {{ chain c {{ {rule} }}; }}"]), check=False)
+    if done.returncode != 0:
+        pytest.skip("no packet filters on this kernel (CONFIG_NF_TABLES_INET)")
+
+
+@pytest.mark.parametrize("offloads", [False, True])
+def test_a_path_that_drops_long_datagrams_in_mid_job_gets_shorter_ones(offloads: bool) -> None:
+    """In both directions and in one, for some time, in which no exchange takes nearly as long."""
+    needs("barewire")
+    with (
+        stand_up("routed:2", LinkSpec(offloads=offloads)) as lab,
+        job_under_way(lab, "openmpi") as process,
+    ):
+        for towards in ("", "to-h2"):
+            drop_long_datagrams(lab, towards)
+            time.sleep(6)
+            subprocess.run(lab.switch_command(["nft", "delete table inet t"]), check=True)
+            time.sleep(0.5)
+        (lab.directory / "over").touch()
+        output, error = process.communicate()
+        assert process.returncode == 0, error[-2000:]
+        (line,) = [json.loads(line) for line in output.splitlines() if '"right"' in line]
+        assert line["right"] and line["longest_turn_us"] < 4e6, line
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_programs_run_where_long_datagrams_are_dropped(name: str) -> None:
+    """From the start, and with authenticated frames; each byte is checked."""
+    needs("barewire")
+    with stand_up("routed:2") as lab:
+        drop_long_datagrams(lab)
+        command = ("-n", "2", "--library", name, "--auth", "job", "--", program(name, "messages"), "1")
+        is_right(run(lab, *command, FI_BAREWIRE_PATIENCE="3"), "messages")
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_long_messages_leave_a_path_by_udp_that_drops_them(name: str) -> None:
+    """They go by frames then, as fast as where all datagrams are dropped."""
+    needs("barewire")
+    goodput = []
+    for rule in ("ip protocol udp drop;", "ip protocol udp meta length > 1000 drop;"):
+        with stand_up("star:2", LinkSpec(offloads=True)) as lab:
+            filter_frames(lab, "to-h1", "to-h2", rule=rule)
+            done = run(lab, "--link", "auto", "-n", "2", "--", program(name, "stream"), "6", "262144")
+            is_right(done, "stream")
+            (line,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+            goodput.append(line["goodput_bit_s"])
+    assert goodput[1] > 0.5 * goodput[0], goodput
+
+
 def change_address(lab: Lab, *commands: str) -> None:
     """What a DHCP client does to h2's address, where the launcher uses another network."""
     for command in commands:
