@@ -589,13 +589,13 @@ impl<L: Link> Endpoint<L> {
     }
 }
 
-/// The owner of a message's frames. A descriptor is needed only to count acknowledgements.
-#[inline]
 /// Number of frames of a message of this size, of which each carries so much user data at most.
 fn frames_of(bytes: usize, information: usize) -> usize {
     1 + bytes.saturating_sub(information - FIRST_HEADER).div_ceil(information - OTHER_HEADER)
 }
 
+/// The owner of a message's frames. A descriptor is needed only to count acknowledgements.
+#[inline]
 fn owner(report: Report, descriptor: impl FnOnce() -> DescriptorId) -> Owner {
     match report {
         Report::Acknowledged(_) | Report::AcknowledgedAtOnce(_) => Owner::Message(descriptor()),
