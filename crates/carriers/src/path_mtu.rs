@@ -156,7 +156,7 @@ impl PathMtu {
             };
             if !round.is_begun {
                 // Not 0, which is no question.
-                self.nonce = nonce & !NUMBER | NUMBER + 1;
+                self.nonce = (nonce & !NUMBER) | (NUMBER + 1);
                 break (round, true);
             }
             if !round.is_answered(SHORT) {
