@@ -252,7 +252,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         if let [frame] = frames
             && is_poll(frame)
         {
-            self.check_mtu(index);
+            self.note_poll(index);
         }
         sent
     }
@@ -291,7 +291,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         if let [frame] = frames
             && is_poll(frame)
         {
-            self.check_mtu(index);
+            self.note_poll(index);
         }
         Ok(sent)
     }
@@ -371,7 +371,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         if let [frame] = frames
             && is_poll(frame)
         {
-            self.check_mtu(index);
+            self.note_poll(index);
             if self.peers[index].has_unproved_batches {
                 return self.send_run(index, UDP, frames);
             }

@@ -13,8 +13,11 @@ const MTU_MIN: usize = 576 - 30;
 const LENGTHS: u64 = 8;
 /// A search ends when it knows the path MTU to so many bytes.
 const PRECISION: usize = 8;
-/// The lowest bits of a probe's nonce say which it is: [`SHORT`], 1 to [`LENGTHS`] in order of length, or [`BATCH`].
+/// The lowest bits of a probe's nonce say which it is: [`SHORT`], 1 to [`LENGTHS`] in order of length, or [`BATCH`]. The
+/// next ones count the tries with long probes.
 const NUMBER: u64 = 0xf;
+const TRY_AT: u32 = 4;
+const TRY: u64 = 0xf << TRY_AT;
 const SHORT: u64 = 0;
 /// The only length of a check.
 const SINGLE: u64 = 1;
@@ -24,9 +27,13 @@ const BATCH_PROBES: usize = 2;
 /// After so many tries of which only the short probe was answered, the path does not carry the long ones.
 const CHECK_TRIES: u8 = 4;
 const SEARCH_TRIES: u8 = 2;
-/// Interval between two tries in nanoseconds. While nothing is answered it is doubled, and short probes go alone.
-const TRY_INTERVAL: u64 = 3_000_000;
-const TRY_INTERVAL_MAX: u64 = 500_000_000;
+/// Time in nanoseconds after the answer to a short probe by which long ones before it are answered, or lost.
+const ANSWER_TIME: u64 = 3_000_000;
+/// Least time in nanoseconds after which an unanswered short probe of a check is repeated, with a poll of the engine: a
+/// busy peer need not be asked more often. It is doubled each time.
+const REPEAT_INTERVAL: u64 = 3_000_000;
+/// Time in nanoseconds since its last probes after which a check is given up.
+const CHECK_MAX: u64 = 1_000_000_000;
 /// Least time in nanoseconds from the end of a check to the next one.
 const CHECK_INTERVAL: u64 = 20_000_000;
 /// Interval in nanoseconds between two searches: the first after a failed check, and the longest, to which it is doubled.
@@ -51,7 +58,7 @@ pub(crate) struct PathMtu {
     /// Whether the path loses batches, so that datagrams must leave one by one.
     is_singly: bool,
     round: Option<Round>,
-    /// The probes' nonce in the last round, without a number.
+    /// The probes' nonce in the last round, without what is in its lowest bits.
     nonce: u64,
     checked_at: u64,
     search_due: u64,
@@ -65,18 +72,21 @@ struct Round {
     /// The path carries `low`; how much more, up to `high`, is to be found.
     low: usize,
     high: usize,
-    /// By number: whether a probe was answered; the short one's answer counts for one try.
+    /// By number: whether a probe was answered; the short one in this try.
     answered: u16,
-    /// Whether probes were sent, and how often a short one was answered without the long ones before it.
+    /// Whether probes were sent, and how often a short one was answered, but not the long ones before it.
     is_begun: bool,
     failed: u8,
-    due: u64,
+    sent_at: u64,
+    /// Time after which an unanswered short probe is repeated: of a search by itself, of a check with the next poll.
     interval: u64,
+    due: u64,
 }
 
 impl Round {
     const fn new(is_check: bool, [low, high]: [usize; 2], now: u64) -> Self {
-        Self { is_check, low, high, answered: 0, is_begun: false, failed: 0, due: now, interval: TRY_INTERVAL }
+        let interval = if is_check { REPEAT_INTERVAL } else { SEARCH_INTERVAL };
+        Self { is_check, low, high, answered: 0, is_begun: false, failed: 0, sent_at: now, interval, due: now }
     }
 
     /// Length of the probe with this number.
@@ -126,20 +136,27 @@ impl PathMtu {
         self.mtu < self.own || self.is_singly
     }
 
-    /// Begins a check, because something may have been lost, unless there was one lately. Returns whether it did.
-    pub fn check(&mut self, now: u64) -> bool {
-        let begins =
-            self.round.is_none() && self.own > MTU_MIN && now.saturating_sub(self.checked_at) >= CHECK_INTERVAL;
-        if begins {
-            self.round = Some(Round::new(true, [self.mtu; 2], now));
+    /// After a poll of the engine: if probes wait for an answer, a short one is due again. Otherwise a check begins, if
+    /// `is_suspect`, unless there was one lately. Returns whether it does.
+    pub fn polled(&mut self, is_suspect: bool, now: u64) -> bool {
+        if let Some(round) = &mut self.round
+            && !(round.is_check && now >= round.sent_at + CHECK_MAX)
+        {
+            if !round.is_answered(SHORT) && now >= round.sent_at + round.interval {
+                round.due = now;
+            }
+            return false;
         }
+        let is_due = now >= self.checked_at + CHECK_INTERVAL;
+        let begins = is_suspect && self.own > MTU_MIN && is_due;
+        self.round = begins.then(|| Round::new(true, [self.mtu; 2], now));
         begins
     }
 
     /// When to send probes; `None` if nothing is to be found.
     pub fn due(&self) -> Option<u64> {
         match &self.round {
-            Some(round) => Some(round.due),
+            Some(round) => (round.due != u64::MAX).then_some(round.due),
             None => self.is_narrow().then_some(self.search_due),
         }
     }
@@ -156,12 +173,12 @@ impl PathMtu {
             };
             if !round.is_begun {
                 // Not 0, which is no question.
-                self.nonce = (nonce & !NUMBER) | (NUMBER + 1);
+                self.nonce = nonce & !(TRY | NUMBER) | (1 << (2 * TRY_AT));
                 break (round, true);
             }
             if !round.is_answered(SHORT) {
                 // The peer is busy or gone.
-                round.interval = (2 * round.interval).min(TRY_INTERVAL_MAX);
+                round.interval = (2 * round.interval).min(SEARCH_INTERVAL_MAX);
                 break (round, false);
             }
             round.failed += 1;
@@ -173,10 +190,11 @@ impl PathMtu {
         };
         round.is_begun = true;
         round.answered &= !(1 << SHORT);
-        round.due = now + round.interval;
+        (round.sent_at, round.due) = (now, if round.is_check { u64::MAX } else { now + round.interval });
+        let try_nonce = self.nonce | u64::from(round.failed) << TRY_AT;
         let mut probes = Vec::new();
         if has_long {
-            let padded = |number, bytes, count| Padded { nonce: self.nonce | number, bytes, count };
+            let padded = |number, bytes, count| Padded { nonce: try_nonce | number, bytes, count };
             // A batch that arrives shows that single ones do, and one of the two is needless.
             if round.is_check != self.is_singly {
                 probes.push(padded(BATCH, self.mtu, BATCH_PROBES));
@@ -189,7 +207,7 @@ impl PathMtu {
             let unknown = lengths.filter(|(_, bytes)| round.is_check || *bytes > self.mtu);
             probes.extend(unknown.map(|(number, bytes)| padded(number, bytes, 1)));
         }
-        probes.push(Padded { nonce: self.nonce | SHORT, bytes: 0, count: 1 });
+        probes.push(Padded { nonce: try_nonce | SHORT, bytes: 0, count: 1 });
         probes
     }
 
@@ -215,17 +233,28 @@ impl PathMtu {
     }
 
     fn end_search(&mut self, now: u64) {
-        (self.round, self.search_due) = (None, now + self.search_interval);
+        // Nothing has told yet whether batches of this length pass.
+        let is_first = self.search_interval == SEARCH_INTERVAL && self.is_narrow() && !self.is_singly;
+        self.round = is_first.then(|| Round::new(true, [self.mtu; 2], now));
+        self.search_due = now + self.search_interval;
         self.search_interval = (2 * self.search_interval).min(SEARCH_INTERVAL_MAX);
     }
 
     /// Records that the peer has received the probe with this nonce, if it is one of these. Returns whether it is.
     pub fn answered(&mut self, echo: u64, now: u64) -> bool {
-        if self.nonce == 0 || echo & !NUMBER != self.nonce {
+        if self.nonce == 0 || echo & !(TRY | NUMBER) != self.nonce {
             return false;
         }
         let number = echo & NUMBER;
         let Some(round) = self.round.as_mut().filter(|round| round.is_begun) else { return true };
+        if number == SHORT {
+            // Long probes of this try, sent before it, are answered by now or lost.
+            if echo & TRY == u64::from(round.failed) << TRY_AT {
+                round.answered |= 1 << SHORT;
+                round.due = round.due.min(now + ANSWER_TIME);
+            }
+            return true;
+        }
         round.answered |= 1 << number;
         if round.is_check {
             if number == BATCH || number == SINGLE && self.is_singly {
@@ -235,8 +264,7 @@ impl PathMtu {
         }
         match number {
             1..=LENGTHS => self.mtu = self.mtu.max(round.length(number)),
-            BATCH => self.is_singly = false,
-            _ => {}
+            _ => self.is_singly = false,
         }
         if !self.is_narrow() {
             self.end_search(now);
@@ -285,7 +313,7 @@ mod tests {
             while self.now < until {
                 let mut answers = Vec::new();
                 if self.path.due().is_some_and(|due| due <= self.now) {
-                    for Padded { nonce, bytes, count } in self.path.probes(self.now, 0xabc0 + self.now) {
+                    for Padded { nonce, bytes, count } in self.path.probes(self.now, 0xabc << 40 | self.now << 8) {
                         assert!(bytes <= OWN);
                         self.sent += count * bytes.max(86);
                         let passes = bytes <= self.carries && (count == 1 || self.carries_batches);
@@ -304,7 +332,7 @@ mod tests {
         fn lose(&mut self, time: u64) {
             let until = self.now + time;
             while self.now < until {
-                self.path.check(self.now);
+                self.path.polled(true, self.now);
                 self.pass(MS);
             }
         }
@@ -314,9 +342,9 @@ mod tests {
     fn the_path_mtu_is_found_to_eight_bytes_and_frames_are_short_before() {
         for carries in (MTU_MIN..OWN).step_by(7) {
             let mut world = World::new(carries, true);
-            world.lose(14 * MS);
+            world.lose(18 * MS);
             assert!(world.path.mtu() <= carries, "{carries}: {}", world.path.mtu());
-            world.lose(20 * MS);
+            world.lose(24 * MS);
             let found = world.path.mtu();
             assert!(found <= carries && found + PRECISION >= carries, "{carries}: {found}");
             assert!(!world.path.is_singly());
@@ -327,7 +355,7 @@ mod tests {
     fn a_path_that_loses_batches_gets_datagrams_one_by_one() {
         for carries in [OWN, 1000] {
             let mut world = World::new(carries, false);
-            world.lose(80 * MS);
+            world.lose(60 * MS);
             let found = world.path.mtu();
             assert!(world.path.is_singly() && found <= carries && found + PRECISION >= carries, "{carries}: {found}");
             world.carries = OWN;
@@ -393,28 +421,31 @@ mod tests {
     fn a_peer_that_is_busy_is_sent_no_more_long_probes() {
         let mut world = World::new(OWN, true);
         world.loss = 1.0;
-        world.lose(20_000 * MS);
+        for _ in 0..200 {
+            world.path.polled(true, world.now);
+            world.pass(100 * MS);
+        }
         assert!(!world.path.is_narrow());
-        assert!(world.sent < 3 * OWN + 60 * 86, "{} bytes", world.sent);
+        assert!(world.sent < 3 * OWN + 300 * 86, "{} bytes", world.sent);
         world.loss = 0.0;
         world.lose(1000 * MS);
-        assert!(!world.path.is_narrow() && world.sent < 30 * 3 * OWN);
+        assert!(!world.path.is_narrow() && world.sent < 60 * 3 * OWN);
     }
 
     #[test]
     fn what_is_no_answer_changes_nothing() {
         let mut path = PathMtu::new(OWN);
-        assert!(!path.answered(0, 1) && !path.answered(16, 1));
-        path.check(CHECK_INTERVAL);
+        assert!(!path.answered(0, 1) && !path.answered(256, 1));
+        path.polled(true, CHECK_INTERVAL);
         assert_eq!(path.probes(CHECK_INTERVAL, 0).len(), 2);
-        assert!(!path.answered(32, CHECK_INTERVAL) && path.answered(16 | NUMBER, CHECK_INTERVAL));
+        assert!(!path.answered(512, CHECK_INTERVAL) && path.answered(256 | TRY, CHECK_INTERVAL));
         assert!(!path.is_narrow());
     }
 
     #[test]
     fn a_link_that_carries_little_has_nothing_to_find() {
         let mut path = PathMtu::new(MTU_MIN);
-        path.check(1000 * MS);
+        path.polled(true, 1000 * MS);
         assert_eq!(path.due(), None);
     }
 }

@@ -38,6 +38,8 @@ const QUESTIONS_PAUSE: u64 = 2 * QUESTION_MAX;
 /// may fail while another one passes.
 const CHECK_INTERVAL: u64 = 10_000_000;
 const FAILED_CHECKS_MAX: u8 = 1;
+/// Time between two polls of the engine within which they concern the same loss.
+const POLLS_PAUSE: u64 = 500_000_000;
 /// Long frames that tell of datagrams behind them before any batch has come by UDP, and the value that stands for any
 /// number after one has.
 const HINTS_BEFORE_BATCHES: u8 = 16;
@@ -117,6 +119,9 @@ pub(crate) struct Peer {
     /// The path MTU by UDP, and whether batches went by UDP since it was checked last.
     pub path_mtu: PathMtu,
     has_unchecked_batches: bool,
+    /// When the engine polled last, and whether frames have come since.
+    polled_at: u64,
+    has_heard_since_poll: bool,
     /// Number of long frames that still tell of datagrams behind them: any, once batches have come by UDP.
     hints_left: u8,
     /// The current question; changes when paths must be asked anew.
@@ -184,6 +189,8 @@ impl Peer {
             awaits_batches_until: 0,
             path_mtu: PathMtu::new(0),
             has_unchecked_batches: false,
+            polled_at: 0,
+            has_heard_since_poll: false,
             hints_left: HINTS_BEFORE_BATCHES,
             nonce,
             check: 0,
@@ -292,13 +299,18 @@ impl Peer {
         self.question_due().into_iter().chain(self.mtu_due()).min()
     }
 
-    /// Checks the path MTU by UDP, if it is used: a poll of the engine shows that something may have been lost.
-    pub fn check_mtu(&mut self, now: u64) {
+    /// Notes a poll of the engine, which it sends if something was not acknowledged in time. If the last one was not long
+    /// ago, and the peer was heard since, it is not busy: something is lost, and the path MTU by UDP is checked if it is
+    /// used.
+    pub fn polled(&mut self, now: u64) {
         if mutant!(self, KeepsLength) {
             return;
         }
+        let was_polled = now.saturating_sub(self.polled_at) < POLLS_PAUSE;
+        let has_heard = std::mem::take(&mut self.has_heard_since_poll);
+        self.polled_at = now;
         if self.current == Some(UDP) || self.has_unchecked_batches {
-            self.has_unchecked_batches &= !self.path_mtu.check(now);
+            self.has_unchecked_batches &= !self.path_mtu.polled(was_polled && has_heard, now);
         }
     }
 
@@ -494,7 +506,7 @@ impl Peer {
     /// this one died.
     #[inline]
     pub fn heard(&mut self, path: Path, from: Name, now: u64) {
-        self.has_heard = true;
+        (self.has_heard, self.has_heard_since_poll) = (true, true);
         let Some(current) = self.current.filter(|_| self.unanswered_since != 0 && self.current != Some(UDP)) else {
             return;
         };
@@ -518,7 +530,7 @@ impl Peer {
     /// which this station sends shows that the peer is there.
     #[inline]
     pub fn heard_datagram(&mut self, from: MacAddress, now: u64) {
-        self.has_heard = true;
+        (self.has_heard, self.has_heard_since_poll) = (true, true);
         if self.current != Some(UDP) {
             self.hints_left = ANY_HINTS;
         } else if self.unanswered_since != 0 && (self.udp == Some(from) || mutant!(self, HeardFromAny)) {

@@ -55,10 +55,10 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         }
     }
 
-    /// After a poll of the engine, which shows that something may have been lost: checks the path MTU by UDP.
+    /// Notes a poll of the engine, after which the path MTU by UDP may be checked.
     #[cold]
-    pub(crate) fn check_mtu(&mut self, index: usize) {
-        self.peers[index].check_mtu(self.now);
+    pub(crate) fn note_poll(&mut self, index: usize) {
+        self.peers[index].polled(self.now);
         if self.peers[index].mtu_due().is_some_and(|due| due <= self.now) {
             self.probe_mtu(index);
         }

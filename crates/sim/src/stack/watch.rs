@@ -20,7 +20,7 @@ const NEAR: usize = 256;
 /// A sender with no longer pauses is still trying.
 const PAUSE_MAX_NS: u64 = 300 * MS;
 /// Longest time for which a rank may send datagrams that are too long for their path, or batches.
-const NARROW_MAX_NS: u64 = 500 * MS;
+const NARROW_MAX_NS: u64 = 1000 * MS;
 
 /// Control field of a UI PDU.
 const UI: u8 = 3;
