@@ -3,9 +3,9 @@
 //!
 //! A path may drop long datagrams without a report: because a router's ICMP is filtered, or because fragments are
 //! dropped, or batches in one piece. So after a sign of loss a *check* sends a batch of probes as long as frames may be,
-//! and a short one behind them. If the short one is answered again and again, but the long ones are not, frames become
-//! as short as any path carries them, and a *search* sends probes of several lengths. It is repeated from time to time,
-//! because paths change.
+//! and a short one behind them. If the short one is answered several times, and the long ones are not, frames become as
+//! short as any path must carry, and a *search* sends probes of several lengths. It is repeated from time to time, because
+//! paths change.
 
 /// Least path MTU: a frame that fits an IPv4 packet of 576 bytes, which every host accepts.
 const MTU_MIN: usize = 576 - 30;
