@@ -6,9 +6,10 @@
 //! | EtherType 2 | DSAP 1 | SSAP 1 | UI 1 | "BWPF" | number 8 | piece 1 | pieces 1 | total 2 | bytes … |
 //! ```
 //!
-//! `number` is that of the frame, from a random start, so that nobody can add a piece who sees none. `total` counts its bytes behind the addresses, of which each piece has an equal part,
-//! except that the last may be shorter. A frame is put together whatever order its pieces come in; what lacks one is lost,
-//! as a frame is on a wire. Its own check or seal covers the whole.
+//! `number` is that of the frame, from a random start, so that nobody can add a piece who sees none. `total` counts its
+//! bytes behind the addresses, of which each piece has an equal part, except that the last may be shorter. A frame is put
+//! together whatever order its pieces come in; what lacks one is lost, as a frame is on a wire. Its own check or seal
+//! covers the whole.
 
 use barewire_link::{ETHERNET_HEADER_BYTES, MacAddress, Outgoing};
 
