@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static int rank, ranks;
 static uint64_t seed = 1;
@@ -21,6 +22,12 @@ __attribute__((format(printf, 1, 2))) static inline void fail(const char *format
   fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, 1);
   abort();
+}
+
+static inline double seconds_of(clockid_t clock) {
+  struct timespec now;
+  if (clock_gettime(clock, &now)) fail("no clock %d", (int)clock);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 // The same numbers on all ranks for the same state. (SplitMix64)

@@ -43,7 +43,7 @@ static void send_as(int kind, const void *from, int count, MPI_Datatype type, in
   }
 }
 
-// `elements` integers from place `PLACE` on: one contiguous type, `gaps` of them between two, or none.
+// Sends `types` elements of a contiguous type of `elements` integers each, which begins at place `PLACE`.
 static void exchange(int elements, int types) {
   MPI_Datatype type;
   int place = PLACE, bytes = 4 * elements * types;
@@ -65,7 +65,7 @@ static void exchange(int elements, int types) {
   free(in);
 }
 
-// Rank r sends the r-th half of rows to rank r, as a distributed transposition does.
+// Each rank sends the first half of its elements to rank 0 and the second to rank 1, as a transposition does.
 static void transpose(int elements) {
   int counts[2] = {1, 1}, displacements[2] = {0, 0};
   MPI_Datatype types[2];

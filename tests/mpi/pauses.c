@@ -2,17 +2,9 @@
 // pauses EXCHANGES MILLISECONDS: two ranks of one machine exchange messages of 100 kB to 2 MB, and after each compute
 // for so long without a call of MPI. Reports how many exchanges kept a rank polling for half as long after the other
 // had left: it waited for the other's next call. A rank without its core does not count as polling.
-#include <time.h>
-
 #include "check.h"
 
 static const int sizes[] = {2000000, 1000000, 300000, 100000};
-
-static double seconds(clockid_t clock) {
-  struct timespec now;
-  if (clock_gettime(clock, &now)) fail("no clock %d", (int)clock);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 int main(int argc, char **argv) {
   begin(MPI_THREAD_SINGLE, argc, argv);
@@ -25,12 +17,12 @@ int main(int argc, char **argv) {
     int bytes = sizes[number % 4];
     fill(out, (size_t)bytes, key_of(rank, other, number));
     MPI_Barrier(MPI_COMM_WORLD);
-    double used_s = -seconds(CLOCK_THREAD_CPUTIME_ID);
+    double used_s = -seconds_of(CLOCK_THREAD_CPUTIME_ID);
     MPI_Sendrecv(out, bytes, MPI_BYTE, other, 1, in, bytes, MPI_BYTE, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    used_s += seconds(CLOCK_THREAD_CPUTIME_ID);
-    double left = seconds(CLOCK_MONOTONIC), other_left;
+    used_s += seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    double left = seconds_of(CLOCK_MONOTONIC), other_left;
     volatile double sum = 0;
-    while (seconds(CLOCK_MONOTONIC) < left + pause_s) sum = sum + 1;
+    while (seconds_of(CLOCK_MONOTONIC) < left + pause_s) sum = sum + 1;
     check(in, (size_t)bytes, key_of(other, rank, number), "an exchange");
     MPI_Sendrecv(&left, 1, MPI_DOUBLE, other, 2, &other_left, 1, MPI_DOUBLE, other, 2, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
