@@ -48,8 +48,6 @@ const IPV4_HEADER_BYTES: usize = 20;
 const IPV6_HEADER_BYTES: usize = 40;
 /// Longest UDP payload over IPv4.
 const DATAGRAM_BYTES_MAX: usize = 65_507;
-/// Single frames up to this length are copied into one buffer before the system call.
-const COPIED_BYTES: usize = 8192;
 /// Maximum number of datagrams into which the kernel cuts one send (`UDP_MAX_SEGMENTS` of older kernels).
 const SEGMENTS_MAX: usize = 64;
 /// Speed in Mbit/s from which batches by UDP are faster than frames: below, both fill the wire, and UDP's headers cost
@@ -88,7 +86,8 @@ pub struct UdpLink {
     peers: Peers,
     received: Received,
     counters: Counters,
-    copy_buffer: Box<[u8; COPIED_BYTES]>,
+    /// The content of frames to send.
+    copy_buffer: Box<[u8]>,
     /// Whether the kernel cuts sends into datagrams for this route's interface.
     can_segment: bool,
     /// Number of peers for whose batches the socket has room; 0 if batches are not faster on this interface.
@@ -140,7 +139,7 @@ impl UdpLink {
             interface,
             received: Received::new(),
             counters: Counters::default(),
-            copy_buffer: Box::new([0; COPIED_BYTES]),
+            copy_buffer: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
             can_segment: true,
             is_partner_full: false,
             full_source: 0,
@@ -215,23 +214,30 @@ impl UdpLink {
         }
     }
 
+    /// Copies the content of frames into one piece, and returns its length. The kernel takes longer to gather a batch
+    /// from the frames' parts than the copy does (`docs/notebook`).
+    #[inline]
+    fn copy(&mut self, frames: &[Outgoing<'_>]) -> usize {
+        let mut end = 0;
+        for frame in frames {
+            for bytes in [&frame.header[ADDRESSES..], frame.payload] {
+                barewire_copy::copy(bytes, &mut self.copy_buffer[end..end + bytes.len()]);
+                end += bytes.len();
+            }
+        }
+        end
+    }
+
     /// Sends one frame as one datagram; without libc, as [`Received::fill`].
     #[inline]
     fn send_one(&mut self, frame: &Outgoing<'_>, peer: MacAddress, to: &SocketAddress) -> io::Result<()> {
-        let Outgoing { header, payload, .. } = frame;
-        let head = &header[ADDRESSES..];
-        let bytes = head.len() + payload.len();
-        if bytes > COPIED_BYTES {
-            return self.send_parts(std::slice::from_ref(frame), peer, to, None);
-        }
-        let datagram = if payload.is_empty() {
-            head
+        let datagram = if frame.payload.is_empty() {
+            &frame.header[ADDRESSES..]
         } else {
-            self.copy_buffer[..head.len()].copy_from_slice(head);
-            self.copy_buffer[head.len()..bytes].copy_from_slice(payload);
+            let bytes = self.copy(std::slice::from_ref(frame));
             &self.copy_buffer[..bytes]
         };
-        let (start, flags) = (datagram.as_ptr(), libc::MSG_DONTWAIT);
+        let (start, bytes, flags) = (datagram.as_ptr(), datagram.len(), libc::MSG_DONTWAIT);
         let sent = match self.sockets_to(peer, self.source_of(frame)) {
             (_, Some(socket)) => {
                 let (socket, nowhere) = (socket.as_raw_fd(), ptr::null::<SocketAddress>());
@@ -247,27 +253,17 @@ impl UdpLink {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Sends frames to one peer, from one port, with one system call, cut by the kernel into datagrams of
-    /// `segment_bytes` if given.
-    fn send_parts(
-        &self,
+    /// Sends frames to one peer, from the port of the first, with one system call, cut by the kernel into datagrams of
+    /// `segment_bytes`.
+    fn send_segments(
+        &mut self,
         frames: &[Outgoing<'_>],
         peer: MacAddress,
         to: &SocketAddress,
-        segment_bytes: Option<usize>,
+        segment_bytes: usize,
     ) -> io::Result<()> {
-        let mut parts = [const { mem::MaybeUninit::<libc::iovec>::uninit() }; 2 * SEGMENTS_MAX];
-        let mut count = 0;
-        for frame in frames {
-            for bytes in [&frame.header[ADDRESSES..], frame.payload] {
-                if !bytes.is_empty() {
-                    let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-                    parts[count].write(part);
-                    count += 1;
-                }
-            }
-        }
-        let mut control = SegmentControl::default();
+        let mut part = libc::iovec { iov_len: self.copy(frames), iov_base: self.copy_buffer.as_mut_ptr().cast() };
+        let mut control = SegmentControl::of(segment_bytes as u16);
         // SAFETY: zeros are valid for this plain C structure.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         let (socket, connected) = self.sockets_to(peer, frames.first().map_or(0, |frame| self.source_of(frame)));
@@ -275,16 +271,12 @@ impl UdpLink {
             message.msg_name = ptr::from_ref(to).cast_mut().cast();
             message.msg_namelen = to.bytes();
         }
-        message.msg_iov = parts.as_mut_ptr().cast();
-        message.msg_iovlen = count as _;
-        if let Some(bytes) = segment_bytes {
-            control.bytes = bytes as u16;
-            message.msg_control = (&raw mut control).cast();
-            message.msg_controllen = size_of::<SegmentControl>() as _;
-        }
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = size_of::<SegmentControl>() as _;
         let socket = connected.unwrap_or(socket).as_raw_fd();
-        // SAFETY: the message points to `count` initialised parts, an address and a control message that outlive the
-        // call, and the kernel only reads the frames.
+        // SAFETY: the message points to the copy, an address and a control message, which outlive the call and are only
+        // read.
         let sent = unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_DONTWAIT) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -324,7 +316,7 @@ impl UdpLink {
             let sent = if count == 1 {
                 self.send_one(frame, peer, to)
             } else {
-                self.send_parts(&left[..count], peer, to, Some(bytes))
+                self.send_segments(&left[..count], peer, to, bytes)
             };
             if let Err(error) = &sent {
                 self.full_source = self.source_of(frame);
@@ -492,13 +484,14 @@ struct SegmentControl {
     padding: [u8; 6],
 }
 
-impl Default for SegmentControl {
-    fn default() -> Self {
+impl SegmentControl {
+    fn of(bytes: u16) -> Self {
         // SAFETY: zeros are valid for this plain C structure.
         let mut control: Self = unsafe { mem::zeroed() };
         control.header.cmsg_len = (mem::offset_of!(Self, bytes) + size_of::<u16>()) as _;
         control.header.cmsg_level = libc::SOL_UDP;
         control.header.cmsg_type = libc::UDP_SEGMENT;
+        control.bytes = bytes;
         control
     }
 }
