@@ -273,7 +273,7 @@ def raise_failure(code: int | None, test: str, launch: str, output: IO[str], pat
     messages = [line for line in lines if line.startswith(f"{test}: ")]
     if code in _ERRORS and messages:
         raise _ERRORS[code](f"{launch}: {messages[-1]}")
-    outcome = f"hangs: no new record for {patience_s:g} s" if code is None else f"ended with code {code}"
+    outcome = f"hangs: no new record for {patience_s:g} s (--patience)" if code is None else f"ended with code {code}"
     # A rank that found a wrong result reports it; a launcher's message about it follows and is less specific.
     last = (
         messages[-1:] + lines[-_LINES_SHOWN:]
