@@ -82,6 +82,9 @@ pub(crate) struct Peer {
     pub name: Name,
     /// The peer's key, of the tags of probes to it; `None` if it is known only from its own.
     pub key: Option<u64>,
+    /// Whether the peer's last probe had this station's key. Its sender knows that, and may be a successor, which does not
+    /// have `key`.
+    pub uses_station_key: bool,
     /// The locator with which the peer was named last; `None` if it is known only from its own probes.
     pub locator: Option<Locator>,
     /// Address of the peer's UDP socket; `None` until it has answered.
@@ -168,6 +171,7 @@ impl Peer {
         Self {
             name,
             key,
+            uses_station_key: false,
             locator: None,
             udp: None,
             sockets: Vec::new(),

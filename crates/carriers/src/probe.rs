@@ -8,8 +8,9 @@
 //!
 //! A station is its MAC address and service access point. `nonce` is the sender's current question to this peer, `echo`
 //! the peer's question that it has received, or 0. `interfaces` are those by which the sender sends frames, four times
-//! MAC address 6, Mbit/s 4; zeros where there is none. The tag is a hash keyed by the job's token or the addressee's
-//! cookie. Bytes behind it, which a [probe of a length](crate::path_mtu) has, say nothing.
+//! MAC address 6, Mbit/s 4; zeros where there is none. The tag is a hash keyed by the job's token, the addressee's
+//! cookie, or the sender's, which the addressee may know. Bytes behind it, which a [probe of a length](crate::path_mtu)
+//! has, say nothing.
 
 use std::array;
 use std::hash::Hasher;

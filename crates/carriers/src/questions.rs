@@ -104,16 +104,31 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
         } else {
             peer.interfaces.iter().map(|interface| interface.mac).collect()
         };
-        let question = self.peers[index].question();
+        let (question, keys) = (self.peers[index].question(), self.keys_of(index));
         for address in addresses {
-            let key = self.key_of(index);
-            self.probe(index, path, address, key, [question, 0]);
+            for key in &keys {
+                self.probe(index, path, address, *key, [question, 0]);
+            }
         }
     }
 
-    /// The key of a peer; one that is known only from its questions has this station's.
+    /// The keys of a question to a peer. A repeated one has both that the peer may know: a successor knows this station's
+    /// if it has named this station, and a late probe of its predecessor hides whether it has.
+    fn keys_of(&self, index: usize) -> Vec<u64> {
+        let peer = &self.peers[index];
+        if peer.is_first_question() {
+            return vec![self.key_of(index)];
+        }
+        let mut keys: Vec<u64> = peer.key.into_iter().chain([self.key]).collect();
+        keys.dedup();
+        keys
+    }
+
+    /// The key of probes to a peer: the peer's, or this station's if the peer's last probe had that, or if the peer is known
+    /// only from its questions.
     fn key_of(&self, index: usize) -> u64 {
-        self.peers[index].key.unwrap_or(self.key)
+        let peer = &self.peers[index];
+        peer.key.filter(|_| !peer.uses_station_key).unwrap_or(self.key)
     }
 
     /// Sends a probe to a peer, to this address of the path: a question or check without an echo, which the peer
@@ -147,6 +162,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
             _ if self.peers.len() < ASKING_PEERS_MAX => self.insert(probe.from, None),
             _ => return,
         };
+        self.peers[index].uses_station_key = key == self.key;
         self.learn(index, &probe.interfaces);
         let interface = if path == UDP { 0 } else { self.peers[index].interface(from) };
         let Probed { must_answer, is_found, is_first, lacks_answers } =

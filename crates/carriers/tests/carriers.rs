@@ -666,6 +666,72 @@ fn a_successor_that_calls_first_is_answered_with_the_key_that_it_has() {
     assert_eq!(world.carriers(), [Some(Carrier::Frames); 2]);
 }
 
+/// Proves that a peer that goes on asking a station's predecessor gets an answer, though the first one was lost: its
+/// questions have a key that the successor does not know.
+#[test]
+fn a_successors_lost_answer_is_repeated() {
+    let mut world = World::new([false, true], 0.0, 12);
+    for (end, key) in [(0, 100), (1, 300)] {
+        world.ends[end].set_station(SAP, key);
+    }
+    world.connect_with(0, 200);
+    world.send(0);
+    world.receive(0);
+    world.connect_with(1, 100);
+    world.send(1);
+    world.receive(1);
+    world.receive(0);
+    world.block(UDP, 1, true);
+    world.receive(1);
+    assert_eq!(world.carriers(), [None, Some(Carrier::Udp)]);
+    world.block(UDP, 1, false);
+    world.now += 5 * MS;
+    assert!(world.exchange(1, 5 * MS) < 30 * MS);
+}
+
+/// Proves that a successor passes the checks of a peer that knows its predecessor's key.
+#[test]
+fn a_successor_is_checked_with_a_key_that_it_has() {
+    let mut world = World::on([vec![0, 1], vec![0, 1]], true, 0.0, 9);
+    for (end, key) in [(0, 100), (1, 200)] {
+        world.ends[end].set_station(SAP, key);
+    }
+    world.connect_with(0, 200);
+    for _ in 0..5 {
+        world.exchange(0, 5 * MS);
+    }
+    assert_eq!(world.paths()[0], Some((Carrier::Frames, 2)));
+    world.ends[1].set_station(SAP, 300);
+    world.connect_with(1, 99);
+    world.connect_with(1, 100);
+    for _ in 0..100 {
+        assert!(world.exchange(1, 5 * MS) < MS);
+        assert_eq!(world.stream(0, 16), 16, "none is sent twice");
+        assert_eq!(world.paths()[0], Some((Carrier::Frames, 2)));
+    }
+}
+
+/// Proves that a station finds a path to a successor that does not know it, although a question of the predecessor, which
+/// did, arrives late.
+#[test]
+fn a_predecessors_late_question_does_not_hide_the_successor() {
+    let mut world = World::new([false, true], 0.0, 12);
+    for (end, key) in [(0, 100), (1, 200)] {
+        world.ends[end].set_station(SAP, key);
+    }
+    world.connect_with(1, 100);
+    world.send(1);
+    world.receive(1);
+    world.ends[1].set_station(SAP, 300);
+    // It no longer knows the other's key.
+    world.connect_with(1, 99);
+    world.connect_with(0, 300);
+    world.block(UDP, 0, true);
+    world.receive(0);
+    world.block(UDP, 0, false);
+    assert!(world.exchange(0, 5 * MS) < 30 * MS);
+}
+
 /// Proves that a peer that is named before each datagram costs no look-up of its addresses, unless it has others.
 #[test]
 fn a_peer_that_is_named_again_is_not_looked_up_again() {

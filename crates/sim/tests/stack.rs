@@ -51,8 +51,9 @@ fn no_property_is_violated_with_libfabric() {
 const CARRIERS: u64 = 50;
 /// A station with a larger MTU than its peer's; a lost answer to a question; a peer's other interface; a datagram from
 /// another address than the station's name; frames from an interface that are no answer to what another one was sent;
-/// both known paths dead, and a third one alive; successors that were not answered (2).
-const BROKEN_CARRIERS: [u64; 9] = [5, 123, 36, 456, 541, 3428, 5092, 711, 2053];
+/// both known paths dead, and a third one alive; successors that were not answered (2), and one that was asked with its
+/// predecessor's key only.
+const BROKEN_CARRIERS: [u64; 10] = [5, 123, 36, 456, 541, 3428, 5092, 711, 2053, 846_167];
 
 /// Proves the same, and that a job goes on while a path works, on networks on which stations have several interfaces
 /// and sockets. `barewire-sim --stack --carriers --seed N --trace` replays a violation.
