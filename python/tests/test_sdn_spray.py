@@ -219,6 +219,22 @@ def test_a_switch_that_has_room_for_half_of_its_labels_rules_loses_no_frame() ->
         assert world.where(host, labelled(llc(host, "h1"), label)) == "h1"
 
 
+def test_a_forged_label_or_source_reaches_no_other_host_and_no_controller() -> None:
+    """Labels that nobody offered take one of the paths or none, and a foreign source moves no host."""
+    world = sprayed()
+    places = {host.name: host.port for host in world.controller.hosts.attached()}
+    sent_up = world.to_controller
+    frame, foreign = llc("h1", "h16"), llc("h2", "h16")
+    for label in range(LABELS_MAX):
+        assert world.where("h1", labelled(frame, label)) == "h16"
+        arrived = world.received("h16", foreign)
+        world.send("h1", labelled(foreign, label))
+        assert world.received("h16", foreign) == arrived + 1
+    world.settle()
+    assert world.to_controller == sent_up
+    assert {host.name: host.port for host in world.controller.hosts.attached()} == places
+
+
 def test_changes_that_overtake_each_other_leave_the_rules_of_the_last() -> None:
     """A second link fails before any switch has confirmed the deletions after the first."""
     world = sprayed()
