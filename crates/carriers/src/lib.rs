@@ -49,6 +49,8 @@ const HELD_MAX: usize = 8;
 const UDP_POLL_INTERVAL: u64 = 100_000;
 /// Length in bytes of frames that go by the best path only: a message of one such frame arrives soonest there.
 const SHORT_MAX: usize = 1024;
+/// Length in bytes of a frame that every path by UDP carries, if it leaves by itself.
+const DATAGRAM_MIN: usize = ETHERNET_HEADER_BYTES + path_mtu::MTU_MIN;
 /// Number of long frames from which a batch goes by UDP, where that is faster: a datagram by itself takes longer.
 const BATCH_MIN: usize = 4;
 /// Time in nanoseconds for which more batches are awaited after one. Then the UDP link is polled …
@@ -239,11 +241,12 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
     /// Sends frames to a peer by one path.
     #[inline]
     fn send_along(&mut self, index: usize, path: Path, frames: &[Outgoing<'_>]) -> Result<usize, LinkError> {
-        let peer = &self.peers[index];
+        let peer = &mut self.peers[index];
         let to = peer.address(path);
         if path != UDP {
             return self.send_by(path, to, frames);
         }
+        peer.has_risked_since_poll |= frames.len() > 1 || frames.iter().any(|frame| frame.len() > DATAGRAM_MIN);
         let longest = ETHERNET_HEADER_BYTES + peer.path_mtu.mtu();
         if peer.path_mtu.is_singly() || frames.iter().any(|frame| frame.len() > longest) {
             return self.send_fitting(index, frames);

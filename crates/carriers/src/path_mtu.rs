@@ -8,7 +8,7 @@
 //! paths change.
 
 /// Least path MTU: a frame that fits an IPv4 packet of 576 bytes, which every host accepts.
-const MTU_MIN: usize = 576 - 30;
+pub(crate) const MTU_MIN: usize = 576 - 30;
 /// Lengths that a search probes at the same time.
 const LENGTHS: u64 = 8;
 /// A search ends when it knows the path MTU to so many bytes.
@@ -32,8 +32,8 @@ const ANSWER_TIME: u64 = 3_000_000;
 /// Least time in nanoseconds after which an unanswered short probe of a check is repeated, with a poll of the engine: a
 /// busy peer need not be asked more often. It is doubled each time.
 const REPEAT_INTERVAL: u64 = 3_000_000;
-/// Time in nanoseconds since its last probes after which a check is given up.
-const CHECK_MAX: u64 = 1_000_000_000;
+/// Time in nanoseconds since its last probes after which a check is given up: polls that repeat a lost probe come sooner.
+const CHECK_MAX: u64 = 4_000_000_000;
 /// Least time in nanoseconds from the end of a check to the next one.
 const CHECK_INTERVAL: u64 = 20_000_000;
 /// Interval in nanoseconds between two searches: the first after a failed check, and the longest, to which it is doubled.

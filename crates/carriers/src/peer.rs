@@ -38,8 +38,9 @@ const QUESTIONS_PAUSE: u64 = 2 * QUESTION_MAX;
 /// may fail while another one passes.
 const CHECK_INTERVAL: u64 = 10_000_000;
 const FAILED_CHECKS_MAX: u8 = 1;
-/// Time between two polls of the engine within which they concern the same loss.
-const POLLS_PAUSE: u64 = 500_000_000;
+/// Time between two polls of the engine within which they concern the same loss: several times T1 where it has grown to its
+/// maximum, a second by default.
+const POLLS_PAUSE: u64 = 4_000_000_000;
 /// Long frames that tell of datagrams behind them before any batch has come by UDP, and the value that stands for any
 /// number after one has.
 const HINTS_BEFORE_BATCHES: u8 = 16;
@@ -122,9 +123,11 @@ pub(crate) struct Peer {
     /// The path MTU by UDP, and whether batches went by UDP since it was checked last.
     pub path_mtu: PathMtu,
     has_unchecked_batches: bool,
-    /// When the engine polled last, and whether frames have come since.
+    /// When the engine polled last, whether frames have come since, and whether datagrams have left that a path may drop
+    /// though it carries others: long ones, or several at once.
     polled_at: u64,
     has_heard_since_poll: bool,
+    pub has_risked_since_poll: bool,
     /// Number of long frames that still tell of datagrams behind them: any, once batches have come by UDP.
     hints_left: u8,
     /// The current question; changes when paths must be asked anew.
@@ -195,6 +198,7 @@ impl Peer {
             has_unchecked_batches: false,
             polled_at: 0,
             has_heard_since_poll: false,
+            has_risked_since_poll: false,
             hints_left: HINTS_BEFORE_BATCHES,
             nonce,
             check: 0,
@@ -303,18 +307,19 @@ impl Peer {
         self.question_due().into_iter().chain(self.mtu_due()).min()
     }
 
-    /// Notes a poll of the engine, which it sends if something was not acknowledged in time. If the last one was not long
-    /// ago, and the peer was heard since, it is not busy: something is lost, and the path MTU by UDP is checked if it is
-    /// used.
+    /// Notes a poll of the engine, which it sends if something was not acknowledged in time, or to a silent peer. If the
+    /// last one was not long ago, and the peer was heard since, it is not busy: something is lost, and the path MTU by UDP is
+    /// checked if datagrams left that it concerns.
     pub fn polled(&mut self, now: u64) {
         if mutant!(self, KeepsLength) {
             return;
         }
         let was_polled = now.saturating_sub(self.polled_at) < POLLS_PAUSE;
         let has_heard = std::mem::take(&mut self.has_heard_since_poll);
+        let has_risked = std::mem::take(&mut self.has_risked_since_poll);
         self.polled_at = now;
         if self.current == Some(UDP) || self.has_unchecked_batches {
-            self.has_unchecked_batches &= !self.path_mtu.polled(was_polled && has_heard, now);
+            self.has_unchecked_batches &= !self.path_mtu.polled(was_polled && has_heard && has_risked, now);
         }
     }
 
@@ -789,6 +794,29 @@ mod tests {
         assert_eq!((peer.address(1), peer.route(4, next)), (interfaces[0].mac, Route::One(FRAMES)));
         assert_eq!(peer.unknown().collect::<Vec<_>>(), [1, UDP]);
         assert_eq!(peer.interface(interfaces[2].mac), 0);
+    }
+
+    /// Proves that polls as rare as T1 may become show that a path drops long datagrams, that those of an idle connection do
+    /// not, nor those to a peer that is busy.
+    #[test]
+    fn rare_polls_have_the_path_mtu_checked_if_something_long_is_missing() {
+        for (has_risked, has_heard, is_checked) in
+            [(true, true, true), (false, true, false), (true, false, false), (false, false, false)]
+        {
+            let mut peer = peer();
+            peer.path_mtu = PathMtu::new(1470);
+            peer.probed(UDP, 0, 70, 1, 0);
+            for number in 1..3 {
+                assert_eq!(peer.mtu_due(), None);
+                peer.polled(1001 * number * MS);
+                if has_heard {
+                    peer.heard_datagram(MacAddress::default(), 1001 * number * MS);
+                }
+                peer.has_risked_since_poll |= has_risked;
+            }
+            peer.polled(3003 * MS);
+            assert_eq!(peer.mtu_due().is_some(), is_checked, "{has_risked}, {has_heard}");
+        }
     }
 
     #[test]

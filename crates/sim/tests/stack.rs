@@ -66,11 +66,14 @@ fn no_property_is_violated_with_several_carriers() {
     }
 }
 
+/// A path lost batches, and polls were rare.
+const BROKEN_CARRIERS_WITH_LIBFABRIC: [u64; 1] = [854_387];
+
 /// As above, with programs that use libfabric's functions. In world 22 a process's connection request crossed that of
 /// the successor of its peer, which then received the predecessor's messages.
 #[test]
 fn no_property_is_violated_with_several_carriers_and_libfabric() {
-    for seed in 0..CARRIERS {
+    for seed in (0..CARRIERS).chain(BROKEN_CARRIERS_WITH_LIBFABRIC) {
         if let Err(violation) = run(Scenario::from_seed(seed).with_carriers(seed).with_libfabric(), seed) {
             panic!("{violation}; replay: barewire-sim --stack --libfabric --carriers --seed {seed} --trace");
         }
