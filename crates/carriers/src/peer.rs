@@ -575,7 +575,8 @@ impl Peer {
             self.prefer_end(path, interface);
             return Probed { must_answer: is_new, ..Probed::default() };
         }
-        if let Some((suspected, since)) = self.suspected.take()
+        let suspected = self.suspected.take();
+        if let Some((suspected, since)) = suspected
             && (suspected, self.current) == (path, Some(path))
         {
             // No other path has answered before it: it was slow, not dead.
@@ -589,7 +590,9 @@ impl Peer {
             self.unanswered_since = 0;
         }
         self.spread_anew();
-        Probed { must_answer: is_new, is_found: true, is_first, ..Probed::default() }
+        // A peer that did not answer frames may know no path, because the answer to its question was lost.
+        let must_answer = is_new || suspected.is_some() && !mutant!(self, AnswersOnce);
+        Probed { must_answer, is_found: true, is_first, ..Probed::default() }
     }
 
     /// Counts a question of the peer by the current path. Whether it has asked this so often that the answers must be lost,
@@ -721,6 +724,17 @@ mod tests {
         assert_eq!(peer.unknown().collect::<Vec<_>>(), [FRAMES, UDP]);
         assert_eq!(probed(&mut peer, UDP, 72, 2), (true, false));
         assert_eq!(peer.route(20_062 * MS, next), Route::One(UDP));
+    }
+
+    /// Proves that a silent peer's question is answered again when a path is found anew, but once.
+    #[test]
+    fn a_peer_that_is_silent_may_lack_the_last_answer() {
+        let mut peer = peer();
+        assert_eq!(probed(&mut peer, UDP, 70, 1), (true, true));
+        for (now, expected) in [(1, Route::One(UDP)), (5, Route::One(UDP)), (11, Route::All)] {
+            assert_eq!(peer.route(now * MS, next), expected);
+        }
+        assert_eq!([0; 2].map(|_| probed(&mut peer, UDP, 70, 2)), [(true, false), (false, false)]);
     }
 
     #[test]
