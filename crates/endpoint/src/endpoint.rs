@@ -149,6 +149,8 @@ pub struct Endpoint<L> {
     busy_polls: u32,
     /// Set by a sleep: the next call of `progress` must check everything.
     has_slept: bool,
+    /// A poll has read the clock since the last housekeeping.
+    is_check_due: bool,
     /// Whether the last call that received stopped before it had received all.
     stopped_early: bool,
     last_housekeeping: Instant,
@@ -248,6 +250,7 @@ impl<L: Link> Endpoint<L> {
             pending_events: 0,
             busy_polls: 0,
             has_slept: false,
+            is_check_due: false,
             stopped_early: false,
             last_housekeeping,
             wait_policy: WaitPolicy::new(config.waiting, config.shares_core),
@@ -404,11 +407,14 @@ impl<L: Link> Endpoint<L> {
         // Messages are delivered first. Other work waits for a poll that receives nothing, but only for a bounded
         // number of polls: a sender that is about to sleep may wait for an acknowledgement received with a message.
         has_changed |= self.has_slept;
+        // While the messages of local peers arrive without a pause, other work is done in one poll, and the clock may
+        // always be read in another.
+        self.is_check_due |= has_changed && !from_frames;
         let is_idle = (has_changed || self.pending_events > 0) && !received;
         if is_idle || self.busy_polls >= BUSY_POLLS_MAX || !self.ready.is_empty() {
             (self.pending_events, self.busy_polls) = (0, 0);
             let has_slept = std::mem::take(&mut self.has_slept);
-            if has_changed && self.listener.is_some() {
+            if (std::mem::take(&mut self.is_check_due) || has_changed) && self.listener.is_some() {
                 self.run_housekeeping(sink, has_slept)?;
             }
             self.port.transmit()?;

@@ -168,3 +168,26 @@ fn any_dead_peer_timeout_is_a_valid_configuration() {
         side_at(&Segment::default(), new_mac(), config);
     }
 }
+
+/// Proves that a local peer is accepted although the messages of another one arrive without a pause, whichever of the
+/// polls read the clock.
+#[test]
+fn a_local_peer_is_accepted_while_another_one_sends_without_a_pause() {
+    for phase in 0..16 {
+        let (segment, mac) = (Segment::default(), new_mac());
+        let mut receiver = side_at(&segment, mac, config(0x20));
+        let mut busy = side_at(&segment, mac, config(0x22));
+        let mut late = side_at(&segment, mac, config(0x24));
+        let (to_receiver, _) = open_channel(&mut busy, &mut receiver);
+        (0..phase).for_each(|_| _ = receiver.poll());
+        late.connect(receiver.address());
+        let (began, mut context) = (Instant::now(), 0);
+        while receiver.opened.len() < 2 {
+            busy.endpoint.send(to_receiver, &[], b"more", context).unwrap();
+            busy.take();
+            assert!(receiver.poll(), "there is always a message");
+            context += 1;
+            assert!(began.elapsed() < TIMEOUT, "phase {phase}: not accepted");
+        }
+    }
+}
