@@ -99,6 +99,11 @@ impl Channel {
         }
     }
 
+    /// Whether this side has closed it, with nothing left to send, before a local peer was connected.
+    pub fn is_given_up(&self) -> bool {
+        matches!(self.carrier, Carrier::Connecting { .. }) && self.is_closing && self.queue.is_empty()
+    }
+
     fn connection(&self) -> Option<ConnectionHandle> {
         if let Carrier::Wire { handle, .. } = self.carrier { Some(handle) } else { None }
     }

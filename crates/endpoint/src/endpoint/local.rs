@@ -381,6 +381,10 @@ impl<L: Link> Endpoint<L> {
         // The peer may have closed its channel, or restarted, and connect again.
         if let Some(index) = self.channels.find(peer) {
             self.check_hang_up(index, sink);
+            // Otherwise the end of the attempt that this side has given up would be the pipe's, too.
+            if self.channels.at(index).is_some_and(|channel| channel.is_given_up()) {
+                self.end(index, Ending::Closed, sink);
+            }
         }
         let ending = pipe.is_hung_up().then_some(Ending::PeerClosed);
         let pipe = Box::new(pipe);

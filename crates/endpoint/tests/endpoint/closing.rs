@@ -283,3 +283,21 @@ fn a_channel_closed_and_reopened_at_once_loses_nothing() {
         }
     }
 }
+
+/// A peer starts and connects just after this side has given up its own attempt to reach it.
+#[test]
+fn a_local_peer_that_connects_to_a_closed_channel_gets_one_of_its_own() {
+    let (segment, mac) = (Segment::default(), new_mac());
+    let mut a = side_at(&segment, mac, config(0x20));
+    let to_b = a.connect(Address { sap: sap(0x24), ..a.address() });
+    a.endpoint.close(to_b);
+    let mut b = side_at(&segment, mac, config(0x24));
+    let to_a = b.connect(a.address());
+    b.endpoint.send(to_a, &[], b"there", 1).unwrap();
+    until(&mut [&mut a, &mut b], "it arrives", |sides| !sides[0].received.is_empty());
+    assert_eq!(a.ended, [(to_b, b.address(), Ending::Closed)]);
+    let (from_b, _) = a.opened[0];
+    a.endpoint.send(from_b, &[], b"and back", 2).unwrap();
+    until(&mut [&mut a, &mut b], "the answer arrives", |sides| !sides[1].received.is_empty());
+    assert!(b.ended.is_empty());
+}
