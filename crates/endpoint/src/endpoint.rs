@@ -558,6 +558,12 @@ impl<L: Link> Endpoint<L> {
         awaited(&self.listener, &self.local_peers, &self.channels)
     }
 
+    /// Tells that the sink may take pieces now that it has refused. They are offered by the next
+    /// [`progress`](Self::progress), which no sleep must delay: nothing else would wake the sleeper for them.
+    pub fn offer_again(&mut self) {
+        self.pending_events += u32::from(!self.parked_channels.is_empty());
+    }
+
     /// Checks whether the link still works, for callers that spin. A link that is down may come up again.
     ///
     /// # Errors

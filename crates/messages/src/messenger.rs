@@ -83,6 +83,8 @@ struct State {
     untagged: Matcher<Key, Key>,
     unexpected: Slab<receive::Unexpected>,
     unexpected_bytes: usize,
+    /// There is more room for unexpected messages than the endpoint knows.
+    has_made_room: bool,
     regions: Regions,
     accesses: Slab<access::PendingAccess>,
     peer_reads: Slab<target::PeerRead>,
@@ -125,6 +127,7 @@ impl<L: Link> Messenger<L> {
             untagged: Matcher::new(),
             unexpected: Slab::new(),
             unexpected_bytes: 0,
+            has_made_room: false,
             regions: Regions::new(),
             accesses: Slab::new(),
             peer_reads: Slab::new(),
@@ -354,6 +357,10 @@ impl<L: Link> Messenger<L> {
         }
         if !self.state.removing.is_empty() {
             self.finish_removals();
+        }
+        // By the end of a channel, or of a peer: what the endpoint's progress has offered before was refused.
+        if std::mem::take(&mut self.state.has_made_room) {
+            self.endpoint.offer_again();
         }
     }
 

@@ -25,6 +25,8 @@ impl<L: Link> Endpoint<L> {
             } else {
                 self.unreported.remove(position);
                 self.events.push_back(Event::Opened { channel, peer });
+                // Until now the sink has refused its pieces.
+                self.offer_again();
             }
         }
     }

@@ -575,6 +575,7 @@ impl State {
     /// Removes an unexpected message.
     fn remove_unexpected(&mut self, key: Key) -> Option<Unexpected> {
         let message = self.unexpected.remove(key)?;
+        self.has_made_room = true;
         let is_leaking = mutant!(self, LeaksUnexpected) && message.envelope.label.data.is_some();
         self.unexpected_bytes -= if is_leaking { 0 } else { message.content.reserved_bytes(&message.envelope) };
         let has_plenty = self.unexpected_bytes < self.config.unexpected_bytes / 4
@@ -594,6 +595,7 @@ impl State {
         let Some(ticket) = message.ticket else {
             self.unexpected_bytes -= message.content.reserved_bytes(&message.envelope);
             message.content = Content::Lost(ending);
+            self.has_made_room = true;
             return;
         };
         let is_tagged = message.envelope.label.tag.is_some();

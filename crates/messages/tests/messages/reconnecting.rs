@@ -267,3 +267,34 @@ fn what_peers_that_are_gone_have_left_is_bounded() {
         assert!(memory == *message);
     }
 }
+
+/// One process after another sends a message from the same address. The second one's is refused until the first one's
+/// channel has ended; a receiver that sleeps whenever it may gets it all the same.
+#[test]
+fn a_receiver_does_not_sleep_before_it_has_a_successors_message() {
+    let on = new_host();
+    let mut receiver = on_host(on, 0x24, Config::default());
+    let message = bytes(100, 1);
+    let mut senders = Vec::new();
+    for tag in 1..=2 {
+        senders.clear();
+        senders.push(on_host(on, 0x20, Config::default()));
+        let to = senders[0].peer(receiver.address());
+        assert!(post(&mut senders[0], to, tag, &message));
+        drive(&mut senders, |senders| senders[0].poll().is_some());
+    }
+    let mut memory = [vec![0; 100], vec![0; 100]];
+    for (into, tag) in memory.iter_mut().zip(1..) {
+        receive(&mut receiver, Selector::Tagged(Pattern { source: None, tag, ignore: 0 }), into, tag);
+    }
+    let (began, mut received) = (std::time::Instant::now(), 0);
+    while received < 2 {
+        receiver.progress().unwrap();
+        received += std::iter::from_fn(|| receiver.poll()).count();
+        // Until the first message, pipes may wait to be accepted, which ends a sleep.
+        let sleeps = receiver.prepare_to_sleep(PATIENCE).unwrap().is_some();
+        assert!(received != 1 || !sleeps, "it sleeps, and nothing wakes it");
+        assert!(began.elapsed() < PATIENCE, "{received} received");
+    }
+    assert!(memory.iter().all(|memory| *memory == message));
+}

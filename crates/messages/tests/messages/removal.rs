@@ -3,7 +3,8 @@
 
 use barewire_endpoint::{Address, Ending};
 use barewire_messages::{
-    Completion, CompletionLevel, Config, Failure, Operation, Outcome, Part, PostError, Removal, SendOptions,
+    Completion, CompletionLevel, Config, Failure, Operation, Outcome, Part, Pattern, PostError, Removal, Selector,
+    SendOptions,
 };
 
 use crate::common::*;
@@ -180,4 +181,38 @@ fn unsent_messages_can_be_cancelled() {
         drop(all.pop());
         idle(&mut all);
     }
+}
+
+/// Proves that a receiver that sleeps whenever it may gets a message behind one that waited for the memory of a removed
+/// peer's messages.
+#[test]
+fn a_receiver_does_not_sleep_before_it_has_used_a_removed_peers_memory() {
+    const LENGTH: usize = 1000;
+    let config = Config { unexpected_bytes: 3 * LENGTH / 2, fetched_bytes: 0, ..Config::default() };
+    let on = new_host();
+    let mut all = [0x20, 0x24, 0x28].map(|number| on_host(on, number, config));
+    let (address, message) = (all[0].address(), bytes(LENGTH, 1));
+    for from in 1..3 {
+        let to = all[from].peer(address);
+        send(&mut all, from, to, tagged(1), &message, options(1, CompletionLevel::Inject));
+        send(&mut all, from, to, tagged(from as u64), b"short", options(2, CompletionLevel::Inject));
+        idle(&mut all);
+    }
+    let mut memory = [0; 8];
+    receive(&mut all[0], Selector::Tagged(Pattern { source: None, tag: 2, ignore: 0 }), &mut memory, 3);
+    idle(&mut all);
+    assert!(all[0].poll().is_none(), "it is behind the one that waits for room");
+    let removed = all[1].address();
+    let removed = all[0].peer(removed);
+    all[0].remove_peer(removed, Removal::Abort).unwrap();
+    let began = std::time::Instant::now();
+    let done = loop {
+        all[0].progress().unwrap();
+        if let Some(done) = all[0].poll() {
+            break done;
+        }
+        assert_eq!(all[0].prepare_to_sleep(PATIENCE).unwrap(), None, "it sleeps, and nothing wakes it");
+        assert!(began.elapsed() < PATIENCE);
+    };
+    assert!(done.context == 3 && memory[..5] == *b"short", "{done:?}");
 }
