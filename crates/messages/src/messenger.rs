@@ -180,8 +180,11 @@ impl<L: Link> Messenger<L> {
 
     /// The peer at an address; added if it is not known. Nothing is sent before the first operation.
     pub fn peer(&mut self, address: Address) -> PeerId {
+        // A new process may have the address now, with another cookie. What is sent to it must not go to the previous
+        // one, whose end the next progress would notice.
+        self.endpoint.check_local_peer(address, &mut self.state);
+        self.handle_events();
         let peer = self.state.peers.get_or_add(address);
-        // A new process may have the address now, with another cookie.
         self.state.peers.at(peer).address = address;
         peer
     }

@@ -232,6 +232,14 @@ impl<L: Link> Endpoint<L> {
         }
     }
 
+    /// Ends the channel to a local peer that has gone, if there is one, without waiting for the next check. Costs a
+    /// system call.
+    pub fn check_local_peer(&mut self, peer: Address, sink: &mut impl Sink) {
+        if let Some(index) = self.channels.find(peer) {
+            self.check_hang_up(index, sink);
+        }
+    }
+
     /// Stops sending to a local peer that has gone. Its channel ends when all received messages are taken.
     fn check_hang_up(&mut self, index: u16, sink: &mut impl Sink) {
         let Some(channel) = self.channels.at(index) else { return };

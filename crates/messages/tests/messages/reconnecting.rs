@@ -298,3 +298,26 @@ fn a_receiver_does_not_sleep_before_it_has_a_successors_message() {
     }
     assert!(memory.iter().all(|memory| *memory == message));
 }
+
+/// A process replaces another one at its address, and gets a message before the sender has noticed the end of the
+/// first.
+#[test]
+fn a_message_to_a_successor_does_not_go_to_its_predecessor() {
+    for (carrier, fetched_bytes) in [("host, fetching", Config::FETCHED_BYTES), ("host, pipe alone", 0)] {
+        let (on, config) = (new_host(), Config { fetched_bytes, ..Config::default() });
+        let mut pair = [on_host(on, 0x20, config), on_host(on, 0x24, config)];
+        let [to, _] = add_peers(&mut pair);
+        for (tag, message) in [bytes(100, 1), bytes(200_000, 2)].iter().enumerate() {
+            let (tag, mut memory) = (tag as u64, vec![0; message.len()]);
+            send(&mut pair, 0, to, tagged(tag), message, options(tag, CompletionLevel::Inject));
+            receive(&mut pair[1], any_tagged(), &mut memory, tag);
+            assert!(matches!(completion(&mut pair, 1).outcome, Outcome::Received(_)), "{carrier}");
+            assert_eq!(completion(&mut pair, 0).outcome, Outcome::Sent, "{carrier}");
+            assert!(memory == *message, "{carrier}");
+            pair[1] = on_host(on, 0x28, config);
+            pair[1] = on_host(on, 0x24, config);
+            let address = pair[1].address();
+            assert_eq!(pair[0].peer(address), to, "{carrier}");
+        }
+    }
+}
