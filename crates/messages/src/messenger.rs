@@ -161,7 +161,8 @@ impl<L: Link> Messenger<L> {
         if self.has_work() {
             return Ok(None);
         }
-        self.endpoint.prepare_to_sleep(patience)
+        let longest = self.time_to_stall().map_or(patience, |time| time.min(patience));
+        self.endpoint.prepare_to_sleep(longest)
     }
 
     /// Whether the next progress has something to do, whatever arrives.
@@ -304,6 +305,7 @@ impl<L: Link> Messenger<L> {
         loop {
             let left = end.saturating_sub(clock.now());
             let longest_sleep = if self.has_work() { Duration::ZERO } else { left };
+            let longest_sleep = self.time_to_stall().map_or(longest_sleep, |time| time.min(longest_sleep));
             self.endpoint.wait(&mut self.state, longest_sleep)?;
             self.after_progress();
             if !self.state.completions.is_empty() {

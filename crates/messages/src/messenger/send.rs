@@ -291,6 +291,21 @@ impl<L: Link> Messenger<L> {
         }
     }
 
+    /// How long a sleep may take at most while messages wait that are buffered when their peer has stalled.
+    pub(super) fn time_to_stall(&mut self) -> Option<Duration> {
+        let Self { endpoint, state, .. } = self;
+        let can_stall = |to: &PeerId| {
+            let peer = state.peers.get(*to).filter(|peer| !peer.waiting.is_empty());
+            peer.and_then(|peer| peer.channel).is_some_and(|channel| endpoint.is_open(channel))
+        };
+        if !state.blocked.iter().any(can_stall) {
+            return None;
+        }
+        // The poll that follows reads the clock.
+        state.polls_blocked = POLLS_PER_CLOCK_READ;
+        Some(STALLED_AFTER)
+    }
+
     /// Buffers the messages that wait for stalled peers, so that their sends complete, as over TCP. Those posted later
     /// are buffered at once.
     #[cold]

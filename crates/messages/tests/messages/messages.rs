@@ -817,3 +817,31 @@ fn sends_to_a_peer_that_does_not_receive_are_buffered() {
         }
     }
 }
+
+/// Proves the same of a sender that sleeps until something happens.
+#[test]
+fn sends_to_a_peer_that_does_not_receive_are_buffered_while_the_sender_sleeps() {
+    // More than the pipe holds.
+    const COUNT: u64 = 150;
+    let mut pair = host(Config { fetched_bytes: 0, ..Config::default() });
+    let [to, _] = add_peers(&mut pair);
+    let message = bytes(4000, 1);
+    send(&mut pair, 0, to, tagged(1), b"first", options(0, CompletionLevel::Inject));
+    idle(&mut pair);
+    for context in 1..COUNT {
+        send(&mut pair[..1], 0, to, tagged(1), &message, options(context, CompletionLevel::Inject));
+    }
+    let (began, mut sent) = (Instant::now(), 0);
+    while sent < COUNT {
+        pair[0].progress().unwrap();
+        while let Some(done) = pair[0].poll() {
+            assert_eq!((done.context, done.outcome), (sent, Outcome::Sent));
+            sent += 1;
+        }
+        if let Some(longest) = pair[0].prepare_to_sleep(PATIENCE).unwrap().filter(|_| sent < COUNT) {
+            assert!(longest < PATIENCE / 2, "it sleeps after {sent} of {COUNT} sends, and nothing wakes it");
+            std::thread::sleep(longest);
+        }
+        assert!(began.elapsed() < PATIENCE, "{sent} of {COUNT} sent");
+    }
+}
