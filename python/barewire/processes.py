@@ -37,15 +37,16 @@ def end_with_this_process() -> Callable[[], None]:
 def wait(process: "subprocess.Popen[Any]", limit_s: float | None) -> int | None:
     """Sleep until a process ends and return its code; None after the limit.
 
-    `Popen.wait` with a limit looks every 50 ms whether the process has ended.
+    `Popen.wait` with a limit looks every 50 ms whether the process has ended. Without one it would sleep on through an
+    interrupt once polars is imported, whose handler lets the kernel restart system calls; poll(2) is never restarted.
     """
-    if limit_s is None or process.poll() is not None:
+    if process.poll() is not None:
         return process.wait()
     handle = os.pidfd_open(process.pid)
     try:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
-        until = time.monotonic() + limit_s
+        until = time.monotonic() + (math.inf if limit_s is None else limit_s)
         while not poll.poll(math.ceil(min(max(until - time.monotonic(), 0), POLL_MAX_S) * 1e3)):
             if time.monotonic() >= until:
                 return None
