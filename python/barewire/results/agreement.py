@@ -108,10 +108,10 @@ def _contrasts(line: str, sides: list[list[_Lines]]) -> Iterator[_Contrast]:
         yield replace(contrast, is_count=True)
         return
     rows = [[launch[line] for launch in side] for side in sides]
-    steady = []
-    for column in range(line.count(_HOLE)):
+    steady, count = [], line.count(_HOLE)
+    for column in range(count):
         columns = [[" ".join(sorted(row[column] for row in launch)) for launch in side] for side in rows]
-        if contrast := _contrast(_marked(line, column), columns):
+        if contrast := _contrast(_marked(line, column) if count > 1 else line, columns):
             yield contrast
         else:
             steady.append(column)
@@ -143,10 +143,11 @@ def _counted(texts: list[str]) -> list[str]:
 
 
 def _marked(line: str, column: int) -> str:
-    """Return the line with one of its numbers marked, if it has several."""
-    parts = line.split(_HOLE)
-    if len(parts) == 2:
-        return line
+    """Return the line's beginning with one of its numbers marked, if that is in it."""
+    # No more than is shown: this is done for each of a line's numbers, of which there may be a hundred thousand.
+    parts = line[: _SHOWN + 1].split(_HOLE)
+    if column + 1 >= len(parts):
+        return line[: _SHOWN + 1]
     return _HOLE.join(parts[: column + 1]) + f"[{_HOLE}]" + _HOLE.join(parts[column + 1 :])
 
 
