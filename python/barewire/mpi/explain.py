@@ -213,7 +213,9 @@ def _provider_rows(job: Job, evidence: Evidence | None) -> list[Row]:
     ):
         setting = settings.get(name)
         table.append(Row(what, setting.value if setting else default, setting.source if setting else "default"))
-    table.append(Row("job token", "16 hexadecimal digits, not shown", settings[TOKEN].source))
+    token = next(setting for setting in job.settings if setting.name == TOKEN)
+    taken = "16 hexadecimal digits, not shown" if token.value else "none, or of Open MPI 4's transport key"
+    table.append(Row("job token", taken, token.source))
     table.append(_authentication(job, evidence))
     return table
 
