@@ -3,6 +3,7 @@
 
 import os
 import secrets
+import signal
 import stat
 import subprocess
 import sys
@@ -29,6 +30,17 @@ _WITNESS_TIMEOUT_S = 60.0
 # A terminated launcher first ends its ranks on other hosts.
 _END_TIMEOUT_S = 5.0
 _SIGNALLED = 128
+# By these launchers know a batch system's allocation, and interfaces of this machine. On a lab's hosts they are wrong.
+_NOT_IN_A_LAB = (
+    *("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_NODELIST", "SLURM_JOB_NODELIST", "PBS_ENVIRONMENT", "PBS_JOBID"),
+    *("PBS_NODEFILE", "LSB_JOBID", "LSB_AFFINITY_HOSTFILE", "PE_HOSTFILE", "HYDRA_HOST_FILE", "HYDRA_IFACE"),
+    *("I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_IFACE", "OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"),
+    *("PRTE_MCA_prte_if_include", "PRTE_MCA_prte_if_exclude"),
+)
+# One list of Open MPI has several names that end so.
+_NO_PROVIDERS = "ofi_provider_exclude"
+# Programs take these for requests, such as of a batch system for a checkpoint. Launchers pass them on to the ranks.
+_PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 # In front of a program that is to have an empty input, whatever its launcher passes on.
 _WITHOUT_INPUT = ("/bin/sh", "-c", 'exec "$@" </dev/null', "sh")
 
@@ -134,14 +146,30 @@ def _running_launcher(job: Job, lab: "Lab | None", **arguments: Any) -> "Iterato
     with _past_hydra(job, arguments.pop("stdin", None)) as (job, stdin):
         process = _launch(job, lab, stdin=stdin, **arguments)
         try:
-            yield process
+            with _passing_on_to(process):
+                yield process
         finally:
             terminate(process, _END_TIMEOUT_S)
             remove_orphaned_memory(started_ns)
 
 
 @contextmanager
-def _past_hydra(job: Job, stdin: int | None) -> Iterator[tuple[Job, int | None]]:
+def _passing_on_to(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Pass requests by signals on to the launcher during the block; those that are ignored stay so."""
+    previous = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in _PASSED_ON:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                previous[number] = signal.signal(number, lambda received, _: process.send_signal(received))
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _past_hydra(job: Job, stdin: IO[Any] | int | None) -> Iterator[tuple[Job, IO[Any] | int | None]]:
     """Yield the job and its launcher's stdin: an empty one goes to Hydra's ranks directly, and Hydra's does not end.
 
     Hydra's mpiexec passes the end of its input on to a proxy, and dies of SIGPIPE, which it handles itself, if the
@@ -158,21 +186,33 @@ def _past_hydra(job: Job, stdin: int | None) -> Iterator[tuple[Job, int | None]]
         os.close(writing)
 
 
-def _is_empty(stdin: int | None) -> bool:
+def _is_empty(stdin: IO[Any] | int | None) -> bool:
     """Return whether reading gives the end at once, as of /dev/null, or of a file that is empty or was read."""
-    if stdin is not None:
+    if stdin in (subprocess.DEVNULL, subprocess.PIPE):
         return stdin == subprocess.DEVNULL
+    number = 0 if stdin is None else stdin if isinstance(stdin, int) else stdin.fileno()
     try:
-        state = os.fstat(0)
+        state = os.fstat(number)
         if stat.S_ISREG(state.st_mode):
-            return os.lseek(0, 0, os.SEEK_CUR) >= state.st_size
+            # Not by its size, which is 0 for files of /proc.
+            return not os.pread(number, 1, os.lseek(number, 0, os.SEEK_CUR))
         return os.path.samestat(state, Path(os.devnull).stat())
     except OSError:  # it is closed
         return False
 
 
+def _inherited(job: Job, lab: "Lab | None") -> dict[str, str]:
+    """Return this process's environment without what is wrong on a lab's hosts, or contradicts the job's settings."""
+    dropped = {name.removesuffix("include") + "exclude" for name in job.environment() if name.endswith("_include")}
+    if any(name.endswith(_NO_PROVIDERS) for name in dropped):
+        dropped.update(name for name in os.environ if name.endswith(_NO_PROVIDERS))
+    if lab is not None:
+        dropped.update(_NOT_IN_A_LAB)
+    return {name: value for name, value in os.environ.items() if name not in dropped}
+
+
 def _launch(job: Job, lab: "Lab | None", **arguments: Any) -> "subprocess.Popen[bytes]":
-    environment = dict(os.environ) | job.environment()
+    environment = _inherited(job, lab) | job.environment()
     command = job.command(os.environ)
     if lab is not None:
         # On the first host: the lab's names resolve there, and its daemons are reached over the lab's own link.
