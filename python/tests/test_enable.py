@@ -203,6 +203,22 @@ def test_files_and_folders_that_were_created_are_removed_if_empty(
     assert (home / ".mpiexec.hydra.conf").read_text() == "-v\n"
 
 
+def test_folders_for_all_users_are_open_to_them_whatever_the_umask_is(
+    home: Path, wanted: Wanted, four: Library, mpich: Library
+) -> None:
+    """Nobody else could read the file, and nothing would say so."""
+    before = os.umask(0o077)
+    try:
+        for scope in Scope:
+            enable([four, mpich], wanted, home, scope)
+    finally:
+        os.umask(before)
+    made = [files.target(each, Scope.SYSTEM, home, ()).file for each in (four, mpich)]
+    assert [file.parent.stat().st_mode & 0o777 for file in made] == [0o755] * 2
+    assert [file.stat().st_mode & 0o777 for file in made] == [0o644] * 2
+    assert (home / ".openmpi").stat().st_mode & 0o777 == 0o700, "a user's own is as the umask says"
+
+
 def test_another_provider_replaces_the_first(home: Path, wanted: Wanted, four: Library, tmp_path: Path) -> None:
     enable([four], wanted, home)
     other = tmp_path / "other"
@@ -313,10 +329,10 @@ def test_what_was_written_before_a_failure_is_named(
     """A full disk shows only when it is written to."""
     replace_file = changes._replace
 
-    def full(file: Path, text: str) -> None:
+    def full(file: Path, text: str, **options: Any) -> None:
         if file == files.system_parameters(five):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        replace_file(file, text)
+        replace_file(file, text, **options)
 
     monkeypatch.setattr(changes, "_replace", full)
     done = f"No space left on device; .*Already done: created {files.system_parameters(four)}$"
@@ -356,6 +372,10 @@ def test_libraries_that_cannot_use_a_file_are_named(home: Path, wanted: Wanted, 
     old = replace(mpich, netmods=("ucx",))
     _, refused = plan_enable([old], wanted, Scope.USER, home)
     assert "without libfabric" in refused[mpich.name]
+    spaced = replace(intel, file=intel.prefix / "with space" / "lib" / "libmpi.so")
+    planned, refused = plan_enable([spaced, mpich], wanted, Scope.USER, home)
+    assert "mpiexec.conf cannot hold I_MPI_ROOT=" in refused[intel.name] and "modulefile" in refused[intel.name]
+    assert [change.libraries for change in planned] == [(mpich,)], "the others are enabled"
     (mpich.prefix / "bin" / "mpiexec.hydra").write_bytes(b"\x7fELF")
     _, refused = plan_enable([mpich], wanted, Scope.SYSTEM, home)
     assert "reads no file for all users" in refused[mpich.name]
@@ -425,6 +445,10 @@ def test_what_overrides_the_files_is_named(
     assert problems(four, OMPI_MCA_mtl="^ofi") == ("environment: OMPI_MCA_mtl=^ofi",)
     assert "Open MPI 4 ends jobs" in problems(four, OMPI_MCA_mca_base_env_list="A=1")[0]
     assert problems(five, OMPI_MCA_btl="self") == ("nothing sets FI_PROVIDER_PATH",), "it does not read -x lines"
+    excluded = problems(four, OMPI_MCA_mtl_ofi_provider_exclude="sockets")
+    assert excluded == (
+        "environment: OMPI_MCA_mtl_ofi_provider_exclude beside mtl_ofi_provider_include: Open MPI uses no provider",
+    )
     nowhere = home / "hydra.conf"
     nowhere.touch()
     instead = problems(mpich, HYDRA_CONFIG_FILE=str(nowhere))
@@ -585,3 +609,25 @@ def test_lines_are_read_as_launchers_read_them() -> None:
         ("A", "1", 1),
         ("B", "2", 1),
     ]
+
+
+def test_a_user_without_a_home_or_a_folder_or_a_library_gets_a_message(
+    home: Path, four: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(enable_command, "installed_libraries", lambda: [four])
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    done = CliRunner().invoke(app, ["status"])
+    assert done.exit_code == 0 and done.stdout.startswith("openmpi (Open MPI 4.1.4): not enabled"), done.exception
+    monkeypatch.setattr(enable_command, "installed_libraries", list)
+    assert CliRunner().invoke(app, ["status"]).stdout.startswith("no MPI library is installed: ")
+
+    def unknown(_: object = None) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", unknown)
+    for command in ("status", "enable --user", "disable --user"):
+        refused = CliRunner().invoke(app, command.split())
+        assert isinstance(refused.exception, MachineCannot) and "set HOME" in str(refused.exception), command

@@ -63,14 +63,15 @@ def enable(
     scope = _scope(system, user)
     wanted = _wanted(provider, fallback, interface)
     check_provider(wanted, scope)
-    changes, refused = plan_enable(_libraries(library), wanted, scope, Path.home())
+    home = _home()
+    changes, refused = plan_enable(_libraries(library), wanted, scope, home)
     reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     if not changes:
         raise MachineCannot(f"no MPI library can be enabled: {reasons or f'none is installed: {installed.MPI_FIX}'}")
     if library is not None and refused:
         raise MachineCannot(f"nothing was enabled, because not all of --library can be: {reasons}")
     apply(changes)
-    notes = side_effects(changes, installed_libraries(), wanted, Path.home()) if scope is Scope.USER else []
+    notes = side_effects(changes, installed_libraries(), wanted, home) if scope is Scope.USER else []
     _print_changes(changes, scope, as_json, refused, notes)
 
 
@@ -79,7 +80,7 @@ def disable(
 ) -> None:
     """Remove what `barewire enable` wrote, and nothing else."""
     scope = _scope(system, user)
-    named, home = _libraries(library), Path.home()
+    named, home = _libraries(library), _home()
     # Without names also what was enabled for libraries that are gone.
     files = (possible_files if library is None else own_files)(named, scope, home)
     changes = plan_disable(files, scope)
@@ -90,10 +91,13 @@ def disable(
 
 def status(library: Libraries = None, as_json: options.AsJson = False) -> None:
     """Report for each MPI library whether its plain launcher uses Barewire, by which line, and what overrides it."""
-    states = [state_of(found, os.environ, Path.home(), Path.cwd()) for found in _libraries(library)]
+    home = _home()
+    states = [state_of(found, os.environ, home, _here(home)) for found in _libraries(library)]
     if as_json:
         print_document("status", {"libraries": [_document(state) for state in states]})
         return
+    if not states:
+        typer.echo(f"no MPI library is installed: {installed.MPI_FIX}")
     for state in states:
         _print_state(state)
     if len(folders := folders_in_use(states)) > 1:
@@ -128,6 +132,21 @@ def _scope(system: bool, user: bool) -> Scope:
     if system and user:
         raise WrongUse("--system and --user exclude each other: run the command once for each")
     return Scope.SYSTEM if system or (os.geteuid() == 0 and not user) else Scope.USER
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise MachineCannot("this user has no home, where libraries look for a user's own file: set HOME") from None
+
+
+def _here(home: Path) -> Path:
+    """Return the shell's folder; if that has been removed, the home, in which nothing is looked for twice."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return home
 
 
 def _libraries(names: str | None) -> list[Library]:

@@ -23,13 +23,17 @@ from barewire.mpi.libraries import Family, Library
 
 @dataclass(frozen=True)
 class Change:
-    """A file's text before and after, None where there is no file. `folders` are those to create or to remove."""
+    """A file's text before and after, None where there is no file. `folders` are those to create or to remove.
+
+    `shared`: all users read the file, so folders that are created for it are open to them, whatever the umask is.
+    """
 
     file: Path
     before: str | None
     after: str | None
     folders: int = 0
     libraries: tuple[Library, ...] = ()
+    shared: bool = False
 
     @property
     def action(self) -> str:
@@ -182,7 +186,7 @@ def apply(changes: Iterable[Change]) -> None:
                 for folder in list(change.file.parents)[: change.folders]:
                     folder.rmdir()
             elif change.after != change.before:
-                _replace(change.file, change.after)
+                _replace(change.file, change.after, shared=change.shared)
         except OSError as error:
             if change.after is None and not change.file.exists():
                 continue  # somebody else's files are in a folder that we created
@@ -240,13 +244,17 @@ def _enabled(file: Path, sharing: Sequence[Target], wanted: Wanted, scope: Scope
         raise WrongUse(f"{names} all read {file} and need other settings there: choose one with --library")
     at_top = sharing[0].form is not Form.MCA
     after = insert(rest, bodies.pop(), scope, at_top=at_top, folders=folders)
-    return Change(file, text, after, libraries=tuple(each.library for each in sharing))
+    libraries = tuple(each.library for each in sharing)
+    return Change(file, text, after, libraries=libraries, shared=scope is Scope.SYSTEM)
 
 
-def _replace(file: Path, text: str) -> None:
+def _replace(file: Path, text: str, *, shared: bool) -> None:
     """Replace a file's content atomically. A link stays one, and mode and owner stay."""
     file = file.resolve()
-    file.parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed([folder for folder in file.parents if not folder.exists()]):
+        folder.mkdir(exist_ok=True)
+        if shared:
+            folder.chmod(0o755)
     old = file.stat() if file.exists() else None
     if old is not None and not os.access(file, os.W_OK):
         raise PermissionError(None, "it is read-only")

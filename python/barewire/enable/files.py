@@ -16,6 +16,8 @@ from barewire.mpi.libraries import Family, Library
 
 ENV_LIST = "mca_base_env_list"
 _HYDRA_NAME = "mpiexec.hydra.conf"
+# What ends a word in a file of arguments, or begins a quoted one.
+_NOT_A_WORD = re.compile(r"[\s'\"\\]")
 # It loads all of Open MPI's components, from a network's disk on a cluster.
 _OMPI_INFO_S = 20.0
 
@@ -48,6 +50,12 @@ class Target:
         """Return the block's lines. `rest` is the remaining text of the file."""
         variables = rank_variables(self.library, wanted)
         if self.form is not Form.MCA:
+            for name, value in variables.items():
+                if _NOT_A_WORD.search(value):
+                    raise MachineCannot(
+                        f"{self.file} cannot hold {name}={value}, which has spaces or quotes: use the modulefile "
+                        "(barewire modulefile)"
+                    )
             arguments = " ".join(f"-genv {name} {value}" for name, value in variables.items())
             continued = self.form is Form.HYDRA and bool(arguments_of(rest))
             if continued and self.library.major < 5:
@@ -124,7 +132,9 @@ def _configured_folder(ompi_info: str, prefix: Path) -> Path | None:
     """Return where an Open MPI was configured to look; None if unknown, or if it was moved since, with its folders."""
     command = [ompi_info, "--parsable", "--path", "prefix", "--path", "sysconfdir"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_OMPI_INFO_S)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="surrogateescape", check=False, timeout=_OMPI_INFO_S
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     paths = dict(line.split(":", 2)[1:] for line in done.stdout.splitlines() if line.count(":") > 1)

@@ -25,6 +25,8 @@ from barewire.mpi.fabrics import PROVIDER_FILE
 from barewire.mpi.libraries import Family, Library
 
 ENVIRONMENT = "environment"
+# Open MPI refuses to have this list of providers and one of those not to use, which has several names.
+_PROVIDERS = f"{MCA}mtl_ofi_provider_include"
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,12 @@ def _add_open_mpi(sources: _Sources, library: Library, environment: Mapping[str,
         # It does not read -x lines.
         sources.values = [v for v in sources.values if v.where == ENVIRONMENT or v.name.startswith(MCA)]
     sources.add_environment(environment, parameters=True)
+    if any(value.name == _PROVIDERS for value in sources.values):
+        sources.problems += [
+            f"{value.where}: {value.name} beside mtl_ofi_provider_include: Open MPI uses no provider"
+            for value in sources.values
+            if value.name.endswith("ofi_provider_exclude")
+        ]
     if library.major < 5 and any(value.ours and value.name == PROVIDER_PATH for value in sources.values):
         sources.problems += [
             f"{value.where}: {ENV_LIST} beside -x lines: Open MPI 4 ends jobs"
