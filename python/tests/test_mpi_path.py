@@ -2,6 +2,7 @@
 """Placement of ranks, path settings of every library, and detection of paths that differ."""
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -25,10 +26,11 @@ from barewire.mpi.fabrics import (
     provider_settings,
     yield_settings,
 )
-from barewire.mpi.libraries import find_library, read_version
+from barewire.mpi.libraries import find_library, library_of_program, read_version
 from barewire.mpi.pin import share
 from barewire.mpi.placement import LOCAL_HOST
-from barewire.mpi.prepare import prepare
+from barewire.mpi.prepare import is_crowded, prepare
+from barewire.mpi.version_cache import store_version
 from barewire.mpi.witness import MARK
 
 OPEN_MPI_4 = Library("openmpi", Family.OPEN_MPI, "4.1.4", Path("/usr/lib/libmpi.so.40"))
@@ -149,6 +151,10 @@ def test_the_interface_applies_to_every_fabric() -> None:
     assert settings(OPEN_MPI_4, "tcp", interface="eth1")["OMPI_MCA_btl_tcp_if_include"] == "eth1"
     assert settings(MPICH, "tcp", interface="eth1")["FI_TCP_IFACE"] == "eth1"
     assert settings(MPICH, "ucx", interface="eth1")["UCX_NET_DEVICES"] == "eth1"
+    # Of several libfabric's tcp and udp take one name; any other text would stand for all interfaces.
+    assert settings(OPEN_MPI_4, "tcp", interface="eth1,eth2")["OMPI_MCA_btl_tcp_if_include"] == "eth1,eth2"
+    assert settings(MPICH, "tcp", interface="eth1,eth2")["FI_TCP_IFACE"] == "eth1"
+    assert settings(MPICH, "udp", interface="eth1,eth2")["FI_UDP_IFACE"] == "eth1"
 
 
 def test_in_a_lab_ucx_does_not_use_shared_memory_between_hosts() -> None:
@@ -472,6 +478,18 @@ def test_the_token_is_in_no_command_line() -> None:
         assert TOKEN not in made.shell_line({})
 
 
+def test_an_empty_token_is_none() -> None:
+    """As the provider takes it; the table of the path had no row for it, and ended with a KeyError."""
+    chosen = provider_settings(
+        FabricOptions(), {"FI_BAREWIRE_TOKEN": ""}, interface=None, crowded=False, token=TOKEN, secret=SECRET
+    )
+    made = replace(job(), settings=(*fabric_settings(OPEN_MPI_4, FabricOptions(), one_host=True, lab=False), *chosen))
+    (row,) = (row for row in rows(made, FabricOptions(), "", None) if row.what == "job token")
+    assert row.taken == "none, or of Open MPI 4's transport key" and row.source == "environment"
+    (row,) = (row for row in rows(job(), FabricOptions(), "", None) if row.what == "job token")
+    assert row.taken == "16 hexadecimal digits, not shown" and row.source == "generated for this run"
+
+
 def authenticated(auth: str) -> Job:
     """Return a job like `job`'s with this kind of authentication."""
     chosen = provider_settings(FabricOptions(auth=auth), {}, interface=None, crowded=False, token=TOKEN, secret=SECRET)
@@ -560,3 +578,77 @@ def test_ranks_that_share_cores_yield_unless_the_user_says_otherwise(
 ) -> None:
     found = yield_settings(library, environment)
     assert [(setting.name, setting.value, setting.source) for setting in found] == expected
+
+
+def test_a_program_that_may_be_executed_but_not_read_needs_the_library_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As setuid programs often are."""
+    program = tmp_path / "program"
+    program.touch(mode=0o711)
+    opened = Path.open
+
+    def refused(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path == program:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
+    assert library_of_program(str(program), OPEN_MPI_4, {}) == (OPEN_MPI_4, "--library")
+    monkeypatch.setattr(mpi_libraries, "installed_libraries", lambda: [OPEN_MPI_4])
+    with pytest.raises(WrongUse, match="may be executed but not read; choose with --library one of: openmpi"):
+        library_of_program(str(program), None, {})
+
+
+def test_a_file_that_is_not_executable_is_not_called_missing(tmp_path: Path) -> None:
+    (tmp_path / "solve.py").touch(mode=0o644)
+    with pytest.raises(WrongUse, match=r"solve\.py may not be executed: chmod \+x "):
+        library_of_program(f"{tmp_path}/solve.py", OPEN_MPI_4, {})
+    with pytest.raises(WrongUse, match="no program"):
+        library_of_program("solve.py", OPEN_MPI_4, {"PATH": str(tmp_path)})
+
+
+def linked_by(folder: Path, found: bytes, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return a program, and let ldd say where the linker finds its library."""
+    (folder / "ldd").write_bytes(b"#!/bin/sh\necho 'libmpi.so.40 => " + found + b" (0x00007f0000000000)'\n")
+    (folder / "program").write_bytes(b"\x7fELF")
+    for name in ("ldd", "program"):
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return str(folder / "program")
+
+
+def test_a_library_in_a_folder_whose_name_is_no_text_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = linked_by(tmp_path, b"/opt/caf\xe9/lib/libmpi.so.40", monkeypatch)
+    found: list[Path] = []
+    monkeypatch.setattr(mpi_libraries, "identify", lambda file: found.append(file) or OPEN_MPI_4)
+    assert library_of_program(program, None, {})[0] is OPEN_MPI_4
+    assert found == [Path(os.fsdecode(b"/opt/caf\xe9/lib/libmpi.so.40"))]
+
+
+def test_a_program_that_names_its_librarys_folder_itself_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The linker then finds that library whatever the search path is: the other one has the right name, too."""
+    program = linked_by(tmp_path, b"/opt/spack/lib/libmpi.so.40", monkeypatch)
+    with pytest.raises(WrongUse, match=r"takes /opt/spack/lib/libmpi\.so\.40 whatever library is chosen, .*RPATH"):
+        library_of_program(program, OPEN_MPI_4, {})
+
+
+def test_a_full_disk_leaves_no_part_of_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "libmpi.so.40").touch()
+
+    def full(path: Path, _text: str) -> None:
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    store_version(tmp_path / "libmpi.so.40", "Open MPI v5.0.11")
+    assert list((tmp_path / "barewire").iterdir()) == []
+
+
+def test_this_host_is_known_by_its_name_too() -> None:
+    """Else MPICH's ranks that share cores would be kept from yielding them."""
+    assert is_crowded([(LOCAL_HOST, 10_000)], None) and is_crowded([(os.uname().nodename, 10_000)], None)
+    assert not is_crowded([(LOCAL_HOST, 1)], None) and not is_crowded([("another-host", 10_000)], None)

@@ -99,7 +99,8 @@ def fabric_settings(library: Library, requested: FabricOptions, *, one_host: boo
         library, requested
     )
     if chosen.get("FI_PROVIDER") in ("tcp", "udp") and requested.interface is not None:
-        chosen[f"FI_{chosen['FI_PROVIDER'].upper()}_IFACE"] = requested.interface
+        # One name: for a list libfabric would use all interfaces.
+        chosen[f"FI_{chosen['FI_PROVIDER'].upper()}_IFACE"] = requested.interface.split(",")[0]
     if (
         any(name.startswith("UCX_") for name in chosen)
         and requested.interface is not None

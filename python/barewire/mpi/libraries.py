@@ -160,6 +160,8 @@ def library_of_program(program: str, chosen: Library | None, environment: Mappin
     """
     program_path = shutil.which(program, path=environment.get("PATH"))
     if program_path is None:
+        if "/" in program and Path(program).is_file():
+            raise WrongUse(f"{program} may not be executed: chmod +x {program}, or give its interpreter before it")
         raise WrongUse(f"no program '{program}': give its path, or a name that is on the PATH")
     file, reason = _needing_file(Path(program_path), environment)
     needed = _needed(file, environment) if file is not None else None
@@ -174,6 +176,10 @@ def library_of_program(program: str, chosen: Library | None, environment: Mappin
         linker_environment = dict(environment) | library_path(chosen, environment)
         linked = _needed(file or Path(program_path), linker_environment)
         if linked is None or linked[1] is None or linked[1].resolve() != chosen.file.resolve():
+            if linked is not None and linked[1] is not None and linked[1].name == chosen.file.name:
+                raise WrongUse(
+                    f"{file} takes {linked[1]} whatever library is chosen, because it names that folder itself (RPATH)"
+                )
             raise WrongUse(f"{file} needs {soname}, which {chosen} ({chosen.file}) is not")
         return chosen, "--library"
     if resolved is None:
@@ -193,8 +199,11 @@ def library_path(library: Library, environment: Mapping[str, str]) -> dict[str, 
 
 def _needing_file(program: Path, environment: Mapping[str, str]) -> tuple[Path | None, str]:
     """Return the file that is linked to MPI: the program, or a Python interpreter's extension; otherwise why not."""
-    with program.open("rb") as file:
-        first = file.readline(256)
+    try:
+        with program.open("rb") as file:
+            first = file.readline(256)
+    except PermissionError:
+        return None, f"{program} may be executed but not read"
     interpreter = program
     if first.startswith(b"#!"):
         words = first[2:].decode(errors="replace").split()
@@ -231,8 +240,15 @@ def _needed(file: Path, environment: Mapping[str, str]) -> tuple[str, Path | Non
 
 def _output(command: list[str], environment: Mapping[str, str] | None = None) -> str:
     try:
+        # Names of files need not be text.
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment
+            command,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=_TIMEOUT_S,
+            check=False,
+            env=environment,
         ).stdout
     except subprocess.TimeoutExpired:
         raise MachineCannot(

@@ -102,8 +102,8 @@ def is_crowded(shares: Sequence[tuple[str, int]], lab: "Lab | None") -> bool:
     """Return whether ranks must share a core; of real machines only this one's cores are known."""
     if lab is not None:
         return lab.oversubscribed or any(count > len(lab.host(host).cpus) for host, count in shares)
-    cores = len(os.sched_getaffinity(0))
-    return any(host == LOCAL_HOST and count > cores for host, count in shares)
+    cores, here = len(os.sched_getaffinity(0)), (LOCAL_HOST, os.uname().nodename)
+    return any(host in here and count > cores for host, count in shares)
 
 
 def _temporary_folder(lab: "Lab") -> Path:

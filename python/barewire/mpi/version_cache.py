@@ -37,8 +37,11 @@ def store_version(library: Path, version: str) -> None:
         # Concurrent runs each write a whole file; the last rename wins.
         temporary = file.with_name(f"{_FILE}.{os.getpid()}")
         entries = _entries() | {str(library.resolve()): [_identity(library), version]}
-        temporary.write_text(json.dumps(entries))
-        temporary.replace(file)
+        try:
+            temporary.write_text(json.dumps(entries))
+            temporary.replace(file)
+        except OSError:
+            temporary.unlink(missing_ok=True)
 
 
 def _entries() -> dict[str, Any]:
