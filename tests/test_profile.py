@@ -5,13 +5,15 @@ import functools
 import json
 import os
 import re
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, barewire, jobs_left_over
+from conftest import BAREWIRE, ROOT, barewire, eventually, jobs_left_over
 from mpi_libraries import SOURCES, WITH_LIBFABRIC, launched, library, program
 
 from barewire.errors import MachineCannot
@@ -184,6 +186,23 @@ def test_a_program_that_never_ends_is_ended_and_says_where_it_was(tmp_path: Path
     notes = " ".join(document["notes"])
     assert "Rank 1" in notes and "in MPI_Recv since" in notes and "outside MPI since" in notes
     assert document["exit_code"] is None and jobs_left_over() == set()
+
+
+def test_an_interrupted_program_says_where_it_was(tmp_path: Path) -> None:
+    """As one that hangs and is ended by Ctrl-C: its record would be of no use without the page."""
+    folder = tmp_path / "profile"
+    command = [BAREWIRE, "profile", "-o", str(folder), "--json", *HERE, "--", program("openmpi", "profiled"), "hangs"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert eventually(lambda: len([*folder.glob("ranks/*.rank")]) == 2, 20)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=60)
+    document = json.loads(printed)
+    notes = " ".join(document["notes"])
+    assert process.returncode == 130 and "The program was interrupted" in notes
+    assert "Rank 1" in notes and "in MPI_Recv since" in notes
+    assert document["exit_code"] is None and jobs_left_over() == set()
+    assert (folder / "report.html").exists() and not [*folder.glob("ranks/*.rank")]
 
 
 def test_a_fortran_program_that_never_ends_says_where_it_was(tmp_path: Path) -> None:

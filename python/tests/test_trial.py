@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -209,6 +210,22 @@ def test_every_launch_gets_the_input(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert given == [b"&control\n"] * 6 and not notes
 
 
+def test_an_interrupted_launch_leaves_no_records_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could read them, and each is as long as 128 threads need."""
+
+    def interrupted(job: Any, *_: Any, **__: Any) -> int:
+        (Path(job.folder) / "host.1.2.rank").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measure, "run_limited", interrupted)
+    monkeypatch.setattr(measure, "with_profiler", lambda _job, _file, folder, **_: SimpleNamespace(folder=folder))
+    plan = measure.TrialPlan(2, 2, 0.02, 60, None, 1)
+    both: Any = dict.fromkeys(("barewire", "tcp"), SimpleNamespace(ranks=2))
+    with pytest.raises(KeyboardInterrupt):
+        measure.Trial(both, None, tmp_path / "profiler", tmp_path, plan, lambda *_: None, lambda _: None).run()
+    assert [path.name for path in tmp_path.iterdir()] == ["output"]
+
+
 def test_hosts_without_slots_get_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "library_of_program", lambda *_: (None, ""))
 
@@ -219,3 +236,17 @@ def test_hosts_without_slots_get_no_rank(monkeypatch: pytest.MonkeyPatch) -> Non
     assert shares("a:0,b:4") == (("b", 4),) and shares("a:0,b:4", 2) == (("b", 2),)
     with pytest.raises(WrongUse, match="the hosts take 0"):
         shares("a:0")
+
+
+def test_a_line_of_many_numbers_takes_no_longer_than_many_lines() -> None:
+    """The time grew with the square of a line's length: more than a minute for 100,000 numbers."""
+    numbers = [str(number) for number in range(30_000)]
+    line = " ".join(numbers)
+    began = time.process_time()
+    assert compare_outputs([line, line], [line, line]).agree
+    numbers[5], numbers[20_000] = "6.5", "-1"
+    found = compare_outputs([line, line], [" ".join(numbers)] * 2)
+    assert time.process_time() - began < 5
+    near, far = found.differences
+    assert near.line.startswith("# # # # # [#] # #") and (near.first, near.second) == ("5", "6.5")
+    assert len(far.line) <= 161 and (far.first, far.second) == ("20000", "-1")

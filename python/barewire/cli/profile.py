@@ -24,7 +24,7 @@ from barewire.results.profile import SUFFIX, RankProfile, read_profiles
 from barewire.results.store import write_atomically
 
 REPORT_FILE, PROFILE_FILE, RANKS_FOLDER = "report.html", "profile.json", "ranks"
-_FAILED = 1
+_FAILED, _INTERRUPTED = 1, 130
 _RANKS_NAMED = 8
 
 
@@ -63,13 +63,20 @@ def profile(
         (directory / RANKS_FOLDER).mkdir()
         started = datetime.now(UTC).isoformat(timespec="seconds")
         profiled = with_profiler(job, profiler, directory / RANKS_FOLDER)
-        code = run_limited(profiled, running, limit, **({"stdout": sys.stderr} if as_json else {}))
+        interrupted = False
+        try:
+            code = run_limited(profiled, running, limit, **({"stdout": sys.stderr} if as_json else {}))
+        except KeyboardInterrupt:
+            # What hung and was interrupted has a record of where it was.
+            if not any((directory / RANKS_FOLDER).iterdir()):
+                raise
+            code, interrupted = None, True
     # Imported late, because these take half a second that the program need not wait for.
     from barewire.measure.environment import describe_machine
     from barewire.report.profile_page import profile_page
 
     summary = combine_profiles(convert_profiles(directory / RANKS_FOLDER), request.ranks)
-    notes = notes_of(summary, code, limit)
+    notes = notes_of(summary, code, None if interrupted else limit)
     facts = {
         "schema": SCHEMAS["profile"],
         "created": started,
@@ -88,6 +95,8 @@ def profile(
     else:
         print_profile(Console(stderr=True, highlight=False), summary, fabric, notes)
         typer.echo(f"the page is {directory / REPORT_FILE}; all of it as JSON is beside it", err=True)
+    if interrupted:
+        raise typer.Exit(_INTERRUPTED)
     if code is None:
         raise MeasurementFailed(
             f"the program had not ended after {limit:g} s and was terminated with all its processes"
@@ -110,20 +119,22 @@ def convert_profiles(folder: Path) -> list[RankProfile]:
 
 
 def notes_of(summary: JobProfile, code: int | None, limit: float | None) -> list[str]:
-    """Return notes that a reader needs before the numbers."""
+    """Return notes that a reader needs before the numbers. Without a code: ended at the limit, or by an interrupt."""
     notes = []
     launched = [profile for profile in summary.ranks if not profile.spawned]
     if not summary.ranks:
         notes.append(
             "No process called MPI_Init under the profiler: the program is not an MPI program, is linked statically, "
-            "ended before MPI_Init, or ran where this directory cannot be written"
+            "has rights of its own (setcap, setuid), so that nothing is preloaded, ended before MPI_Init, or ran where "
+            "this directory cannot be written"
         )
     elif len(launched) < summary.expected_ranks:
         notes.append(f"Only {len(launched)} of {summary.expected_ranks} ranks left a profile")
     if len(summary.ranks) > len(launched):
         notes.append(f"Spawned by the program: {len(summary.ranks) - len(launched)}")
     if code is None:
-        notes.append(f"The program was terminated after {limit:g} s: numbers extend to each rank's last call")
+        ended = "interrupted" if limit is None else f"terminated after {limit:g} s"
+        notes.append(f"The program was {ended}: numbers extend to each rank's last call")
     elif code:
         notes.append(f"The program ended with exit code {code}")
     notes += [_unfinished(rank) for rank in summary.unfinished[:_RANKS_NAMED]]

@@ -194,7 +194,10 @@ def _conclude(trials: Trial, facts: dict[str, Any], ranks: int, any_output: bool
     outcome = Outcome(PurePath(facts["command"][0]).name, (fabric, other), tuple(contests), agreement, profiles)
     notes = list(facts["notes"])
     if trials.profiler and not all(profile.ranks for profile in profiles.values()):
-        notes.append("The profiler saw no MPI_Init: is the program linked statically, or not an MPI program?")
+        notes.append(
+            "The profiler saw no MPI_Init: is the program linked statically, or not an MPI program? Or has it rights "
+            "of its own (setcap, setuid), so that nothing is preloaded?"
+        )
     facts |= {
         "timed_launches": sum(launch.phase == TIMED for launch in trials.launches),
         "says": headlines(outcome),

@@ -3,6 +3,7 @@
 
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from barewire.lab import Lab
 from barewire.mpi.job import Job
 from barewire.mpi.profiler import with_profiler
 from barewire.mpi.start import run_limited
-from barewire.results.profile import SUFFIX, RankProfile, read_profiles
+from barewire.results.profile import RankProfile, read_profiles
 from barewire.stats.confidence import CONFIDENCE
 from barewire.stats.intervals import is_precise
 
@@ -137,16 +138,17 @@ class Trial:
             job = with_profiler(job, self.profiler, ranks, light=phase != PROFILED)
         names = [f"{OUTPUT_FOLDER}/{number:03d}-{fabric}-{phase}.{kind}" for kind in ("out", "err")]
         out_file, err_file = (self.directory / name for name in names)
-        with self.input.open("rb") as given, out_file.open("wb") as out, err_file.open("wb") as err:
-            started = time.monotonic()
-            code = run_limited(job, self.lab, self.plan.limit_s, stdin=given, stdout=out, stderr=err)
-            wall_s = time.monotonic() - started
-        profiles = read_profiles(ranks)
+        try:
+            with self.input.open("rb") as given, out_file.open("wb") as out, err_file.open("wb") as err:
+                started = time.monotonic()
+                code = run_limited(job, self.lab, self.plan.limit_s, stdin=given, stdout=out, stderr=err)
+                wall_s = time.monotonic() - started
+            profiles = read_profiles(ranks)
+        finally:
+            # A process that outlives the launch may still write there.
+            shutil.rmtree(ranks, ignore_errors=True)
         if phase == PROFILED:
             self.profiles[fabric] = profiles
-        for file in ranks.glob(f"*{SUFFIX}"):
-            file.unlink()
-        ranks.rmdir()
         self.launches.append(TrialLaunch(number, fabric, phase, code, wall_s, _main_of(profiles, job.ranks), *names))
 
 

@@ -140,9 +140,10 @@ def read_profiles(folder: Path) -> list[RankProfile]:
 
     A process that was killed before it wrote its header has an empty profile, which is skipped.
     """
-    files = {file.name: file.read_bytes() for file in sorted(folder.glob(f"*{SUFFIX}"))}
+    # One after the other: each is 4 MB long, most of it a hole, and a job may have thousands of ranks.
+    files = ((file.name, file.read_bytes()) for file in sorted(folder.glob(f"*{SUFFIX}")))
     try:
-        profiles = [read_profile(data, name) for name, data in files.items() if data[: len(_MAGIC)].strip(b"\0")]
+        profiles = [read_profile(data, name) for name, data in files if data[: len(_MAGIC)].strip(b"\0")]
     except (ValueError, struct.error) as error:
         raise MeasurementFailed(
             f"a rank's profile in {folder} is damaged: {error}. Is the disk full, or another version's profiler in "
