@@ -652,3 +652,12 @@ def test_this_host_is_known_by_its_name_too() -> None:
     """Else MPICH's ranks that share cores would be kept from yielding them."""
     assert is_crowded([(LOCAL_HOST, 10_000)], None) and is_crowded([(os.uname().nodename, 10_000)], None)
     assert not is_crowded([(LOCAL_HOST, 1)], None) and not is_crowded([("another-host", 10_000)], None)
+
+
+def test_a_colon_begins_no_other_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To every launcher a word `:` does; its ranks would be neither counted nor have the job's settings."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    for words in (["cut", "-d", ":", "-f", "1"], ["./a", ":", "-n", "2", "./b"]):
+        with pytest.raises(WrongUse, match="would begin another program"):
+            prepare(OPEN_MPI_4, FabricOptions("tcp"), [(LOCAL_HOST, 2)], words, None)
+    assert prepare(OPEN_MPI_4, FabricOptions("tcp"), [(LOCAL_HOST, 2)], ["cut", "-d:", "a : b"], None).ranks == 2

@@ -50,11 +50,16 @@ def prepare(
     `with_library_path` puts this library into the linker's search path, for programs that do not find it by themselves.
     `pinned` binds each rank to a core as far as there are cores; in a lab ranks are always bound.
 
-    MachineCannot if the library or this machine lacks the fabric. WrongUse for a program that launchers would take for
-    an option.
+    MachineCannot if the library or this machine lacks the fabric. WrongUse for words that launchers would take for an
+    option, or for the beginning of another program.
     """
     if program[0].startswith("-"):
         raise WrongUse(f"'{program[0]}' would be an option of the launcher: give the program's path")
+    if ":" in program:
+        raise WrongUse(
+            "':' would begin another program of the launcher's command line, which gets neither ranks nor settings "
+            "here: put the command into a script, or start several programs with mpirun (--dry-run, barewire enable)"
+        )
     in_slurm = lab is None and "SLURM_JOB_ID" in os.environ and shutil.which("srun") is not None
     if in_slurm and requested.ulfm:
         raise MachineCannot("srun ends a job whose rank has failed: use mpirun outside of the allocation, or no --ulfm")
