@@ -79,6 +79,14 @@ def test_a_call_on_several_requests_counts_those_that_it_completes(tmp_path: Pat
     assert found["MPI_Request_get_status"][1] == 0
 
 
+def test_a_wait_for_an_operation_of_unknown_size_has_none(tmp_path: Path) -> None:
+    """It was counted among the empty messages."""
+    done, document = profiled(tmp_path, *HERE, "--", program("mpich-5", "profiled"), "unsized")
+    assert done.returncode == 0, done.stderr
+    waits = [row for row in document["calls"] if row["call"] == "MPI_Wait"]
+    assert [(row["bytes_from"], row["calls"]) for row in waits] == [(None, 100)]
+
+
 @functools.cache
 def fortran(name: str, source: str, folder: Path) -> str:
     try:

@@ -249,7 +249,7 @@ void leave(struct span *span, int call, enum language language, const slot *argu
   record(header, block, ((uint64_t)call + 1) << 8 | class_of(bytes), waits, span->begin, end, bytes, span->peer);
   if (of->request && succeeded) {
     slot request = request_at((const void *)ARGUMENT(of->request), 0, language);
-    remember_request(request, language, bytes < 0 ? 0 : bytes, span->peer);
+    remember_request(request, language, bytes, span->peer);
   }
 }
 

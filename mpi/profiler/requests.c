@@ -24,6 +24,12 @@ slot request_at(const void *requests, int64_t index, enum language language) {
 void remember_request(slot handle, enum language language, int64_t bytes, int32_t peer) {
   slot key = key_of_request(handle, language);
   unsigned row = row_of(key);
+  // Of an unknown size: its wait has none. An earlier request may have had the same handle.
+  if (bytes < 0) {
+    if (atomic_load_explicit(&rows[row].handle, memory_order_relaxed) == key)
+      atomic_store_explicit(&rows[row].handle, 0, memory_order_relaxed);
+    return;
+  }
   uint64_t kept = (uint64_t)(bytes > BYTES_MAX ? BYTES_MAX : bytes) << PEER_BITS | ((uint32_t)peer & 0xFFFFFF);
   atomic_store_explicit(&rows[row].handle, 0, memory_order_relaxed);
   atomic_store_explicit(&rows[row].message, kept, memory_order_release);

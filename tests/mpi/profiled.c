@@ -159,6 +159,18 @@ static void completions(void) {
   }
 }
 
+// Operations whose size no argument tells.
+static void unsized(void) {
+  int counts[2] = {1000, 1000}, displacements[2] = {0, 1000};
+  MPI_Datatype types[2] = {MPI_CHAR, MPI_CHAR};
+  char from[2000] = {0}, into[2000];
+  MPI_Request request;
+  for (int round = 0; round < ROUNDS; round++) {
+    MPI_Ialltoallw(from, counts, displacements, types, into, counts, displacements, types, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+}
+
 static void result(const char *mode) {
   const char *provider = getenv("FI_PROVIDER");
   int over_barewire = provider && strcmp(provider, "barewire") == 0;
@@ -183,6 +195,7 @@ int main(int count, char **arguments) {
   else exchange(1024, 1);
   if (strcmp(mode, "requests") == 0) requests();
   if (strcmp(mode, "completions") == 0) completions();
+  if (strcmp(mode, "unsized") == 0) unsized();
   if (strcmp(mode, "threads") == 0) threads();
   if (strcmp(mode, "forks") == 0) forks();
   if (strcmp(mode, "spawns") == 0) spawns(arguments[0]);
