@@ -174,7 +174,7 @@ fn a_station_that_sends_in_vain_though_a_path_works_is_caught() {
     for (seeds, property, mutant) in [
         (vec![2003, 2505, 2668], Property::Failure, HeardFromAny),
         (vec![4973], Property::Failure, TrustsAnyFrame),
-        (vec![7_000_952], Property::Progress, TrustsAnyFrame),
+        (vec![7_005_515], Property::Failure, TrustsAnyFrame),
     ] {
         let inject = |scenario: &mut Scenario| scenario.carriers_mutant = Some(mutant);
         assert!(violates_with_carriers(seeds.into_iter(), property, inject), "{mutant:?}");
