@@ -82,21 +82,20 @@ _OF_A_CLUSTER = {
     "SLURM_JOBID": "7",
     "SLURM_NODELIST": "node1",
     "PBS_NODEFILE": "/none",
-    "OMPI_MCA_oob_tcp_if_include": "ib0",
-    "HYDRA_IFACE": "ib0",
     "SLURM_TMPDIR": "/tmp",
+    "OMPI_MCA_oob_tcp_if_include": "eth1",
     "OMP_NUM_THREADS": "2",
 }
 
 
 def test_on_a_labs_hosts_launchers_know_nothing_of_the_machines_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would start ranks on the allocation's nodes, by its interface; what programs read stays."""
+    """They would start ranks on the allocation's nodes; what programs read stays, and interfaces that a user names."""
     for name, value in _OF_A_CLUSTER.items():
         monkeypatch.setenv(name, value)
     printing = _Launched(["printenv", *_OF_A_CLUSTER, "PATH"], Family.OPEN_MPI)
     assert output_of(printing) == [*_OF_A_CLUSTER.values(), os.environ["PATH"]]
     showing = _Launched(["sh", "-c", f"printenv {' '.join(_OF_A_CLUSTER)}; true"], Family.OPEN_MPI)
-    assert output_of(showing, _Lab()) == ["/tmp", "2"]
+    assert output_of(showing, _Lab()) == ["/tmp", "eth1", "2"]
 
 
 def test_interfaces_that_a_user_excludes_do_not_contradict_those_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

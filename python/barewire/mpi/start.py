@@ -30,12 +30,10 @@ _WITNESS_TIMEOUT_S = 60.0
 # A terminated launcher first ends its ranks on other hosts.
 _END_TIMEOUT_S = 5.0
 _SIGNALLED = 128
-# By these launchers know a batch system's allocation, and interfaces of this machine. On a lab's hosts they are wrong.
+# By these launchers know a batch system's allocation, which has no hosts of a lab.
 _NOT_IN_A_LAB = (
     *("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_NODELIST", "SLURM_JOB_NODELIST", "PBS_ENVIRONMENT", "PBS_JOBID"),
-    *("PBS_NODEFILE", "LSB_JOBID", "LSB_AFFINITY_HOSTFILE", "PE_HOSTFILE", "HYDRA_HOST_FILE", "HYDRA_IFACE"),
-    *("I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_IFACE", "OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"),
-    *("PRTE_MCA_prte_if_include", "PRTE_MCA_prte_if_exclude"),
+    *("PBS_NODEFILE", "LSB_JOBID", "LSB_AFFINITY_HOSTFILE", "PE_HOSTFILE", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE"),
 )
 # One list of Open MPI has several names that end so.
 _NO_PROVIDERS = "ofi_provider_exclude"
