@@ -141,26 +141,40 @@ def _version_of(file: Path) -> tuple[int, int] | None:
 def _running_launcher(job: Job, lab: "Lab | None", **arguments: Any) -> "Iterator[subprocess.Popen[bytes]]":
     """Run a job's launcher during the block; at the end, terminate it and remove shared memory of killed ranks."""
     started_ns = time.time_ns()
-    with _past_hydra(job, arguments.pop("stdin", None)) as (job, stdin):
+    with _past_hydra(job, arguments.pop("stdin", None)) as (job, stdin), _passing_on() as pass_on_to:
         process = _launch(job, lab, stdin=stdin, **arguments)
         try:
-            with _passing_on_to(process):
-                yield process
+            pass_on_to(process)
+            yield process
         finally:
             terminate(process, _END_TIMEOUT_S)
             remove_orphaned_memory(started_ns)
 
 
 @contextmanager
-def _passing_on_to(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Pass requests by signals on to the launcher during the block; those that are ignored stay so."""
+def _passing_on() -> Iterator[Callable[["subprocess.Popen[bytes]"], None]]:
+    """Pass requests by signals on to the launcher that the yielded function names; those that are ignored stay so."""
+    launchers: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def receive(number: int, _frame: object) -> None:
+        for launcher in launchers:
+            launcher.send_signal(number)
+        if not launchers:
+            early.append(number)
+
+    def pass_on_to(launcher: "subprocess.Popen[bytes]") -> None:
+        launchers.append(launcher)
+        for number in early:
+            launcher.send_signal(number)
+
     previous = {}
     if threading.current_thread() is threading.main_thread():
         for number in _PASSED_ON:
             if signal.getsignal(number) is signal.SIG_DFL:
-                previous[number] = signal.signal(number, lambda received, _: process.send_signal(received))
+                previous[number] = signal.signal(number, receive)
     try:
-        yield
+        yield pass_on_to
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
