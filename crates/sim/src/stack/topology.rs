@@ -384,6 +384,11 @@ impl Topology {
         self.faults.iter().filter(concerns)
     }
 
+    /// The longest delay of a network.
+    pub fn delay_ns_max(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.delay_ns).fold(self.routed_delay_ns, u64::max)
+    }
+
     /// When the last fault that ends has ended, and the last held frame has arrived.
     pub fn faults_end_ns(&self) -> u64 {
         let end_ns = |fault: &PathFault| match fault.failure {

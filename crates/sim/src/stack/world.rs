@@ -201,9 +201,7 @@ impl World {
         let steps = self.scenario.programs.iter().map(Vec::len).max().unwrap_or(0) as u64;
         let patiences = if is_complete { 4 } else { 4 + steps };
         // With a window of 1 each frame takes a round trip.
-        let delays_ns =
-            self.scenario.topology.iter().flat_map(|topology| topology.segments.iter().map(|one| one.delay_ns));
-        let round_trips_ns = 10_000 * delays_ns.max().unwrap_or(0);
+        let round_trips_ns = 10_000 * self.scenario.topology.as_ref().map_or(0, Topology::delay_ns_max);
         let end_ns = self.scenario.faults_end_ns + patiences * patience_ns + round_trips_ns + 10_000 * MS;
         while let Some((time, event)) = self.agenda.next() {
             self.now_ns = time;
