@@ -351,6 +351,7 @@ impl<F: Lower, U: Datagrams> Carriers<F, U> {
                 let held = &mut self.held.entry(index).or_default().frames;
                 let room = HELD_MAX - held.len();
                 held.extend(frames.iter().take(room).map(|frame| [frame.header, frame.payload].concat()));
+                self.peers[index].held();
                 self.ask_due();
                 Ok(frames.len())
             }

@@ -153,7 +153,8 @@ pub(crate) struct Peer {
     pauses: u8,
     /// Whether nothing was sent to the peer for [`IDLE_MIN`], as when its process has ended.
     pub is_idle: bool,
-    /// When to ask again, and how long after that.
+    /// When the question was asked last, when to ask again, and how long after that.
+    asked_at: u64,
     question_due: u64,
     question_interval: u64,
     /// Injected fault.
@@ -214,6 +215,7 @@ impl Peer {
             last_sent: now,
             pauses: 0,
             is_idle: false,
+            asked_at: 0,
             question_due: now,
             question_interval: QUESTION_MIN,
             #[cfg(feature = "mutants")]
@@ -337,8 +339,17 @@ impl Peer {
     pub fn asked(&mut self, now: u64) {
         let is_reached = self.current.is_some_and(|current| self.works[current]);
         let most = if is_reached || self.is_idle { RARE_QUESTION_MAX } else { QUESTION_MAX };
-        self.question_due = now + self.question_interval.min(most);
+        (self.asked_at, self.question_due) = (now, now + self.question_interval.min(most));
         self.question_interval = (2 * self.question_interval).min(most);
+    }
+
+    /// A frame is held because no path to the peer is known. If the peer's questions or frames have
+    /// arrived, it may have a path and wait for this frame, and is asked again.
+    pub fn held(&mut self) {
+        let is_there = self.has_heard || self.answered.iter().flatten().any(|question| *question != 0);
+        if is_there && !mutant!(self, AnswersOnce) {
+            self.question_due = self.question_due.min(self.asked_at + QUESTION_MIN);
+        }
     }
 
     /// Notes whether the peer is idle: then it is asked more and more rarely, until it is [resumed](Self::resume).

@@ -771,6 +771,24 @@ fn a_lost_answer_is_repeated() {
     assert!(world.exchange(1, 5 * MS) < 30 * MS);
 }
 
+/// Proves that a station whose questions have become rare asks a peer at once whose frames arrive, since it waits for
+/// answers.
+#[test]
+fn a_peer_that_is_heard_is_asked_at_once() {
+    let mut world = World::new([false, true], 0.0, 12);
+    world.connect(0);
+    world.send(0);
+    world.receive(0);
+    world.receive(1);
+    world.block(UDP, 0, true);
+    world.wait(1, 2000 * MS);
+    world.receive(0);
+    assert_eq!(world.carriers(), [Some(Carrier::Udp), None]);
+    world.block(UDP, 0, false);
+    world.now += 5 * MS;
+    assert!(world.exchange(0, 10 * MS) < MS);
+}
+
 /// Proves that questions with another key have no effect: they are not answered, and neither station finds a path.
 #[test]
 fn forged_questions_change_nothing() {

@@ -22,6 +22,7 @@ fn violates_in(
     inject: impl Fn(&mut Scenario),
 ) -> bool {
     worlds.any(|(seed, mut scenario)| {
+        let clean = scenario.clone();
         inject(&mut scenario);
         // An assertion of the product that fails first counts as well.
         let ended = catch_unwind(AssertUnwindSafe(|| run(scenario, seed)));
@@ -33,6 +34,7 @@ fn violates_in(
         });
         if is_caught {
             println!("caught in world {seed}");
+            run(clean, seed).expect("the world is clean without the bug");
         }
         is_caught
     })
