@@ -2,7 +2,9 @@
 // One-sided operations of the first rank on the last rank's memory, each with its synchronisation:
 // fence: operation, then MPI_Win_fence by both. pscw: MPI_Win_start, operation, MPI_Win_complete against MPI_Win_post,
 // MPI_Win_wait. lock: MPI_Win_lock, operation, MPI_Win_unlock. flush: operation, MPI_Win_flush, within one
-// MPI_Win_lock_all. For lock and flush the target is inside MPI_Recv meanwhile. The origin's time is recorded.
+// MPI_Win_lock_all. burst: the same with BURST operations before each MPI_Win_flush, all on the same memory of the
+// target; not of single words. For lock, flush and burst the target is inside MPI_Recv meanwhile. The origin's time is
+// recorded.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +12,9 @@
 #include "common/measure.h"
 
 enum {
-  WORD = 8,   // of fetch-and-op and compare-and-swap
-  TARGET = 1  // rank in `window_ranks`
+  WORD = 8,    // of fetch-and-op and compare-and-swap
+  TARGET = 1,  // rank in `window_ranks`
+  BURST = 16
 };
 
 static size_t bytes;
@@ -24,7 +27,11 @@ static MPI_Group peer_group;  // the peer, for pscw
 
 static void put(void) { MPI_Put(local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, window); }
 
-static void get(void) { MPI_Get(local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, window); }
+// Each operation of a burst has a buffer of its own.
+static void get(void) {
+  unsigned char *into = local + done % BURST * bytes;
+  MPI_Get(into, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, window);
+}
 
 static void accumulate(void) {
   MPI_Datatype type = bytes % WORD ? MPI_UINT8_T : MPI_UINT64_T;
@@ -93,15 +100,28 @@ static void flush(int count) {
   if (is_target) done += (uint64_t)count;
 }
 
+static void burst(int count) {
+  for (int number = 0; number < count && is_origin; number++) {
+    for (int each = 0; each < BURST; each++, done++) access->start();
+    MPI_Win_flush(TARGET, window);
+  }
+  if (is_target) done += (uint64_t)count * BURST;
+}
+
 static const struct {
   const char *name;
   void (*run)(int);
-} methods[] = {{"fence", fence}, {"pscw", pscw}, {"lock", lock}, {"flush", flush}};
+} methods[] = {{"fence", fence}, {"pscw", pscw}, {"lock", lock}, {"flush", flush}, {"burst", burst}};
 enum {
   ACCESSES = sizeof accesses / sizeof *accesses,
   METHODS = sizeof methods / sizeof *methods
 };
 static char names[ACCESSES * METHODS][32];
+
+static int is_offered(int index) {
+  return !accesses[index / METHODS].is_word_operation || methods[index % METHODS].run != burst;
+}
+
 static void (*method)(int);
 
 // Keeps the target inside MPI until the origin's stretch has ended.
@@ -124,7 +144,7 @@ static void open_series(void) {
   MPI_Win_unlock(is_target, window);
   MPI_Barrier(window_ranks);
   if (method == fence) MPI_Win_fence(MPI_MODE_NOPRECEDE, window);
-  if (method == flush && is_origin) MPI_Win_lock_all(0, window);
+  if ((method == flush || method == burst) && is_origin) MPI_Win_lock_all(0, window);
 }
 
 // The target's word after this many operations: the initial value plus the sum of the operands.
@@ -153,7 +173,7 @@ static void check_sum(void) {
 
 static void close_series(void) {
   if (method == fence) MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
-  if (method == flush && is_origin) MPI_Win_unlock_all(window);
+  if ((method == flush || method == burst) && is_origin) MPI_Win_unlock_all(window);
   MPI_Barrier(window_ranks);
   MPI_Win_lock(MPI_LOCK_EXCLUSIVE, is_target, 0, window);
   char what[64];
@@ -161,17 +181,18 @@ static void close_series(void) {
   if (access->is_word_operation && is_target) check_word(window_memory, word_after(done), what);
   if (access->is_word_operation && is_origin && done) check_word(fetched, word_after(done - 1), what);
   if (access->start == put && is_target && done) check(window_memory, bytes, key(0), what);
-  if (access->start == get && is_origin && done) check(local, bytes, key(ranks - 1), what);
+  for (uint64_t each = 0; access->start == get && is_origin && each < BURST && each < done; each++)
+    check(local + each * bytes, bytes, key(ranks - 1), what);
   if (access->start == accumulate && is_target) check_sum();
   MPI_Win_unlock(is_target, window);
 }
 
 static void measure_one(size_t size, const char *variant) {
-  if (!is_selected(variant) || !fits(variant, size, 2 * size)) return;
+  if (!is_selected(variant) || !fits(variant, size, (BURST + 1) * size)) return;
   int idle = !is_origin && !is_target;
   bytes = size;
   if (!idle) {
-    local = allocate(size > WORD ? size : WORD);
+    local = allocate(BURST * (size > WORD ? size : WORD));
     fetched = allocate(WORD);
     MPI_Win_allocate((MPI_Aint)(size > WORD ? size : WORD), 1, MPI_INFO_NULL, window_ranks, &window_memory, &window);
   }
@@ -210,9 +231,9 @@ static void leave(void) {
 
 int main(int argc, char **argv) {
   const char *variants[ACCESSES * METHODS + 1] = {NULL};
-  for (int index = 0; index < ACCESSES * METHODS; index++) {
+  for (int index = 0, offered = 0; index < ACCESSES * METHODS; index++) {
     snprintf(names[index], sizeof names[index], "%s-%s", accesses[index / METHODS].name, methods[index % METHODS].name);
-    variants[index] = names[index];
+    if (is_offered(index)) variants[offered++] = names[index];
   }
   begin(argc, argv,
         &(struct program){
@@ -225,6 +246,7 @@ int main(int argc, char **argv) {
   if (settings.walk_bytes) usage_error("--walk-bytes does not apply to windows: all operations access the same memory");
   join();
   for (int index = 0; index < ACCESSES * METHODS; index++) {
+    if (!is_offered(index)) continue;
     access = &accesses[index / METHODS], method = methods[index % METHODS].run;
     if (access->is_word_operation) measure_one(WORD, names[index]);
     for (int size = 0; !access->is_word_operation && size < settings.size_count; size++)

@@ -27,7 +27,9 @@ VARIANTS = {
     "neighbourhood": tuple(
         f"{topology}-{what}" for topology in ("cartesian", "graph") for what in ("allgather", "alltoall", "alltoallv")
     ),
-    "onesided": tuple(f"{access}-{method}" for access in ("put", "get", "accumulate") for method in METHODS),
+    "onesided": tuple(
+        f"{access}-{method}" for access in ("put", "get", "accumulate") for method in (*METHODS, "burst")
+    ),
     "burst": ("lone", "send-8", "send-64", "isend-8", "isend-64"),
     "datatype": ("contiguous", "vector-8", "vector-512", "indexed", "struct"),
     "persistent": ("isend", "start", "startall"),

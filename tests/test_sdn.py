@@ -24,7 +24,7 @@ from barewire.topology import Port
 LINKS, SWITCHES = 32, 20
 RATE_BIT_S = 25_000_000
 ATTEMPTS = 3
-# Longest round trip beyond the median after a cable is pulled: 39 to 107 ms on an idle machine. Without labels until
+# Longest round trip beyond the median after a cable is pulled: 8 to 72 ms on an idle machine. Without labels until
 # the cable is back.
 SILENCE_MS = 300
 STRATEGIES = ("--strategy", "default=ecmp", "--strategy", "mpi=ecmp")

@@ -7,7 +7,8 @@
 #include "check.h"
 
 enum {
-  MESSAGES = 4000,
+  // As many as the provider advertises.
+  MESSAGES = 4096,
   AWAY_S = 1,
   BUFFERED = 4
 };

@@ -79,6 +79,10 @@ struct State {
     /// Answers to peers, passed to the endpoint once it has received everything that has arrived.
     answers: VecDeque<(PeerId, Answer)>,
     receives: Slab<receive::Receive>,
+    /// Bytes of the buffers of receives of single messages.
+    awaited_bytes: u64,
+    /// See [`Messenger::take_unreceived`].
+    is_unreceived: bool,
     tagged: Matcher<Key, Key>,
     untagged: Matcher<Key, Key>,
     unexpected: Slab<receive::Unexpected>,
@@ -123,6 +127,8 @@ impl<L: Link> Messenger<L> {
             retried: Vec::new(),
             answers: VecDeque::new(),
             receives: Slab::new(),
+            awaited_bytes: 0,
+            is_unreceived: false,
             tagged: Matcher::new(),
             untagged: Matcher::new(),
             unexpected: Slab::new(),
@@ -282,6 +288,22 @@ impl<L: Link> Messenger<L> {
     #[must_use]
     pub fn take_unsent(&mut self) -> bool {
         std::mem::take(&mut self.is_unsent)
+    }
+
+    /// Whether a receive was posted since the last call of this, and receives wait for
+    /// [more than fits a window](Self::awaits_long_messages).
+    #[inline]
+    #[must_use]
+    pub fn take_unreceived(&mut self) -> bool {
+        std::mem::take(&mut self.state.is_unreceived) && self.awaits_long_messages()
+    }
+
+    /// Whether receives wait for messages that together may be longer than what a peer sends before anything is
+    /// acknowledged.
+    #[inline]
+    #[must_use]
+    pub fn awaits_long_messages(&self) -> bool {
+        self.state.awaited_bytes > receive::LONG_BYTES
     }
 
     /// Whether an operation waits for room, which progress may make.

@@ -259,6 +259,20 @@ impl Endpoint {
         }
     }
 
+    /// Whether a receive was posted since the last call of this, and receives wait for more than fits a window.
+    #[inline]
+    pub fn take_unreceived(&mut self) -> bool {
+        match &mut self.wire {
+            Some(Wire::Reliable(messenger)) => messenger.take_unreceived(),
+            _ => false,
+        }
+    }
+
+    /// Whether receives wait for more than fits a window.
+    pub fn awaits_long_messages(&self) -> bool {
+        matches!(&self.wire, Some(Wire::Reliable(messenger)) if messenger.awaits_long_messages())
+    }
+
     /// Whether a posted operation waits for room that progress may free.
     #[inline]
     pub fn is_waiting_for_room(&self) -> bool {

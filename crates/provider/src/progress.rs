@@ -198,7 +198,7 @@ pub(crate) fn step(
         } else {
             progress_request.reset_interval();
             *has_worked = note_status(state.progress(), *has_worked);
-            if !state.has_messages() {
+            if !state.has_messages() && !state.awaits_long_messages() {
                 progress_request.cancel();
             }
             if progress_request.is_requested() {

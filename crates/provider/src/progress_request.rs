@@ -2,7 +2,7 @@
 //! State that the program and a domain's progress thread share without the domain's lock.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::time::TimeSpec;
@@ -11,6 +11,15 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use crate::backoff::CoreSharing;
 use crate::edge::Result;
 use crate::event::nix_errno;
+
+/// What a program posts that does not complete at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Posted {
+    /// What could not be sent.
+    Send,
+    /// A receive, while receives wait for more than fits a window.
+    Receive,
+}
 
 /// Whether the progress thread is needed. Requested with the domain's lock held.
 pub(crate) struct ProgressRequest {
@@ -26,13 +35,13 @@ pub(crate) struct ProgressRequest {
     is_automatic: bool,
     /// Nanoseconds until the next urgent check.
     interval: AtomicU64,
-    /// The program has posted what could not be sent at once, and made no progress since.
-    is_unsent: AtomicBool,
-    /// When it did, in nanoseconds after `origin`.
-    unsent_since: AtomicU64,
+    /// Bit n: the program has posted the nth of [`Posted`], and made no progress since.
+    waiting: AtomicU8,
+    /// By [`Posted`]: since when, in nanoseconds after `origin`.
+    waiting_since: [AtomicU64; 2],
     origin: Instant,
-    /// It computed when it last did so.
-    computes_next: AtomicBool,
+    /// By [`Posted`]: the program computed when it last did so.
+    computes_next: [AtomicBool; 2],
     /// More ranks than cores: a program without a core seems to compute.
     is_oversubscribed: bool,
     /// Wakes the progress thread.
@@ -55,8 +64,7 @@ impl ProgressRequest {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(nix_errno)?;
         let [is_requested, is_urgent] = [is_automatic; 2].map(AtomicBool::new);
         let interval = AtomicU64::new(INTERVAL_MIN.as_nanos() as u64);
-        let [program_progress, seen_progress, unsent_since] = [0; 3].map(AtomicU64::new);
-        let [is_unsent, computes_next] = [false; 2].map(AtomicBool::new);
+        let [program_progress, seen_progress] = [0; 2].map(AtomicU64::new);
         let origin = Instant::now();
         Ok(Self {
             program_progress,
@@ -65,10 +73,10 @@ impl ProgressRequest {
             is_urgent,
             is_automatic,
             interval,
-            is_unsent,
-            unsent_since,
+            waiting: AtomicU8::new(0),
+            waiting_since: [0; 2].map(AtomicU64::new),
             origin,
-            computes_next,
+            computes_next: [false; 2].map(AtomicBool::new),
             is_oversubscribed: core_sharing == CoreSharing::Oversubscribed,
             timer,
         })
@@ -78,35 +86,40 @@ impl ProgressRequest {
     #[inline]
     pub fn note_program_progress(&self) {
         self.program_progress.store(self.program_progress.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        if self.is_unsent.load(Ordering::Relaxed) {
+        if self.waiting.load(Ordering::Relaxed) != 0 {
             self.note_progress_after_post();
         }
     }
 
-    /// The program has posted what could not be sent at once. If it computed after such a post before, progress is
+    /// The program has posted what does not complete at once. If it computed after such a post before, progress is
     /// requested promptly.
     #[cold]
-    pub fn note_unsent(&self) {
-        if self.is_oversubscribed || self.is_unsent.swap(true, Ordering::Relaxed) {
+    pub fn note_waiting(&self, posted: Posted) {
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if self.is_oversubscribed || waiting & 1 << posted as u8 != 0 {
             return;
         }
-        self.unsent_since.store(self.origin.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        if self.computes_next.load(Ordering::Relaxed) {
+        self.waiting.store(waiting | 1 << posted as u8, Ordering::Relaxed);
+        self.waiting_since[posted as usize].store(self.origin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        if self.computes_next[posted as usize].load(Ordering::Relaxed) {
             self.request_after(PROMPT_INTERVAL, true);
         }
     }
 
     #[cold]
     fn note_progress_after_post(&self) {
-        let since = Duration::from_nanos(self.unsent_since.load(Ordering::Relaxed));
-        self.learn(self.origin.elapsed().saturating_sub(since));
+        let now = self.origin.elapsed();
+        let waiting = self.waiting.swap(0, Ordering::Relaxed);
+        for posted in [Posted::Send, Posted::Receive].into_iter().filter(|posted| waiting & 1 << *posted as u8 != 0) {
+            let since = Duration::from_nanos(self.waiting_since[posted as usize].load(Ordering::Relaxed));
+            self.learn(posted, now.saturating_sub(since));
+        }
     }
 
     /// The program has made no progress for so long after a post.
-    fn learn(&self, after: Duration) {
-        self.is_unsent.store(false, Ordering::Relaxed);
+    fn learn(&self, posted: Posted, after: Duration) {
         let has_computed = after >= PROMPT_INTERVAL;
-        if self.computes_next.swap(has_computed, Ordering::Relaxed) && !has_computed {
+        if self.computes_next[posted as usize].swap(has_computed, Ordering::Relaxed) && !has_computed {
             // The prompt request was not needed.
             self.set_timer(self.interval());
         }
@@ -233,20 +246,32 @@ mod tests {
             _ => None,
         };
         let progress_request = ProgressRequest::new(false, CoreSharing::Unknown).unwrap();
-        progress_request.note_unsent();
-        assert_eq!(due(&progress_request), None, "nothing is known of the program yet");
-        progress_request.learn(PROMPT_INTERVAL);
-        progress_request.note_unsent();
-        // Already over, on a busy machine.
-        assert!(due(&progress_request).is_none_or(|due| due <= PROMPT_INTERVAL));
-        assert!(progress_request.is_urgent() && !progress_request.has_program_progressed());
-        progress_request.learn(PROMPT_INTERVAL / 2);
-        assert!(due(&progress_request).is_none_or(|due| due <= INTERVAL_MIN));
-        progress_request.disarm();
-        progress_request.note_unsent();
-        assert_eq!(due(&progress_request), None, "the program polled after its last post");
-        progress_request.note_program_progress();
-        assert!(!progress_request.is_unsent.load(Ordering::Relaxed));
+        let other = |posted| if posted == Posted::Send { Posted::Receive } else { Posted::Send };
+        for posted in [Posted::Send, Posted::Receive] {
+            let learn = |after| {
+                progress_request.waiting.store(0, Ordering::Relaxed);
+                progress_request.learn(posted, after);
+            };
+            progress_request.note_waiting(posted);
+            assert_eq!(due(&progress_request), None, "nothing is known of the program yet");
+            learn(PROMPT_INTERVAL);
+            progress_request.note_waiting(other(posted));
+            assert_eq!(due(&progress_request), None, "nothing is known of the other kind");
+            progress_request.note_waiting(posted);
+            // Already over, on a busy machine.
+            assert!(due(&progress_request).is_none_or(|due| due <= PROMPT_INTERVAL));
+            assert!(progress_request.is_urgent() && !progress_request.has_program_progressed());
+            learn(PROMPT_INTERVAL / 2);
+            assert!(due(&progress_request).is_none_or(|due| due <= INTERVAL_MIN));
+            progress_request.disarm();
+            progress_request.note_waiting(posted);
+            assert_eq!(due(&progress_request), None, "the program polled after its last post");
+            progress_request.note_program_progress();
+            assert_eq!(progress_request.waiting.load(Ordering::Relaxed), 0);
+            // Whatever this took.
+            learn(Duration::ZERO);
+            progress_request.disarm();
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::lock::{Guard, Lock, TryGuard};
 use crate::notifier::Notifier;
 use crate::parameters::Parameters;
 use crate::poison::Poison;
-use crate::progress_request::ProgressRequest;
+use crate::progress_request::{Posted, ProgressRequest};
 use crate::queue::{Entry, Queue};
 use crate::region::Region;
 use crate::table::Table;
@@ -162,6 +162,11 @@ impl State {
         self.endpoints.iter().any(Endpoint::has_messages)
     }
 
+    /// Whether receives wait for more than fits a window.
+    pub fn awaits_long_messages(&self) -> bool {
+        self.endpoints.iter().any(Endpoint::awaits_long_messages)
+    }
+
     /// Receives a local peer's message for an empty queue, without other progress.
     #[inline]
     pub fn receive_next(&mut self, queue: usize) -> Option<Entry> {
@@ -188,7 +193,10 @@ impl State {
             // Otherwise the message was accepted, and the next poll reports the error.
         }
         if self.endpoints[endpoint].take_unsent() {
-            self.progress_request.note_unsent();
+            self.progress_request.note_waiting(Posted::Send);
+        }
+        if self.endpoints[endpoint].take_unreceived() {
+            self.progress_request.note_waiting(Posted::Receive);
         }
         self.request_progress();
         self.wake_if_asleep();

@@ -38,6 +38,10 @@ pub struct ReceiveOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim(Key);
 
+/// Messages of more bytes than this exceed what a peer sends before anything is acknowledged, a window at an MTU of
+/// 1500.
+pub(super) const LONG_BYTES: u64 = 88 << 10;
+
 impl Selector {
     pub(super) fn source(&self) -> Option<PeerId> {
         match self {
@@ -139,7 +143,7 @@ impl<L: Link> Messenger<L> {
         }
         self.connect_source(&selector)?;
         let stage = Stage::Posted { selector, ticket: 0 };
-        let key = self.state.receives.add(Receive { target, options, stage });
+        let key = self.state.add_single(Receive { target, options, stage });
         let posted_ticket = self.state.matcher(selector.is_tagged()).post(selector.pattern(), key);
         if let Some(Receive { stage: Stage::Posted { ticket, .. }, .. }) = self.state.receives.get(key) {
             *ticket = posted_ticket;
@@ -350,6 +354,7 @@ impl State {
         }
         target.write(0, body);
         self.receives.free(key);
+        self.awaited_bytes -= room;
         self.matcher(label.tag.is_some()).remove_receive(ticket);
         Some((options, room))
     }
@@ -404,8 +409,16 @@ impl State {
         let Some(message) = self.unexpected.get(key) else { return };
         let (is_rendezvous, confirm) = message.content.protocol();
         let matched = Matched::new(message.envelope, &target, is_rendezvous, confirm);
-        let receive = self.receives.add(Receive { target, options, stage: Stage::Matched(matched) });
+        let receive = self.add_single(Receive { target, options, stage: Stage::Matched(matched) });
         self.deliver(receive, key);
+    }
+
+    /// Adds a receive of a single message.
+    #[inline]
+    fn add_single(&mut self, receive: Receive) -> Key {
+        self.awaited_bytes += receive.target.bytes();
+        self.is_unreceived = true;
+        self.receives.add(receive)
     }
 
     /// Fills a multi-receive with unexpected messages.
@@ -478,7 +491,7 @@ impl State {
     /// All of a receive's message has arrived.
     #[inline]
     pub(super) fn finish_receive(&mut self, key: Key) {
-        let Some(Receive { options, stage: Stage::Matched(matched), .. }) = self.receives.remove(key) else { return };
+        let Some((options, matched)) = self.remove_matched(key) else { return };
         let message = self.finish_part(&matched);
         // The end of a multi-receive is reported always: its buffer is the program's again.
         let is_silent = options.is_silent && !(matched.multi.is_some() && message.is_last);
@@ -503,10 +516,22 @@ impl State {
 
     /// Fails a receive that had matched a message.
     pub(super) fn fail_receive(&mut self, key: Key, failure: Failure) {
-        let Some(Receive { options, stage: Stage::Matched(matched), .. }) = self.receives.remove(key) else { return };
+        let Some((options, matched)) = self.remove_matched(key) else { return };
         let message = Some(self.finish_part(&matched));
         let outcome = Outcome::Failed { operation: Operation::Receive, failure, message };
         self.complete(options.context, options.note, outcome, false);
+    }
+
+    /// Removes a receive that had matched a message.
+    #[inline]
+    fn remove_matched(&mut self, key: Key) -> Option<(ReceiveOptions, Matched)> {
+        let Receive { target, options, stage: Stage::Matched(matched) } = self.receives.remove(key)? else {
+            return None;
+        };
+        if matched.multi.is_none() {
+            self.awaited_bytes -= target.bytes();
+        }
+        Some((options, matched))
     }
 
     /// The location of a message; removes a multi-receive after its last one.
@@ -529,8 +554,13 @@ impl State {
     pub(super) fn fail_posted(&mut self, key: Key, failure: Failure) {
         let Some(receive) = self.receives.get(key) else { return };
         let ReceiveOptions { context, note, .. } = receive.options;
+        let room = receive.target.bytes();
         let (selector, ticket, is_done) = match &mut receive.stage {
-            Stage::Posted { selector, ticket } => (*selector, *ticket, true),
+            Stage::Posted { selector, ticket } => {
+                let found = (*selector, *ticket, true);
+                self.awaited_bytes -= room;
+                found
+            }
             Stage::Multi { selector, ticket, in_flight, .. } => {
                 let Some(ticket) = ticket.take() else { return };
                 (*selector, ticket, *in_flight == 0)

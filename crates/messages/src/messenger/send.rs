@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sends: eager or rendezvous, copied or zero-copy.
 
+use std::ops::RangeInclusive;
 use std::slice;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -56,10 +57,11 @@ const POLLS_PER_CLOCK_READ: u32 = 16;
 /// may have asked for rendezvous.
 const POSTS_WITHOUT_PROGRESS: u16 = 256;
 
-/// Lent messages of bulk work that the endpoint has for a peer: more than the engine holds.
-const LENT_IN_FLIGHT: u16 = 3;
-/// The same with copied messages, of a frame each.
-const COPIED_IN_FLIGHT: u16 = 32;
+/// Bytes of bulk work that the endpoint has for a peer: more than a window, so that no message waits for the
+/// acknowledgement of an earlier one.
+const BULK_BYTES: usize = 128 << 10;
+/// Bounds of the number of messages in which it has them.
+const BULK_IN_FLIGHT: RangeInclusive<usize> = 3..=32;
 /// Limit of a chunk, in frames.
 const CHUNK_FRAMES_MAX: usize = 4096;
 
@@ -512,8 +514,13 @@ impl<L: Link> Messenger<L> {
     /// Hands bulk work's next message to the endpoint, unless it has enough of this peer's. Returns whether it took it.
     pub(super) fn post_bulk(&mut self, to: PeerId, head: &[u8], body: BulkBody<'_>, report: Report) -> bool {
         let peer = self.state.peers.at(to);
-        let limit = if matches!(body, BulkBody::Lent(_)) { LENT_IN_FLIGHT } else { COPIED_IN_FLIGHT };
-        let Some(channel) = peer.channel.filter(|_| peer.bulk_in_flight < limit) else { return false };
+        let bytes = match body {
+            BulkBody::Lent(part) => part.len(),
+            BulkBody::Copied(bytes) => bytes.len(),
+        };
+        let limit = (BULK_BYTES / bytes.max(1)).clamp(*BULK_IN_FLIGHT.start(), *BULK_IN_FLIGHT.end());
+        let is_busy = usize::from(peer.bulk_in_flight) >= limit;
+        let Some(channel) = peer.channel.filter(|_| !is_busy) else { return false };
         let posted = match body {
             // SAFETY: the memory of a send stays valid until the send completes, which it does only when the endpoint
             // has reported all its messages; registered memory until it is deregistered, when the endpoint copies what

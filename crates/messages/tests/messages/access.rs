@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Remote writes, reads and atomic operations, on a wire, on one host, and within one process.
 
+use std::time::{Duration, Instant};
+
 use barewire_link::Faults;
 use barewire_llc::ConnectionConfig;
 use barewire_messages::{
@@ -464,6 +466,40 @@ fn mutual_reads_make_progress() {
         assert_eq!(was_full, [true; 2]);
         assert!(back[..1000].iter().all(|back| *back == memory[1]) && back[1000..].iter().all(|b| *b == memory[0]));
     }
+}
+
+/// Proves that the answer to a read does not wait for the acknowledgement of earlier answers, if all fit the window.
+#[test]
+fn reads_of_a_few_frames_do_not_wait_for_acknowledgements() {
+    const DELAY: Duration = Duration::from_millis(300);
+    let connection = ConnectionConfig {
+        acknowledge_every: 31,
+        acknowledge_delay: DELAY,
+        t1_min: DELAY * 2,
+        t1_initial: DELAY * 2,
+        ..ConnectionConfig::default()
+    };
+    let mut pair = wire(Config::default(), &connection, Faults::default(), 1);
+    let [peer, _] = add_peers(&mut pair);
+    let mut memory = bytes(2048, 1);
+    register(&mut pair[1], &mut memory, Access::ALL, 1);
+    let mut back = vec![vec![0; 2048]; 12];
+    // Connected by the first one.
+    for round in [0..1, 1..12] {
+        let (began, mut left) = (Instant::now(), round.len());
+        for number in round {
+            read(&mut pair, peer, RemoteAddress { key: 1, offset: 0 }, &[Part::into(&mut back[number])], 0);
+        }
+        drive(&mut pair, |pair| {
+            while let Some(completion) = pair[0].poll() {
+                assert_eq!(completion, done(0, Operation::Read));
+                left -= 1;
+            }
+            left == 0
+        });
+        assert!(began.elapsed() < DELAY, "{:?}", began.elapsed());
+    }
+    assert!(back.iter().all(|back| *back == memory));
 }
 
 /// Proves that accesses to a dead peer fail with that reason.
