@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -189,31 +188,6 @@ def test_fi_info_shows_what_there_is() -> None:
         lines = {line.strip() for line in attributes.splitlines()}
         assert set(expected) <= lines, set(expected) - lines
         assert "addr_format: Provider specific" in lines and "name: va" in lines and "nic: (nil)" in lines
-
-
-# A tap, which says that it is as fast as 10 Mb/s, before a veth, which says 10 Gb/s.
-SLOW_FIRST = f"""
-import fcntl, os, struct, subprocess
-try:
-    tap = os.open("/dev/net/tun", os.O_RDWR)
-except OSError as error:
-    raise SystemExit(f"no tap: {{error}}")
-fcntl.ioctl(tap, 0x400454CA, struct.pack("16sh22x", b"slow", 0x1002))
-subprocess.run("ip link set slow up; {WIRE}", shell=True, check=True)
-subprocess.run(["fi_info", "-p", "barewire", "-t", "FI_EP_RDM"], check=True)
-"""
-
-
-def test_the_fastest_interface_is_the_first() -> None:
-    """Short messages go by it, whichever was made first."""
-    needs("barewire")
-    if shutil.which("fi_info") is None:
-        pytest.skip("fi_info(1) is missing: apt install libfabric-bin")
-    done = in_a_namespace("true", [sys.executable, "-c", SLOW_FIRST], FI_LOG_LEVEL="warn")
-    if "no tap: " in done.stderr:
-        pytest.skip("no tap interfaces: modprobe tun")
-    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
-    assert "domain: vb" in done.stdout and "domain: slow" not in done.stdout, done.stdout
 
 
 def test_no_secret_is_in_a_log(program: str) -> None:

@@ -34,9 +34,12 @@ fn is_independent(about: &Path) -> bool {
     let has_carrier = fs::read(about.join("carrier")).is_ok_and(|carrier| carrier.starts_with(b"1"));
     let is_excluded =
         ["bridge", "bonding", "master", "wireless", "phy80211"].iter().any(|name| about.join(name).exists());
-    // Symbolic links to the interfaces below it.
-    let is_stacked = fs::read_dir(about).is_ok_and(|mut entries| {
+    has_carrier && !is_excluded && !is_stacked(about)
+}
+
+/// Whether an interface has others below it: /sys has symbolic links to them `about` it.
+pub(crate) fn is_stacked(about: &Path) -> bool {
+    fs::read_dir(about).is_ok_and(|mut entries| {
         entries.any(|entry| entry.is_ok_and(|entry| entry.file_name().as_encoded_bytes().starts_with(b"lower_")))
-    });
-    has_carrier && !is_excluded && !is_stacked
+    })
 }

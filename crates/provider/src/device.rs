@@ -22,7 +22,7 @@ use barewire_shm::ShmError;
 use thiserror::Error;
 
 use crate::address::{IpVersion, Reach};
-use crate::companions::companions;
+use crate::companions::{companions, is_stacked};
 use crate::edge::Errno;
 use crate::link::{AnyLink, FrameLink};
 use crate::log::{info, warning};
@@ -145,7 +145,7 @@ pub(crate) fn devices(parameters: &Parameters) -> Result<Vec<Device>, DeviceErro
         let about = Path::new("/sys/class/net").join(name);
         let has_carrier = std::fs::read(about.join("carrier")).map_or(true, |carrier| carrier.starts_with(b"1"));
         let ranks = [*is_loopback, !has_carrier, !reach.frames, reach.udp.is_none(), about.join("bridge").exists()];
-        (ranks, Reverse(likely_speed(interface_speed(name))), *index)
+        (ranks, Reverse(likely_speed(&about, interface_speed(name))), *index)
     });
     let has_network = found.iter().any(|(is_loopback, _, _)| !is_loopback);
     let limited = |(is_loopback, _, device): (bool, i32, Device)| {
@@ -155,10 +155,11 @@ pub(crate) fn devices(parameters: &Parameters) -> Result<Vec<Device>, DeviceErro
     Ok(found.into_iter().filter(|(is_loopback, _, _)| !(has_network && *is_loopback)).map(limited).collect())
 }
 
-/// The speed of an interface in Mbit/s where the system may not know it (0), as in many virtual machines; it does report
-/// one for the tunnels of virtual private networks, 10 Mbit/s.
-fn likely_speed(reported: u32) -> u32 {
-    if reported == 0 { 1000 } else { reported }
+/// The speed of an interface in Mbit/s, of what /sys has `about` it: 1 Gbit/s if its driver reports none, as in many
+/// virtual machines, and if there is no hardware below it, as below tunnels, whose speed is fictitious.
+fn likely_speed(about: &Path, reported: u32) -> u32 {
+    let has_hardware = about.join("device").exists() || is_stacked(about);
+    if reported == 0 || !has_hardware { 1000 } else { reported }
 }
 
 /// MPI sets no time limit on receiving a message, and the peer's buffers may be full until then.
@@ -403,6 +404,24 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn only_interfaces_with_hardware_have_a_speed() {
+        let folder = std::env::temp_dir().join(format!("barewire-speeds-{}", std::process::id()));
+        for (file, reported, expected) in [
+            ("device", 10_000, 10_000),
+            ("device", 100, 100),
+            ("device", 0, 1000),
+            ("lower_eth0", 25_000, 25_000),
+            ("mtu", 10_000, 1000),
+        ] {
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join(file), "").unwrap();
+            let found = likely_speed(&folder, reported);
+            std::fs::remove_dir_all(&folder).unwrap();
+            assert_eq!(found, expected, "{file}, {reported}");
+        }
+    }
 
     #[test]
     fn there_are_at_least_a_hundred_distinct_service_access_points() {
