@@ -78,6 +78,7 @@ static void measure_size(size_t size) {
                                 .divide_by = 1,
                                 .unit = 1,
                                 .steady = 1,
+                                .arriving = 1,
                                 .run = pair.first     ? send_all
                                        : kind->posted ? receive_posted
                                                       : receive_all,

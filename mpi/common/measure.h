@@ -42,6 +42,9 @@ struct pattern {
   // Stretches show sustained behaviour: each lasts at least STEADY_NS and four units, right after a lead-in of a
   // quarter as many operations.
   int steady;
+  // Operations are messages that arrive, in steady stretches. A library may receive those of the stretch during the
+  // lead-in, and then only copy them: a stretch counts as at least its share of the time from the lead-in's begin.
+  int arriving;
   // Executes `count` operations, each with the next buffers of `out` and `in`.
   void (*run)(int count);
   // Called before and after each series of stretches: to post receives before the first stretch, and to match those

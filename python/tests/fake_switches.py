@@ -552,7 +552,7 @@ def _place(message: ToSwitch) -> object:
 
 
 def quiet(settings: Settings | None = None, **changes: float) -> Settings:
-    """Settings without time-outs, for tests that look at rules at leisure."""
+    """Settings without time-outs, for tests that look at rules for longer than those last."""
     return replace(settings or Settings(), **{"idle_s": 0, "hard_s": 0, **changes})  # type: ignore[arg-type]
 
 

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 
 use crate::descriptors::DescriptorId;
 
-/// Frames of normal messages that may overtake a background message: as many as it usually has itself.
+/// Frames of normal messages that may overtake background messages, and frames of these that are sent then, whole
+/// messages.
 const OVERTAKING_MAX: u32 = 64;
 
 /// Class of a message, by which the messages to one peer overtake each other.
@@ -29,11 +30,12 @@ pub(crate) struct MessageQueue {
     /// Each with its number of frames.
     urgent: VecDeque<(DescriptorId, u32)>,
     normal: VecDeque<(DescriptorId, u32)>,
-    background: VecDeque<DescriptorId>,
+    background: VecDeque<(DescriptorId, u32)>,
     /// Message of which a part was submitted: the rest comes next.
     started: Option<DescriptorId>,
-    /// Frames that have overtaken the first background message.
+    /// Frames that have overtaken background messages, and frames of these that were sent since.
     overtaking_frames: u32,
+    background_frames: u32,
 }
 
 impl MessageQueue {
@@ -64,7 +66,7 @@ impl MessageQueue {
         match priority {
             Priority::Urgent => self.urgent.push_back((message, frames)),
             Priority::Normal => self.normal.push_back((message, frames)),
-            Priority::Background => self.background.push_back(message),
+            Priority::Background => self.background.push_back((message, frames)),
         }
     }
 
@@ -81,7 +83,9 @@ impl MessageQueue {
     pub fn next(&self) -> Option<DescriptorId> {
         let may_overtake = self.background.is_empty() || self.overtaking_frames < OVERTAKING_MAX;
         let overtaking = self.urgent.front().or(self.normal.front()).filter(|_| may_overtake);
-        self.started.or(overtaking.map(|(message, _)| *message)).or(self.background.front().copied())
+        self.started
+            .or(overtaking.map(|(message, _)| *message))
+            .or(self.background.front().map(|(message, _)| *message))
     }
 
     /// Removes the next message, which was submitted completely.
@@ -90,9 +94,12 @@ impl MessageQueue {
         let Some(message) = self.next() else { return };
         self.started = None;
         self.len -= 1;
-        if self.background.front() == Some(&message) {
+        if let Some((_, frames)) = self.background.front().filter(|(background, _)| *background == message).copied() {
             self.background.pop_front();
-            self.overtaking_frames = 0;
+            self.background_frames = self.background_frames.saturating_add(frames);
+            if self.background_frames >= OVERTAKING_MAX {
+                (self.overtaking_frames, self.background_frames) = (0, 0);
+            }
             return;
         }
         let is_urgent = self.urgent.front().is_some_and(|(urgent, _)| *urgent == message);
@@ -112,7 +119,7 @@ impl MessageQueue {
     pub fn remove(&mut self, message: DescriptorId) {
         self.urgent.retain(|(queued, _)| *queued != message);
         self.normal.retain(|(queued, _)| *queued != message);
-        self.background.retain(|queued| *queued != message);
+        self.background.retain(|(queued, _)| *queued != message);
         self.len = self.urgent.len() + self.normal.len() + self.background.len();
     }
 
@@ -175,11 +182,25 @@ mod tests {
 
     #[test]
     fn overtaking_is_bounded_by_frames_not_messages() {
+        for (frames, expected) in [(64, [0, 1, 1000, 2, 3, 1001]), (1, [0, 1, 1000, 1001, 2, 3])] {
+            let mut queue = MessageQueue::default();
+            queue.push(1000, Background, frames);
+            queue.push(1001, Background, frames);
+            (0..4).for_each(|number| queue.push(number, Normal, 60));
+            assert_eq!(drain(queue), expected);
+        }
+    }
+
+    /// Proves that short background messages get as many frames as those that overtake them.
+    #[test]
+    fn background_messages_have_their_share() {
         let mut queue = MessageQueue::default();
-        queue.push(1000, Background, 1);
-        queue.push(1001, Background, 1);
-        (0..4).for_each(|number| queue.push(number, Normal, 60));
-        assert_eq!(drain(queue), [0, 1, 1000, 2, 3, 1001]);
+        (1000..1200).for_each(|number| queue.push(number, Background, 1));
+        (0..200).for_each(|number| queue.push(number, Normal, 1));
+        let is_background: Vec<bool> = drain(queue).iter().map(|message| *message >= 1000).collect();
+        let turns: Vec<(bool, usize)> =
+            is_background.chunk_by(|one, next| one == next).map(|turn| (turn[0], turn.len())).collect();
+        assert_eq!(turns[..6], [false, true].repeat(3).into_iter().map(|turn| (turn, 64)).collect::<Vec<_>>());
     }
 
     #[test]

@@ -67,9 +67,10 @@ impl Tuning {
     pub const EAGER_BYTES_MAX: usize = 1 << 20;
     /// Long messages of a channel occupy at most the 128 slots of its queue, and more slots than that make no stream
     /// to one peer faster (measured with 64 to 1024, `docs/performance.md`). With seven peers at once 256 make senders
-    /// wait for the most congested one, and take 1.24 times as long as 1024 (notebook, ports of a switch). A slot takes
-    /// memory only once it is used, and the last one freed is used first.
-    pub const SLOTS: u16 = 1024;
+    /// wait for the most congested one, and take 1.24 times as long as 1024 (notebook, ports of a switch). Peers that
+    /// compute keep theirs until they call again, and 64 of them must leave some to others. A slot takes memory only once
+    /// it is used, and the last one freed is used first.
+    pub const SLOTS: u16 = 8192;
     /// A tenth of the largest T1. Such long delays are for tests: they make every wait for an acknowledgement visible.
     pub const ACKNOWLEDGE_DELAY_US_MAX: usize = 100_000;
     /// As many short messages as slots: 128 to 512 make their streams equally fast, 64 make them 4 % slower.

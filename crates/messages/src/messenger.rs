@@ -463,15 +463,24 @@ impl<L: Link> Messenger<L> {
             }
             let Some(peer) = self.state.pending.pop_front() else { break };
             self.state.peers.at(peer).is_pending = false;
-            while let Some(bulk) = self.state.peers.at(peer).bulk.front().copied() {
-                let advance = match bulk {
-                    Bulk::Data(send) => self.send_data(peer, send),
-                    Bulk::ReadReply(read) => self.send_read_reply(peer, read),
-                    Bulk::Fetch { receive, request } => self.fetch(peer, receive, request),
+            let mut is_other_blocked = false;
+            loop {
+                let entry = self.state.peers.at(peer);
+                let turn = entry.turn;
+                entry.turn = 1 - turn;
+                let advance = match entry.bulk[turn].front().copied() {
+                    None => Advance::Blocked,
+                    Some(Bulk::Data(send)) => self.send_data(peer, send),
+                    Some(Bulk::ReadReply(read)) => self.send_read_reply(peer, read),
+                    Some(Bulk::Fetch { receive, request }) => self.fetch(peer, receive, request),
                 };
                 match advance {
-                    Advance::Done => _ = self.state.peers.at(peer).bulk.pop_front(),
-                    Advance::Blocked => break,
+                    Advance::Done => {
+                        self.state.peers.at(peer).bulk[turn].pop_front();
+                        is_other_blocked = false;
+                    }
+                    Advance::Blocked if is_other_blocked => break,
+                    Advance::Blocked => is_other_blocked = true,
                     Advance::Yielded => {
                         self.state.mark_pending(peer);
                         break;
@@ -514,11 +523,11 @@ impl State {
         self.answer(to, Answer::Control(header));
     }
 
-    /// Starts bulk work with a peer, behind earlier work.
+    /// Starts bulk work with a peer, behind earlier work of its kind.
     fn add_bulk(&mut self, peer: PeerId, bulk: Bulk) {
         let entry = self.peers.at(peer);
         if entry.channel.is_some() && !entry.is_broken {
-            entry.bulk.push_back(bulk);
+            entry.bulk[usize::from(matches!(bulk, Bulk::ReadReply(_)))].push_back(bulk);
             self.mark_pending(peer);
         }
     }
@@ -527,7 +536,7 @@ impl State {
     fn bulk_message_done(&mut self, peer: PeerId) {
         let entry = self.peers.at(peer);
         entry.bulk_in_flight -= 1;
-        if !entry.bulk.is_empty() {
+        if !entry.has_no_bulk() {
             self.mark_pending(peer);
         }
     }
@@ -542,7 +551,7 @@ impl State {
     /// Drops answers and bulk work for a peer.
     fn discard_answers(&mut self, peer: PeerId) {
         self.answers.retain(|(to, _)| *to != peer);
-        self.peers.at(peer).bulk.clear();
+        self.peers.at(peer).bulk.iter_mut().for_each(VecDeque::clear);
     }
 
     #[inline(always)]

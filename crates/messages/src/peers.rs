@@ -51,8 +51,10 @@ pub(crate) struct Peer {
     pub blocked_since: Duration,
     /// It has made no room since then, and all of them are buffered that can be.
     pub is_buffered: bool,
-    /// Work on long messages with it, in order.
-    pub bulk: VecDeque<Bulk>,
+    /// Work on long messages with it, and that on its reads, each in order; they take turns.
+    pub bulk: [VecDeque<Bulk>; 2],
+    /// Whose turn it is.
+    pub turn: usize,
     /// Messages of this work that the endpoint has.
     pub bulk_in_flight: u16,
     /// It is in the list of peers whose bulk work can continue.
@@ -77,6 +79,11 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// Whether there is no work on long messages with it, nor on its reads.
+    pub fn has_no_bulk(&self) -> bool {
+        self.bulk.iter().all(VecDeque::is_empty)
+    }
+
     fn new(address: Address) -> Self {
         Self {
             address,
@@ -89,7 +96,8 @@ impl Peer {
             waiting: VecDeque::new(),
             blocked_since: Duration::ZERO,
             is_buffered: false,
-            bulk: VecDeque::new(),
+            bulk: [const { VecDeque::new() }; 2],
+            turn: 0,
             bulk_in_flight: 0,
             is_pending: false,
             reassembly: Reassembly::Idle,

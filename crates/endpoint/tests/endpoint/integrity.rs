@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Wire version 4: corrupted data is never delivered, and a peer without an endpoint's cookie cannot reach it.
+//! Corrupted data is never delivered, and a peer without an endpoint's cookie cannot reach it.
 
 use std::time::Duration;
 

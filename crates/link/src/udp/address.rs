@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::MacAddress;
 
 /// Peers whose IPv6 addresses are remembered because they sent a datagram; the oldest is forgotten first.
-const STRANGERS_MAX: usize = 4096;
+const UNNAMED_MAX: usize = 4096;
 
 /// The station of a socket: its port, then its IPv4 address or 32 bits of a hash of its IPv6 address. The port's high
 /// byte is even, because that bit would denote a group of stations.
@@ -107,7 +107,7 @@ pub(super) struct Peers {
     /// Of stations with IPv6 addresses.
     known: HashMap<MacAddress, Ipv6Addr>,
     /// Of them those known only from a datagram, the oldest first.
-    strangers: VecDeque<MacAddress>,
+    unnamed: VecDeque<MacAddress>,
     /// Index of the interface, for link-local addresses.
     pub scope: u32,
 }
@@ -120,21 +120,21 @@ impl Peers {
     /// Remembers the address of a station that the user of the link has named.
     pub fn add(&mut self, peer: MacAddress, ip: Ipv6Addr) {
         self.known.insert(peer, ip);
-        self.strangers.retain(|stranger| *stranger != peer);
+        self.unnamed.retain(|unnamed| *unnamed != peer);
     }
 
     /// Remembers the address of a station that has sent a datagram.
-    pub fn add_stranger(&mut self, peer: MacAddress, ip: Ipv6Addr) {
+    pub fn add_unnamed(&mut self, peer: MacAddress, ip: Ipv6Addr) {
         if self.known.contains_key(&peer) {
             return;
         }
-        if self.strangers.len() == STRANGERS_MAX
-            && let Some(oldest) = self.strangers.pop_front()
+        if self.unnamed.len() == UNNAMED_MAX
+            && let Some(oldest) = self.unnamed.pop_front()
         {
             self.known.remove(&oldest);
         }
         self.known.insert(peer, ip);
-        self.strangers.push_back(peer);
+        self.unnamed.push_back(peer);
     }
 
     /// The socket address of a station; `None` if it is unknown, or a group of stations.
@@ -173,11 +173,11 @@ mod tests {
         let address = |number: u32| Ipv6Addr::from(u128::from(number) | 0xfd00 << 112);
         let peer = |number: u32| MacAddress([2, 0, 0, (number >> 16) as u8, (number >> 8) as u8, number as u8]);
         peers.add(peer(1), address(1));
-        peers.add_stranger(peer(1), address(99));
+        peers.add_unnamed(peer(1), address(99));
         for number in 2..20_000 {
-            peers.add_stranger(peer(number), address(number));
+            peers.add_unnamed(peer(number), address(number));
         }
-        assert_eq!(peers.known.len(), STRANGERS_MAX + 1);
+        assert_eq!(peers.known.len(), UNNAMED_MAX + 1);
         assert_eq!(peers.find(peer(1), false).unwrap().parts().unwrap().0, address(1));
         assert!(peers.find(peer(2), false).is_none(), "the oldest is forgotten");
         assert!(peers.find(peer(19_999), false).is_some());

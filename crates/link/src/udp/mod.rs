@@ -363,7 +363,7 @@ impl UdpLink {
             let from = station(ip, port);
             if datagram.is_first {
                 if let IpAddr::V6(ip) = ip {
-                    self.peers.add_stranger(from, ip);
+                    self.peers.add_unnamed(from, ip);
                 }
                 self.note(from);
             }

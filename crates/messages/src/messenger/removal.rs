@@ -69,7 +69,7 @@ impl<L: Link> Messenger<L> {
 impl State {
     /// Whether no operation posted to a peer, and no answer to it, is outstanding.
     fn is_idle(&self, peer: PeerId) -> bool {
-        let has_none = |peer: &Peer| peer.waiting.is_empty() && peer.bulk.is_empty() && peer.accesses == 0;
+        let has_none = |peer: &Peer| peer.waiting.is_empty() && peer.has_no_bulk() && peer.accesses == 0;
         self.peers.get(peer).is_some_and(has_none)
             && self.answers.iter().all(|(to, _)| *to != peer)
             && self.sends.keys_where(|send| send.peer == peer).is_empty()

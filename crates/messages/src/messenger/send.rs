@@ -57,9 +57,10 @@ const POLLS_PER_CLOCK_READ: u32 = 16;
 /// may have asked for rendezvous.
 const POSTS_WITHOUT_PROGRESS: u16 = 256;
 
-/// Bytes of bulk work that the endpoint has for a peer: more than a window, so that no message waits for the
-/// acknowledgement of an earlier one.
+/// Bytes of bulk work that the endpoint has for a peer, at least, and in frames: more than a window, so that no message
+/// waits for the acknowledgement of an earlier one.
 const BULK_BYTES: usize = 128 << 10;
+const BULK_FRAMES: usize = 64;
 /// Bounds of the number of messages in which it has them.
 const BULK_IN_FLIGHT: RangeInclusive<usize> = 3..=32;
 /// Limit of a chunk, in frames.
@@ -518,7 +519,8 @@ impl<L: Link> Messenger<L> {
             BulkBody::Lent(part) => part.len(),
             BulkBody::Copied(bytes) => bytes.len(),
         };
-        let limit = (BULK_BYTES / bytes.max(1)).clamp(*BULK_IN_FLIGHT.start(), *BULK_IN_FLIGHT.end());
+        let bulk_bytes = BULK_BYTES.max(BULK_FRAMES * self.endpoint.copied_max());
+        let limit = (bulk_bytes / bytes.max(1)).clamp(*BULK_IN_FLIGHT.start(), *BULK_IN_FLIGHT.end());
         let is_busy = usize::from(peer.bulk_in_flight) >= limit;
         let Some(channel) = peer.channel.filter(|_| !is_busy) else { return false };
         let posted = match body {

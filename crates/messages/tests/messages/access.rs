@@ -502,6 +502,31 @@ fn reads_of_a_few_frames_do_not_wait_for_acknowledgements() {
     assert!(back.iter().all(|back| *back == memory));
 }
 
+/// Proves that a read is answered while a long message to the same peer is on its way.
+#[test]
+fn a_read_does_not_wait_for_a_long_message() {
+    for (carrier, mut pair) in carriers(Config::default()) {
+        let [to_b, to_a] = add_peers(&mut pair);
+        let (long, mut received, mut memory, mut back) =
+            (bytes(32 << 20, 1), vec![0; 32 << 20], bytes(8, 2), vec![0; 8]);
+        register(&mut pair[1], &mut memory, Access::ALL, 1);
+        receive(&mut pair[0], exactly(to_b, 1), &mut received, 1);
+        send(&mut pair, 1, to_a, tagged(1), &long, options(2));
+        let (mut completed, mut rounds) = (Vec::new(), 0);
+        drive(&mut pair, |_| {
+            rounds += 1;
+            rounds > 20
+        });
+        read(&mut pair, to_b, RemoteAddress { key: 1, offset: 0 }, &[Part::into(&mut back)], 3);
+        drive(&mut pair, |pair| {
+            completed.extend(std::iter::from_fn(|| pair[0].poll()).map(|completion| completion.context));
+            completed.len() == 2
+        });
+        assert_eq!(completed, [3, 1], "{carrier}");
+        assert_eq!((back, received), (memory, long));
+    }
+}
+
 /// Proves that accesses to a dead peer fail with that reason.
 #[test]
 fn accesses_to_a_dead_peer_fail() {
