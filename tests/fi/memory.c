@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // Remote memory access, and its refusal.
 #include <errno.h>
+#include <rdma/fi_eq.h>
 #include <stdlib.h>
 
 #include "node.h"
@@ -278,6 +279,28 @@ static void calls_that_read_nothing_make_progress(char **arguments) {
   close_both();
 }
 
+// The kind of memory counts only with FI_HMEM, and no registration is told of by an event.
+static void registrations_ignore_what_is_not_offered(char **arguments) {
+  (void)arguments;
+  open_both();
+  char *memory = malloc(BYTES);
+  struct iovec part = {memory, BYTES};
+  struct fi_mr_attr attributes = {.mr_iov = &part, .iov_count = 1, .access = FI_REMOTE_READ, .requested_key = KEY};
+  memset(&attributes.iface, 0xee, sizeof attributes.iface);
+  struct fid_mr *region;
+  OK(fi_mr_regattr(b.domain, &attributes, 0, &region));
+  OK(fi_close(&region->fid));
+  EXPECT(-FI_EBADFLAGS, fi_mr_regattr(b.domain, &attributes, FI_TRUNC, &region));
+  struct fid_eq *events;
+  struct fi_eq_attr of_events = {.size = 4, .wait_obj = FI_WAIT_NONE};
+  OK(fi_eq_open(b.fabric, &of_events, &events, NULL));
+  EXPECT(-FI_ENOSYS, fi_domain_bind(b.domain, &events->fid, FI_REG_MR));
+  OK(fi_domain_bind(b.domain, &events->fid, 0));
+  close_both();
+  OK(fi_close(&events->fid));
+  free(memory);
+}
+
 const struct test memory_cases[] = {
     {"invalid_accesses_are_refused", invalid_accesses_are_refused},
     {"memory_is_open_to_peers_outside_the_address_vector", memory_is_open_to_peers_outside_the_address_vector},
@@ -285,5 +308,6 @@ const struct test memory_cases[] = {
     {"unread_completions_hold_back_senders", unread_completions_hold_back_senders},
     {"a_longer_queue_holds_back_nobody", a_longer_queue_holds_back_nobody},
     {"calls_that_read_nothing_make_progress", calls_that_read_nothing_make_progress},
+    {"registrations_ignore_what_is_not_offered", registrations_ignore_what_is_not_offered},
     {NULL, NULL},
 };

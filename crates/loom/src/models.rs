@@ -147,8 +147,7 @@ impl Seen {
 /// A serial program and the progress thread exclude each other, see each other's changes, and never deadlock.
 pub fn serial_lock(mutant: Option<Mutant>) {
     check(mutant, 3, || {
-        // SAFETY: one thread is the program, the other the progress thread.
-        let lock = Arc::new(unsafe { Lock::serial(Seen::default()) });
+        let lock = Arc::new(Lock::serial(Seen::default()));
         let shared = lock.clone();
         let progress_thread = thread::spawn(move || {
             let mut stepped = 0;
@@ -165,6 +164,22 @@ pub fn serial_lock(mutant: Option<Mutant>) {
         }
         let stepped = progress_thread.join().unwrap();
         assert_eq!(lock.lock().get(), 2 + stepped);
+    });
+}
+
+/// Two threads of a program that promised one, and the progress thread.
+pub fn serial_lock_of_two_threads(mutant: Option<Mutant>) {
+    check(mutant, 3, || {
+        let lock = Arc::new(Lock::serial(Seen::default()));
+        let [a, b] = [lock.clone(), lock.clone()];
+        let progress_thread = thread::spawn(move || a.try_lock().map(|mut value| value.step()).is_some());
+        let second = thread::spawn(move || b.lock().step());
+        for _ in 0..2 {
+            lock.lock().step();
+        }
+        second.join().unwrap();
+        let stepped = u32::from(progress_thread.join().unwrap());
+        assert_eq!(lock.lock().get(), 3 + stepped);
     });
 }
 

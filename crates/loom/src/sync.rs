@@ -73,6 +73,17 @@ pub(crate) const fn can_order_all_threads() -> bool {
     true
 }
 
+pub(crate) fn this_thread() -> usize {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    loom::thread::current().id().hash(&mut hasher);
+    hasher.finish() as usize
+}
+
+pub(crate) fn yield_now() {
+    loom::thread::yield_now();
+}
+
 /// Whether it is locked, and the waiting threads.
 pub(crate) struct RawMutex(Mutex<bool>, Condvar);
 

@@ -46,6 +46,12 @@ fn a_lock_without_a_fence_or_with_relaxed_flags_is_caught() {
 }
 
 #[test]
+fn a_serial_lock_excludes_a_second_thread_of_the_program() {
+    models::serial_lock_of_two_threads(None);
+    catches(models::serial_lock_of_two_threads, &[NoLightFence, NoHeavyFence, RelaxedStores("flag")]);
+}
+
+#[test]
 fn a_shared_lock_excludes_all_threads() {
     models::shared_lock(None);
 }

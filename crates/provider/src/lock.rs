@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A domain's lock. If the program promises that one thread at a time uses the domain (`FI_THREAD_DOMAIN`), the lock
-//! costs that thread two stores and a load; a rare second thread, such as the progress thread, pays with a process-wide
-//! memory barrier. The lock is free in a forked child.
+//! costs that thread two stores and a load; the progress thread pays with a process-wide memory barrier. A second thread
+//! of the program makes it an ordinary lock: MPI libraries give that promise for programs that do not keep it, such as
+//! PT-Scotch, whose threads call MPI after `MPI_Init`. The lock is free in a forked child.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -12,15 +13,18 @@ pub(crate) struct Lock<T> {
     /// In a shared lock taken by every thread; in a serial one by [`try_lock`](Self::try_lock), and by the program's
     /// thread when it must wait for that.
     raw: UnsafeCell<RawMutex>,
-    is_shared: bool,
-    /// Serial lock: the program's thread holds it.
+    /// Changes while no thread holds the lock.
+    is_shared: AtomicBool,
+    /// Serial lock: the program's thread.
+    owner: usize,
+    /// Serial lock: that thread holds it.
     is_held_by_program: AtomicBool,
     /// Serial lock: another thread holds it, or is about to find out whether it may.
     is_held_by_other: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one thread at a time accesses the value: ensured by the mutex, or by the program's promise and the two flags.
+// SAFETY: one thread at a time accesses the value: ensured by the mutex, or by the two flags.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -28,45 +32,70 @@ impl<T> Lock<T> {
     pub fn shared(value: T) -> Self {
         Self {
             raw: UnsafeCell::new(RawMutex::new()),
-            is_shared: true,
+            is_shared: AtomicBool::new(true),
+            owner: 0,
             is_held_by_program: AtomicBool::new(false),
             is_held_by_other: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// A lock for one thread of the program at a time, and for threads that only [`try_lock`](Self::try_lock). A
-    /// [`shared`](Self::shared) lock where the system has no membarrier.
-    ///
-    /// # Safety
-    /// No two threads may be between [`lock`](Self::lock) and the end of its guard at once.
-    pub unsafe fn serial(value: T) -> Self {
-        let is_shared = !sync::can_order_all_threads();
-        Self { is_shared, ..Self::shared(value) }
+    /// A lock for the calling thread, and for threads that only [`try_lock`](Self::try_lock), until another thread
+    /// [locks](Self::lock) it. A [`shared`](Self::shared) lock where the system has no membarrier.
+    pub fn serial(value: T) -> Self {
+        let is_shared = AtomicBool::new(!sync::can_order_all_threads());
+        Self { is_shared, owner: sync::this_thread(), ..Self::shared(value) }
     }
 
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        if self.is_shared {
+        if self.is_shared.load(Ordering::Relaxed) || !self.enter() {
             self.raw().lock();
-        } else {
-            self.enter();
         }
         Guard(self)
     }
 
+    /// Takes a serial lock. False if it is, or was made, a shared one.
     #[inline]
-    fn enter(&self) {
+    fn enter(&self) -> bool {
+        if self.owner != sync::this_thread() {
+            self.share();
+            return false;
+        }
         loop {
             self.is_held_by_program.store(true, Ordering::Relaxed);
             // The other thread's heavy fence makes this a full fence: either it sees the store above, or the load below
             // sees its store.
             sync::light_fence();
-            if !self.is_held_by_other.load(Ordering::Acquire) {
-                return;
+            if self.is_held_by_other.load(Ordering::Acquire) {
+                self.wait_for_other();
+                continue;
             }
-            self.wait_for_other();
+            if self.is_shared.load(Ordering::Relaxed) {
+                self.is_held_by_program.store(false, Ordering::Release);
+                return false;
+            }
+            return true;
         }
+    }
+
+    /// Makes a serial lock a shared one.
+    #[cold]
+    fn share(&self) {
+        self.hold();
+        if !self.is_shared.load(Ordering::Relaxed) {
+            self.is_held_by_other.store(true, Ordering::Relaxed);
+            // A forked child must register again.
+            let is_ordered = sync::heavy_fence() || sync::can_order_all_threads() && sync::heavy_fence();
+            assert!(is_ordered, "membarrier(2) has worked before");
+            while self.is_held_by_program.load(Ordering::Acquire) {
+                sync::yield_now();
+            }
+            self.is_shared.store(true, Ordering::Relaxed);
+            self.is_held_by_other.store(false, Ordering::Release);
+        }
+        // SAFETY: held since the first line.
+        unsafe { self.release() };
     }
 
     /// Sleeps until the other thread has released the lock; it may need this core for that.
@@ -84,7 +113,7 @@ impl<T> Lock<T> {
             return None;
         }
         let guard = TryGuard(self);
-        if self.is_shared {
+        if self.is_shared.load(Ordering::Relaxed) {
             return Some(guard);
         }
         self.is_held_by_other.store(true, Ordering::Relaxed);
@@ -180,7 +209,7 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.0.is_shared {
+        if self.0.is_shared.load(Ordering::Relaxed) {
             // SAFETY: `lock` has locked it, and this is the only guard.
             unsafe { self.0.raw().unlock() };
         } else {
@@ -211,8 +240,7 @@ mod tests {
 
     #[test]
     fn a_serial_lock_excludes_try_lock() {
-        // SAFETY: one thread below uses `lock`, the other `try_lock`.
-        let lock = Arc::new(unsafe { Lock::serial(Pair::default()) });
+        let lock = Arc::new(Lock::serial(Pair::default()));
         let (shared, is_over) = (lock.clone(), Arc::new(AtomicBool::new(false)));
         let ends = is_over.clone();
         let other = thread::spawn(move || {
@@ -239,10 +267,28 @@ mod tests {
         assert_eq!(lock.lock().deref().0, steps + locked);
     }
 
+    /// Proves that a program that uses several threads, although it promised one, does no harm.
+    #[test]
+    fn a_serial_lock_excludes_other_threads_of_the_program() {
+        const STEPS: u64 = 20_000;
+        for _ in 0..20 {
+            let lock = Lock::serial(Pair::default());
+            let repeat = || (0..STEPS).for_each(|_| lock.lock().step());
+            let tried = thread::scope(|scope| {
+                scope.spawn(repeat);
+                scope.spawn(repeat);
+                let other =
+                    scope.spawn(|| (0..STEPS).filter_map(|_| lock.try_lock()).map(|mut pair| pair.step()).count());
+                repeat();
+                other.join().unwrap()
+            });
+            assert_eq!(lock.lock().deref().0, 3 * STEPS + tried as u64);
+        }
+    }
+
     #[test]
     fn try_lock_fails_while_a_serial_lock_is_held_and_lock_waits_for_its_guard() {
-        // SAFETY: only one thread at a time locks it.
-        let lock = Arc::new(unsafe { Lock::serial(0) });
+        let lock = Arc::new(Lock::serial(0));
         let guard = lock.lock();
         assert!(lock.try_lock().is_none());
         drop(guard);

@@ -198,18 +198,21 @@ pub(crate) fn step(
         } else {
             progress_request.reset_interval();
             *has_worked = note_status(state.progress(), *has_worked);
-            if !state.has_messages() && !state.awaits_long_messages() {
+            let has_messages = state.has_messages();
+            if !has_messages && (progress_request.is_oversubscribed() || !state.awaits_long_messages()) {
                 progress_request.cancel();
             }
             if progress_request.is_requested() {
-                let prepared = state.prepare_to_sleep(Some(SLEEP_MAX), descriptors);
+                // What only receives wakes the thread when it arrives.
+                let longest = if has_messages { SLEEP_MAX } else { keep_alive_interval(&shared.parameters) };
+                let prepared = state.prepare_to_sleep(Some(longest), descriptors);
                 if !*has_worked {
                     descriptors.clear();
                 }
                 return match prepared {
                     Ok(None) if *has_worked => Duration::ZERO,
-                    Ok(Some(Some(due))) => due.min(SLEEP_MAX),
-                    _ => SLEEP_MAX,
+                    Ok(Some(Some(due))) => due.min(longest),
+                    _ => longest,
                 };
             }
             // `progress` reads the clock only in every n-th call, and this may be the only one for a second.

@@ -140,6 +140,11 @@ impl ProgressRequest {
         self.is_automatic
     }
 
+    /// More ranks than cores.
+    pub fn is_oversubscribed(&self) -> bool {
+        self.is_oversubscribed
+    }
+
     /// Requests progress in case the program makes none.
     #[cold]
     pub fn request(&self, is_urgent: bool) {

@@ -43,6 +43,17 @@ pub(crate) fn heavy_fence() -> bool {
     membarrier(PRIVATE_EXPEDITED)
 }
 
+/// A number of the calling thread, not 0, which no other living thread has.
+#[inline]
+pub(crate) fn this_thread() -> usize {
+    // SAFETY: takes and reads nothing.
+    unsafe { libc::pthread_self() as usize }
+}
+
+pub(crate) fn yield_now() {
+    std::thread::yield_now();
+}
+
 /// Registers the process for [`heavy_fence`]; false if the system has none.
 pub(crate) fn can_order_all_threads() -> bool {
     membarrier(REGISTER_PRIVATE_EXPEDITED)

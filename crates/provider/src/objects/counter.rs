@@ -94,7 +94,8 @@ pub(crate) unsafe fn number_of(cntr: *mut fid, shared: &Arc<Shared>) -> Option<u
 /// `cntr` must be an open counter of ours.
 pub(crate) unsafe fn values_now(cntr: *mut fid) -> (u64, u64) {
     // SAFETY: the caller's promise.
-    unsafe { (read(cntr.cast()), readerr(cntr.cast())) }
+    let counter = unsafe { counter_of(cntr.cast()) };
+    (show("fi_poll", counter, VALUE, false).0, errors_of("fi_poll", counter))
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
@@ -130,14 +131,18 @@ const VALUE: usize = 0;
 const ERRORS: usize = 1;
 
 /// Shows the counter's value or errors to the program, and returns it and whether the domain works. A counter cannot
-/// report a link failure; `fi_cntr_wait` does.
-fn show(call: &str, counter: &CounterFid, which: usize) -> (u64, bool) {
+/// report a link failure; `fi_cntr_wait` does. `awaits_change`: the program may wait for a change by calling this again
+/// and again.
+fn show(call: &str, counter: &CounterFid, which: usize, awaits_change: bool) -> (u64, bool) {
     let status = guard(call, || {
         let mut state = counter.shared.lock()?;
         state.progress_request.note_program_progress();
         let _ = state.progress();
         let (value, errors) = state.counter_value(counter.number);
-        counter.shown[which].store([value, errors][which], Ordering::Relaxed);
+        let shown = [value, errors][which];
+        if counter.shown[which].swap(shown, Ordering::Relaxed) == shown && awaits_change {
+            counter.shared.back_off(state, |state| &state.counters[counter.number].notifier)?;
+        }
         Ok(0)
     });
     (counter.shown[which].load(Ordering::Relaxed), status == 0)
@@ -145,13 +150,17 @@ fn show(call: &str, counter: &CounterFid, which: usize) -> (u64, bool) {
 
 unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: libfabric's promise.
-    show("fi_cntr_read", unsafe { counter_of(cntr) }, VALUE).0
+    show("fi_cntr_read", unsafe { counter_of(cntr) }, VALUE, true).0
 }
 
 unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: libfabric's promise.
-    let (errors, works) = show("fi_cntr_readerr", unsafe { counter_of(cntr) }, ERRORS);
-    // In a poisoned domain a counter keeps its values, plus one error.
+    errors_of("fi_cntr_readerr", unsafe { counter_of(cntr) })
+}
+
+/// The counter's errors. In a poisoned domain a counter keeps its values, plus one error.
+fn errors_of(call: &str, counter: &CounterFid) -> u64 {
+    let (errors, works) = show(call, counter, ERRORS, false);
     errors + u64::from(!works)
 }
 

@@ -105,9 +105,7 @@ pub(crate) unsafe fn open(
         let poison = Arc::new(Poison::new()?);
         let state = State::new(progress_request.clone(), poison.clone());
         let state = if attributes.threading == FI_THREAD_DOMAIN && progress == Progress::Manual {
-            // SAFETY: the program promises to use the domain from one thread at a time; all other threads use
-            // `try_lock`.
-            unsafe { Lock::serial(state) }
+            Lock::serial(state)
         } else {
             Lock::shared(state)
         };
@@ -157,7 +155,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     })
 }
 
-/// Binds an event queue, which gets no events: memory registrations complete before their call returns.
-unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, _: u64) -> c_int {
-    0
+/// Binds an event queue, which gets no events: memory registrations complete before their call returns, so that none can
+/// be asked to tell it.
+unsafe extern "C" fn bind(_: *mut fid, _: *mut fid, flags: u64) -> c_int {
+    guard_status("fi_domain_bind", || if flags & FI_REG_MR == 0 { Ok(()) } else { Err(Errno::NOT_SUPPORTED) })
 }

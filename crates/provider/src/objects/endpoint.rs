@@ -279,9 +279,14 @@ unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
         let ep = unsafe { endpoint_of(fid.cast()) };
         let mut state = ep.shared.lock()?;
         let endpoint = &mut state.endpoints[ep.number];
-        let multi_receive = endpoint.multi_receives.iter().find(|receive| receive.context == context);
-        let context = multi_receive.map_or(context as u64, |receive| receive.number);
-        if !endpoint.wire()?.cancel(context) {
+        let multi_receives = endpoint.multi_receives.iter().filter(|receive| receive.context == context);
+        let mut numbers: Vec<u64> = multi_receives.map(|receive| receive.number).collect();
+        if numbers.is_empty() {
+            numbers.push(context as u64);
+        }
+        let wire = endpoint.wire()?;
+        // One that ends with a message in progress cannot be cancelled again.
+        if !numbers.into_iter().any(|number| wire.cancel(number)) {
             return Err(Errno(FI_ENOENT));
         }
         state.wake_if_asleep();

@@ -90,11 +90,12 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
     let found = guard("fi_poll", || {
         // SAFETY: libfabric's promise.
         let mut members = unsafe { poll_set_of(set) }.members.lock();
-        let mut found = 0;
+        let (mut found, mut looked_at) = (0, 0);
         for member in members.iter_mut() {
             if found >= count as isize {
                 break;
             }
+            looked_at += 1;
             // SAFETY: a member stays open until it is removed.
             let is_ready = unsafe {
                 if (*member.fid).fclass == FI_CLASS_CQ as usize {
@@ -110,6 +111,8 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
                 found += 1;
             }
         }
+        // The next call begins behind the last one that had room.
+        members.rotate_left(looked_at);
         Ok(found)
     });
     found as c_int

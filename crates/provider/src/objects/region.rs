@@ -64,11 +64,11 @@ unsafe extern "C" fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u
         // SAFETY: libfabric's promise: valid attributes, and an open domain of ours.
         let (attributes, shared) = unsafe { (&*attr, shared_of(domain.cast())) };
         // A counter may be bound to any region, announced by FI_RMA_EVENT or not.
-        if flags & !FI_RMA_EVENT != 0
-            || attributes.offset != 0
-            || attributes.iov_count != 1
-            || attributes.iface != FI_HMEM_SYSTEM
-        {
+        if flags & !FI_RMA_EVENT != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        // The kind of memory counts only with FI_HMEM, which is not offered.
+        if attributes.offset != 0 || attributes.iov_count != 1 {
             return Err(Errno::NOT_SUPPORTED);
         }
         // SAFETY: as above: one entry.
