@@ -88,7 +88,8 @@ static void alltoallv(const struct layout *layout, int root, unsigned char *out,
 // The ranks of MPI_COMM_WORLD in reverse order, for the second scan of a pair.
 static MPI_Comm reversed = MPI_COMM_NULL;
 
-static void scan(const struct layout *layout, int is_second, unsigned char *out, unsigned char *in, MPI_Request *request) {
+static void scan(const struct layout *layout, int is_second, unsigned char *out, unsigned char *in,
+                 MPI_Request *request) {
   MPI_Comm comm = is_second ? reversed : WORLD;
   void *from = block(layout, out, is_second), *to = block(layout, in, is_second);
   if (request) MPI_Iscan(from, to, layout->count, layout->type, layout->operation, comm, request);

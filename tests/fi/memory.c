@@ -290,14 +290,14 @@ static void registrations_ignore_what_is_not_offered(char **arguments) {
   struct fid_mr *region;
   OK(fi_mr_regattr(b.domain, &attributes, 0, &region));
   OK(fi_close(&region->fid));
-  EXPECT(-FI_EBADFLAGS, fi_mr_regattr(b.domain, &attributes, FI_TRUNC, &region));
+  EXPECT(-FI_EBADFLAGS, fi_mr_regattr(b.domain, &attributes, FI_CLAIM, &region));
   struct fid_eq *events;
   struct fi_eq_attr of_events = {.size = 4, .wait_obj = FI_WAIT_NONE};
   OK(fi_eq_open(b.fabric, &of_events, &events, NULL));
   EXPECT(-FI_ENOSYS, fi_domain_bind(b.domain, &events->fid, FI_REG_MR));
   OK(fi_domain_bind(b.domain, &events->fid, 0));
-  close_both();
   OK(fi_close(&events->fid));
+  close_both();
   free(memory);
 }
 

@@ -140,7 +140,8 @@ static void look_and_wait(void) {
 
 // Rank 1 asks for rank 0's messages before they are sent.
 static void completions(void) {
-  void (*const waits[])(void) = {wait_any, wait_any, wait_some, test_any, test_some, test_each, test_all, look_and_wait};
+  void (*const waits[])(void) = {wait_any,  wait_any,  wait_some, test_any,
+                                 test_some, test_each, test_all,  look_and_wait};
   for (int each = 0; each < (int)(sizeof waits / sizeof *waits); each++) {
     int persistent = each == 0;
     if (rank == 1) {
