@@ -79,7 +79,7 @@ struct State {
     /// Answers to peers, passed to the endpoint once it has received everything that has arrived.
     answers: VecDeque<(PeerId, Answer)>,
     receives: Slab<receive::Receive>,
-    /// Bytes of the buffers of receives of single messages.
+    /// Bytes of the buffers of receives of single messages, wrapping: some programs give all of the address space.
     awaited_bytes: u64,
     /// See [`Messenger::take_unreceived`].
     is_unreceived: bool,

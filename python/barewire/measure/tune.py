@@ -38,7 +38,7 @@ FRAMES = Group(
         "ring_bytes": (_MIB, 2 * _MIB, 4 * _MIB, 8 * _MIB),
         "window": (32, 48, 63),
         "acknowledge_delay_us": (25, 50, 100, 200),
-        "slots": (256, 1024, 2048),
+        "slots": (256, 1024, 8192),
         "send_descriptors": (128, 256, 512),
     },
     (("pingpong", (64, 16 * _KIB)), ("stream", (64, 64 * _KIB))),

@@ -354,7 +354,7 @@ impl State {
         }
         target.write(0, body);
         self.receives.free(key);
-        self.awaited_bytes -= room;
+        self.awaited_bytes = self.awaited_bytes.wrapping_sub(room);
         self.matcher(label.tag.is_some()).remove_receive(ticket);
         Some((options, room))
     }
@@ -416,7 +416,7 @@ impl State {
     /// Adds a receive of a single message.
     #[inline]
     fn add_single(&mut self, receive: Receive) -> Key {
-        self.awaited_bytes += receive.target.bytes();
+        self.awaited_bytes = self.awaited_bytes.wrapping_add(receive.target.bytes());
         self.is_unreceived = true;
         self.receives.add(receive)
     }
@@ -529,7 +529,7 @@ impl State {
             return None;
         };
         if matched.multi.is_none() {
-            self.awaited_bytes -= target.bytes();
+            self.awaited_bytes = self.awaited_bytes.wrapping_sub(target.bytes());
         }
         Some((options, matched))
     }
@@ -558,7 +558,7 @@ impl State {
         let (selector, ticket, is_done) = match &mut receive.stage {
             Stage::Posted { selector, ticket } => {
                 let found = (*selector, *ticket, true);
-                self.awaited_bytes -= room;
+                self.awaited_bytes = self.awaited_bytes.wrapping_sub(room);
                 found
             }
             Stage::Multi { selector, ticket, in_flight, .. } => {
