@@ -343,8 +343,8 @@ impl Peer {
         self.question_interval = (2 * self.question_interval).min(most);
     }
 
-    /// A frame is held because no path to the peer is known. If the peer's questions or frames have
-    /// arrived, it may have a path and wait for this frame, and is asked again.
+    /// A frame is held because no path to the peer is known. If the peer's questions or frames have arrived, it may have a
+    /// path and wait for this frame, and is asked again.
     pub fn held(&mut self) {
         let is_there = self.has_heard || self.answered.iter().flatten().any(|question| *question != 0);
         if is_there && !mutant!(self, AnswersOnce) {
